@@ -1,0 +1,116 @@
+import { readFileSync } from "node:fs";
+import { z } from "zod";
+
+/** The wire formats that are spoken; one adapter each. */
+export const DIALECTS = ["openai", "anthropic", "google", "openai-compatible"] as const;
+export type Dialect = (typeof DIALECTS)[number];
+
+/** What differs from model to model is data. Left out, a model takes what its dialect's models usually take. */
+const modelSchema = z.strictObject({
+  /** Name that clients use and answers carry. */
+  name: z.string().min(1).max(100),
+  /** Name the provider knows it by. */
+  upstream: z.string().min(1).max(200),
+  /** The most tokens it writes in one reply; more is lowered to it. Anthropic wants a number always: it gets this one. */
+  outputTokens: z.int().positive(),
+  /** The highest temperature it takes (higher ones are lowered to it), or "refused": none may be sent. */
+  temperature: z.union([z.number().positive().max(2), z.literal("refused")]).exactOptional(),
+  /** Role of system text in OpenAI's shape; "user" for a model without one. Elsewhere it has a field of its own. */
+  systemRole: z.enum(["system", "developer", "user"]).exactOptional(),
+  /** OpenAI's shape: the field that limits the reply. */
+  outputTokensField: z.enum(["max_tokens", "max_completion_tokens"]).exactOptional(),
+  /** OpenAI's shape: whether a stream reports usage when asked; some report it unasked and refuse the question. */
+  usageOnRequest: z.boolean().exactOptional(),
+});
+
+const USUAL = {
+  openai: {
+    temperature: 2,
+    systemRole: "developer",
+    outputTokensField: "max_completion_tokens",
+    usageOnRequest: true,
+  },
+  anthropic: { temperature: 1, systemRole: "system", outputTokensField: "max_tokens", usageOnRequest: false },
+  google: { temperature: 2, systemRole: "system", outputTokensField: "max_tokens", usageOnRequest: false },
+  "openai-compatible": {
+    temperature: 2,
+    systemRole: "system",
+    outputTokensField: "max_tokens",
+    usageOnRequest: true,
+  },
+} as const satisfies Record<Dialect, Omit<z.infer<typeof modelSchema>, "name" | "upstream" | "outputTokens">>;
+
+const variableName = z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of an environment variable");
+
+const providerSchema = z
+  .strictObject({
+    /** Public id: `provider` in requests and answers. */
+    id: z.string().min(1).max(100),
+    dialect: z.enum(DIALECTS),
+    /** Variable whose presence activates the provider. */
+    keyVariable: variableName,
+    baseUrlVariable: variableName,
+    /** Where the provider listens when its variable says nothing. */
+    baseUrl: z.url({ protocol: /^https?$/ }),
+    /** The first one is the default. */
+    models: z.tuple([modelSchema], modelSchema),
+  })
+  .superRefine((provider, context) => refuseDuplicates(provider.models, "name", context))
+  .transform((provider) => {
+    const withDefaults = (model: z.infer<typeof modelSchema>) => ({ ...USUAL[provider.dialect], ...model });
+    const [first, ...others] = provider.models;
+    return { ...provider, models: [withDefaults(first), ...others.map(withDefaults)] as const };
+  });
+
+const catalogueSchema = z.strictObject({
+  providers: z
+    .array(providerSchema)
+    .min(1)
+    .superRefine((providers, context) => refuseDuplicates(providers, "id", context)),
+});
+
+/** Every provider there is, configured or not, in the order in which it is listed. */
+export type Catalogue = Readonly<z.output<typeof catalogueSchema>>;
+export type CatalogueProvider = Catalogue["providers"][number];
+export type CatalogueModel = CatalogueProvider["models"][number];
+
+/**
+ * Reads a catalogue file: one of the two shipped ones, `neutral` (the default) or `native`, or any other by its path.
+ * @throws Error one message that lists everything wrong with the file
+ */
+export function readCatalogue(path = "neutral"): Catalogue {
+  const shipped = path === "neutral" || path === "native";
+  const file = shipped ? new URL(`./catalogue/${path}.json`, import.meta.url) : path;
+  const outcome = catalogueSchema.safeParse(parse(file, path));
+  if (outcome.success) return outcome.data;
+  const faults = outcome.error.issues.map(({ path: at, message }) => `  ${at.join(".") || "file"}: ${message}`);
+  throw new Error(`The catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`);
+}
+
+/** The provider of that public id, if there is one. */
+export function findProvider(catalogue: Catalogue, id: string): CatalogueProvider | undefined {
+  return catalogue.providers.find((provider) => provider.id === id);
+}
+
+/** The model of that public name, if the provider has it; its default when no name is given. */
+export function findModel(provider: CatalogueProvider, name: string | undefined): CatalogueModel | undefined {
+  return name === undefined ? provider.models[0] : provider.models.find((model) => model.name === name);
+}
+
+function parse(file: string | URL, name: string): unknown {
+  try {
+    return JSON.parse(readFileSync(file, "utf8"));
+  } catch (cause) {
+    throw new Error(`The catalogue of AI providers "${name}" cannot be read: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function refuseDuplicates<K extends string>(items: Record<K, string>[], key: K, context: z.core.$RefinementCtx): void {
+  const seen = new Set<string>();
+  for (const [index, item] of items.entries()) {
+    const value = item[key];
+    if (seen.has(value))
+      context.addIssue({ code: "custom", path: [index, key], message: `"${value}" is listed twice` });
+    seen.add(value);
+  }
+}

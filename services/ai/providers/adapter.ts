@@ -1,0 +1,120 @@
+import type { Readable } from "node:stream";
+import { Exchange } from "./exchange.ts";
+import { Fault, faultOf, ProviderFailure } from "./failure.ts";
+import type { Completion, Limits, Piece, Prompt, Provider } from "./provider.ts";
+import { collect, type Opened, open } from "./reader.ts";
+import { type Mapping, meaningOf, Transcript, wholeUsage } from "./transcript.ts";
+import type { Reply } from "./wire.ts";
+
+/** A dialect at one endpoint: how a prompt is sent, and what the answers say. */
+export type Adapter = Mapping & {
+  /** Sends the request once and resolves when the status line has arrived, whatever it says. */
+  send(prompt: Prompt, stream: boolean, signal: AbortSignal): Promise<Reply>;
+};
+
+/** How long a reply that is known to be over may take to end, so that its connection can be used again. */
+const DRAIN_MS = 100;
+
+/**
+ * Makes a provider of an adapter: attempts, alarms, sizes, finish marker and cleaning up are the same for all.
+ * @param id the public id, which failures name
+ */
+export function asProvider(id: string, adapter: Adapter, limits: Limits): Provider {
+  const failure = (thrown: unknown, exchange: Exchange, client: AbortSignal) =>
+    client.aborted ? client.reason : new ProviderFailure(id, faultOf(exchange.cause ?? thrown, "broke off"));
+
+  async function complete(prompt: Prompt, client: AbortSignal): Promise<Completion> {
+    const exchange = new Exchange(client, limits.totalMs);
+    try {
+      const opened = await open((signal) => adapter.send(prompt, false, signal), exchange, limits);
+      const completion = await whole(opened, adapter, exchange, limits);
+      exchange.settle();
+      return completion;
+    } catch (thrown) {
+      const reason = failure(thrown, exchange, client);
+      exchange.abandon();
+      throw reason;
+    }
+  }
+
+  async function* stream(prompt: Prompt, client: AbortSignal): AsyncGenerator<Piece, void, undefined> {
+    const exchange = new Exchange(client, limits.totalMs);
+    const transcript = new Transcript(adapter, limits.eventBytes);
+    let opened: Opened | undefined;
+    try {
+      opened = await open((signal) => adapter.send(prompt, true, signal), exchange, limits);
+      if (opened.type.endsWith("json")) yield* atOnce(await whole(opened, adapter, exchange, limits));
+      else yield* pieces(opened, transcript, exchange, limits);
+    } catch (thrown) {
+      throw failure(thrown, exchange, client);
+    } finally {
+      if (opened && transcript.over && !exchange.signal.aborted) {
+        exchange.settle();
+        drain(opened.body);
+      } else {
+        exchange.abandon();
+      }
+    }
+  }
+
+  return { complete, stream };
+}
+
+/** Reads a reply that comes as one JSON document. */
+async function whole(
+  { body, type }: Opened,
+  { whole }: Mapping,
+  exchange: Exchange,
+  limits: Limits,
+): Promise<Completion> {
+  if (type !== "" && !type.endsWith("json")) throw new Fault("unreadable reply");
+  const { text = "", usage, finished, failed } = meaningOf(await collect(body, exchange, limits), whole);
+  if (failed) throw new Fault(failed);
+  if (!finished) throw new Fault("broke off");
+  return { content: text.toWellFormed(), usage: wholeUsage(usage) };
+}
+
+/** A whole reply where a stream was asked for: some servers do, and errors come so, even with status 200. */
+function* atOnce({ content, usage }: Completion): Iterable<Piece> {
+  if (content !== "") yield { text: content };
+  if (usage) yield { usage };
+}
+
+/** Reads a reply that comes as events. Bytes are taken only when the consumer asks: a slow one slows the provider. */
+async function* pieces(
+  { body, type }: Opened,
+  transcript: Transcript,
+  exchange: Exchange,
+  limits: Limits,
+): AsyncGenerator<Piece, void, undefined> {
+  if (type !== "" && type !== "text/event-stream") throw new Fault("unreadable reply");
+  let received = 0;
+  exchange.expectWithin(limits.idleMs);
+  try {
+    for await (const bytes of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+      received += bytes.length;
+      if (received > limits.streamBytes) throw new Fault("reply too large");
+      const text = transcript.feed(bytes);
+      if (text !== "") {
+        exchange.rest(); // the consumer may take its time
+        yield { text };
+      }
+      if (transcript.fault) throw transcript.fault;
+      if (transcript.over) break;
+      if (transcript.active) exchange.expectWithin(transcript.finished ? limits.afterFinishMs : limits.idleMs);
+    }
+    const text = transcript.end();
+    if (text !== "") yield { text };
+    if (transcript.fault) throw transcript.fault;
+  } catch (thrown) {
+    // After the finish marker any end will do: a reset, silence, a half-sent closing frame.
+    if (transcript.fault || !transcript.finished) throw thrown;
+  }
+  if (transcript.usage) yield { usage: transcript.usage };
+}
+
+/** Lets the body end so that its connection returns to the pool; one that doesn't end is closed. */
+function drain(body: Readable): void {
+  const giveUp = setTimeout(() => body.destroy(), DRAIN_MS).unref();
+  body.once("close", () => clearTimeout(giveUp)).resume();
+}

@@ -1,0 +1,103 @@
+import type { Anthropic } from "@anthropic-ai/sdk";
+import type { Adapter } from "./adapter.ts";
+import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
+import type { Prompt, Usage } from "./provider.ts";
+import type { Mapping, Meaning } from "./transcript.ts";
+import { type Endpoint, NEVER_MS, type Reply } from "./wire.ts";
+
+/** The API version that still takes a temperature; the SDK's own version refuses any. */
+const VERSION_WITH_TEMPERATURE = "2023-06-01";
+
+/** Anthropic's messages. */
+export function anthropicAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
+  let opening: Promise<Anthropic> | undefined;
+  const sdk = () => {
+    opening ??= import("@anthropic-ai/sdk").then(
+      ({ Anthropic }) =>
+        new Anthropic({
+          apiKey: key,
+          authToken: null,
+          baseURL: baseUrl,
+          fetch: wire.fetch,
+          maxRetries: 0,
+          timeout: NEVER_MS,
+          logLevel: "off",
+        }),
+    );
+    return opening;
+  };
+  return {
+    ...anthropicMapping,
+    async send(prompt, stream, signal) {
+      const { messages } = await sdk();
+      const temperature = temperatureOf(prompt);
+      const request = { ...requestOf(prompt), ...(temperature !== undefined && { temperature }), stream };
+      const headers = temperature === undefined ? {} : { "anthropic-version": VERSION_WITH_TEMPERATURE };
+      return (await messages.create(request, { signal, headers }).asResponse()) as Reply;
+    },
+  };
+}
+
+function requestOf(prompt: Prompt) {
+  const system = systemTextOf(prompt);
+  return {
+    model: prompt.model.upstream,
+    max_tokens: outputTokensOf(prompt) ?? prompt.model.outputTokens,
+    messages: turnsOf(prompt) as Anthropic.MessageParam[],
+    ...(system !== undefined && { system }),
+  };
+}
+
+type UsageFields = {
+  input_tokens?: number | null;
+  output_tokens?: number | null;
+  cache_creation_input_tokens?: number | null;
+  cache_read_input_tokens?: number | null;
+};
+type Event = {
+  type?: string;
+  message?: { usage?: UsageFields | null };
+  delta?: { type?: string; text?: string; thinking?: string; stop_reason?: string | null };
+  usage?: UsageFields | null;
+};
+type Body = { content?: { type?: string; text?: string }[]; stop_reason?: string | null; usage?: UsageFields | null };
+
+/** What events and whole messages say. Kinds of events that aren't known are to be ignored, says the API. */
+export const anthropicMapping: Mapping = {
+  event(frame) {
+    const { type, message, delta, usage } = frame as Event;
+    switch (type) {
+      case "message_start":
+        return { usage: inputOf(message?.usage) }; // its count of output is a placeholder
+      case "content_block_delta":
+        return { text: delta?.text, active: Boolean(delta?.thinking) };
+      case "message_delta":
+        return { ...meaningOfStop(delta?.stop_reason), usage: usageOf(usage) };
+      case "message_stop":
+        return { finished: true, over: true };
+      default:
+        return {};
+    }
+  },
+  whole(body) {
+    const { content, stop_reason, usage } = body as Body;
+    const texts = content?.map((block) => (block.type === "text" ? (block.text ?? "") : ""));
+    return { text: texts?.join(""), ...meaningOfStop(stop_reason), usage: usageOf(usage) };
+  },
+};
+
+const meaningOfStop = (reason: string | null | undefined): Meaning => ({
+  finished: Boolean(reason),
+  failed: reason === "refusal" ? "blocked the content" : undefined,
+});
+
+/** Tokens read from or written to the cache are counted apart; they were read all the same. */
+function usageOf(usage: UsageFields | null | undefined): Partial<Usage> {
+  return { ...inputOf(usage), ...(typeof usage?.output_tokens === "number" && { outputTokens: usage.output_tokens }) };
+}
+
+function inputOf(usage: UsageFields | null | undefined): Partial<Usage> {
+  if (typeof usage?.input_tokens !== "number") return {};
+  const cached = (usage.cache_creation_input_tokens ?? 0) + (usage.cache_read_input_tokens ?? 0);
+  return { inputTokens: usage.input_tokens + cached };
+}

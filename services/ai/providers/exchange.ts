@@ -1,0 +1,69 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Fault } from "./failure.ts";
+
+/**
+ * One prompt and its reply, from the first attempt to the last byte: the signal that its upstream requests obey, and
+ * the two alarms that may fire it, one for the whole and one for the silence of the moment.
+ */
+export class Exchange {
+  readonly #controller = new AbortController();
+  readonly #client: AbortSignal;
+  readonly #endsAt: number;
+  readonly #total: NodeJS.Timeout;
+  #silence: NodeJS.Timeout | undefined;
+
+  constructor(client: AbortSignal, totalMs: number) {
+    this.#client = client;
+    this.#endsAt = performance.now() + totalMs;
+    this.#total = setTimeout(this.#ring, totalMs);
+    if (client.aborted) this.#leave();
+    else client.addEventListener("abort", this.#leave);
+  }
+
+  /** Fires when the client has gone or time is up. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Why it was ended early; undefined while it wasn't. */
+  get cause(): unknown {
+    return this.signal.aborted ? this.signal.reason : undefined;
+  }
+
+  get remainingMs(): number {
+    return this.#endsAt - performance.now();
+  }
+
+  /** From now on the provider has that long; replaces what was said before. */
+  expectWithin(ms: number): void {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(this.#ring, ms);
+  }
+
+  /** Nothing is expected of the provider: it is the client's turn, or nobody's. */
+  rest(): void {
+    clearTimeout(this.#silence);
+  }
+
+  /** Waits, unless the client leaves. */
+  async pause(ms: number): Promise<void> {
+    this.rest();
+    await sleep(ms, undefined, { signal: this.signal });
+  }
+
+  /** Stops both alarms and lets go of the client's signal. */
+  settle(): void {
+    clearTimeout(this.#total);
+    clearTimeout(this.#silence);
+    this.#client.removeEventListener("abort", this.#leave);
+  }
+
+  /** Settles, and closes whatever is still open upstream. */
+  abandon(): void {
+    this.settle();
+    this.#controller.abort();
+  }
+
+  readonly #ring = () => this.#controller.abort(new Fault("timed out"));
+  readonly #leave = () => this.#controller.abort(this.#client.reason);
+}

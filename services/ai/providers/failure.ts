@@ -1,0 +1,135 @@
+/** The ways in which a provider fails; the words are those that clients read. */
+export type FailureKind =
+  | "rate limited"
+  | "quota exhausted"
+  | "overloaded"
+  | "internal error"
+  | "refused the key"
+  | "rejected the request"
+  | "blocked the content"
+  | "timed out"
+  | "unreachable"
+  | "unreadable reply"
+  | "reply too large"
+  | "broke off";
+
+/** What callers of a provider see of its failure: its public id and the kind, nothing of what it sent. */
+export class ProviderFailure extends Error {
+  readonly kind: FailureKind;
+  /** For the operator's log: an HTTP status or the name of a network error. */
+  readonly detail: string | undefined;
+  constructor(provider: string, { kind, detail }: Fault) {
+    super(`The AI provider ${provider} failed: ${kind}.`);
+    this.name = "ProviderFailure";
+    this.kind = kind;
+    this.detail = detail;
+  }
+}
+
+/** What else is known of a fault. */
+type Circumstances = {
+  /** A later attempt may fare better. */
+  mayPass?: boolean | undefined;
+  /** The wait that the provider asked for. */
+  retryAfterMs?: number | undefined;
+  detail?: string | undefined;
+};
+
+/** A failure seen inside an adapter, before it is known whose it is and whether it is tried again. */
+export class Fault extends Error {
+  readonly kind: FailureKind;
+  readonly mayPass: boolean;
+  readonly retryAfterMs: number | undefined;
+  readonly detail: string | undefined;
+  constructor(kind: FailureKind, { mayPass = false, retryAfterMs, detail }: Circumstances = {}) {
+    super(kind);
+    this.kind = kind;
+    this.mayPass = mayPass;
+    this.retryAfterMs = retryAfterMs;
+    this.detail = detail;
+  }
+}
+
+/** The fault inside whatever was thrown (SDKs wrap what their transport throws); anything else is of the given kind. */
+export function faultOf(thrown: unknown, otherwise: "unreachable" | "broke off"): Fault {
+  let detail: string | undefined;
+  for (let error = thrown; error instanceof Error; error = error.cause) {
+    if (error instanceof Fault) return error;
+    detail = (error as NodeJS.ErrnoException).code ?? detail;
+  }
+  return new Fault(otherwise, { mayPass: otherwise === "unreachable", detail });
+}
+
+/** What providers call their errors (type, code or status), most telling first. Their prose is never looked at. */
+const WORDS: [RegExp, FailureKind][] = [
+  [/insufficient_quota|credit|billing|spend_limit|usage_limit|quota_exceeded|perday/, "quota exhausted"],
+  [/rate_limit|slow_down|resource_exhausted|too_many_requests/, "rate limited"],
+  [/overloaded|unavailable|capacity/, "overloaded"],
+  [/api_key|authentication|unauthenticated|permission/, "refused the key"],
+  [/timeout|deadline/, "timed out"],
+  [/content_filter|content_policy|moderation|safety/, "blocked the content"],
+  [/invalid_request|invalid_argument|not_found|too_large|unsupported|context_length/, "rejected the request"],
+  [/server_error|api_error|internal/, "internal error"],
+];
+
+const STATUSES: Record<number, FailureKind> = {
+  401: "refused the key",
+  402: "quota exhausted",
+  403: "refused the key",
+  408: "timed out",
+  429: "rate limited",
+  503: "overloaded",
+  504: "timed out",
+  529: "overloaded",
+};
+
+type ErrorBody = {
+  type?: unknown;
+  code?: unknown;
+  status?: unknown;
+  status_code?: unknown;
+  details?: { reason?: unknown; retryDelay?: unknown; violations?: { quotaId?: unknown }[] }[];
+};
+
+/**
+ * Names the failure that an error object describes, wherever it came: a body, or a frame after HTTP said 200.
+ * @param error the innermost error object, as received
+ * @param status the HTTP status, unless that was a success
+ */
+export function kindOfError(error: unknown, status?: number): FailureKind {
+  const {
+    type,
+    code,
+    status: named,
+    status_code,
+    details,
+  } = (typeof error === "object" && error ? error : {}) as ErrorBody;
+  const detailWords = listOf(details).flatMap((detail) => [
+    detail?.reason,
+    ...listOf(detail?.violations).map((v) => v?.quotaId),
+  ]);
+  const words = [type, code, named, ...detailWords]
+    .filter((word) => typeof word === "string")
+    .join(" ")
+    .toLowerCase();
+  const byWord = WORDS.find(([pattern]) => pattern.test(words))?.[1];
+  return (
+    byWord ?? kindOfStatus(status ?? [code, status_code].find((number) => typeof number === "number")) ?? "broke off"
+  );
+}
+
+function kindOfStatus(status: number | undefined): FailureKind | undefined {
+  if (status === undefined || status < 300) return undefined;
+  if (status < 400) return "unreadable reply"; // a redirect: following it would hand the key to another host
+  return STATUSES[status] ?? (status < 500 ? "rejected the request" : "internal error");
+}
+
+/** Google names the delay inside the error ("17s"). Milliseconds. */
+export function retryDelayOf(error: unknown): number | undefined {
+  const details = listOf((error as ErrorBody | null)?.details);
+  const delay = details.map((detail) => detail?.retryDelay).find((value) => typeof value === "string");
+  const seconds = /^(\d+(?:\.\d+)?)s$/.exec(delay ?? "")?.[1];
+  return seconds === undefined ? undefined : Number(seconds) * 1000;
+}
+
+const listOf = <T>(value: T[] | undefined): T[] => (Array.isArray(value) ? value : []);

@@ -1,0 +1,78 @@
+import type { Adapter } from "./adapter.ts";
+import type { FailureKind } from "./failure.ts";
+import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
+import type { Prompt, Usage } from "./provider.ts";
+import type { Mapping, Meaning } from "./transcript.ts";
+import type { Endpoint } from "./wire.ts";
+
+/**
+ * Gemini, spoken without an SDK: the one that is kept up (@google/genai) can't hand out the raw response of a stream,
+ * and its own reader loses events that begin with a comment and takes a truncated stream for a whole one.
+ */
+export function googleAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
+  const headers = { "x-goog-api-key": key, "content-type": "application/json" };
+  return {
+    ...googleMapping,
+    send(prompt, stream, signal) {
+      const method = stream ? "streamGenerateContent?alt=sse" : "generateContent";
+      const url = `${baseUrl.replace(/\/$/, "")}/v1beta/models/${encodeURIComponent(prompt.model.upstream)}:${method}`;
+      return wire.fetch(url, { method: "POST", headers, body: JSON.stringify(requestOf(prompt)), signal });
+    },
+  };
+}
+
+function requestOf(prompt: Prompt) {
+  const system = systemTextOf(prompt);
+  const contents = turnsOf(prompt).map(({ role, content }) => ({
+    role: role === "assistant" ? "model" : role,
+    parts: [{ text: content }],
+  }));
+  return {
+    contents,
+    ...(system !== undefined && { systemInstruction: { parts: [{ text: system }] } }),
+    generationConfig: { maxOutputTokens: outputTokensOf(prompt), temperature: temperatureOf(prompt) },
+  };
+}
+
+type Body = {
+  candidates?: {
+    content?: { parts?: { text?: string; thought?: boolean }[] };
+    finishReason?: string | null;
+  }[];
+  promptFeedback?: { blockReason?: string };
+  usageMetadata?: { promptTokenCount?: number; candidatesTokenCount?: number; thoughtsTokenCount?: number };
+};
+
+/** Every event of a stream is a whole response object, so both read the same. The end of the body is the end. */
+export const googleMapping: Mapping = { event: meaningOfBody, whole: meaningOfBody };
+
+function meaningOfBody(body: object): Meaning {
+  const { candidates, promptFeedback, usageMetadata } = body as Body;
+  const parts = candidates?.[0]?.content?.parts ?? [];
+  const reason = candidates?.[0]?.finishReason;
+  return {
+    text: parts.map((part) => (part.thought ? "" : (part.text ?? ""))).join(""),
+    active: parts.some((part) => part.thought),
+    usage: usageOf(usageMetadata),
+    finished: Boolean(reason),
+    failed: promptFeedback?.blockReason ? "blocked the content" : failureOf(reason),
+  };
+}
+
+/** Reasons for which a candidate ends as it should, and those of the filters; any other is a malfunction. */
+const COMPLETE = new Set(["STOP", "MAX_TOKENS"]);
+const BLOCKED = new Set(["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"]);
+
+function failureOf(reason: string | null | undefined): FailureKind | undefined {
+  if (!reason || COMPLETE.has(reason)) return undefined;
+  return BLOCKED.has(reason) ? "blocked the content" : "broke off";
+}
+
+/** Counts are cumulative, and a frame may leave out those that are zero so far. */
+function usageOf(usage: Body["usageMetadata"]): Usage | undefined {
+  if (typeof usage?.promptTokenCount !== "number") return undefined;
+  return {
+    inputTokens: usage.promptTokenCount,
+    outputTokens: (usage.candidatesTokenCount ?? 0) + (usage.thoughtsTokenCount ?? 0),
+  };
+}

@@ -1,0 +1,102 @@
+import type { OpenAI } from "openai";
+import type { Adapter } from "./adapter.ts";
+import { merged, outputTokensOf, temperatureOf } from "./prompt.ts";
+import type { Prompt, Usage } from "./provider.ts";
+import type { Mapping, Meaning } from "./transcript.ts";
+import { type Endpoint, NEVER_MS, type Reply } from "./wire.ts";
+
+/** Chat completions: OpenAI's own, and whatever is compatible with them to some degree. */
+export function openaiAdapter({ baseUrl, key, wire }: Endpoint, isOpenai: boolean): Adapter {
+  let opening: Promise<OpenAI> | undefined;
+  const sdk = () => {
+    opening ??= import("openai").then(
+      ({ OpenAI }) =>
+        new OpenAI({
+          apiKey: key,
+          baseURL: baseUrl,
+          fetch: wire.fetch,
+          maxRetries: 0,
+          timeout: NEVER_MS,
+          logLevel: "off",
+          organization: null,
+          project: null,
+        }),
+    );
+    return opening;
+  };
+  return {
+    ...openaiMapping,
+    async send(prompt, stream, signal) {
+      const { chat } = await sdk();
+      const request = { ...requestOf(prompt), ...(stream && streaming(prompt, isOpenai)) };
+      return (await chat.completions.create(request, { signal }).asResponse()) as Reply;
+    },
+  };
+}
+
+function requestOf(prompt: Prompt): OpenAI.ChatCompletionCreateParams {
+  const { model, system = "", messages } = prompt;
+  const outputTokens = outputTokensOf(prompt);
+  const temperature = temperatureOf(prompt);
+  const said = [{ role: "system" as const, content: system }, ...messages];
+  return {
+    model: model.upstream,
+    messages: merged(said.map(({ role, content }) => ({ role: role === "system" ? model.systemRole : role, content }))),
+    ...(outputTokens !== undefined && { [model.outputTokensField]: outputTokens }),
+    ...(temperature !== undefined && { temperature }),
+  };
+}
+
+/** Usage has to be asked for, where it may be; OpenAI's random padding of every chunk is declined. */
+function streaming({ model }: Prompt, isOpenai: boolean) {
+  const options = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
+  return { stream: true, ...(model.usageOnRequest && { stream_options: options }) } as const;
+}
+
+type Content = string | null | { type?: string; text?: string }[];
+type Message = {
+  content?: Content;
+  refusal?: string | null;
+  reasoning_content?: string | null;
+  reasoning?: string | null;
+};
+type Choice = { delta?: Message | null; message?: Message | null; finish_reason?: string | null };
+type Body = {
+  choices?: Choice[] | null;
+  usage?: { prompt_tokens?: number | null; completion_tokens?: number | null } | null;
+};
+
+/** What chunks and whole completions say. Some servers leave out the finish reason, some the closing `[DONE]`. */
+export const openaiMapping: Mapping = {
+  event(frame) {
+    const { choices, usage } = frame as Body;
+    const choice = choices?.[0];
+    return { ...meaningOfChoice(choice, choice?.delta), usage: usageOf(usage) };
+  },
+  whole(body) {
+    const { choices, usage } = body as Body;
+    const choice = choices?.[0];
+    return { ...meaningOfChoice(choice, choice?.message), usage: usageOf(usage), finished: Boolean(choice?.message) };
+  },
+};
+
+function meaningOfChoice(choice: Choice | undefined, message: Message | null | undefined): Meaning {
+  const reason = choice?.finish_reason;
+  return {
+    text: textOf(message?.content) + (message?.refusal ?? ""),
+    active: Boolean(message?.reasoning_content || message?.reasoning),
+    finished: Boolean(reason),
+    failed: reason === "content_filter" ? "blocked the content" : reason === "error" ? "broke off" : undefined,
+  };
+}
+
+/** Text comes as a string, or (Mistral's reasoning models) as parts of which only some are text. */
+function textOf(content: Content | undefined): string {
+  if (!Array.isArray(content)) return content ?? "";
+  return content.map((part) => (part.type === "text" ? (part.text ?? "") : "")).join("");
+}
+
+function usageOf(usage: Body["usage"]): Partial<Usage> {
+  const { prompt_tokens: inputTokens, completion_tokens: outputTokens } = usage ?? {};
+  return typeof inputTokens === "number" && typeof outputTokens === "number" ? { inputTokens, outputTokens } : {};
+}

@@ -1,0 +1,72 @@
+import type { CatalogueModel } from "../catalogue.ts";
+
+/** One turn of the conversation, in the public vocabulary; each dialect finds its own place for system text. */
+export type PromptMessage = { role: "user" | "assistant" | "system"; content: string };
+
+/** What is asked of a model. Only the catalogue decides where it goes. */
+export type Prompt = {
+  model: CatalogueModel;
+  /** Instruction placed before the conversation. */
+  system?: string | undefined;
+  messages: readonly PromptMessage[];
+  maxTokens?: number | undefined;
+  temperature?: number | undefined;
+};
+
+/** Tokens as the provider counted them: what it read (cached or not) and what it wrote (hidden reasoning included). */
+export type Usage = { inputTokens: number; outputTokens: number };
+
+/** The whole reply. `usage` is absent when the provider didn't report any. */
+export type Completion = { content: string; usage?: Usage | undefined };
+
+/** A part of a streamed reply: some text, never empty and of whole characters, or at the end what it cost. */
+export type Piece = { text: string; usage?: never } | { usage: Usage; text?: never };
+
+/**
+ * A chat model host. Both functions throw ProviderFailure for whatever goes wrong on the provider's side and the
+ * signal's own reason when that fires; either way, and when the loop over a stream is left, the upstream connection
+ * is free by then. A stream that ends without throwing was ended by the provider with its finish marker.
+ */
+export type Provider = {
+  complete(prompt: Prompt, signal: AbortSignal): Promise<Completion>;
+  stream(prompt: Prompt, signal: AbortSignal): AsyncIterable<Piece>;
+};
+
+/** Bounds of one call: durations in milliseconds, sizes in bytes. */
+export type Limits = {
+  /** Until the connection stands. */
+  connectMs: number;
+  /** From sending an attempt to its first byte. */
+  firstByteMs: number;
+  /** Silence between two pieces of content; pings, comments and empty deltas are silence. */
+  idleMs: number;
+  /** The whole call, attempts and waits included. */
+  totalMs: number;
+  /** What may still come after the finish marker (usage, the closing frame). */
+  afterFinishMs: number;
+  /** Further attempts, before the first byte only. */
+  retries: number;
+  /** Wait before the first further attempt; doubles, with jitter. */
+  backoffMs: number;
+  /** One event of a stream. */
+  eventBytes: number;
+  /** The whole body of an answer to `complete`. */
+  chatBytes: number;
+  /** Everything received in one stream. */
+  streamBytes: number;
+};
+
+const MIB = 1024 * 1024;
+
+export const DEFAULT_LIMITS: Readonly<Limits> = {
+  connectMs: 10_000,
+  firstByteMs: 60_000,
+  idleMs: 60_000,
+  totalMs: 600_000,
+  afterFinishMs: 2_000,
+  retries: 2,
+  backoffMs: 250,
+  eventBytes: MIB,
+  chatBytes: 16 * MIB,
+  streamBytes: 256 * MIB,
+};

@@ -1,0 +1,127 @@
+import type { IncomingMessage } from "node:http";
+import { pipeline, type Readable } from "node:stream";
+import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
+import type { Exchange } from "./exchange.ts";
+import { Fault, faultOf, kindOfError, retryDelayOf } from "./failure.ts";
+import type { Limits } from "./provider.ts";
+import type { Reply } from "./wire.ts";
+
+/** The part of an error's body that is looked at. Bytes. */
+const ERROR_BYTES = 64 * 1024;
+
+/** Sends one request and resolves when its status line has arrived. */
+export type Send = (signal: AbortSignal) => Promise<Reply>;
+
+/** A success that has begun to arrive: its body, decompressed, and its media type ("" when the provider named none). */
+export type Opened = { body: Readable; type: string };
+
+/**
+ * Gets an answer that is a success and has begun to arrive, trying again what may pass until the first byte.
+ * The wait is what the provider asked for, if there is time for it, and otherwise a growing, jittered one.
+ * @throws Fault
+ */
+export async function open(send: Send, exchange: Exchange, limits: Limits): Promise<Opened> {
+  for (let attempt = 0; ; attempt++) {
+    exchange.expectWithin(limits.firstByteMs);
+    try {
+      const { message } = await send(exchange.signal);
+      await judge(message);
+      return { body: decompressed(message), type: mediaType(message) };
+    } catch (thrown) {
+      if (exchange.signal.aborted) throw thrown;
+      const fault = faultOf(thrown, "unreachable");
+      const backoffMs = limits.backoffMs * 2 ** attempt * (0.5 + Math.random());
+      const waitMs = Math.max(fault.retryAfterMs ?? 0, backoffMs);
+      const timeIsLeft = waitMs < Math.min(limits.firstByteMs, exchange.remainingMs);
+      if (!fault.mayPass || attempt >= limits.retries || !timeIsLeft) throw fault;
+      await exchange.pause(waitMs);
+    }
+  }
+}
+
+/**
+ * Collects a body that has to be whole to mean anything. Blank bytes, with which some servers keep a connection busy,
+ * are silence.
+ * @throws Fault when it is larger than allowed or breaks off
+ */
+export async function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  exchange.expectWithin(limits.idleMs);
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > limits.chatBytes) throw new Fault("reply too large");
+    chunks.push(chunk);
+    if (chunk.some((byte) => byte > 0x20)) exchange.expectWithin(limits.idleMs);
+  }
+  return new TextDecoder().decode(Buffer.concat(chunks, size));
+}
+
+/** Waits for the first byte of a success; anything else is a fault. Only statuses that say "later" may pass. */
+async function judge(message: IncomingMessage): Promise<void> {
+  const status = message.statusCode ?? 0;
+  if (status === 200) {
+    return begun(message);
+  }
+  const error = await errorIn(message);
+  const kind = kindOfError(error, status);
+  const mayPass = (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
+  throw new Fault(status < 300 ? "unreadable reply" : kind, {
+    mayPass,
+    retryAfterMs: retryAfterOf(message.headers) ?? retryDelayOf(error),
+    detail: `HTTP ${status}`,
+  });
+}
+
+/** Waits until there is something to read or, without any, the end. */
+function begun(message: IncomingMessage): Promise<void> {
+  return new Promise((resolve, reject) => {
+    message.once("readable", resolve).once("end", resolve).once("error", reject);
+  });
+}
+
+/** The error object in an error's body; undefined when there is none, as on the error pages of proxies. */
+async function errorIn(message: IncomingMessage): Promise<unknown> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of decompressed(message) as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size > ERROR_BYTES) return undefined;
+    }
+    const parsed: unknown = JSON.parse(Buffer.concat(chunks).toString());
+    const body = (Array.isArray(parsed) ? parsed[0] : parsed) as { error?: unknown } | null;
+    return body?.error ?? body;
+  } catch {
+    return undefined; // the status alone has to do
+  }
+}
+
+/** The `Retry-After` of RFC 9110 (seconds or a date) or OpenAI's `retry-after-ms`. Milliseconds from now. */
+function retryAfterOf(headers: IncomingMessage["headers"]): number | undefined {
+  const exact = headers["retry-after-ms"];
+  const after = headers["retry-after"];
+  const ms = exact ? Number(exact) : after ? Number(after) * 1000 : Number.NaN;
+  const wait = Number.isNaN(ms) && after ? Date.parse(after) - Date.now() : ms;
+  return wait >= 0 ? wait : undefined;
+}
+
+const mediaType = ({ headers }: IncomingMessage) =>
+  (headers["content-type"] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+
+const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
+  gzip: createGunzip,
+  "x-gzip": createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+  zstd: createZstdDecompress,
+};
+
+/** We ask for plain bytes; some proxies compress all the same. */
+function decompressed(message: IncomingMessage): Readable {
+  const create = DECOMPRESSORS[message.headers["content-encoding"]?.toLowerCase() ?? ""];
+  if (!create) return message;
+  // The error of either end reaches whoever reads the result; there is nothing left to do with it here.
+  return pipeline(message, create(), () => {}) as unknown as Readable;
+}

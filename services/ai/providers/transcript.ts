@@ -1,0 +1,117 @@
+import { StringDecoder } from "node:string_decoder";
+import { createParser } from "eventsource-parser";
+import { type FailureKind, Fault, kindOfError } from "./failure.ts";
+import type { Usage } from "./provider.ts";
+
+/** What one event of a stream, or the whole body of a chat reply, says. */
+export type Meaning = {
+  text?: string | undefined;
+  /** Counts as far as they are told; later ones replace earlier ones. */
+  usage?: Partial<Usage> | undefined;
+  /** Something was produced that isn't shown (reasoning): not silence, but not text either. */
+  active?: boolean | undefined;
+  /** The finish marker: from here on the reply may end. */
+  finished?: boolean | undefined;
+  /** Nothing that follows matters. */
+  over?: boolean | undefined;
+  failed?: FailureKind | undefined;
+};
+
+/** A pure mapping from one dialect's JSON, of which nothing is certain but that it is an object. */
+export type Mapping = { event(frame: object): Meaning; whole(body: object): Meaning };
+
+/** OpenAI's closing mark; no other dialect sends anything like it. */
+const END: Meaning = { finished: true, over: true };
+
+/** The reply as far as it has been received: bytes go in, at any cut; whole characters come out. */
+export class Transcript {
+  finished = false;
+  over = false;
+  /** Content, shown or not, came with the latest bytes. */
+  active = false;
+  fault: Fault | undefined;
+  #text = "";
+  #usage: Partial<Usage> = {};
+  readonly #mapping: Mapping;
+  readonly #decoder = new StringDecoder("utf8");
+  readonly #parser;
+
+  /** @param eventBytes the largest event that is taken */
+  constructor(mapping: Mapping, eventBytes: number) {
+    this.#mapping = mapping;
+    this.#parser = createParser({
+      maxBufferSize: eventBytes,
+      onEvent: ({ event, data }) => this.#read(data, event === "error"),
+      onError: ({ type }) => {
+        if (type === "max-buffer-size-exceeded") this.fault ??= new Fault("reply too large");
+      },
+    });
+  }
+
+  /** What the reply cost, if the provider has said all of it. */
+  get usage(): Usage | undefined {
+    return wholeUsage(this.#usage);
+  }
+
+  /** Takes what has arrived, and returns the text in it. */
+  feed(bytes: Buffer): string {
+    this.active = false;
+    this.#parser.feed(this.#decoder.write(bytes));
+    return this.#take();
+  }
+
+  /** Takes the end of the body. Some servers leave out the blank line after the last event. */
+  end(): string {
+    if (!this.over && !this.fault) this.#parser.feed("\n\n");
+    if (!this.finished) this.fault ??= new Fault("broke off");
+    this.over = true;
+    return this.#take();
+  }
+
+  /** The text since the last time. A character split between two events waits for its other half. */
+  #take(): string {
+    const split = !this.over && !this.fault && isHighSurrogate(this.#text.charCodeAt(this.#text.length - 1));
+    const end = split ? this.#text.length - 1 : this.#text.length;
+    const text = this.#text.slice(0, end).toWellFormed();
+    this.#text = this.#text.slice(end);
+    return text;
+  }
+
+  #read(data: string, isError: boolean): void {
+    if (this.over || this.fault || data.trim() === "") return;
+    const { text, usage, active, finished, over, failed } =
+      data.trim() === "[DONE]" ? END : meaningOf(data, this.#mapping.event, isError);
+    if (text) this.#text += text;
+    if (text || active || (finished && !this.finished)) this.active = true;
+    Object.assign(this.#usage, usage);
+    if (finished) this.finished = true;
+    if (over) this.over = true;
+    if (failed) this.fault = new Fault(failed);
+  }
+}
+
+/**
+ * Reads one JSON document. Errors look alike in all dialects and may come instead of any document, after HTTP said
+ * 200 too; Google may wrap them in an array.
+ */
+export function meaningOf(json: string, map: (document: object) => Meaning, isError = false): Meaning {
+  let document: unknown;
+  try {
+    const parsed: unknown = JSON.parse(json);
+    document = Array.isArray(parsed) ? parsed[0] : parsed;
+  } catch {
+    return { failed: isError ? "broke off" : "unreadable reply" };
+  }
+  if (typeof document !== "object" || document === null) return { failed: "unreadable reply" };
+  const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
+  if (error || isError || type === "error" || object === "error") return { failed: kindOfError(error || document) };
+  return map(document);
+}
+
+/** Half a count is none. */
+export function wholeUsage({ inputTokens, outputTokens }: Partial<Usage> = {}): Usage | undefined {
+  if (typeof inputTokens !== "number" || typeof outputTokens !== "number") return undefined;
+  return { inputTokens, outputTokens };
+}
+
+const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;

@@ -1,0 +1,144 @@
+import {
+  type Asked,
+  type ErrorAnswer,
+  type ErrorName,
+  type Event,
+  type Received,
+  type Speaker,
+  type Tokens,
+  unknownField,
+} from "./speaker.ts";
+
+const MODELS: Record<string, { temperature: boolean }> = {
+  "claude-sonnet-5-5": { temperature: false },
+  "claude-opus-5-5": { temperature: false },
+  "claude-haiku-5-5": { temperature: false },
+  "claude-haiku-4-5": { temperature: true },
+};
+const FIELDS = ["model", "messages", "system", "max_tokens", "temperature", "stream"];
+const OUTPUT_TOKENS = 64_000;
+
+type Body = {
+  model: string;
+  messages: { role: string; content: string }[];
+  system?: string;
+  max_tokens?: number;
+  temperature?: number;
+  stream?: boolean;
+};
+
+export function anthropicSpeaker(key: string): Speaker {
+  return {
+    lineEnd: "\n",
+    read: (received) => read(received, key),
+    events,
+    delta,
+    whole: (text, tokens, { model }) => message(model, [{ type: "text", text }], "end_turn", tokens),
+    error,
+    errorEvent: () => named("error", error("overloaded").body as object),
+    closes: ({ event, data }) => event === "message_stop" || /"stop_reason":"/.test(data),
+    idle: [
+      named("ping", {}),
+      named("some_later_invention", { payload: "ignore me" }),
+      named("content_block_start", { index: 1, content_block: { type: "thinking", thinking: "" } }),
+      named("content_block_delta", { index: 1, delta: { type: "signature_delta", signature: "EqQB" } }),
+      named("content_block_stop", { index: 1 }),
+      named("content_block_delta", { index: 0, delta: { type: "text_delta", text: "" } }),
+    ],
+    thinking: named("content_block_delta", { index: 0, delta: { type: "thinking_delta", thinking: "Let me see." } }),
+    blocked: {
+      events: [stop("refusal", 1), named("message_stop", {})],
+      whole: message("simulated", [], "refusal", { input: 1, output: 1 }),
+    },
+  };
+}
+
+const named = (type: string, fields: object): Event => ({ event: type, data: JSON.stringify({ type, ...fields }) });
+const delta = (text: string) => named("content_block_delta", { index: 0, delta: { type: "text_delta", text } });
+const stop = (reason: string, output: number) =>
+  named("message_delta", { delta: { stop_reason: reason, stop_sequence: null }, usage: { output_tokens: output } });
+
+function message(model: string, content: object[], stopReason: string | null, { input, output }: Tokens) {
+  // A part of what was read came from the cache, which is counted apart.
+  const cached = Math.floor(input / 2);
+  return {
+    id: "msg_simulated",
+    type: "message",
+    role: "assistant",
+    model,
+    content,
+    stop_reason: stopReason,
+    stop_sequence: null,
+    usage: {
+      input_tokens: input - cached,
+      output_tokens: output,
+      cache_creation_input_tokens: 0,
+      cache_read_input_tokens: cached,
+    },
+  };
+}
+
+function events(pieces: readonly string[], tokens: Tokens, { model }: Asked): Event[] {
+  return [
+    named("message_start", { message: message(model, [], null, { ...tokens, output: 2 }) }),
+    named("content_block_start", { index: 0, content_block: { type: "text", text: "" } }),
+    named("ping", {}),
+    ...pieces.map(delta),
+    named("content_block_stop", { index: 0 }),
+    stop("end_turn", tokens.output),
+    named("message_stop", {}),
+  ];
+}
+
+function read({ path, headers, body }: Received, key: string): Asked | ErrorAnswer {
+  if (path !== "/v1/messages") return error("not-found");
+  const given = headers["x-api-key"] ?? headers.authorization?.replace(/^Bearer /, "");
+  if (given !== key) return error("bad-key", String(given));
+  const version = headers["anthropic-version"];
+  if (version !== "2023-06-01" && version !== "2026-10-21") return refuse("anthropic-version: not a valid version");
+  const { model, messages, system = "", max_tokens, temperature, stream = false } = body as Body;
+  const known = MODELS[model];
+  if (!known) return error("not-found");
+  const unknown = unknownField(body as object, FIELDS);
+  if (unknown) return refuse(`${unknown}: Extra inputs are not permitted`);
+  if (!Number.isInteger(max_tokens)) return refuse("max_tokens: Field required");
+  if (!(max_tokens && max_tokens > 0 && max_tokens <= OUTPUT_TOKENS)) return refuse("max_tokens: out of range");
+  if (temperature !== undefined && (version === "2026-10-21" || !known.temperature))
+    return refuse("temperature: Extra inputs are not permitted");
+  if (temperature !== undefined && !(temperature >= 0 && temperature <= 1)) return refuse("temperature: range: 0..1");
+  if (!Array.isArray(messages) || messages.length === 0) return refuse("messages: at least one message is required");
+  if (messages.some(({ role }) => role !== "user" && role !== "assistant")) return refuse("messages: Unexpected role");
+  if (messages.some(({ content }) => !content)) return refuse("messages: text content blocks must be non-empty");
+  if (messages.at(-1)?.role === "assistant") return refuse("This model does not support assistant message prefill.");
+  return {
+    model,
+    stream,
+    usage: true,
+    said: messages.findLast(({ role }) => role === "user")?.content ?? "",
+    input: system + messages.map(({ content }) => content).join(""),
+  };
+}
+
+const refuse = (message: string): ErrorAnswer => ({
+  status: 400,
+  body: { type: "error", error: { type: "invalid_request_error", message }, request_id: "req_simulated" },
+});
+
+const ERRORS: Record<ErrorName, [status: number, type: string]> = {
+  invalid: [400, "invalid_request_error"],
+  "bad-key": [401, "authentication_error"],
+  "no-credit": [402, "billing_error"],
+  forbidden: [403, "permission_error"],
+  "not-found": [404, "not_found_error"],
+  "too-large": [413, "request_too_large"],
+  "rate-limited": [429, "rate_limit_error"],
+  quota: [402, "billing_error"],
+  broken: [500, "api_error"],
+  overloaded: [529, "overloaded_error"],
+  timeout: [504, "timeout_error"],
+};
+
+function error(name: ErrorName, echo = ""): ErrorAnswer {
+  const [status, type] = ERRORS[name];
+  return { status, body: { type: "error", error: { type, message: `Refused: ${echo}` }, request_id: "req_simulated" } };
+}

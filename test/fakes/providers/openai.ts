@@ -1,0 +1,184 @@
+import {
+  type Asked,
+  type ErrorAnswer,
+  type ErrorName,
+  type Event,
+  type Received,
+  type Speaker,
+  type Tokens,
+  unknownField,
+} from "./speaker.ts";
+
+/** What a model of the OpenAI family takes. */
+type Model = { temperatureMax?: number; field: "max_tokens" | "max_completion_tokens"; outputTokens: number };
+type Message = { role: string; content: string };
+type Body = {
+  model: string;
+  messages: Message[];
+  stream?: boolean;
+  stream_options?: { include_usage?: boolean };
+  temperature?: number;
+  max_tokens?: number;
+  max_completion_tokens?: number;
+};
+
+/** What tells OpenAI from those who are compatible with it. */
+type House = {
+  models: Record<string, Model>;
+  fields: readonly string[];
+  roles: readonly string[];
+  alternates: boolean;
+  closesUnasked: boolean;
+};
+
+const reasoning: Model = { field: "max_completion_tokens", outputTokens: 128_000 };
+
+const OPENAI: House = {
+  models: {
+    "gpt-5.4": reasoning,
+    "gpt-5.4-mini": reasoning,
+    "gpt-4.1": { temperatureMax: 2, field: "max_completion_tokens", outputTokens: 32_768 },
+  },
+  fields: ["model", "messages", "stream", "stream_options", "temperature", "max_completion_tokens", "max_tokens"],
+  roles: ["developer", "system", "user", "assistant"],
+  alternates: false,
+  closesUnasked: false,
+};
+
+const mistral: Model = { temperatureMax: 1.5, field: "max_tokens", outputTokens: 131_072 };
+
+/** Mistral: refuses every field it doesn't know, wants turns to alternate, and reports usage unasked. */
+const MISTRAL: House = {
+  models: { "mistral-large-latest": mistral, "mistral-medium-latest": mistral, "mistral-small-latest": mistral },
+  fields: ["model", "messages", "stream", "temperature", "max_tokens"],
+  roles: ["system", "user", "assistant"],
+  alternates: true,
+  closesUnasked: true,
+};
+
+export const openaiSpeaker = (key: string): Speaker => speaker(key, OPENAI);
+export const mistralSpeaker = (key: string): Speaker => speaker(key, MISTRAL);
+
+function speaker(key: string, house: House): Speaker {
+  return {
+    lineEnd: "\n",
+    read: (received) => read(received, key, house),
+    events: (pieces, tokens, asked) => events(pieces, tokens, asked, house),
+    delta: (text) => chunk({ delta: { content: text }, finish_reason: null }),
+    whole: (text, tokens, { model }) => ({
+      id: "chatcmpl-simulated",
+      object: "chat.completion",
+      created: 1_763_000_000,
+      model,
+      choices: [{ index: 0, message: { role: "assistant", content: text, refusal: null }, finish_reason: "stop" }],
+      usage: usage(tokens),
+    }),
+    error,
+    errorEvent: () => ({ data: JSON.stringify(error("overloaded").body) }),
+    closes: ({ data }) => data === "[DONE]" || /"finish_reason":"/.test(data),
+    idle: [
+      { data: JSON.stringify({ ...HEAD, choices: [], prompt_filter_results: [{ prompt_index: 0 }] }) },
+      { data: JSON.stringify({ ...HEAD }) },
+      chunk({ delta: { role: "assistant" }, finish_reason: null }),
+      chunk({ delta: { content: null }, finish_reason: null }),
+      chunk({ delta: { content: "" } }),
+      chunk({}),
+    ],
+    thinking: chunk({ delta: { reasoning_content: "Let me see.", content: null }, finish_reason: null }),
+    blocked: {
+      events: [chunk({ delta: {}, finish_reason: "content_filter" }), { data: "[DONE]" }],
+      whole: {
+        ...HEAD,
+        choices: [{ index: 0, message: { role: "assistant", content: null }, finish_reason: "content_filter" }],
+      },
+    },
+  };
+}
+
+const HEAD = { id: "chatcmpl-simulated", object: "chat.completion.chunk", created: 1_763_000_000, model: "simulated" };
+const chunk = (choice: object, usage: object | null = null): Event => ({
+  data: JSON.stringify({ ...HEAD, choices: [{ index: 0, ...choice }], usage }),
+});
+const usage = ({ input, output }: Tokens) => ({
+  prompt_tokens: input,
+  completion_tokens: output,
+  total_tokens: input + output,
+});
+
+function events(pieces: readonly string[], tokens: Tokens, asked: Asked, house: House): Event[] {
+  return [
+    chunk({ delta: { role: "assistant", content: "", refusal: null }, finish_reason: null }),
+    ...pieces.map((text) => chunk({ delta: { content: text }, finish_reason: null })),
+    chunk(
+      { delta: house.closesUnasked ? { content: "" } : {}, finish_reason: "stop" },
+      house.closesUnasked ? usage(tokens) : null,
+    ),
+    ...(asked.usage ? [{ data: JSON.stringify({ ...HEAD, choices: [], usage: usage(tokens) }) }] : []),
+    { data: "[DONE]" },
+  ];
+}
+
+function read({ path, headers, body }: Received, key: string, house: House): Asked | ErrorAnswer {
+  if (path !== "/v1/chat/completions") return error("not-found");
+  const given = headers.authorization?.replace(/^Bearer /, "");
+  if (given !== key) return error("bad-key", given);
+  const { model, messages, stream = false, stream_options, ...rest } = body as Body;
+  const known = house.models[model];
+  if (!known) return error("not-found");
+  const unknown = unknownField(body as object, house.fields);
+  if (unknown) return refuse(`Unrecognized request argument supplied: ${unknown}`, "unknown_parameter", unknown);
+  const limit = rest[known.field];
+  const other = known.field === "max_tokens" ? "max_completion_tokens" : "max_tokens";
+  if (rest[other] !== undefined) return refuse(`Unsupported parameter: '${other}'.`, "unsupported_parameter", other);
+  if (limit !== undefined && !(Number.isInteger(limit) && limit > 0 && limit <= known.outputTokens))
+    return refuse(`Invalid '${known.field}'.`, "integer_out_of_range", known.field);
+  if (rest.temperature !== undefined && !(rest.temperature >= 0 && rest.temperature <= (known.temperatureMax ?? -1)))
+    return refuse("Unsupported value: 'temperature'.", "unsupported_value", "temperature");
+  if (stream_options && !stream)
+    return refuse("Only allowed when stream is enabled.", "invalid_value", "stream_options");
+  const wrong = wrongMessage(messages, house);
+  if (wrong) return refuse(wrong, "unsupported_value", "messages");
+  return {
+    model,
+    stream,
+    usage: stream_options?.include_usage ?? false,
+    said: messages.findLast(({ role }) => role === "user")?.content ?? "",
+    input: messages.map(({ content }) => content).join(""),
+  };
+}
+
+function wrongMessage(messages: Message[], house: House): string | undefined {
+  if (!Array.isArray(messages) || messages.length === 0) return "Expected a non-empty array.";
+  if (messages.some(({ role, content }) => !house.roles.includes(role) || typeof content !== "string"))
+    return "Invalid message.";
+  const repeated = messages.some(({ role }, index) => role === messages[index - 1]?.role);
+  if (house.alternates && repeated) return "Expected roles to alternate.";
+  if (house.alternates && messages.at(-1)?.role !== "user") return "Expected last role user.";
+  return undefined;
+}
+
+const refuse = (message: string, code: string, param: string): ErrorAnswer => ({
+  status: 400,
+  body: { error: { message, type: "invalid_request_error", param, code } },
+});
+
+const ERRORS: Record<ErrorName, [status: number, type: string, code: string | null]> = {
+  invalid: [400, "invalid_request_error", "unsupported_value"],
+  "bad-key": [401, "invalid_request_error", "invalid_api_key"],
+  "no-credit": [402, "insufficient_quota", "credit_balance_exhausted"],
+  forbidden: [403, "permission_error", null],
+  "not-found": [404, "invalid_request_error", "model_not_found"],
+  "too-large": [413, "invalid_request_error", null],
+  "rate-limited": [429, "requests", "rate_limit_exceeded"],
+  quota: [429, "insufficient_quota", "organization_spend_limit_exceeded"],
+  broken: [500, "server_error", null],
+  overloaded: [503, "server_error", "server_is_overloaded"],
+  timeout: [504, "timeout", null],
+};
+
+function error(name: ErrorName, echo = ""): ErrorAnswer {
+  const [status, type, code] = ERRORS[name];
+  const message =
+    name === "bad-key" ? `Incorrect API key provided: ${echo}. See https://platform.openai.com` : `Refused: ${echo}`;
+  return { status, body: { error: { message, type, param: null, code } } };
+}

@@ -1,0 +1,79 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import type { Asked, Event, Speaker } from "./speaker.ts";
+
+/** What every case says, in these pieces: characters of one to four bytes, whitespace at the edges, quotes. */
+export const PIECES = ["Grüße", ", 世界", "! 👋🏽 ", 'It\'s "fine":', "\n\n\t- ", "naïve ", "Ω≈ç√", " 🧑‍🚀", "."];
+export const REPLY = PIECES.join("");
+/** What has been said where a case breaks off in the middle. */
+export const PREFIX = PIECES.slice(0, 3).join("");
+
+/** A request about to be answered. */
+export type Play = {
+  response: ServerResponse;
+  speaker: Speaker;
+  asked: Asked;
+  /** How many requests with the very same last message have come, this one included. */
+  attempt: number;
+  /** The word after the name of the case. */
+  argument: string;
+  /** A good answer, unless a case says otherwise: all events, or the one document. */
+  events: Event[];
+  whole: unknown;
+};
+
+/** In what a case differs from a good answer. */
+export type Case = {
+  pieces?(argument: string): string[];
+  events?(events: Event[], speaker: Speaker): Event[];
+  whole?(whole: unknown, speaker: Speaker): unknown;
+  encode?(event: Event, lineEnd: string, index: number): string;
+  headers?: Record<string, string>;
+  /** How the bytes leave, one part per event. */
+  send?(play: Play, parts: Buffer[], headers: Record<string, string>): Promise<void>;
+  /** Answers something else altogether. */
+  answer?(play: Play): Promise<void> | void;
+};
+
+/** The text of one event, each line ended as told. */
+export function encode({ event, data }: Event, lineEnd: string): string {
+  return [...(event ? [`event: ${event}`] : []), `data: ${data}`, "", ""].join(lineEnd);
+}
+
+/** Writes at the pace of the reader. */
+export async function write(response: ServerResponse, part: string | Buffer): Promise<void> {
+  if (response.destroyed || response.write(part)) return;
+  const waiting = new AbortController();
+  await Promise.race(["drain", "close"].map((event) => once(response, event, waiting)));
+  waiting.abort();
+}
+
+/** The plainest way to send. */
+export async function send({ response }: Play, parts: Buffer[], headers: Record<string, string>): Promise<void> {
+  response.writeHead(200, headers);
+  for (const part of parts) await write(response, part);
+  response.end();
+}
+
+/** The events up to the point where cases break off. */
+export function prefix(events: Event[]): Event[] {
+  const start = events.findIndex(({ data }) => data.includes(JSON.stringify(PIECES[0]).slice(1, -1)));
+  return events.slice(0, start + 3);
+}
+
+/** Plays a case; without one, a good answer. */
+export async function perform(one: Case, play: Play): Promise<void> {
+  if (one.answer) return one.answer(play);
+  const { asked, speaker, events, whole } = play;
+  const parts = asked.stream
+    ? (one.events?.(events, speaker) ?? events).map((event, index) =>
+        (one.encode ?? encode)(event, speaker.lineEnd, index),
+      )
+    : [JSON.stringify(one.whole ? one.whole(whole, speaker) : whole) ?? '{"half a document'];
+  const headers = { "content-type": asked.stream ? "text/event-stream" : "application/json", ...one.headers };
+  await (one.send ?? send)(
+    play,
+    parts.map((part) => Buffer.from(part)),
+    headers,
+  );
+}

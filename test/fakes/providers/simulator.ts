@@ -1,0 +1,135 @@
+import http, { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { anthropicSpeaker } from "./anthropic.ts";
+import { FAILURES, PASSING } from "./failing-cases.ts";
+import { googleSpeaker } from "./google.ts";
+import { mistralSpeaker, openaiSpeaker } from "./openai.ts";
+import { type Case, PIECES, perform, write } from "./play.ts";
+import { type Asked, isError, type Speaker, tokensIn } from "./speaker.ts";
+import { CONTENTS, SHAPES } from "./whole-cases.ts";
+
+/** Every case by its name. A request asks for one in its last user message: `case: <name> [argument]`. */
+export const CASES: Readonly<Record<string, Case>> = { ...SHAPES, ...CONTENTS, ...PASSING, ...FAILURES };
+
+const SPEAKERS = {
+  openai: openaiSpeaker,
+  anthropic: anthropicSpeaker,
+  google: googleSpeaker,
+  "openai-compatible": mistralSpeaker,
+};
+export type SimulatedDialect = keyof typeof SPEAKERS;
+
+/** A request as it came, and what has become of it. */
+export type SimulatedRequest = {
+  path: string;
+  headers: IncomingHttpHeaders;
+  body: unknown;
+  /** When the connection closed or the answer was finished, by `performance.now()`. */
+  closedAt?: number;
+};
+
+export type Simulator = {
+  /** The origin; the OpenAI dialects live under `/v1` of it. */
+  url: string;
+  requests: SimulatedRequest[];
+  readonly openSockets: number;
+  close(): Promise<void>;
+};
+
+type Options = {
+  dialect: SimulatedDialect;
+  /** The one key that is let in. */
+  key?: string;
+  port?: number;
+  /** Milliseconds between the pieces of a reply, for demonstrations. */
+  paceMs?: number;
+};
+
+/** Starts a provider on the loopback interface that speaks one dialect and is as strict as the real one. */
+export async function startProviderSimulator({ dialect, key = "simulated-key", port = 0, paceMs = 0 }: Options) {
+  const speaker: Speaker = SPEAKERS[dialect](key);
+  const requests: SimulatedRequest[] = [];
+  const sockets = new Set<Socket>();
+  const attempts = new Map<string, number>();
+
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(request.url ?? "/", "http://simulator");
+    const body = await bodyOf(request);
+    const record: SimulatedRequest = { path: url.pathname, headers: request.headers, body };
+    requests.push(record);
+    response.on("close", () => {
+      record.closedAt = performance.now();
+    });
+    const asked = speaker.read({ path: url.pathname, query: url.searchParams, headers: request.headers, body });
+    if (isError(asked)) {
+      response.writeHead(asked.status, { "content-type": "application/json", ...asked.headers });
+      return void response.end(JSON.stringify(asked.body));
+    }
+    const attempt = (attempts.get(asked.said) ?? 0) + 1;
+    attempts.set(asked.said, attempt);
+    await answer(asked, attempt, response);
+  }
+
+  function answer(asked: Asked, attempt: number, response: ServerResponse): Promise<void> {
+    const [, name, argument = ""] = /^case: (\S+) ?(\S*)/m.exec(asked.said) ?? [];
+    const chosen = name === undefined ? {} : CASES[name];
+    if (!chosen) throw new Error(`There is no case "${name}".`);
+    const pieces = chosen.pieces?.(argument) ?? (name === undefined ? friendly(asked) : PIECES);
+    const text = pieces.join("");
+    const tokens = { input: tokensIn(asked.input), output: tokensIn(text) };
+    const events = speaker.events(pieces, tokens, asked);
+    const whole = speaker.whole(text, tokens, asked);
+    const paced: Case = { send: (play, parts, headers) => sendPaced(play.response, parts, headers, paceMs) };
+    const one = name === undefined && asked.stream && paceMs > 0 ? paced : chosen;
+    return perform(one, { response, speaker, asked, attempt, argument, events, whole });
+  }
+
+  const server = http.createServer((request, response) => {
+    response.on("error", () => {});
+    handle(request, response).catch((error) => response.writeHead(500).end(String(error)));
+  });
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.on("close", () => sockets.delete(socket));
+  });
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  const simulator: Simulator = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests,
+    get openSockets() {
+      return sockets.size;
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+  return simulator;
+}
+
+/** An answer that shows that the prompt arrived. */
+function friendly({ model, said }: Asked): string[] {
+  const topic = said.replace(/\s+/g, " ").slice(0, 200);
+  return `This is ${model}, simulated. You said: "${topic}" I couldn't agree more. 👋`.split(/(?<= )/);
+}
+
+async function sendPaced(response: ServerResponse, parts: Buffer[], headers: Record<string, string>, paceMs: number) {
+  response.writeHead(200, headers);
+  for (const part of parts) {
+    await write(response, part);
+    await sleep(paceMs);
+  }
+  response.end();
+}
+
+async function bodyOf(request: IncomingMessage): Promise<unknown> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk);
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString());
+  } catch {
+    return {};
+  }
+}

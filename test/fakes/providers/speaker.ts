@@ -1,0 +1,63 @@
+import type { IncomingHttpHeaders } from "node:http";
+
+/** One event of a stream. */
+export type Event = { event?: string; data: string };
+
+/** Tokens that a reply is said to have cost. */
+export type Tokens = { input: number; output: number };
+
+/** An answer with an error status. */
+export type ErrorAnswer = { status: number; body: unknown; headers?: Record<string, string> };
+
+/** What a request asks for, once it has been understood. */
+export type Asked = { model: string; stream: boolean; usage: boolean; said: string; input: string };
+
+export type Received = { path: string; query: URLSearchParams; headers: IncomingHttpHeaders; body: unknown };
+
+/** The errors that every provider has, in its own words. */
+export type ErrorName =
+  | "invalid"
+  | "bad-key"
+  | "no-credit"
+  | "forbidden"
+  | "not-found"
+  | "too-large"
+  | "rate-limited"
+  | "quota"
+  | "broken"
+  | "overloaded"
+  | "timeout";
+
+/** A provider's side of its dialect. */
+export type Speaker = {
+  lineEnd: "\n" | "\r\n";
+  /** Understands a request or refuses it, exactly as strictly as the real one. */
+  read(received: Received): Asked | ErrorAnswer;
+  /** Everything a good stream says, first frame to closing mark. */
+  events(pieces: readonly string[], tokens: Tokens, asked: Asked): Event[];
+  /** One piece of text. */
+  delta(text: string): Event;
+  /** A good reply in one. */
+  whole(text: string, tokens: Tokens, asked: Asked): unknown;
+  /** `echo` is text that the provider is careless enough to repeat, such as a part of the key. */
+  error(name: ErrorName, echo?: string): ErrorAnswer;
+  /** An error after the stream has begun. */
+  errorEvent(): Event;
+  /** Whether an event is one of those that say the reply is whole. */
+  closes(event: Event): boolean;
+  /** Frames that carry no text and mustn't disturb. */
+  idle: Event[];
+  /** Frames that show the model at work without any text. */
+  thinking: Event;
+  /** The ending of a stream and the whole reply when a filter stepped in. */
+  blocked: { events: Event[]; whole: unknown };
+};
+
+/** The simulators' tokenizer. */
+export const tokensIn = (text: string) => Math.ceil(text.length / 4);
+
+export const isError = (answer: Asked | ErrorAnswer): answer is ErrorAnswer => "status" in answer;
+
+/** The name of the first field that isn't among those known, as strict APIs report it. */
+export const unknownField = (body: object, known: readonly string[]) =>
+  Object.keys(body).find((key) => !known.includes(key));

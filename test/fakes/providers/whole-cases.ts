@@ -1,0 +1,161 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
+import { type Case, encode, type Play, perform, send, write } from "./play.ts";
+import type { Event } from "./speaker.ts";
+
+const endings = [
+  ["\n", "\n"],
+  ["\r\n", "\r\n"],
+  ["\n", "\r\n"],
+  ["\r", "\r"],
+] as const;
+const lines = (event: Event, ends: readonly [string, string]) =>
+  `${event.event ? `event: ${event.event}${ends[0]}` : ""}data: ${event.data}${ends[0]}${ends[1]}`;
+
+/** Writes an answer by hand, where Node's server is too tidy for it. */
+async function raw(play: Play, head: string, parts: (string | Buffer)[]): Promise<void> {
+  const { socket } = play.response;
+  if (!socket) return;
+  socket.setNoDelay(true);
+  for (const part of [`${head}\r\n\r\n`, ...parts]) {
+    if (socket.destroyed) return;
+    socket.write(part);
+    await nextTurn();
+  }
+  socket.end();
+}
+
+const cutInTwo = (text: string) => [text.slice(0, 1), text.slice(1)];
+const chunked = (parts: Buffer[]) =>
+  parts.flatMap((part) => [...cutInTwo(`${part.length.toString(16)}\r\n`), part, ...cutInTwo("\r\n")]);
+
+/** Frames and bytes in unusual shape; the reply is whole. */
+export const SHAPES: Record<string, Case> = {
+  plain: {},
+  lf: { encode: (event) => encode(event, "\n") },
+  crlf: { encode: (event) => encode(event, "\r\n") },
+  cr: { encode: (event) => encode(event, "\r") },
+  "mixed-endings": { encode: (event, _, index) => lines(event, endings[index % 4] ?? endings[0]) },
+  bytes: {
+    async send({ response }, parts, headers) {
+      response.writeHead(200, headers);
+      response.socket?.setNoDelay(true);
+      for (const byte of Buffer.concat(parts)) {
+        await write(response, Buffer.of(byte));
+        await nextTurn();
+      }
+      response.end();
+    },
+  },
+  "one-packet": { send: (play, parts, headers) => send(play, [Buffer.concat(parts)], headers) },
+  comments: { encode: (event, end) => `: OPENROUTER PROCESSING${end}${encode(event, end)}:${end}${end}` },
+  "other-fields": { encode: (event, end) => `id: 7${end}retry: 100${end}unheard-of: x${end}${encode(event, end)}` },
+  "multi-line": {
+    encode: ({ event, data }, end) => {
+      const pretty = data.startsWith("{") ? JSON.stringify(JSON.parse(data), null, 1).split("\n") : [data];
+      return [...(event ? [`event: ${event}`] : []), ...pretty.map((line) => `data: ${line}`), "", ""].join(end);
+    },
+  },
+  "no-space": { encode: (event, end) => encode(event, end).replace("data: ", "data:").replace("event: ", "event:") },
+  bom: { encode: (event, end, index) => (index === 0 ? "\ufeff" : "") + encode(event, end) },
+  idle: { events: (events, { idle }) => events.flatMap((event, index) => (index === 0 ? [event] : [...idle, event])) },
+  thinking: {
+    events: (events, { thinking }) => events.flatMap((event, index) => (index === 0 ? [event] : [thinking, event])),
+  },
+  "no-last-blank-line": {
+    send: (play, parts, headers) => {
+      const last = parts.at(-1)?.toString().trimEnd() ?? "";
+      return send(play, [...parts.slice(0, -1), Buffer.from(last)], headers);
+    },
+  },
+  gzip: {
+    headers: { "content-encoding": "gzip" },
+    send: (play, parts, headers) => send(play, [gzipSync(Buffer.concat(parts))], headers),
+  },
+  "no-type": {
+    async send({ response }, parts) {
+      response.writeHead(200);
+      for (const part of parts) await write(response, part);
+      response.end();
+    },
+  },
+  trailers: {
+    async send({ response }, parts, headers) {
+      response.writeHead(200, { ...headers, trailer: "x-checksum" });
+      for (const part of parts) await write(response, part);
+      response.addTrailers({ "x-checksum": "0" });
+      response.end();
+    },
+  },
+  continue: {
+    send: (play, parts, headers) => {
+      play.response.writeContinue();
+      play.response.writeProcessing();
+      return send(play, parts, headers);
+    },
+  },
+  "split-chunk-sizes": {
+    send: (play, parts, headers) =>
+      raw(
+        play,
+        `HTTP/1.1 200 OK\r\ncontent-type: ${headers["content-type"]}; charset=utf-8\r\ntransfer-encoding: chunked`,
+        [...chunked(parts), "0\r\n\r\n"],
+      ),
+  },
+  "http-1.0": {
+    send: (play, parts, headers) => raw(play, `HTTP/1.0 200 OK\r\nContent-Type: ${headers["content-type"]}`, parts),
+  },
+  charset: {
+    send: (play, parts, headers) =>
+      send(play, parts, { ...headers, "content-type": `${headers["content-type"]}; charset=UTF-8` }),
+  },
+  "kept-open": {
+    async send({ response }, parts, headers) {
+      response.writeHead(200, headers);
+      for (const part of parts) await write(response, part);
+    },
+  },
+  "reset-after-finish": {
+    async send({ response }, parts, headers) {
+      response.writeHead(200, headers);
+      for (const part of parts) await write(response, part);
+      await nextTurn();
+      response.socket?.resetAndDestroy();
+    },
+  },
+};
+
+/** What is said is unusual; the reply is whole. */
+export const CONTENTS: Record<string, Case> = {
+  "usage-twice": { events: (events) => twice(events, ({ data }) => /"usage(Metadata)?":\{/.test(data)) },
+  "finish-twice": { events: (events, { closes }) => twice(events, closes) },
+  "done-twice": { events: (events) => twice(events, (event) => event === events.at(-1)) },
+  "done-spaced": { encode: (event, end) => encode(event, end).replace("[DONE]", "  [DONE]  ") },
+  "no-done": { events: (events) => events.filter(({ event, data }) => data !== "[DONE]" && event !== "message_stop") },
+  "no-usage": {
+    events: (events) => events.map(withoutUsage),
+    whole: (whole) => JSON.parse(withoutUsage({ data: JSON.stringify(whole) }).data),
+  },
+  "text-after-finish": {
+    events: (events, speaker) => {
+      const at = events.findIndex(speaker.closes) + 1;
+      return [...events.slice(0, at), speaker.delta(" P.S."), ...events.slice(at)];
+    },
+  },
+  escapes: { pieces: () => ["NUL \u0000, ", "half \ud83d", " of a character"] },
+  "split-surrogates": { pieces: () => ["half \ud83d", "\udc4b and half"] },
+  "large-event": { pieces: () => ["x".repeat(900_000)] },
+  "tiny-events": {
+    pieces: (count) => Array.from({ length: Number(count) }, () => "x"),
+    send: (play, parts, headers) => send(play, [Buffer.concat(parts)], headers),
+  },
+  "json-instead": { answer: (play) => perform({}, { ...play, asked: { ...play.asked, stream: false } }) },
+};
+
+/** Repeats some events, though never one with text. */
+const twice = (events: Event[], chosen: (event: Event) => boolean) =>
+  events.flatMap((event) => (chosen(event) && !event.data.includes('"text"') ? [event, event] : [event]));
+
+function withoutUsage({ data, ...event }: Event): Event {
+  return { ...event, data: data.replace(/"usage(Metadata)?":\{[^{}]*\}/g, '"unused":0') };
+}
