@@ -58,6 +58,17 @@ export const PASSING: Record<string, Case> = {
   },
 };
 
+/** Of the calls with the numbers 1 to 100, ten fail once and one of those twice, in turns of five ways. */
+const FLAWS = ["overloaded-twice", "reset-once", "rate-limited-once", "bad-gateway-once", "closed-once"];
+PASSING.flaky = {
+  answer: (play) => {
+    const number = Number(play.argument);
+    const flaw = number % 10 === 0 ? PASSING[FLAWS[(number / 10) % FLAWS.length] ?? ""] : undefined;
+    const isOver = number % 50 !== 0 && play.attempt > 1;
+    return perform(isOver ? {} : (flaw ?? {}), play);
+  },
+};
+
 /** The reply never comes, or breaks off. */
 export const FAILURES: Record<string, Case> = {
   invalid: { answer: error("invalid") },

@@ -27,6 +27,8 @@ export type SimulatedRequest = {
   body: unknown;
   /** When the connection closed or the answer was finished, by `performance.now()`. */
   closedAt?: number;
+  /** What its connection has carried towards the client so far. */
+  readonly sentBytes: number;
 };
 
 export type Simulator = {
@@ -56,7 +58,15 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? "/", "http://simulator");
     const body = await bodyOf(request);
-    const record: SimulatedRequest = { path: url.pathname, headers: request.headers, body };
+    const { socket } = request;
+    const record: SimulatedRequest = {
+      path: url.pathname,
+      headers: request.headers,
+      body,
+      get sentBytes() {
+        return socket.bytesWritten;
+      },
+    };
     requests.push(record);
     response.on("close", () => {
       record.closedAt = performance.now();

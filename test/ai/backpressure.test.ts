@@ -1,0 +1,51 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, until } from "./support.ts";
+
+const MIB = 1024 * 1024;
+/** What the kernel may hold of one connection on the loopback interface, both ends together. */
+const KERNEL_BYTES = 12 * MIB;
+
+describe.each(DIALECTS)("memory for %s", (dialect) => {
+  let bench: Bench;
+  beforeAll(async () => {
+    bench = await startBench(dialect, { chatBytes: 4 * MIB, streamBytes: 8 * MIB });
+  });
+  afterAll(() => bench.close());
+
+  test("a reader that stops pauses the provider", async () => {
+    const before = bench.simulator.requests.length;
+    const client = new AbortController();
+    const pieces = bench.provider.stream(promptOf(bench, "case: endless"), client.signal)[Symbol.asyncIterator]();
+    await pieces.next();
+    const sent = () => bench.simulator.requests[before]?.sentBytes ?? 0;
+    let last = -1;
+    let since = performance.now();
+    await until(() => {
+      if (sent() !== last) [last, since] = [sent(), performance.now()];
+      return performance.now() - since > 100;
+    }, 5_000);
+    expect(last).toBeLessThan(KERNEL_BYTES);
+    client.abort();
+    await pieces.return?.();
+  });
+
+  test("a reply that doesn't end is cut off", async () => {
+    expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({
+      failure: "reply too large",
+    });
+  });
+
+  test("an event without an end is cut off after 1 MiB", async () => {
+    const before = bench.simulator.requests.length;
+    expect(await readStream(bench.provider, promptOf(bench, "case: endless-event"))).toMatchObject({
+      failure: "reply too large",
+    });
+    expect(bench.simulator.requests[before]?.sentBytes).toBeLessThan(MIB + KERNEL_BYTES);
+  });
+
+  test("a huge reply to chat is refused", async () => {
+    expect(await readWhole(bench.provider, promptOf(bench, "case: endless-event"))).toMatchObject({
+      failure: "reply too large",
+    });
+  });
+});

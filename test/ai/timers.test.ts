@@ -1,0 +1,81 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { describe, expect, test } from "vitest";
+import { readCatalogue } from "../../services/ai/catalogue.ts";
+import type { Limits } from "../../services/ai/providers/provider.ts";
+import { openProviders } from "../../services/ai/providers/providers.ts";
+import { DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+
+const LONG_MS = 20_000;
+const SETTING_MS = 300;
+const patient = { connectMs: LONG_MS, firstByteMs: LONG_MS, idleMs: LONG_MS, totalMs: LONG_MS };
+
+/** Which alarm ends which case. */
+const ALARMS: [keyof Limits, string][] = [
+  ["firstByteMs", "silent"],
+  ["firstByteMs", "silent-after-headers"],
+  ["idleMs", "silent-midway"],
+  ["idleMs", "pings-midway"],
+  ["totalMs", "silent"],
+  ["totalMs", "pings-midway"],
+];
+
+describe.each(DIALECTS)("the alarms of %s", (dialect) => {
+  test.concurrent.each(ALARMS)("%s ends %s within 250 ms of its setting", async (alarm, name) => {
+    const bench = await startBench(dialect, { ...patient, [alarm]: SETTING_MS });
+    for (const read of [readStream, readWhole]) {
+      const start = performance.now();
+      expect(await read(bench.provider, promptOf(bench, `case: ${name}`))).toMatchObject({ failure: "timed out" });
+      expect(performance.now() - start).toBeGreaterThanOrEqual(SETTING_MS - 5);
+      expect(performance.now() - start).toBeLessThan(SETTING_MS + 250);
+    }
+    await bench.close();
+  });
+});
+
+test("a stream that goes on and on ends with the total", async () => {
+  const bench = await startBench("openai", { ...patient, totalMs: SETTING_MS });
+  const start = performance.now();
+  expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({ failure: "timed out" });
+  expect(performance.now() - start).toBeLessThan(SETTING_MS + 250);
+  await bench.close();
+});
+
+test("a connection that doesn't come to stand is given up, and not tried again", async () => {
+  const sockets: Socket[] = [];
+  const mute = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
+  await once(mute, "listening");
+  const catalogue = readCatalogue();
+  const [entry] = catalogue.providers;
+  if (!entry) throw new Error("The catalogue is empty.");
+  const baseUrl = `https://127.0.0.1:${(mute.address() as AddressInfo).port}/v1`;
+  const variables = { [entry.keyVariable]: "key", [entry.baseUrlVariable]: baseUrl };
+  const provider = openProviders(catalogue, variables, { ...patient, connectMs: SETTING_MS }).of(entry);
+  if (!provider) throw new Error("The provider isn't open.");
+  const start = performance.now();
+  expect(await readWhole(provider, promptOf({ entry }, "Hello."))).toMatchObject({ failure: "timed out" });
+  expect(performance.now() - start).toBeLessThan(SETTING_MS + 250);
+  expect(sockets).toHaveLength(1);
+  mute.close();
+});
+
+test("a slow consumer is not mistaken for a silent provider", async () => {
+  const bench = await startBench("openai", { ...patient, idleMs: 50 });
+  const signal = new AbortController().signal;
+  let pieces = 0;
+  for await (const piece of bench.provider.stream(promptOf(bench, "case: bytes"), signal)) {
+    if (piece.text && ++pieces === 1) await new Promise((resolve) => setTimeout(resolve, 150));
+  }
+  expect(pieces).toBeGreaterThan(1);
+  await bench.close();
+});
+
+test("a wait that the provider asks for beyond the time limit fails at once", async () => {
+  const bench = await startBench("openai", patient);
+  const start = performance.now();
+  expect(await readWhole(bench.provider, promptOf(bench, "case: retry-tomorrow"))).toMatchObject({
+    failure: "rate limited",
+  });
+  expect(performance.now() - start).toBeLessThan(250);
+  await bench.close();
+});
