@@ -1,0 +1,47 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { FastifyReply } from "fastify";
+
+/** Preflight answers are kept by browsers for this long, in seconds. */
+const PREFLIGHT_SECONDS = 600;
+const REQUEST_HEADERS = "authorization, content-type, x-request-id";
+const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after";
+
+/** Which pages may call the service and read its answers. */
+export type Origins = {
+  /** Lets the page behind a request read the answer, if its origin is allowed. */
+  allow(headers: IncomingHttpHeaders, reply: FastifyReply): void;
+  /** Answers a preflight request of an allowed origin; false: it is none. */
+  preflight(headers: IncomingHttpHeaders, reply: FastifyReply, methods: readonly string[]): boolean;
+  /** Whether a request comes from our own pages or allowed ones, or from no page at all. */
+  isOwn(headers: IncomingHttpHeaders): boolean;
+};
+
+/** Makes the rules for pages of other origins (Fetch standard, CORS protocol). */
+export function createOrigins(publicUrl: string, allowed: readonly string[]): Origins {
+  const others = new Set(allowed);
+  const own = new Set([...allowed, new URL(publicUrl).origin]);
+  return {
+    allow(headers, reply) {
+      if (others.size === 0) return;
+      reply.header("vary", "origin");
+      if (headers.origin === undefined || !others.has(headers.origin)) return;
+      reply.header("access-control-allow-origin", headers.origin);
+      reply.header("access-control-allow-credentials", "true");
+      reply.header("access-control-expose-headers", EXPOSED);
+    },
+    preflight(headers, reply, methods) {
+      const { origin } = headers;
+      if (origin === undefined || !others.has(origin)) return false;
+      if (headers["access-control-request-method"] === undefined) return false;
+      reply.header("access-control-allow-methods", methods.join(", "));
+      reply.header("access-control-allow-headers", REQUEST_HEADERS);
+      reply.header("access-control-max-age", PREFLIGHT_SECONDS);
+      reply.code(204).send();
+      return true;
+    },
+    isOwn(headers) {
+      if (headers["sec-fetch-site"] === "cross-site") return false;
+      return headers.origin === undefined || own.has(headers.origin);
+    },
+  };
+}

@@ -1,0 +1,81 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+
+/** The life of one call in process: until it ends, its client aborts it, or its deadline passes. */
+export type DirectCall = {
+  /** The handler's signal; fires when the call is over, however it ended. */
+  signal: AbortSignal;
+  /** When the call times out, in milliseconds of the system clock. */
+  deadline: number | undefined;
+  /** Settles as the work does, or rejects the moment the call is aborted. Unknown errors are masked, as on the wire. */
+  settle<T>(work: () => Promise<T>): Promise<T>;
+  /** Frees the timer and the listener. */
+  end(): void;
+};
+
+const ENDED = new ConnectError("the call has ended", Code.Canceled);
+
+/** Starts the clock of a call. */
+export function startCall(client: AbortSignal | undefined, timeoutMs: number | undefined): DirectCall {
+  const controller = new AbortController();
+  let failed: ConnectError | undefined;
+  let rejectWaiting: ((error: ConnectError) => void) | undefined;
+  const abort = (error: ConnectError) => {
+    failed ??= error;
+    rejectWaiting?.(failed);
+    end(failed);
+  };
+  const leave = () => abort(ConnectError.from(client?.reason, Code.Canceled));
+  const expire = () => abort(new ConnectError("the operation timed out", Code.DeadlineExceeded));
+  const timer = timeoutMs === undefined ? undefined : setTimeout(expire, timeoutMs);
+  const end = (reason: ConnectError) => {
+    clearTimeout(timer);
+    client?.removeEventListener("abort", leave);
+    controller.abort(reason);
+  };
+  if (client?.aborted) leave();
+  else client?.addEventListener("abort", leave);
+  return {
+    signal: controller.signal,
+    deadline: timeoutMs === undefined ? undefined : Date.now() + timeoutMs,
+    settle(work) {
+      if (failed) return Promise.reject(failed);
+      return new Promise((resolve, reject) => {
+        rejectWaiting = reject;
+        const started = async () => work(); // an interceptor may throw before it returns a promise
+        started().then(resolve, (thrown) => reject(masked(thrown)));
+      });
+    },
+    end: () => end(ENDED),
+  };
+}
+
+/**
+ * The messages of a streaming call. As in Connect, leaving the loop early does not end the call: only its signal does.
+ * An aborted call closes the handler's generator, so that its `finally` runs.
+ */
+export function callMessages<T>(source: AsyncIterable<T>, call: DirectCall): AsyncIterable<T> {
+  return {
+    [Symbol.asyncIterator]() {
+      const from = source[Symbol.asyncIterator]();
+      const close = () => void from.return?.().catch(() => {}); // its failure has nobody left to hear it
+      call.signal.addEventListener("abort", close, { once: true });
+      return {
+        async next() {
+          try {
+            const step = await call.settle(() => from.next());
+            if (step.done) call.end();
+            return step;
+          } catch (thrown) {
+            call.end();
+            throw thrown;
+          }
+        },
+      };
+    },
+  };
+}
+
+const masked = (thrown: unknown): ConnectError =>
+  thrown instanceof ConnectError
+    ? thrown
+    : new ConnectError("internal error", Code.Internal, undefined, undefined, thrown);

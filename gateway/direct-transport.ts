@@ -1,0 +1,215 @@
+import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
+import type {
+  ConnectRouter,
+  ContextValues,
+  HandlerContext,
+  Interceptor,
+  MethodImplSpec,
+  StreamRequest,
+  StreamResponse,
+  Transport,
+  UnaryRequest,
+  UnaryResponse,
+} from "@connectrpc/connect";
+import {
+  Code,
+  ConnectError,
+  createContextValues,
+  createMethodImplSpec,
+  createServiceImplSpec,
+} from "@connectrpc/connect";
+import type { DirectCall } from "./direct-call.ts";
+import { callMessages, startCall } from "./direct-call.ts";
+
+type Request = (UnaryRequest | StreamRequest) & { deadline: number | undefined };
+type Run = (request: Request) => Promise<UnaryResponse | StreamResponse>;
+
+/**
+ * A transport to services in the same process. Messages are handed over by reference: nothing is serialized, so neither
+ * side may change a message it has sent or received, and message sizes are not bounded. In every other respect (headers,
+ * errors, deadlines, cancellation, masking of unknown errors) it behaves as gRPC does, and one test suite runs over both.
+ * @param routes the function that fills the router of the gRPC server
+ * @param interceptors the interceptors of that server, outermost first
+ */
+export function createDirectTransport(
+  routes: (router: ConnectRouter) => unknown,
+  interceptors: readonly Interceptor[] = [],
+): Transport {
+  const methods = collect(routes, interceptors);
+  const find = (method: DescMethod): Run => {
+    const run = methods.get(method);
+    if (!run) throw new ConnectError(`${method} is not served here`, Code.Unimplemented);
+    return run;
+  };
+  return {
+    async unary(method, signal, timeoutMs, header, input, contextValues) {
+      const run = find(method);
+      const call = startCall(signal, timeoutMs);
+      const message = create(method.input, input);
+      const request = { ...common(method, call, header, contextValues), stream: false, method, message } as const;
+      try {
+        return (await call.settle(() => run(request))) as UnaryResponse as never;
+      } finally {
+        call.end();
+      }
+    },
+    async stream(method, signal, timeoutMs, header, input, contextValues) {
+      const run = find(method);
+      const call = startCall(signal, timeoutMs);
+      const message = messagesOf(method.input, input);
+      const request = { ...common(method, call, header, contextValues), stream: true, method, message } as const;
+      try {
+        const response = (await call.settle(() => run(request))) as StreamResponse;
+        return { ...response, message: callMessages(response.message, call) } as never;
+      } catch (thrown) {
+        call.end();
+        throw thrown;
+      }
+    },
+  };
+}
+
+function common(
+  method: DescMethod,
+  call: DirectCall,
+  header: ConstructorParameters<typeof Headers>[0],
+  values?: ContextValues,
+) {
+  return {
+    service: method.parent,
+    requestMethod: "POST",
+    url: `direct:/${method.parent.typeName}/${method.name}`,
+    signal: call.signal,
+    deadline: call.deadline,
+    header: header instanceof Headers ? header : new Headers(header),
+    contextValues: values ?? createContextValues(),
+  };
+}
+
+/** Runs `routes` on a router that keeps the implementations, and folds the interceptors around each of them once. */
+function collect(routes: (router: ConnectRouter) => unknown, common: readonly Interceptor[]): Map<DescMethod, Run> {
+  const methods = new Map<DescMethod, Run>();
+  const add = (spec: MethodImplSpec, interceptors = common) => {
+    const fold = (next: Run, interceptor: Interceptor) => interceptor(next as never) as unknown as Run;
+    methods.set(spec.method, interceptors.reduceRight(fold, implementation(spec)));
+  };
+  const router: ConnectRouter = {
+    handlers: [],
+    service(service, impl, options) {
+      for (const spec of Object.values(createServiceImplSpec(service, impl).methods)) add(spec, options?.interceptors);
+      return router;
+    },
+    rpc(method, impl, options) {
+      add(createMethodImplSpec(method, impl), options?.interceptors);
+      return router;
+    },
+  };
+  routes(router);
+  return methods;
+}
+
+/** The innermost function of a method: makes the handler's context and calls the handler. */
+function implementation(spec: MethodImplSpec): Run {
+  const { method } = spec;
+  switch (spec.kind) {
+    case "unary":
+      return async (request) => {
+        const context = handlerContext(request);
+        try {
+          const message = create(method.output, await spec.impl(request.message as never, context));
+          return response(context, { stream: false, method: spec.method, message });
+        } catch (thrown) {
+          throw withHeaders(thrown, context);
+        }
+      };
+    case "server_streaming":
+      return async (request) => {
+        const context = handlerContext(request);
+        const message = messagesOf(method.output, spec.impl(await only(request.message as never), context));
+        return response(context, { stream: true, method: spec.method, message });
+      };
+    default:
+      throw new Error(`${method} is ${spec.kind}, which is not served in process`);
+  }
+}
+
+/** The context of a handler; headers are made when they are first asked for, since most calls have none. */
+function handlerContext(request: Request): HandlerContext {
+  const {
+    method,
+    service,
+    signal,
+    requestMethod,
+    header: requestHeader,
+    contextValues: values,
+    url,
+    deadline,
+  } = request;
+  let responseHeader: Headers | undefined;
+  let responseTrailer: Headers | undefined;
+  return {
+    method,
+    service,
+    signal,
+    requestMethod,
+    requestHeader,
+    values,
+    url,
+    protocolName: "direct",
+    timeoutMs: () => (deadline === undefined ? undefined : deadline - Date.now()),
+    get responseHeader() {
+      responseHeader ??= new Headers();
+      return responseHeader;
+    },
+    get responseTrailer() {
+      responseTrailer ??= new Headers();
+      return responseTrailer;
+    },
+  };
+}
+
+function response<T extends object>(context: HandlerContext, facts: T) {
+  return {
+    ...facts,
+    service: context.service,
+    get header() {
+      return context.responseHeader;
+    },
+    get trailer() {
+      return context.responseTrailer;
+    },
+  };
+}
+
+/** On the wire the headers of a failed call arrive with its error. */
+function withHeaders(thrown: unknown, context: HandlerContext): unknown {
+  if (!(thrown instanceof ConnectError)) return thrown;
+  for (const headers of [context.responseHeader, context.responseTrailer]) {
+    for (const [name, value] of headers) thrown.metadata.append(name, value);
+  }
+  return thrown;
+}
+
+async function only<T>(messages: AsyncIterable<T>): Promise<T> {
+  for await (const message of messages) return message;
+  throw new ConnectError("the request message is missing", Code.Unimplemented);
+}
+
+/** Completes partial messages, as they come. */
+function messagesOf<M extends DescMessage>(
+  schema: M,
+  source: AsyncIterable<MessageInitShape<M>>,
+): AsyncIterable<MessageShape<M>> {
+  const complete = (step: IteratorResult<MessageInitShape<M>>): IteratorResult<MessageShape<M>> =>
+    step.done ? step : { done: false, value: create(schema, step.value) };
+  return {
+    [Symbol.asyncIterator]() {
+      const from = source[Symbol.asyncIterator]();
+      return {
+        next: async () => complete(await from.next()),
+        return: async () => ({ done: true, value: (await from.return?.())?.value }),
+      };
+    },
+  };
+}

@@ -1,0 +1,102 @@
+import type { Transport } from "@connectrpc/connect";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+
+/** Largest message read from the services, in bytes; the default would be 4 GiB. */
+const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
+/** HTTP/2 connections that share the streams. */
+const STREAM_SESSIONS = 4;
+/**
+ * Aborted calls after which a connection is left to its remaining calls and a fresh one takes its place: Node's HTTP/2
+ * server ends a connection, and everything on it, after about 1,000 resets in a burst.
+ */
+const MAX_ABORTS = 400;
+/** A dead peer is noticed within the sum of these, in milliseconds. */
+const PING = { pingIntervalMs: 10_000, pingTimeoutMs: 5_000 };
+/** A connection without calls is closed after this, in milliseconds. */
+const IDLE_MS = 60_000;
+
+/** A transport to services in another process. */
+export type RemoteTransport = Transport & {
+  /** Closes every connection, open calls included. */
+  close(): void;
+};
+
+/**
+ * gRPC to the services behind a URL: HTTP/2 in the clear for http, TLS for https. Unary calls and streams use separate
+ * connections, so that a burst of leaving stream readers can't take logins with it.
+ */
+export function createRemoteTransport(url: string): RemoteTransport {
+  const unary = createConnection(url);
+  const streams = Array.from({ length: STREAM_SESSIONS }, () => createConnection(url));
+  let turn = 0;
+  return {
+    async unary(method, signal, ...rest) {
+      const call = unary.use(signal);
+      try {
+        return await call.transport.unary(method, signal, ...rest);
+      } finally {
+        call.end();
+      }
+    },
+    async stream(method, signal, ...rest) {
+      turn = (turn + 1) % streams.length;
+      const call = (streams[turn] as Connection).use(signal);
+      try {
+        const response = await call.transport.stream(method, signal, ...rest);
+        return { ...response, message: untilEnd(response.message, call.end) };
+      } catch (thrown) {
+        call.end();
+        throw thrown;
+      }
+    },
+    close() {
+      for (const each of [unary, ...streams]) each.close();
+    },
+  };
+}
+
+async function* untilEnd<T>(messages: AsyncIterable<T>, end: () => void): AsyncIterable<T> {
+  try {
+    yield* messages;
+  } finally {
+    end();
+  }
+}
+
+type Connection = {
+  /** Begins a call; an abort of its signal counts until `end`. */
+  use(signal: AbortSignal | undefined): { transport: Transport; end: () => void };
+  close(): void;
+};
+
+function createConnection(url: string): Connection {
+  const sessions = new Set<Http2SessionManager>();
+  const open = () => {
+    for (const session of sessions) if (session.state() === "closed") sessions.delete(session);
+    const sessionManager = new Http2SessionManager(url, { ...PING, idleConnectionTimeoutMs: IDLE_MS });
+    sessions.add(sessionManager);
+    const transport = createGrpcTransport({
+      baseUrl: url,
+      sessionManager,
+      readMaxBytes: MAX_MESSAGE_BYTES,
+      writeMaxBytes: MAX_MESSAGE_BYTES,
+      acceptCompression: [], // the way is short, and a small compressed message may be a large one
+    });
+    return { transport, aborts: 0 };
+  };
+  let current = open();
+  return {
+    use(signal) {
+      const mine = current;
+      const count = () => {
+        mine.aborts += 1;
+        if (mine.aborts > MAX_ABORTS && mine === current) current = open();
+      };
+      signal?.addEventListener("abort", count, { once: true });
+      return { transport: mine.transport, end: () => signal?.removeEventListener("abort", count) };
+    },
+    close() {
+      for (const session of sessions) session.abort();
+    },
+  };
+}

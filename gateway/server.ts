@@ -1,0 +1,132 @@
+import type { Duplex } from "node:stream";
+import type { DescService } from "@bufbuild/protobuf";
+import type { Transport } from "@connectrpc/connect";
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { fastify } from "fastify";
+import type { Logger } from "pino";
+import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { createClientAddress } from "./client-address.ts";
+import type { GatewayConfig } from "./config.ts";
+import { createOrigins } from "./cors.ts";
+import { addEdge, greet, requestId } from "./edge.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import { createLifecycle } from "./lifecycle.ts";
+import { createMetadata } from "./metadata.ts";
+import type { OpenCalls } from "./transcode/call.ts";
+import { createCookies } from "./transcode/cookies.ts";
+import { sendFailure } from "./transcode/response.ts";
+import { addRoute } from "./transcode/route.ts";
+import { DEFAULT_BODY_BYTES, readRule } from "./transcode/rules.ts";
+import { answerUnreadable, toEdgeFailure } from "./unreadable.ts";
+
+/** What a gateway is made of. */
+export type GatewayOptions = {
+  config: GatewayConfig;
+  /** The way to the services. */
+  transport: Transport;
+  log: Logger;
+  /** The present time. */
+  clock?: () => Date;
+  /** The services whose methods become routes. */
+  services?: readonly DescService[];
+  /** Silence in an event stream after which a comment is sent, in milliseconds. */
+  keepAliveMs?: number;
+  /** Longest a request may take to arrive, in milliseconds. */
+  requestTimeoutMs?: number;
+};
+
+/** The REST and SSE side of the product. */
+export type Gateway = Lifecycle & { app: FastifyInstance };
+
+const SERVICES = [AuthService, UserService, AdminService, AIService];
+const KEEP_ALIVE_MS = 15_000;
+const REQUEST_TIMEOUT_MS = 30_000;
+/** A refused body is still read for this long, in milliseconds, so that its sender gets to see the answer. */
+const LINGER_MS = 2_000;
+
+/**
+ * Makes the gateway: a route for each method of the services, as their options say.
+ * @throws Error naming the method whose options it can't serve
+ */
+export function createGateway(options: GatewayOptions): Gateway {
+  const { config, transport, log, clock = () => new Date(), services = SERVICES } = options;
+  const secure = config.publicUrl.startsWith("https:");
+  const origins = createOrigins(config.publicUrl, config.corsOrigins);
+  const calls: OpenCalls = new Set();
+  const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
+  const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
+    const failed = toEdgeFailure(thrown);
+    if (failed.unexpected) report(thrown, request);
+    if (failed.reason === Reason.PAYLOAD_TOO_LARGE) linger(request, reply);
+    sendFailure(failed, reply);
+  };
+  const edge = { log, origins, secure, isDraining: () => lifecycle.phase() === "draining" };
+  const app = createServer(log, options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS, (thrown, request, reply) => {
+    greet(request, reply, edge); // the router refused the path before any hook ran
+    answer(thrown, request, reply);
+  });
+  const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
+  addEdge(app, edge);
+  app.setErrorHandler(answer);
+  const transcoder = {
+    transport,
+    cookies: createCookies(secure, () => clock().getTime()),
+    metadata: createMetadata(createClientAddress(config.trustProxy), config.internalSecret),
+    isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
+    report,
+    keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
+    calls,
+  };
+  const rules = services.flatMap((service) => service.methods.map(readRule));
+  for (const rule of rules) addRoute(app, rule, transcoder);
+  return { app, ...lifecycle };
+}
+
+type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
+
+/** An HTTP server that leaves every decision about bodies and refusals to us. */
+function createServer(log: Logger, requestTimeout: number, frameworkErrors: Answer): FastifyInstance {
+  const app = fastify({
+    genReqId: requestId,
+    bodyLimit: DEFAULT_BODY_BYTES,
+    forceCloseConnections: true, // by then the open calls have had their grace
+    return503OnClosing: false,
+    requestTimeout,
+    http: {
+      requestTimeout,
+      headersTimeout: requestTimeout,
+      connectionsCheckingInterval: Math.min(1_000, requestTimeout / 4),
+      requireHostHeader: false, // checked by a hook, which answers in the error shape
+    },
+    routerOptions: {
+      maxParamLength: 1_024, // longer than any id, so that a wrong one is told by its name
+      querystringParser: () => ({}), // queries are read by the types of their fields
+    },
+    clientErrorHandler: (error, socket) => answerUnreadable(error, socket, isAnswered(socket), log),
+    frameworkErrors,
+  });
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
+  app.server.on("connect", (_request, socket) =>
+    answerUnreadable(new Error("tunnels are not served"), socket, false, log),
+  );
+  return app;
+}
+
+// Node keeps the response that is under way on a socket in this undocumented property, and its default handler for
+// unreadable requests asks the same question of it.
+const isAnswered = (socket: Duplex) =>
+  Boolean((socket as { _httpMessage?: { headersSent?: boolean } })._httpMessage?.headersSent);
+
+/** Keeps the connection of a body that is too large: closing at once would reset it before the answer is read. */
+function linger({ raw }: FastifyRequest, reply: FastifyReply): void {
+  reply.removeHeader("connection");
+  const timer = setTimeout(() => raw.complete || raw.destroy(), LINGER_MS);
+  raw.once("close", () => clearTimeout(timer));
+  raw.resume();
+}

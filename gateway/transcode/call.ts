@@ -1,0 +1,41 @@
+import type { ServerResponse } from "node:http";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Refused } from "./errors.ts";
+
+/** The calls that are under way, so that a shutdown can end them. */
+export type OpenCalls = Set<AbortController>;
+
+/** A call that is aborted as soon as its client goes away. */
+export type Call = {
+  signal: AbortSignal;
+  /** What is to be told instead of what the call threw: the reason, if a shutdown ended it. */
+  reasonFor(thrown: unknown): unknown;
+  /** Ends the call, wherever it stands, and forgets it. */
+  end(): void;
+};
+
+const SHUTTING_DOWN = new Refused(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
+const ENDED = new Error("the call has ended");
+
+/** Opens a call on behalf of a client; to be done before anything is waited for, since the client may leave at any time. */
+export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
+  const controller = new AbortController();
+  const leave = () => controller.abort();
+  raw.on("close", leave);
+  if (raw.destroyed) leave();
+  calls.add(controller);
+  return {
+    signal: controller.signal,
+    reasonFor: (thrown) => (controller.signal.reason === SHUTTING_DOWN ? SHUTTING_DOWN : thrown),
+    end() {
+      raw.off("close", leave);
+      calls.delete(controller);
+      controller.abort(ENDED);
+    },
+  };
+}
+
+/** Ends every call that is under way: 503, or an error event and `[DONE]` where a stream has started. */
+export function endCalls(calls: OpenCalls): void {
+  for (const call of calls) call.abort(SHUTTING_DOWN);
+}

@@ -1,0 +1,57 @@
+import { decodeJwt } from "jose";
+
+/** Cookies are sent to the routes below this path alone. */
+const PATH = "/auth";
+
+/** Makes `Set-Cookie` values. */
+export type Cookies = {
+  /** A cookie that lives as long as the token it carries. */
+  set(name: string, token: string): string;
+  /** A cookie that ends the one of this name. */
+  clear(name: string): string;
+};
+
+/**
+ * Makes the cookies of the service: out of reach of scripts and of other sites (RFC 6265).
+ * @param secure whether clients reach the service by https
+ * @param now the present time, in milliseconds
+ */
+export function createCookies(secure: boolean, now: () => number): Cookies {
+  const attributes = `Path=${PATH}; HttpOnly; SameSite=Strict${secure ? "; Secure" : ""}`;
+  return {
+    set(name, token) {
+      const seconds = secondsLeft(token, now());
+      const maxAge = seconds === undefined ? "" : `Max-Age=${seconds}; `;
+      return `${name}=${encodeURIComponent(token)}; ${maxAge}${attributes}`;
+    },
+    clear: (name) => `${name}=; Max-Age=0; ${attributes}`,
+  };
+}
+
+/** The value of the first cookie of this name, or undefined. */
+export function readCookie(header: string | undefined, name: string): string | undefined {
+  for (const pair of header?.split(";") ?? []) {
+    const at = pair.indexOf("=");
+    if (at > 0 && pair.slice(0, at).trim() === name) return unescaped(pair.slice(at + 1).trim());
+  }
+  return undefined;
+}
+
+function unescaped(value: string): string {
+  try {
+    const text = decodeURIComponent(value);
+    return text.isWellFormed() && !text.includes("\0") ? text : "";
+  } catch {
+    return "";
+  }
+}
+
+/** Seconds until a JWT expires; undefined where the token does not say. */
+function secondsLeft(token: string, now: number): number | undefined {
+  try {
+    const { exp } = decodeJwt(token);
+    return exp === undefined ? undefined : Math.max(0, Math.floor(exp - now / 1000));
+  } catch {
+    return undefined; // not a JWT: the cookie ends with the browser's session
+  }
+}

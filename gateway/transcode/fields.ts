@@ -1,0 +1,122 @@
+import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import { fromJson, ScalarType } from "@bufbuild/protobuf";
+import { TimestampSchema } from "@bufbuild/protobuf/wkt";
+
+/** One offending field, by its JSON path, and what is wrong with it; never its value. */
+export type Problem = { field: string; message: string };
+
+/** A message under construction, keyed as `create` takes it. */
+type Init = Record<string, unknown>;
+type Read = { value: unknown } | { problem: string };
+
+const INT32 = { min: -(2 ** 31), max: 2 ** 31 - 1 };
+const UINT32 = { min: 0, max: 2 ** 32 - 1 };
+const ranges = new Map<ScalarType, { min: number; max: number }>([
+  [ScalarType.INT32, INT32],
+  [ScalarType.SINT32, INT32],
+  [ScalarType.SFIXED32, INT32],
+  [ScalarType.UINT32, UINT32],
+  [ScalarType.FIXED32, UINT32],
+]);
+
+const isTimestamp = (message: DescMessage) => message.typeName === TimestampSchema.typeName;
+const isReadableScalar = (type: ScalarType) =>
+  type === ScalarType.STRING || type === ScalarType.BOOL || type === ScalarType.DOUBLE || ranges.has(type);
+
+/**
+ * Refuses a request field of a kind that the gateway can't read strictly: bytes, maps, enums, 64-bit numbers (ProtoJSON
+ * prints them as strings), oneofs and well-known types other than Timestamp.
+ */
+export function assertReadable(field: DescField, refuse: (why: string) => never, seen = new Set<DescMessage>()): void {
+  const type = field.fieldKind === "list" ? field.listKind : field.fieldKind;
+  if (field.oneof) refuse(`field ${field.name} is part of a oneof, which is not supported in a request`);
+  if (type === "scalar" && isReadableScalar(field.scalar as ScalarType)) return;
+  const message = type === "message" ? (field.message as DescMessage) : undefined;
+  if (message && isTimestamp(message)) return;
+  if (!message || message.typeName.startsWith("google.protobuf.")) {
+    refuse(`field ${field.name} is of a type that is not supported in a request`);
+  } else if (!seen.has(message)) {
+    seen.add(message);
+    for (const inner of message.fields) assertReadable(inner, refuse, seen);
+  }
+}
+
+/** Whether a field can be written as a query parameter: scalars, timestamps and lists of them. */
+export function isQueryField(field: DescField): boolean {
+  const type = field.fieldKind === "list" ? field.listKind : field.fieldKind;
+  return type === "scalar" || (type === "message" && isTimestamp(field.message as DescMessage));
+}
+
+/**
+ * Reads fields from a JSON object, never coercing a type; `null` counts as absent, unknown keys are ignored.
+ * A field of a wrong type is told in `problems` and stands in the result as its zero value: it was given, after all.
+ */
+export function readFields(fields: DescField[], json: object, at: string, problems: Problem[]): Init {
+  const init: Init = {};
+  for (const field of fields) {
+    const value = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
+    if (value === null) continue;
+    init[field.localName] = readField(field, value, at + field.jsonName, problems);
+  }
+  return init;
+}
+
+function readField(field: DescField, value: unknown, path: string, problems: Problem[]): unknown {
+  if (field.fieldKind !== "list") return readItem(field, value, path, problems);
+  if (!Array.isArray(value)) {
+    problems.push({ field: path, message: "must be a list" });
+    return [];
+  }
+  return value.map((item, i) => readItem(field, item, `${path}[${i}]`, problems));
+}
+
+function readItem(field: DescField, value: unknown, path: string, problems: Problem[]): unknown {
+  const message = field.message;
+  if (message && !isTimestamp(message)) {
+    if (isObject(value)) return readFields(message.fields, value, `${path}.`, problems);
+    problems.push({ field: path, message: "must be an object" });
+    return {};
+  }
+  const read = message ? readTimestamp(value) : readScalar(field.scalar as ScalarType, value);
+  if ("value" in read) return read.value;
+  problems.push({ field: path, message: read.problem });
+  return message ? {} : zero(field.scalar as ScalarType);
+}
+
+function readScalar(type: ScalarType, value: unknown): Read {
+  switch (type) {
+    case ScalarType.STRING:
+      if (typeof value !== "string") return { problem: "must be a string" };
+      if (value.includes("\0")) return { problem: "must not contain NUL characters" };
+      return value.isWellFormed() ? { value } : { problem: "must not contain lone surrogates" };
+    case ScalarType.BOOL:
+      return typeof value === "boolean" ? { value } : { problem: "must be true or false" };
+    case ScalarType.DOUBLE:
+      // 1e999 parses as Infinity
+      return typeof value === "number" && Number.isFinite(value) ? { value } : { problem: "must be a number" };
+    default:
+      return readInteger(value, ranges.get(type) ?? INT32);
+  }
+}
+
+function readInteger(value: unknown, { min, max }: typeof INT32): Read {
+  if (!Number.isInteger(value)) return { problem: "must be a whole number" };
+  const inRange = (value as number) >= min && (value as number) <= max;
+  return inRange ? { value } : { problem: `must be between ${min} and ${max}` };
+}
+
+function readTimestamp(value: unknown): Read {
+  const problem = "must be a date and time such as 2026-01-31T12:00:00Z";
+  if (typeof value !== "string") return { problem };
+  try {
+    return { value: fromJson(TimestampSchema, value) };
+  } catch {
+    return { problem }; // the decoder's own words quote the value
+  }
+}
+
+const zero = (type: ScalarType) => (type === ScalarType.STRING ? "" : type === ScalarType.BOOL ? false : 0);
+
+/** Whether a JSON value is an object, not a list and not null. */
+export const isObject = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,0 +1,53 @@
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import { toJson } from "@bufbuild/protobuf";
+import type { FastifyReply } from "fastify";
+import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import type { Cookies } from "./cookies.ts";
+import type { HttpFailure } from "./errors.ts";
+import type { Rule } from "./rules.ts";
+
+/** Headers of an RPC's answer that are passed on to the client (interface section 1). */
+const PASSED_ON = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
+
+const JSON_TYPE = "application/json; charset=utf-8";
+const emitDefaults = { alwaysEmitImplicit: true };
+
+/** Passes on what the services say about limits. */
+export function passOn(from: Headers, reply: FastifyReply): void {
+  for (const name of PASSED_ON) {
+    const value = from.get(name);
+    if (value !== null) reply.header(name, value);
+  }
+}
+
+/** Answers a success: status, cookies and the message as ProtoJSON with defaults written out. */
+export function sendMessage(
+  rule: Rule,
+  reply: FastifyReply,
+  message: MessageShape<DescMessage>,
+  cookies: Cookies,
+): void {
+  for (const { cookie, field } of rule.responseCookies) {
+    const token = (message as Record<string, unknown>)[field.localName];
+    if (typeof token === "string" && token !== "") reply.header("set-cookie", cookies.set(cookie, token));
+  }
+  if (rule.policy.clearsCookie === CookieClearing.ON_SUCCESS) clearCookies(rule, reply, cookies);
+  const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
+  const body = rule.responseField ? (json[rule.responseField.jsonName] ?? null) : json;
+  reply.code(rule.successStatus).header("content-type", JSON_TYPE).send(JSON.stringify(body));
+}
+
+/** Answers a failure in the error shape; `rule` where the request had reached a method. */
+export function sendFailure(failed: HttpFailure, reply: FastifyReply, rule?: Rule, cookies?: Cookies): void {
+  const { statusCode } = failed.body;
+  if (rule && cookies && statusCode === 401 && rule.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED) {
+    clearCookies(rule, reply, cookies);
+  }
+  if (statusCode === 401) reply.header("www-authenticate", "Bearer");
+  if (failed.retryAfterSeconds !== undefined) reply.header("retry-after", failed.retryAfterSeconds);
+  reply.code(statusCode).header("content-type", JSON_TYPE).send(JSON.stringify(failed.body));
+}
+
+function clearCookies(rule: Rule, reply: FastifyReply, cookies: Cookies): void {
+  for (const { cookie } of rule.requestCookies) reply.header("set-cookie", cookies.clear(cookie));
+}

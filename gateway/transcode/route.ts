@@ -1,0 +1,97 @@
+import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
+import type { Transport } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Call, OpenCalls } from "./call.ts";
+import { openCall } from "./call.ts";
+import type { Cookies } from "./cookies.ts";
+import { Refused, toFailure } from "./errors.ts";
+import { readRequest } from "./request.ts";
+import { passOn, sendFailure, sendMessage } from "./response.ts";
+import type { Rule } from "./rules.ts";
+import { sendStream } from "./stream.ts";
+
+/** What the routes of all methods share. */
+export type Transcoder = {
+  transport: Transport;
+  cookies: Cookies;
+  /** Metadata of the call that a request makes. */
+  metadata: (request: FastifyRequest) => Headers;
+  /** Whether the request comes from a page that may act for its user. */
+  isOwnSite: (request: FastifyRequest) => boolean;
+  /** Logs a failure that nobody foresaw. */
+  report: (thrown: unknown, request: FastifyRequest) => void;
+  /** Silence in an event stream after which a comment is sent, in milliseconds. */
+  keepAliveMs: number;
+  /** The calls under way. */
+  calls: OpenCalls;
+};
+
+/**
+ * Longest a unary call may take, in milliseconds: a little more than the longest reply of a provider. Services bound
+ * their own work far below; this ends calls whose answer got lost.
+ */
+const UNARY_TIMEOUT_MS = 11 * 60_000;
+
+/** Adds the route of one method. */
+export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcoder): void {
+  const { cookies, calls, isOwnSite, report } = transcoder;
+  const answer =
+    rule.method.methodKind === "unary" ? unary(rule, rule.method, transcoder) : stream(rule, rule.method, transcoder);
+  app.route({
+    method: rule.verb,
+    url: rule.path,
+    bodyLimit: rule.maxBodyBytes,
+    handler: async (request, reply) => {
+      const call = openCall(reply.raw, calls);
+      try {
+        if (rule.refusesOtherSites && !isOwnSite(request)) {
+          throw new Refused(Reason.CROSS_SITE, "This request comes from another site.");
+        }
+        await answer(request, reply, call);
+      } catch (thrown) {
+        const failed = toFailure(call.reasonFor(thrown));
+        if (failed.unexpected) report(thrown, request);
+        if (thrown instanceof ConnectError) passOn(thrown.metadata, reply);
+        sendFailure(failed, reply, rule, cookies);
+      } finally {
+        call.end();
+      }
+      return reply;
+    },
+  });
+}
+
+type Answer = (request: FastifyRequest, reply: FastifyReply, call: Call) => Promise<void>;
+
+function unary(rule: Rule, method: DescMethodUnary, { transport, metadata, cookies }: Transcoder): Answer {
+  return async (request, reply, { signal }) => {
+    const input = readRequest(rule, incoming(request));
+    const response = await transport.unary(method, signal, UNARY_TIMEOUT_MS, metadata(request), input);
+    passOn(response.header, reply);
+    sendMessage(rule, reply, response.message, cookies);
+  };
+}
+
+function stream(rule: Rule, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
+  const { transport, metadata, keepAliveMs, report } = transcoder;
+  return async (request, reply, call) => {
+    const input = readRequest(rule, incoming(request));
+    const start = () => transport.stream(method, call.signal, undefined, metadata(request), one(input));
+    await sendStream(rule, reply, call, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
+  };
+}
+
+function incoming(request: FastifyRequest) {
+  return {
+    url: request.raw.url ?? "",
+    params: request.params as Record<string, string>,
+    headers: request.headers,
+    body: request.body as Uint8Array | undefined,
+  };
+}
+
+async function* one<T>(value: T): AsyncIterable<T> {
+  yield value;
+}

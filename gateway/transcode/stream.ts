@@ -1,0 +1,104 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import { toJson } from "@bufbuild/protobuf";
+import type { StreamResponse } from "@connectrpc/connect";
+import type { FastifyReply } from "fastify";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Call } from "./call.ts";
+import type { HttpFailure } from "./errors.ts";
+import { toFailure } from "./errors.ts";
+import { passOn } from "./response.ts";
+import type { Rule } from "./rules.ts";
+
+/** A reader that takes nothing for so long is cut off, in milliseconds. */
+const STALLED_MS = 120_000;
+
+const DONE = "data: [DONE]\n\n";
+const KEEP_ALIVE = ": keep-alive\n\n";
+const emitDefaults = { alwaysEmitImplicit: true };
+const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
+
+/**
+ * Answers a server-streaming call as server-sent events (spec section 4.5). No header is sent before the first message,
+ * a failure, or a long silence, so that a refusal still has its own status. Afterwards a failure is an event, and the
+ * stream ends with exactly one `[DONE]`. The call is aborted at once when the client goes away.
+ * @param start begins the call; it settles no sooner than the first message does
+ * @param keepAliveMs silence after which a comment keeps the connection alive, in milliseconds
+ * @param report told of a failure that nobody has logged
+ * @throws the call's failure, if it has to be answered by a status
+ */
+export async function sendStream(
+  rule: Rule,
+  reply: FastifyReply,
+  call: Call,
+  start: () => Promise<StreamResponse>,
+  { keepAliveMs, report }: { keepAliveMs: number; report: (thrown: unknown) => void },
+): Promise<void> {
+  const { raw } = reply;
+  const events = eventStream(reply, keepAliveMs);
+  try {
+    const response = await start();
+    for await (const message of response.message) {
+      events.open(response.header);
+      await events.write(event(toJson(rule.method.output, message, emitDefaults)), call.signal);
+    }
+    events.open(response.header);
+  } catch (thrown) {
+    if (raw.destroyed) return; // nobody is left to be told
+    const failed = toFailure(call.reasonFor(thrown));
+    if (!events.isOpen() && !isEvent(failed)) throw thrown;
+    if (failed.unexpected) report(thrown);
+    events.open();
+    raw.write(event({ error: failed.body.message }));
+  } finally {
+    events.close();
+  }
+}
+
+/** Failures of the provider are part of the reply; everything before that (caller, limits, request, bugs) is a status. */
+const isEvent = ({ reason, body }: HttpFailure) =>
+  body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
+
+type EventStream = {
+  /** Sends the headers, once. */
+  open(header?: Headers): void;
+  isOpen(): boolean;
+  /** Writes, and waits for a slow reader, until the signal fires. */
+  write(text: string, signal: AbortSignal): Promise<void>;
+  /** Stops the clock; ends an open stream by `[DONE]`. */
+  close(): void;
+};
+
+function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
+  const raw: ServerResponse = reply.raw;
+  const open = (header?: Headers) => {
+    if (raw.headersSent || raw.destroyed) return;
+    if (header) passOn(header, reply);
+    reply.hijack();
+    reply.headers({
+      "content-type": "text/event-stream",
+      "cache-control": "no-cache",
+      "x-accel-buffering": "no", // nginx would hold events back
+    });
+    if (reply.request.raw.httpVersion === "1.1") reply.header("connection", "keep-alive");
+    raw.writeHead(200, reply.getHeaders() as Record<string, string>);
+    raw.flushHeaders();
+    raw.setTimeout(STALLED_MS);
+  };
+  const silence = setInterval(() => {
+    open();
+    if (!raw.writableNeedDrain && !raw.destroyed) raw.write(KEEP_ALIVE);
+  }, keepAliveMs);
+  return {
+    open,
+    isOpen: () => raw.headersSent,
+    async write(text, signal) {
+      silence.refresh();
+      if (!raw.write(text)) await once(raw, "drain", { signal });
+    },
+    close() {
+      clearInterval(silence);
+      if (raw.headersSent && !raw.destroyed) raw.end(DONE);
+    },
+  };
+}

@@ -1,0 +1,59 @@
+import { randomUUID } from "node:crypto";
+import type { Duplex } from "node:stream";
+import type { Logger } from "pino";
+import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { HttpFailure } from "./transcode/errors.ts";
+import { failure, Refused, toFailure } from "./transcode/errors.ts";
+
+const unreadable = "The request can't be read.";
+
+/** What the HTTP server itself found wrong with a request, by the code of its error. */
+const serverErrors: Record<string, HttpFailure> = {
+  ERR_HTTP_REQUEST_TIMEOUT: failure(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."),
+  HPE_HEADER_OVERFLOW: failure(Reason.MALFORMED_REQUEST, "The headers are too large.", { status: 431 }),
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: failure(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
+  FST_ERR_CTP_BODY_TOO_LARGE: failure(Reason.PAYLOAD_TOO_LARGE, "The body is larger than this route accepts."),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: failure(
+    Reason.UNSUPPORTED_MEDIA_TYPE,
+    "The body must be sent as Content-Type: application/json.",
+  ),
+  FST_ERR_BAD_URL: failure(Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."),
+};
+
+/** What is told about a request that did not reach its method, whoever refused it. */
+export function toEdgeFailure(thrown: Error & { code?: unknown; statusCode?: number }): HttpFailure {
+  const known = typeof thrown.code === "string" ? serverErrors[thrown.code] : undefined;
+  if (known) return known;
+  const isClients = thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500;
+  return toFailure(isClients ? new Refused(Reason.MALFORMED_REQUEST, unreadable) : thrown);
+}
+
+/**
+ * Answers on the socket itself a request that never became one: unreadable HTTP, or one that arrives too slowly.
+ * @param isAnswered whether a response has begun on this socket, which a second one would garble
+ */
+export function answerUnreadable(
+  error: Error & { code?: string },
+  socket: Duplex,
+  isAnswered: boolean,
+  log: Logger,
+): void {
+  if (error.code === "ECONNRESET" || !socket.writable || isAnswered) {
+    socket.destroy();
+    return;
+  }
+  const { body } = serverErrors[error.code ?? ""] ?? failure(Reason.MALFORMED_REQUEST, unreadable);
+  const text = JSON.stringify(body);
+  const requestId = randomUUID();
+  const head = [
+    `HTTP/1.1 ${body.statusCode} ${body.error}`,
+    "Content-Type: application/json; charset=utf-8",
+    `Content-Length: ${Buffer.byteLength(text)}`,
+    `X-Request-Id: ${requestId}`,
+    "Cache-Control: no-store",
+    "X-Content-Type-Options: nosniff",
+    "Connection: close",
+  ];
+  log.info({ requestId, status: body.statusCode }, "unreadable request");
+  socket.end(`${head.join("\r\n")}\r\n\r\n${text}`, () => socket.destroy());
+}

@@ -1,0 +1,152 @@
+import http2 from "node:http2";
+import type { AddressInfo } from "node:net";
+import net from "node:net";
+import type { DescService } from "@bufbuild/protobuf";
+import type { ConnectRouter, Interceptor, Transport } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { pino } from "pino";
+import type { GatewayConfig } from "../../gateway/config.ts";
+import { readGatewayConfig } from "../../gateway/config.ts";
+import { createDirectTransport } from "../../gateway/direct-transport.ts";
+import { createRemoteTransport } from "../../gateway/remote-transport.ts";
+import type { Gateway } from "../../gateway/server.ts";
+import { createGateway } from "../../gateway/server.ts";
+import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+
+/** The two ways from gateway to services; what holds for one must hold for the other. */
+export const ways = ["in process", "over gRPC"] as const;
+export type Way = (typeof ways)[number];
+export type Routes = (router: ConnectRouter) => unknown;
+
+/** Services played by `routes`, and the way to them. */
+export type Played = { transport: Transport; close: () => Promise<void> };
+
+/** Opens the way to services that `routes` plays. */
+export async function play(way: Way, routes: Routes, interceptors: Interceptor[] = []): Promise<Played> {
+  if (way === "in process") {
+    return { transport: createDirectTransport(routes, interceptors), close: () => Promise.resolve() };
+  }
+  const sessions = new Set<http2.Http2Session>();
+  const server = http2.createServer(connectNodeAdapter({ routes: (r) => void routes(r), interceptors }));
+  server.on("session", (session) => sessions.add(session));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const transport = createRemoteTransport(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  return {
+    transport,
+    close: async () => {
+      transport.close();
+      for (const session of sessions) session.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/** A gateway that listens, and what it has logged. */
+export type Started = {
+  gateway: Gateway;
+  url: string;
+  port: number;
+  /** Log lines, parsed. */
+  logs: Record<string, unknown>[];
+  /** Sends a request; `body` as JSON unless it is text or bytes. */
+  send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
+  close: () => Promise<void>;
+};
+export type Answer = { status: number; headers: Headers; text: string; body: never };
+
+export type Settings = {
+  way?: Way;
+  interceptors?: Interceptor[];
+  env?: Record<string, string>;
+  services?: DescService[];
+  keepAliveMs?: number;
+  requestTimeoutMs?: number;
+  clock?: () => Date;
+};
+
+/** Starts a gateway before services that `routes` plays. */
+export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
+  const { way = "in process", interceptors, env, ...options } = settings;
+  const played = await play(way, routes, interceptors);
+  const logs: Record<string, unknown>[] = [];
+  const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
+  const gateway = createGateway({ config: configOf(env), transport: played.transport, log, ...options });
+  const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
+  return {
+    gateway,
+    url,
+    port: Number(new URL(url).port),
+    logs,
+    send: (method, path, body, headers) => send(url, method, path, body, headers),
+    close: async () => {
+      await gateway.drain();
+      await played.close();
+    },
+  };
+}
+
+/** A configuration with a grace that tests can wait for. */
+export function configOf(env: Record<string, string> = {}): GatewayConfig {
+  const read = readGatewayConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
+  if ("problems" in read) throw new Error(read.problems.join("; "));
+  return read.config;
+}
+
+async function send(
+  url: string,
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+): Promise<Answer> {
+  const isJson = body !== undefined && typeof body !== "string" && !(body instanceof Uint8Array);
+  const response = await fetch(url + path, {
+    method,
+    headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
+    ...(body === undefined ? {} : { body: (isJson ? JSON.stringify(body) : body) as string }),
+  });
+  const text = await response.text();
+  const isJsonAnswer = response.headers.get("content-type")?.startsWith("application/json");
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: (isJsonAnswer && text !== "" ? JSON.parse(text) : undefined) as never,
+  };
+}
+
+/** Writes bytes to the gateway as they are and answers all that comes back until the connection ends. */
+export function rawExchange(port: number, request: string | Uint8Array): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect(port, "127.0.0.1", () => socket.write(request));
+    let text = "";
+    socket.setEncoding("utf8").on("data", (data) => {
+      text += data;
+    });
+    socket.on("close", () => resolve(text)).on("error", reject);
+  });
+}
+
+/** A failure as the services tell it. */
+export function failWith(
+  reason: Reason,
+  code: Code,
+  message = "told",
+  facts: { violations?: { field: string; message: string }[]; retryAfterSeconds?: number } = {},
+  metadata?: Record<string, string>,
+): ConnectError {
+  return new ConnectError(message, code, metadata, [{ desc: FailureSchema, value: { reason, ...facts } }]);
+}
+
+/** Waits until a condition holds, looking every few milliseconds; fails after 5 seconds. */
+export async function until(holds: () => boolean): Promise<void> {
+  const deadline = Date.now() + 5_000;
+  while (!holds()) {
+    if (Date.now() > deadline) throw new Error("waited in vain");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+export { Code };
