@@ -1,0 +1,78 @@
+import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
+import { Health } from "../gen/health/v1/health_pb.ts";
+import type { Clock, Tools } from "./call.ts";
+import type { Config } from "./config.ts";
+import { healthHandler } from "./health.ts";
+import { interceptors, serve, services } from "./index.ts";
+import { createSender } from "./mail/sender.ts";
+import { startOutbox } from "./mail/worker.ts";
+import { readRules } from "./policy.ts";
+import { reflectionHandler } from "./reflection.ts";
+import { createCipher } from "./security/cipher.ts";
+import { openKeyRing } from "./security/keys.ts";
+import { createLimits } from "./security/limits.ts";
+import { createPasswords } from "./security/passwords.ts";
+import { readSecretKey } from "./security/secret-key.ts";
+import { openStore } from "./store/orm.ts";
+import { openRedis } from "./store/redis.ts";
+
+/** The services of one process, ready to be served. */
+export type App = {
+  /** Adds every service to a router. */
+  routes: (router: ConnectRouter) => void;
+  interceptors: Interceptor[];
+  /** From now on health says that nothing new should be sent here. */
+  drain(): void;
+  /** Lets what is in hand be finished, then closes everything. */
+  close(): Promise<void>;
+};
+
+/** What a process, or a test, brings along. @param internalSecret what the gateway proves itself with */
+export type Surroundings = { log: Logger; clock: Clock; internalSecret: string | undefined };
+
+/** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
+export async function openApp(config: Config, { log, clock, internalSecret }: Surroundings): Promise<App> {
+  readRules(services);
+  const closers: (() => unknown)[] = [];
+  const close = async () => {
+    for (const closer of closers.splice(0).reverse()) await closer();
+  };
+  try {
+    const store = await openStore(config.database, log);
+    closers.push(() => store.close());
+    if (config.migrate) await store.migrate();
+    const cipher = createCipher(readSecretKey(config));
+    const keys = await openKeyRing(store, cipher, clock);
+    const redis = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
+    closers.push(() => redis?.disconnect());
+    const sender = createSender(config, log);
+    closers.push(() => sender.close());
+    const outbox = startOutbox({ store, sender, cipher, clock, config, log });
+    closers.push(() => outbox.close());
+    const tools: Tools = { config, log, clock, cipher, keys, passwords: await createPasswords(), outbox };
+
+    let draining = false;
+    const health = healthHandler(
+      { database: store.ping, cache: async () => void (await redis?.ping()), mail: sender.ping },
+      () => draining,
+    );
+    const limits = config.rateLimits ? createLimits(redis, clock) : undefined;
+    return {
+      routes(router) {
+        serve(router);
+        router.service(Health, health);
+        if (config.grpc.reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
+      },
+      interceptors: interceptors(tools, store, limits, internalSecret),
+      drain: () => {
+        draining = true;
+      },
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}

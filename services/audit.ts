@@ -1,0 +1,69 @@
+import { v7 as uuid } from "uuid";
+import type { Call } from "./call.ts";
+
+/** Everything that is audited: past facts, named `domain.action`. */
+export type AuditedEvent =
+  | "auth.register"
+  | "auth.login"
+  | "auth.login_failed"
+  | "auth.locked"
+  | "auth.logout"
+  | "auth.refresh_reused"
+  | "auth.email_verified"
+  | "auth.password_reset_requested"
+  | "auth.password_reset"
+  | "auth.mfa_setup"
+  | "auth.mfa_verified"
+  | "auth.mfa_failed"
+  | "auth.mfa_disabled"
+  | "auth.backup_code_used"
+  | "user.profile_updated"
+  | "user.password_changed"
+  | "user.email_changed"
+  | "user.session_revoked"
+  | "user.deletion_requested"
+  | "user.restored"
+  | "user.erased"
+  | "admin.user_updated"
+  | "admin.user_deleted"
+  | "admin.sessions_revoked"
+  | "admin.impersonated"
+  | "admin.denied";
+
+/** What is known about an event beside the call it happened in. */
+export type AuditFacts = {
+  /** Whom it happened to. */
+  userId: string | undefined;
+  /** Who did it, where that is not the caller or, for a success without one, the user. */
+  actorId?: string;
+  outcome?: "success" | "failure";
+  /** Never a secret. */
+  details?: Record<string, unknown>;
+};
+
+/** Records an event: in the transaction it is called in, together with its effect; else on its own, at once. */
+export async function recordAudit(
+  call: Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
+  event: AuditedEvent,
+  { userId, actorId, outcome = "success", details = {} }: AuditFacts,
+): Promise<void> {
+  const now = call.clock.now();
+  const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (outcome === "success" ? userId : undefined);
+  await call.em.execute(
+    `insert into audit_events
+       (id, event, outcome, user_id, actor_id, ip, user_agent, request_id, details, created_at)
+     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    [
+      uuid({ msecs: now.getTime() }),
+      event,
+      outcome,
+      userId ?? null,
+      actor ?? null,
+      call.client.address,
+      call.client.agent,
+      call.requestId,
+      JSON.stringify(details),
+      now,
+    ],
+  );
+}

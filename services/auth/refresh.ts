@@ -1,0 +1,114 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
+import type { Call } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { Refusal } from "../refusal.ts";
+import { revokeSession } from "../security/sessions.ts";
+import { pairOf, type RefreshClaims, readRefreshToken, type TokenPair } from "../security/tokens.ts";
+import type { Role } from "../store/user.ts";
+
+type SessionRow = {
+  id: string;
+  generation: number;
+  acknowledged: boolean;
+  rotated_at: string;
+  expires_at: string;
+  ends_at: string;
+  revoked_at: string | null;
+  device: string;
+  user_id: string;
+  email: string;
+  name: string;
+  role: Role;
+};
+
+const COLUMNS = `s.id, s.generation, s.acknowledged, s.rotated_at, s.expires_at, s.ends_at, s.revoked_at, s.device,
+  u.id as user_id, u.email, u.name, u.role`;
+
+/**
+ * Exchanges a refresh token for its successor. One guarded statement rotates, so of parallel callers one does and the
+ * others, finding the row one generation on, rebuild the identical pair: nobody is signed out by a race or a lost
+ * answer. That grace ends when the successor is first used, or after `REFRESH_GRACE`. Any older token ends the session.
+ * @throws Refusal REFRESH_TOKEN_INVALID
+ */
+export async function refresh(call: Call, token: string): Promise<TokenPair> {
+  const claims = token ? await readRefreshToken(call, token) : undefined;
+  const row = claims && ((await rotate(call, claims)) ?? (await find(call, claims)));
+  if (!claims || !row || !isOpen(row, call.clock.now())) throw invalidToken();
+  if (row.generation === claims.generation + 1 && inGrace(call, row)) return rebuild(call, row);
+  if (row.generation > claims.generation) await endReused(call, row);
+  throw invalidToken();
+}
+
+async function rotate(call: Call, { sessionId, userId, generation }: RefreshClaims): Promise<SessionRow | undefined> {
+  const now = call.clock.now();
+  const [row] = await call.em.execute<SessionRow[]>(
+    `update sessions as s set generation = s.generation + 1, acknowledged = false, rotated_at = ?, last_active_at = ?,
+       ip = ?, expires_at = least(s.ends_at, ?)
+     from users as u
+     where u.id = s.user_id and s.id = ? and s.user_id = ? and s.generation = ? and s.actor_id is null
+       and s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
+     returning ${COLUMNS}`,
+    [
+      now,
+      now,
+      call.client.address,
+      new Date(now.getTime() + call.config.refreshTokenMs),
+      sessionId,
+      userId,
+      generation,
+      now,
+      now,
+    ],
+  );
+  return row;
+}
+
+async function find(call: Call, { sessionId, userId }: RefreshClaims): Promise<SessionRow | undefined> {
+  const [row] = await call.em.execute<SessionRow[]>(
+    `select ${COLUMNS} from sessions as s join users as u on u.id = s.user_id where s.id = ? and s.user_id = ?`,
+    [sessionId, userId],
+  );
+  return row;
+}
+
+function isOpen(row: SessionRow, now: Date): boolean {
+  return row.revoked_at === null && new Date(row.expires_at) > now && new Date(row.ends_at) > now;
+}
+
+function inGrace({ clock, config }: Call, row: SessionRow): boolean {
+  return !row.acknowledged && clock.now().getTime() - new Date(row.rotated_at).getTime() <= config.refreshGraceMs;
+}
+
+function rebuild(call: Call, row: SessionRow): Promise<TokenPair> {
+  const session = {
+    id: row.id,
+    generation: row.generation,
+    rotatedAt: new Date(row.rotated_at),
+    expiresAt: new Date(row.expires_at),
+    actorId: null,
+  };
+  return pairOf(call, session, { id: row.user_id, email: row.email, role: row.role });
+}
+
+/** Committed before the refusal is told; of several callers one ends the session and tells the user. */
+async function endReused(call: Call, row: SessionRow): Promise<void> {
+  await call.em.transactional(async () => {
+    if (!(await revokeSession(call, row.id))) return;
+    await recordAudit(call, "auth.refresh_reused", {
+      userId: row.user_id,
+      outcome: "failure",
+      details: { sessionId: row.id },
+    });
+    await queueEmail(call, {
+      userId: row.user_id,
+      to: row.email,
+      template: "session-reused",
+      facts: { name: row.name, device: row.device },
+    });
+  });
+}
+
+function invalidToken(): Refusal {
+  return new Refusal(Reason.REFRESH_TOKEN_INVALID, "The refresh token is missing, invalid or expired. Please sign in.");
+}

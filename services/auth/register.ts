@@ -1,0 +1,63 @@
+import { v7 as uuid } from "uuid";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
+import type { Call } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { Refusal } from "../refusal.ts";
+import { readEmailAddress } from "../security/email-address.ts";
+import { issueOneTimeToken } from "../security/one-time-tokens.ts";
+import { isDuplicate } from "../store/errors.ts";
+import { User } from "../store/user.ts";
+
+/**
+ * Makes an account and queues the proof of its address, both or neither.
+ * @returns the new user's id.
+ * @throws Refusal EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
+ */
+export async function register(call: Call, email: string, password: string, name: string): Promise<string> {
+  const address = readEmailAddress(email);
+  const passwordHash = await call.passwords.hash(password);
+  const now = call.clock.now();
+  const id = uuid({ msecs: now.getTime() });
+  try {
+    await call.em.transactional(async () => {
+      await call.em.insert(User, {
+        id,
+        email: address.stored,
+        canonicalEmail: address.canonical,
+        name: name.trim(),
+        role: "user",
+        passwordHash,
+        passwordChangedAt: now,
+        termsAcceptedAt: now,
+        createdAt: now,
+        updatedAt: now,
+      });
+      await queueVerification(call, { id, email: address.stored, name: name.trim() });
+      await recordAudit(call, "auth.register", { userId: id });
+    });
+  } catch (error) {
+    if (isDuplicate(error, "users_canonical_email_unique")) {
+      throw new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
+    }
+    throw error;
+  }
+  return id;
+}
+
+/** Queues the mail that proves a user's address; an older one is void. Joins the transaction it is called in. */
+export async function queueVerification(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
+  const tokenId = await issueOneTimeToken(call, {
+    kind: "verify-email",
+    userId: user.id,
+    email: user.email,
+    lifetimeMs: call.config.verifyTokenMs,
+  });
+  await queueEmail(call, {
+    userId: user.id,
+    to: user.email,
+    template: "verify-email",
+    facts: { name: user.name },
+    tokenId,
+  });
+}

@@ -1,0 +1,68 @@
+import { createContextKey, type HandlerContext } from "@connectrpc/connect";
+import type { SqlEntityManager } from "@mikro-orm/postgresql";
+import type { Logger } from "pino";
+import type { Config } from "./config.ts";
+import type { Outbox } from "./mail/worker.ts";
+import type { Attempt } from "./security/attempts.ts";
+import type { Cipher } from "./security/cipher.ts";
+import type { KeyRing } from "./security/keys.ts";
+import type { Passwords } from "./security/passwords.ts";
+import type { Caller } from "./security/sessions.ts";
+
+/** What the time is. Tests move it; nothing else may ask the machine. */
+export type Clock = { now(): Date };
+
+/** Who sent the request, as far as a socket and a trusted gateway can tell. */
+export type Client = {
+  /** IP address. */
+  address: string;
+  /** User-Agent, at most 400 characters; empty if none was sent. */
+  agent: string;
+};
+
+/** What every call of a process shares. */
+export type Tools = {
+  config: Config;
+  log: Logger;
+  clock: Clock;
+  cipher: Cipher;
+  keys: KeyRing;
+  passwords: Passwords;
+  outbox: Outbox;
+};
+
+/** One RPC in progress. */
+export type Call = Tools & {
+  /** Joins log lines and audit events. */
+  requestId: string;
+  client: Client;
+  /** Who calls; undefined on methods that anybody may call. */
+  caller: Caller | undefined;
+  /** A unit of work of its own. */
+  em: SqlEntityManager;
+  /** The guess that a method with a lockout has counted; its operation settles it. */
+  attempt: Attempt | undefined;
+  /** What is done once the call has ended, whatever became of it. */
+  afterwards: (() => void)[];
+  /** Aborts when the client goes away or the deadline passes. */
+  signal: AbortSignal;
+};
+
+/** A call on a method that demands an access token. */
+export type SignedInCall = Call & { caller: Caller };
+
+export const callKey = createContextKey<Call | undefined>(undefined, { description: "call" });
+
+/** The call that a handler serves. */
+export function callOf(ctx: Pick<HandlerContext, "values" | "signal">): Call {
+  const call = ctx.values.get(callKey);
+  if (!call) throw new Error("no call was opened: the interceptors are missing");
+  return call;
+}
+
+/** The call of a handler whose method demands an access token. */
+export function signedInCallOf(ctx: Pick<HandlerContext, "values" | "signal">): SignedInCall {
+  const call = callOf(ctx);
+  if (!call.caller) throw new Error("the method's policy lets anybody in, its handler expects a caller");
+  return call as SignedInCall;
+}

@@ -1,0 +1,182 @@
+import ms, { type StringValue } from "ms";
+import { z } from "zod";
+import type { DatabaseLocation } from "./store/orm.ts";
+
+const duration = (fallback: string) =>
+  z
+    .string()
+    .regex(/^(0|\d+(ms|s|m|h|d))$/, "must be a duration such as 500ms, 15m or 7d")
+    .default(fallback)
+    .transform((text) => ms(text as StringValue));
+
+const number = (fallback: number, least: number, most: number) =>
+  z
+    .string()
+    .regex(/^\d+$/, `must be a whole number from ${least} to ${most}`)
+    .default(String(fallback))
+    .transform(Number)
+    .refine((n) => n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
+
+const choice = <const T extends [string, ...string[]]>(values: T, fallback: T[number]) =>
+  z.enum(values, `must be one of ${values.join(", ")}`).default(fallback as T[number]);
+
+const url = (protocols: string[], what: string) =>
+  z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), `must be ${what}`);
+
+const webUrl = url(["http:", "https:"], "a URL with http or https").transform((text) => text.replace(/\/+$/, ""));
+
+const SECRET_BYTES = 32;
+
+const variables = z.object({
+  NODE_ENV: z.string().optional(),
+  GRPC_HOST: z.string().default("127.0.0.1"),
+  GRPC_PORT: number(50051, 0, 65535),
+  GRPC_TLS_CERT: z.string().optional(),
+  GRPC_TLS_KEY: z.string().optional(),
+  GRPC_TLS_CA: z.string().optional(),
+  GRPC_REFLECTION: choice(["on", "off"], "on"),
+  INTERNAL_SECRET: z.string().min(16, "must be at least 16 characters").optional(),
+  PORT: number(3000, 0, 65535),
+  PUBLIC_URL: webUrl.optional(),
+  APP_URL: webUrl.optional(),
+  DATABASE_URL: z
+    .string()
+    .refine((text) => text === "memory:" || /^postgres(ql)?:\/\/\S+$/.test(text), "must be postgres://… or memory:")
+    .optional(),
+  MIGRATE: choice(["on", "off"], "on"),
+  REDIS_URL: z
+    .string()
+    .refine(
+      (text) => text.split(",").every((part) => /^rediss?:\/\/\S+$/.test(part.trim())),
+      "must be redis://… or rediss://…, several separated by commas",
+    )
+    .optional(),
+  DATA_DIR: z.string().min(1, "must be a folder").default("./data"),
+  SECRET_KEY: z
+    .string()
+    .refine(
+      (text) => /^[A-Za-z0-9+/_-]+={0,2}$/.test(text) && Buffer.from(text, "base64").length === SECRET_BYTES,
+      `must be ${SECRET_BYTES} bytes in base64`,
+    )
+    .optional(),
+  SMTP_URL: url(["smtp:", "smtps:"], "smtp://user:pass@host:port").optional(),
+  MAIL_FROM: z
+    .string()
+    .regex(/^[^\r\n]+$/, "must be one line")
+    .default("Gatehouse <no-reply@localhost>"),
+  MAIL_RETRY_BASE: duration("30s"),
+  ADMIN_EMAIL: z.string().optional(),
+  ADMIN_PASSWORD: z.string().optional(),
+  ACCESS_TOKEN_TTL: duration("15m"),
+  REFRESH_TOKEN_TTL: duration("7d"),
+  SESSION_MAX_AGE: duration("30d"),
+  REFRESH_GRACE: duration("10s"),
+  MFA_TOKEN_TTL: duration("5m"),
+  VERIFY_TOKEN_TTL: duration("24h"),
+  RESET_TOKEN_TTL: duration("1h"),
+  LOCKOUT_THRESHOLD: number(5, 1, 1000),
+  LOCKOUT_DURATION: duration("15m"),
+  LOCKOUT_RESET: duration("1h"),
+  PASSWORD_MAX_AGE: duration("90d"),
+  PASSWORD_EXPIRY: choice(["warn", "refuse"], "warn"),
+  DELETION_GRACE: duration("30d"),
+  REQUIRE_VERIFIED_EMAIL: choice(["true", "false"], "false"),
+  RATE_LIMITS: choice(["on", "off"], "on"),
+  AI_CATALOG: z.string().optional(),
+  AI_FIRST_BYTE_TIMEOUT: duration("60s"),
+  AI_IDLE_TIMEOUT: duration("60s"),
+  AI_TOTAL_TIMEOUT: duration("10m"),
+  AI_RETRIES: number(2, 0, 10),
+  GEOIP_DB: z.string().optional(),
+  SHUTDOWN_TIMEOUT: duration("25s"),
+  METRICS_PORT: number(0, 0, 65535),
+  LOG_LEVEL: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"], "info"),
+});
+
+/** The services' settings, read once; durations in ms. */
+export type Config = Readonly<ReturnType<typeof arrange>>;
+
+/** Settings, or everything that is wrong with them; secrets are named, never shown. */
+export type ConfigResult = { config: Config } | { problems: string[] };
+
+/**
+ * Reads the environment; the README lists the variables. Pure; an empty variable counts as absent.
+ * @param apart the services run in a process of their own, and have to recognise their gateway.
+ */
+export function readConfig(env: Record<string, string | undefined>, { apart = false } = {}): ConfigResult {
+  const present = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ""));
+  const read = variables.safeParse(present);
+  const problems = read.success
+    ? contradictions(read.data, apart)
+    : read.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`);
+  if (!read.success || problems.length > 0) return { problems };
+  return { config: Object.freeze(arrange(read.data, present as Record<string, string>)) };
+}
+
+type Variables = z.infer<typeof variables>;
+
+function contradictions(v: Variables, apart: boolean): string[] {
+  return [
+    apart && !v.INTERNAL_SECRET && "INTERNAL_SECRET must be set when gateway and services run apart",
+    v.NODE_ENV === "production" && !v.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
+    (v.GRPC_TLS_CERT === undefined) !== (v.GRPC_TLS_KEY === undefined) &&
+      "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
+    v.GRPC_TLS_CA && !v.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
+    (v.ADMIN_EMAIL === undefined) !== (v.ADMIN_PASSWORD === undefined) &&
+      "ADMIN_EMAIL and ADMIN_PASSWORD must be set together",
+    v.REFRESH_TOKEN_TTL > v.SESSION_MAX_AGE && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
+  ].filter((problem) => typeof problem === "string");
+}
+
+function databaseLocation(v: Variables): DatabaseLocation {
+  if (v.DATABASE_URL === "memory:") return { kind: "memory" };
+  return v.DATABASE_URL ? { kind: "postgres", url: v.DATABASE_URL } : { kind: "folder", path: v.DATA_DIR };
+}
+
+function arrange(v: Variables, env: Record<string, string>) {
+  const publicUrl = v.PUBLIC_URL ?? `http://localhost:${v.PORT}`;
+  return {
+    grpc: {
+      host: v.GRPC_HOST,
+      port: v.GRPC_PORT,
+      reflection: v.GRPC_REFLECTION === "on",
+      tls: v.GRPC_TLS_CERT && v.GRPC_TLS_KEY ? { cert: v.GRPC_TLS_CERT, key: v.GRPC_TLS_KEY, ca: v.GRPC_TLS_CA } : null,
+    },
+    internalSecret: v.INTERNAL_SECRET,
+    publicUrl,
+    appUrl: v.APP_URL ?? publicUrl,
+    database: databaseLocation(v),
+    migrate: v.MIGRATE === "on",
+    redisUrls: v.REDIS_URL?.split(",").map((part) => part.trim()) ?? [],
+    dataDir: v.DATA_DIR,
+    secretKey: v.SECRET_KEY,
+    mail: { smtpUrl: v.SMTP_URL, from: v.MAIL_FROM, retryBaseMs: v.MAIL_RETRY_BASE },
+    admin: v.ADMIN_EMAIL && v.ADMIN_PASSWORD ? { email: v.ADMIN_EMAIL, password: v.ADMIN_PASSWORD } : null,
+    accessTokenMs: v.ACCESS_TOKEN_TTL,
+    refreshTokenMs: v.REFRESH_TOKEN_TTL,
+    sessionMaxAgeMs: v.SESSION_MAX_AGE,
+    refreshGraceMs: v.REFRESH_GRACE,
+    ticketMs: v.MFA_TOKEN_TTL,
+    verifyTokenMs: v.VERIFY_TOKEN_TTL,
+    resetTokenMs: v.RESET_TOKEN_TTL,
+    lockout: { threshold: v.LOCKOUT_THRESHOLD, durationMs: v.LOCKOUT_DURATION, resetMs: v.LOCKOUT_RESET },
+    passwordMaxAgeMs: v.PASSWORD_MAX_AGE,
+    refuseExpiredPasswords: v.PASSWORD_EXPIRY === "refuse",
+    deletionGraceMs: v.DELETION_GRACE,
+    requireVerifiedEmail: v.REQUIRE_VERIFIED_EMAIL === "true",
+    rateLimits: v.RATE_LIMITS === "on",
+    ai: {
+      catalogue: v.AI_CATALOG,
+      firstByteMs: v.AI_FIRST_BYTE_TIMEOUT,
+      idleMs: v.AI_IDLE_TIMEOUT,
+      totalMs: v.AI_TOTAL_TIMEOUT,
+      retries: v.AI_RETRIES,
+      /** The variables that a catalogue may name: keys and base URLs. */
+      variables: Object.fromEntries(Object.entries(env).filter(([name]) => /_(API_KEY|BASE_URL)$/.test(name))),
+    },
+    geoipDatabase: v.GEOIP_DB,
+    shutdownMs: v.SHUTDOWN_TIMEOUT,
+    metricsPort: v.METRICS_PORT,
+    logLevel: v.LOG_LEVEL,
+  };
+}

@@ -1,0 +1,45 @@
+import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
+import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { adminHandler } from "./admin/handler.ts";
+import { authHandler } from "./auth/handler.ts";
+import type { Tools } from "./call.ts";
+import { authorize } from "./interceptors/authorize.ts";
+import { limit } from "./interceptors/limit.ts";
+import { openCall } from "./interceptors/open-call.ts";
+import { tellRefusals } from "./interceptors/refusals.ts";
+import { validate } from "./interceptors/validate.ts";
+import { logCalls } from "./log.ts";
+import type { Limits } from "./security/limits.ts";
+import type { Store } from "./store/orm.ts";
+import { userHandler } from "./user/handler.ts";
+
+/** The services, in the order in which a newcomer meets them. */
+export const services = [AuthService, UserService, AdminService, AIService] as const;
+
+/** Adds every service to a router; a method without a handler answers NOT_IMPLEMENTED. */
+export function serve(router: ConnectRouter): void {
+  router.service(AuthService, authHandler);
+  router.service(UserService, userHandler);
+  router.service(AdminService, adminHandler);
+  router.service(AIService, {});
+}
+
+/** What every call passes through, outermost first. */
+export function interceptors(
+  tools: Tools,
+  store: Store,
+  limits: Limits | undefined,
+  internalSecret: string | undefined,
+): Interceptor[] {
+  return [
+    logCalls(tools.log),
+    tellRefusals(tools.log),
+    openCall(tools, store, internalSecret),
+    authorize,
+    limit(limits),
+    validate,
+  ];
+}

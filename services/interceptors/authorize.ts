@@ -1,0 +1,29 @@
+import type { Interceptor } from "@connectrpc/connect";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { callOf } from "../call.ts";
+import { rulesOf } from "../policy.ts";
+import { Refusal } from "../refusal.ts";
+import { identify } from "../security/sessions.ts";
+
+/** Lets in whom the method's policy lets in. A method of ours without an access rule is refused, should one exist. */
+export const authorize: Interceptor = (next) => async (req) => {
+  const rules = rulesOf(req.method);
+  if (rules && rules.policy.access !== Access.PUBLIC) {
+    const call = callOf({ values: req.contextValues, signal: req.signal });
+    const caller = await identify(call, bearerToken(req.header.get("authorization")));
+    call.caller = caller;
+    if (rules.policy.access === Access.ADMIN && caller.user.role !== "admin") {
+      throw new Refusal(Reason.FORBIDDEN, "This needs the role admin.");
+    }
+    if (caller.actorId && rules.policy.forbidImpersonation) {
+      throw new Refusal(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
+    }
+  }
+  return next(req);
+};
+
+/** The token of an Authorization header (RFC 6750 section 2.1). */
+function bearerToken(header: string | null): string | undefined {
+  return /^bearer +([\w.~+/-]+=*) *$/i.exec(header ?? "")?.[1];
+}

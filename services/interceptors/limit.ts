@@ -1,0 +1,96 @@
+import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { AccountKey, type Limit, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { type Call, callOf } from "../call.ts";
+import { type MethodRules, rulesOf } from "../policy.ts";
+import { Refusal, toConnectError } from "../refusal.ts";
+import { networkOf } from "../security/address.ts";
+import { type Attempt, reserveAttempt } from "../security/attempts.ts";
+import { canonicalEmail } from "../security/email-address.ts";
+import type { Counted, Limits, Standing } from "../security/limits.ts";
+import { readTicket } from "../security/tokens.ts";
+
+/** How many times an account's share one address may use over all accounts: an office behind one address can sign in. */
+const ACCOUNTS_PER_ADDRESS = 20;
+
+/**
+ * Holds the method's limits. Where it has a lockout, the guess is counted first: a locked account says so before any
+ * limit does, and a guess that is refused afterwards, or never looked at, is given back.
+ */
+export function limit(limits: Limits | undefined): Interceptor {
+  return (next) => async (req) => {
+    const rules = rulesOf(req.method);
+    if (!rules) return next(req);
+    const call = callOf({ values: req.contextValues, signal: req.signal });
+    const account = await accountOf(call, rules, req);
+    const attempt = account ? await attemptFor(call, rules.policy.lockout, account) : undefined;
+    call.attempt = attempt;
+    try {
+      const headers = limits && (await take(limits, call, rules.limits, account));
+      const res = await next(req);
+      for (const [name, value] of headers ?? []) res.header.set(name, value);
+      return res;
+    } finally {
+      await attempt?.release();
+    }
+  };
+}
+
+async function take(
+  limits: Limits,
+  call: Call,
+  rules: Limit[],
+  account: string | undefined,
+): Promise<[string, string][] | undefined> {
+  const counted = rules.flatMap((rule) => countedBy(rule, call, account));
+  if (counted.length === 0) return undefined;
+  const standing = await limits.take(counted);
+  const headers = headersOf(standing);
+  if (standing.remaining >= 0) return headers;
+  const message = rules.find((rule) => rule.message)?.message ?? "Too many requests. Please try again later.";
+  const retryAfterSeconds = Math.max(1, Math.ceil(standing.resetMs / 1000));
+  const error = toConnectError(new Refusal(Reason.RATE_LIMITED, message, { retryAfterSeconds }));
+  for (const [name, value] of headers) error.metadata.set(name, value);
+  throw error;
+}
+
+function countedBy(rule: Limit, call: Call, account: string | undefined): Counted[] {
+  const network = networkOf(call.client.address);
+  const count = (who: string, most = rule.requests): Counted => ({
+    key: `${rule.bucket}:${who}`,
+    most,
+    windowMs: rule.windowSeconds * 1000,
+  });
+  switch (rule.by) {
+    case LimitKey.USER:
+      return [count(`user:${call.caller?.user.id}`)];
+    case LimitKey.ADDRESS_AND_ACCOUNT: {
+      const all = count(`address:${network}`, rule.requests * ACCOUNTS_PER_ADDRESS);
+      return account ? [count(`address:${network}:account:${account}`), all] : [all];
+    }
+    default:
+      return [count(`address:${network}`)];
+  }
+}
+
+/** What the request's account is counted as: the canonical address, or the user that a ticket names. */
+async function accountOf(call: Call, { account }: MethodRules, req: UnaryRequest | StreamRequest) {
+  if (!account || req.stream) return undefined;
+  const value = (req.message as unknown as Record<string, unknown>)[account.field.localName];
+  if (typeof value !== "string") return undefined;
+  return account.key === AccountKey.TICKET ? (await readTicket(call, value))?.userId : canonicalEmail(value)?.canonical;
+}
+
+function attemptFor(call: Call, lockout: Lockout, subject: string): Promise<Attempt> | undefined {
+  if (lockout === Lockout.PASSWORD) return reserveAttempt(call, { kind: "password", subject });
+  if (lockout === Lockout.SECOND_FACTOR) return reserveAttempt(call, { kind: "second-factor", subject });
+  return undefined;
+}
+
+function headersOf({ limit, remaining, resetMs }: Standing): [string, string][] {
+  return [
+    ["ratelimit-limit", String(limit)],
+    ["ratelimit-remaining", String(Math.max(0, remaining))],
+    ["ratelimit-reset", String(Math.ceil(resetMs / 1000))],
+  ];
+}

@@ -1,0 +1,37 @@
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { internalError, Refusal, toConnectError } from "../refusal.ts";
+import { isDatabaseAway } from "../store/errors.ts";
+import { settled } from "./settled.ts";
+
+/** Seconds after which a caller is told to try again when the database is away. */
+const DATABASE_RETRY_SECONDS = 2;
+
+/** Turns refusals into errors that every client reads; everything else is a bug: masked, and logged once. */
+export function tellRefusals(log: Logger): Interceptor {
+  return (next) => (req) =>
+    settled(next, req, (ending) => {
+      if (!("error" in ending)) return undefined;
+      const { error } = ending;
+      if (error instanceof Refusal) return toConnectError(error);
+      if (req.signal.aborted) return new ConnectError("The call was cancelled.", Code.Canceled);
+      if (isDatabaseAway(error)) {
+        log.error({ reason: (error as Error).message }, "the database is away");
+        return toConnectError(
+          new Refusal(Reason.UNAVAILABLE, "The service is not available right now. Please try again shortly.", {
+            retryAfterSeconds: DATABASE_RETRY_SECONDS,
+          }),
+        );
+      }
+      if (error instanceof ConnectError && error.code === Code.Unimplemented) {
+        return toConnectError(new Refusal(Reason.NOT_IMPLEMENTED, "This is announced, but not there yet."));
+      }
+      if (error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown) return error;
+      log.error(
+        { err: error, rpc: `${req.service.typeName}/${req.method.name}`, requestId: req.header.get("x-request-id") },
+        "unexpected failure",
+      );
+      return internalError();
+    });
+}

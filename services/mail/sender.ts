@@ -1,0 +1,65 @@
+import { mkdirSync } from "node:fs";
+import { rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createTransport, type SendMailOptions } from "nodemailer";
+import type { Logger } from "pino";
+import type { Config } from "../config.ts";
+
+/** Connections to the SMTP server at once, and letters per connection. */
+const CONNECTIONS = 5;
+const LETTERS_PER_CONNECTION = 200;
+/** Time limits of an SMTP conversation, in ms. */
+const CONNECT_TIMEOUT_MS = 10_000;
+const SILENCE_TIMEOUT_MS = 20_000;
+
+/** Hands letters over to whoever delivers them. */
+export type Sender = {
+  /** Resolves when the letter is in safe hands. Its errors carry the SMTP `responseCode` where there was one. */
+  send(letter: SendMailOptions & { messageId: string }): Promise<void>;
+  /** Resolves when letters could be handed over now. */
+  ping(): Promise<void>;
+  close(): void;
+};
+
+/** SMTP where a server is named; else a folder of .eml files, the links in the log. */
+export function createSender(config: Pick<Config, "mail" | "dataDir">, log: Logger): Sender {
+  return config.mail.smtpUrl ? bySmtp(config.mail.smtpUrl, config.mail.from) : toFolder(config, log);
+}
+
+function bySmtp(url: string, from: string): Sender {
+  const transport = createTransport(
+    {
+      url,
+      pool: true,
+      maxConnections: CONNECTIONS,
+      maxMessages: LETTERS_PER_CONNECTION,
+      connectionTimeout: CONNECT_TIMEOUT_MS,
+      greetingTimeout: CONNECT_TIMEOUT_MS,
+      socketTimeout: SILENCE_TIMEOUT_MS,
+    },
+    { from },
+  );
+  return {
+    send: async (letter) => void (await transport.sendMail(letter)),
+    ping: async () => void (await transport.verify()),
+    close: () => transport.close(),
+  };
+}
+
+function toFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): Sender {
+  const folder = join(dataDir, "mail");
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, { from: mail.from });
+  return {
+    async send(letter) {
+      const { message } = await transport.sendMail(letter);
+      const file = join(folder, `${letter.messageId.replace(/[<>]/g, "").replace(/@.*/, "")}.eml`);
+      await writeFile(`${file}.tmp`, message as Buffer, { mode: 0o600 });
+      await rename(`${file}.tmp`, file); // whoever watches the folder sees whole letters
+      const link = /https?:\/\/\S+#token=\S+/.exec(String(letter.text))?.[0];
+      log.info({ subject: letter.subject, file, ...(link && { link }) }, "mail written");
+    },
+    ping: async () => {},
+    close: () => {},
+  };
+}

@@ -1,0 +1,118 @@
+/** What a template is filled with. */
+export type TemplateFacts = {
+  /** Display name of the recipient. */
+  name: string;
+  [fact: string]: string;
+};
+
+/** A finished e-mail. */
+export type Letter = { subject: string; text: string; html: string };
+
+type Template = {
+  subject: string;
+  paragraphs: (facts: TemplateFacts) => string[];
+  /** Page of the front end that takes the token. */
+  link?: { path: string; label: string };
+};
+
+const notYou = "If this was not you, reset your password at once and check your open sessions.";
+
+const templates = {
+  "verify-email": {
+    subject: "Confirm your e-mail address",
+    paragraphs: () => ["Please confirm that this is your e-mail address. The link works once, for 24 hours."],
+    link: { path: "/verify-email", label: "Confirm my address" },
+  },
+  "change-email": {
+    subject: "Confirm your new e-mail address",
+    paragraphs: () => [
+      "You asked to use this address for your account from now on. It takes effect once you confirm it. The link works once, for 24 hours.",
+    ],
+    link: { path: "/verify-email", label: "Confirm my new address" },
+  },
+  "reset-password": {
+    subject: "Reset your password",
+    paragraphs: () => [
+      "Somebody asked to reset the password of your account. The link works once, for one hour.",
+      "If it was not you, nothing has changed and you can ignore this e-mail.",
+    ],
+    link: { path: "/reset-password", label: "Choose a new password" },
+  },
+  "password-changed": {
+    subject: "Your password was changed",
+    paragraphs: () => ["The password of your account was changed and your other sessions have ended.", notYou],
+  },
+  "email-change-requested": {
+    subject: "A new e-mail address was requested",
+    paragraphs: ({ newEmail }) => [
+      `Somebody signed in to your account asked to change its e-mail address to ${newEmail}. It takes effect once that address is confirmed.`,
+      notYou,
+    ],
+  },
+  "email-changed": {
+    subject: "Your e-mail address was changed",
+    paragraphs: ({ newEmail }) => [`The e-mail address of your account is now ${newEmail}.`, notYou],
+  },
+  "mfa-enabled": {
+    subject: "Two-factor sign-in is on",
+    paragraphs: () => ["From your next sign-in on, your account asks for a code of your authenticator.", notYou],
+  },
+  "mfa-disabled": {
+    subject: "Two-factor sign-in is off",
+    paragraphs: () => ["Your account no longer asks for a code of your authenticator.", notYou],
+  },
+  "backup-code-used": {
+    subject: "A backup code was used",
+    paragraphs: ({ left }) => [`A backup code was used to sign in to your account; ${left} are left.`, notYou],
+  },
+  "session-reused": {
+    subject: "A session was ended for your safety",
+    paragraphs: ({ device }) => [
+      `An old credential of your session on ${device} was presented again, which can mean that it was copied. We have ended that session.`,
+      "Please sign in again. If anything looks strange, reset your password.",
+    ],
+  },
+  "deletion-requested": {
+    subject: "Your account will be deleted",
+    paragraphs: ({ date }) => [
+      `As requested, your account and its data will be deleted on ${date}. To keep it, sign in before then.`,
+      notYou,
+    ],
+  },
+} satisfies Record<string, Template>;
+
+/** Names of the e-mails we send; the e-mail log shows them. */
+export type TemplateName = keyof typeof templates;
+
+/** Fills a template. @param token text of the one-time token; shown beside the link, for those who cannot click. */
+export function renderLetter(name: TemplateName, facts: TemplateFacts, appUrl: string, token?: string): Letter {
+  const template: Template = templates[name];
+  const href = template.link && token ? `${appUrl}${template.link.path}#token=${token}` : undefined;
+  const greeting = `Hello ${facts.name},`;
+  const paragraphs = template.paragraphs(facts);
+  const text = [
+    greeting,
+    ...paragraphs,
+    ...(href && token ? [`${template.link?.label}:\n${href}`, `Or enter this token by hand:\n${token}`] : []),
+  ];
+  const html = [
+    ...[greeting, ...paragraphs].map((line) => `<p>${escapeHtml(line)}</p>`),
+    ...(href && token
+      ? [
+          `<p><a href="${escapeHtml(href)}" style="display:inline-block;padding:10px 18px;border-radius:6px;background:#1f4fd8;color:#fff;text-decoration:none">${template.link?.label}</a></p>`,
+          `<p style="color:#555">Or enter this token by hand:<br><code style="word-break:break-all">${token}</code></p>`,
+        ]
+      : []),
+  ];
+  return {
+    subject: template.subject,
+    text: `${text.join("\n\n")}\n`,
+    html: `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${template.subject}</title></head><body style="font:16px/1.5 system-ui,sans-serif;color:#222;max-width:36em;margin:2em auto;padding:0 1em">${html.join("")}</body></html>`,
+  };
+}
+
+const entities: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+
+function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => entities[character] ?? character);
+}

@@ -1,0 +1,141 @@
+import type { Logger } from "pino";
+import type { Clock } from "../call.ts";
+import type { Config } from "../config.ts";
+import type { Cipher } from "../security/cipher.ts";
+import { oneTimeTokenText } from "../security/one-time-tokens.ts";
+import type { Store } from "../store/orm.ts";
+import type { Sender } from "./sender.ts";
+import { renderLetter, type TemplateName } from "./templates.ts";
+
+/** Letters claimed at once. */
+const BATCH = 20;
+/** A claimed letter belongs to its worker for this time in ms, longer than any SMTP conversation. */
+const LEASE_MS = 120_000;
+/** How often an idle worker looks for letters that other processes have queued or left behind, in ms. */
+const LOOK_MS = 1_000;
+/** Longest pause between two tries, and when a letter is given up, in ms. */
+const MAX_RETRY_MS = 3_600_000;
+const GIVE_UP_MS = 24 * 3_600_000;
+/** Kept of an error, in characters. */
+const MAX_ERROR = 300;
+
+/** The sending side of the queue. */
+export type Outbox = {
+  /** Says that a letter has just been queued. */
+  nudge(): void;
+  /** Lets the letters in hand be finished, then stops. */
+  close(): Promise<void>;
+};
+
+type Needs = { store: Store; sender: Sender; cipher: Cipher; clock: Clock; config: Config; log: Logger };
+
+/**
+ * Sends what is queued, at least once each and under one Message-ID. Any number of workers share the queue: each
+ * claims rows by a lease, and no transaction is open while a letter is on its way.
+ */
+export function startOutbox(needs: Needs): Outbox {
+  let closing = false;
+  let nudged = false;
+  let wake = () => {};
+  const idle = () =>
+    new Promise<void>((resolve) => {
+      if (nudged || closing) return resolve();
+      const timer = setTimeout(resolve, LOOK_MS);
+      wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  const run = async () => {
+    while (!closing) {
+      nudged = false;
+      const claimed = await claim(needs).catch(() => []); // the database is away: look again later
+      await Promise.all(claimed.map((letter) => deliver(needs, letter)));
+      if (claimed.length === 0) await idle();
+    }
+  };
+  const running = run();
+  return {
+    nudge() {
+      nudged = true;
+      wake();
+    },
+    async close() {
+      closing = true;
+      wake();
+      await running;
+    },
+  };
+}
+
+type Claimed = {
+  id: string;
+  to: string;
+  template: TemplateName;
+  facts: Record<string, string> & { name: string };
+  token_id: string | null;
+  attempts: number;
+  created_at: string;
+};
+
+async function claim({ store, clock }: Needs): Promise<Claimed[]> {
+  const now = clock.now();
+  return store.fork().execute<Claimed[]>(
+    `update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = ?
+     from (select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ?
+           for update skip locked) as due
+     where e.id = due.id
+     returning e.id, e."to", e.template, e.facts, e.token_id, e.attempts, e.created_at`,
+    [new Date(now.getTime() + LEASE_MS), now, BATCH],
+  );
+}
+
+/** Never throws: what fails is tried again when its time or its lease has come. */
+async function deliver(needs: Needs, letter: Claimed): Promise<void> {
+  const { sender, cipher, config, log } = needs;
+  try {
+    const token = letter.token_id ? oneTimeTokenText(cipher, letter.token_id) : undefined;
+    const rendered = renderLetter(letter.template, letter.facts, config.appUrl, token);
+    const domain = /@([\w.-]+)/.exec(config.mail.from)?.[1] ?? "localhost";
+    await sender.send({ ...rendered, to: { name: "", address: letter.to }, messageId: `<${letter.id}@${domain}>` });
+  } catch (error) {
+    log.warn(
+      { email: letter.id, template: letter.template, attempt: letter.attempts, reason: told(error) },
+      "mail not sent",
+    );
+    await retryLater(needs, letter, error).catch(() => {});
+    return;
+  }
+  await settle(needs, letter, "sent", { sentAt: needs.clock.now() }).catch(() => {});
+}
+
+async function retryLater(needs: Needs, letter: Claimed, error: unknown): Promise<void> {
+  const now = needs.clock.now().getTime();
+  const refusedForGood = ((error as { responseCode?: number }).responseCode ?? 0) >= 500;
+  const tooOld = now - new Date(letter.created_at).getTime() > GIVE_UP_MS;
+  const pause = Math.min(needs.config.mail.retryBaseMs * 2 ** (letter.attempts - 1), MAX_RETRY_MS);
+  const due = new Date(now + pause * (0.75 + Math.random() / 2));
+  await settle(needs, letter, refusedForGood || tooOld ? "failed" : "queued", {
+    error: told(error),
+    ...(!refusedForGood && !tooOld && { nextAttemptAt: due }),
+  });
+}
+
+/** Only the attempt that was made is settled: a worker whose lease ran out cannot overwrite a later one. */
+async function settle(
+  { store }: Needs,
+  { id, attempts }: Claimed,
+  status: "sent" | "failed" | "queued",
+  facts: { sentAt?: Date; nextAttemptAt?: Date; error?: string },
+): Promise<void> {
+  await store.fork().execute(
+    `update emails set status = ?, sent_at = ?, next_attempt_at = ?, last_error = coalesce(?, last_error)
+     where id = ? and attempts = ?`,
+    [status, facts.sentAt ?? null, facts.nextAttemptAt ?? null, facts.error ?? null, id, attempts],
+  );
+}
+
+function told(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.replace(/\s+/g, " ").slice(0, MAX_ERROR);
+}

@@ -1,0 +1,33 @@
+import { openApp } from "./app.ts";
+import { readConfig } from "./config.ts";
+import { createLog } from "./log.ts";
+import { listenGrpc } from "./server.ts";
+
+try {
+  process.loadEnvFile();
+} catch {
+  // .env is optional
+}
+const read = readConfig(process.env, { apart: true });
+if ("problems" in read) {
+  process.stderr.write(`Gatehouse can't start:\n${read.problems.map((problem) => `  ${problem}\n`).join("")}`);
+  process.exit(1);
+}
+const { config } = read;
+const log = createLog(config.logLevel);
+try {
+  const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret: config.internalSecret });
+  const server = await listenGrpc(app, config);
+  log.info(`gRPC, gRPC-Web and Connect on ${config.grpc.host}:${server.port}`);
+  const stop = async () => {
+    app.drain();
+    await server.close(config.shutdownMs);
+    await app.close();
+    process.exit(0);
+  };
+  process.once("SIGTERM", stop);
+  process.once("SIGINT", stop);
+} catch (error) {
+  process.stderr.write(`Gatehouse can't start: ${(error as Error).message}\n`);
+  process.exit(1);
+}

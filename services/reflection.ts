@@ -1,0 +1,86 @@
+import { type DescFile, type DescService, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { Code, type ServiceImpl } from "@connectrpc/connect";
+import type { ServerReflection, ServerReflectionResponseSchema } from "../gen/grpc/reflection/v1/reflection_pb.ts";
+
+type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
+
+/** Server reflection (grpc.reflection.v1) over these services, so that tools such as `buf curl` need no schema. */
+export function reflectionHandler(services: readonly DescService[]): ServiceImpl<typeof ServerReflection> {
+  const files = closure(services.map((service) => service.file));
+  const byName = new Map(files.map((file) => [file.proto.name, file]));
+  const bySymbol = new Map(files.flatMap((file) => symbolsOf(file.proto).map((symbol) => [symbol, file])));
+  const extensions = files.flatMap((file) =>
+    file.extensions.map((ext) => ({ of: ext.extendee.typeName, number: ext.number, file })),
+  );
+  const found = (file: DescFile | undefined): Answer =>
+    file
+      ? answer("fileDescriptorResponse", {
+          fileDescriptorProto: closure([file]).map((f) => toBinary(FileDescriptorProtoSchema, f.proto)),
+        })
+      : answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
+  return {
+    async *serverReflectionInfo(requests) {
+      for await (const request of requests) {
+        const { messageRequest: asked } = request;
+        yield { validHost: request.host, originalRequest: request, messageResponse: respond(asked) };
+      }
+    },
+  };
+
+  function respond(asked: { case: string | undefined; value?: unknown }): Answer {
+    switch (asked.case) {
+      case "listServices":
+        return answer("listServicesResponse", { service: services.map(({ typeName }) => ({ name: typeName })) });
+      case "fileByFilename":
+        return found(byName.get(asked.value as string));
+      case "fileContainingSymbol":
+        return found(bySymbol.get((asked.value as string).replace(/^\./, "")));
+      case "fileContainingExtension": {
+        const { containingType, extensionNumber } = asked.value as { containingType: string; extensionNumber: number };
+        return found(extensions.find((ext) => ext.of === containingType && ext.number === extensionNumber)?.file);
+      }
+      case "allExtensionNumbersOfType": {
+        const numbers = extensions.filter((ext) => ext.of === asked.value).map((ext) => ext.number);
+        return answer("allExtensionNumbersResponse", { baseTypeName: asked.value, extensionNumber: numbers });
+      }
+      default:
+        return answer("errorResponse", { errorCode: Code.InvalidArgument, errorMessage: "nothing was asked" });
+    }
+  }
+}
+
+function answer(kind: string, value: unknown): Answer {
+  return { case: kind, value } as Answer;
+}
+
+/** The files and everything they import, imports first. */
+function closure(files: readonly DescFile[], seen = new Set<DescFile>()): DescFile[] {
+  return files.flatMap((file) => {
+    if (seen.has(file)) return [];
+    seen.add(file);
+    return [...closure(file.dependencies, seen), file];
+  });
+}
+
+/** Full names of everything that a file declares. */
+function symbolsOf(file: FileDescriptorProto): string[] {
+  const within = (scope: string, message: FileDescriptorProto["messageType"][number]): string[] => {
+    const name = `${scope}.${message.name}`;
+    return [
+      name,
+      ...message.field.map((field) => `${name}.${field.name}`),
+      ...message.enumType.map((nested) => `${name}.${nested.name}`),
+      ...message.nestedType.flatMap((nested) => within(name, nested)),
+    ];
+  };
+  return [
+    ...file.messageType.flatMap((message) => within(file.package, message)),
+    ...file.enumType.map(({ name }) => `${file.package}.${name}`),
+    ...file.extension.map(({ name }) => `${file.package}.${name}`),
+    ...file.service.flatMap(({ name, method }) => [
+      `${file.package}.${name}`,
+      ...method.map((m) => `${file.package}.${name}.${m.name}`),
+    ]),
+  ];
+}

@@ -1,0 +1,53 @@
+import { create, getOption } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { FailureSchema, outcome, Reason, ReasonSchema } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+
+/** What a refusal says beside its sentence. */
+export type RefusalFacts = {
+  violations?: { field: string; message: string }[];
+  /** Seconds until another try makes sense. */
+  retryAfterSeconds?: number;
+};
+
+/** An expected failure: a reason that programs switch on and a sentence that a person can act on. */
+export class Refusal extends Error {
+  readonly reason: Reason;
+  readonly facts: RefusalFacts;
+
+  constructor(reason: Reason, message: string, facts: RefusalFacts = {}) {
+    super(message);
+    this.name = "Refusal";
+    this.reason = reason;
+    this.facts = facts;
+  }
+}
+
+/** One field that an operation itself finds wrong. */
+export function invalid(field: string, message: string): Refusal {
+  return new Refusal(Reason.VALIDATION_FAILED, `Invalid request: ${field} ${message}.`, {
+    violations: [{ field, message }],
+  });
+}
+
+/** Tells how a reason is told on the wire, from its option in failure.proto. */
+export function outcomeOf(reason: Reason): { code: number; status: number } {
+  const value = ReasonSchema.value[reason] ?? ReasonSchema.value[Reason.UNSPECIFIED];
+  if (!value) throw new Error("failure.proto has lost its first reason");
+  return getOption(value, outcome);
+}
+
+/** A refusal as every client of every protocol reads it: code, sentence and a `Failure` detail. */
+export function toConnectError(refusal: Refusal): ConnectError {
+  const { reason, facts } = refusal;
+  const detail = create(FailureSchema, { reason, ...facts });
+  const error = new ConnectError(refusal.message, outcomeOf(reason).code as Code, undefined, [
+    { desc: FailureSchema, value: detail },
+  ]);
+  if (facts.retryAfterSeconds !== undefined) error.metadata.set("retry-after", String(facts.retryAfterSeconds));
+  return error;
+}
+
+/** What a caller is told about a bug. */
+export function internalError(): ConnectError {
+  return new ConnectError("Something went wrong on our side. Please try again later.", Code.Internal);
+}

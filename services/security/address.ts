@@ -1,0 +1,13 @@
+import { isIPv6 } from "node:net";
+import ipaddr from "ipaddr.js";
+
+/** What an address is counted as: itself, or for IPv6 its /64, which is what one customer is given. */
+export function networkOf(address: string): string {
+  if (!isIPv6(address)) return address;
+  const parsed = ipaddr.IPv6.parse(address);
+  if (parsed.isIPv4MappedAddress()) return parsed.toIPv4Address().toString();
+  return `${parsed.parts
+    .slice(0, 4)
+    .map((part) => part.toString(16))
+    .join(":")}::/64`;
+}

@@ -1,0 +1,110 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Call } from "../call.ts";
+import { Refusal } from "../refusal.ts";
+
+/** Guesses are counted per e-mail address for passwords and per user for second factors. */
+export type AttemptKey = { kind: "password" | "second-factor"; subject: string };
+
+/** One guess that has been counted and may now be looked at. Settle it once. */
+export type Attempt = {
+  /** The guess was right: the counter starts anew, unless a lock has come about. */
+  succeed(): Promise<void>;
+  /** The guess was wrong. @returns whether that locks the account. */
+  fail(): Promise<boolean>;
+  /** There was nothing to look at after all. Does nothing once settled. */
+  release(): Promise<void>;
+};
+
+/** A guess that was never settled, its process having died, counts as wrong after this time in ms. */
+const ABANDONED_MS = 30_000;
+/** How long a caller waits for guesses in flight to be settled, and how often it looks, in ms. */
+const PATIENCE_MS = 15_000;
+const LOOK_MS = 20;
+
+type Needs = Pick<Call, "em" | "clock" | "config" | "signal">;
+
+/**
+ * Counts a guess before it is looked at, so that however many arrive at once no more than the threshold are evaluated.
+ * While others are being evaluated and could lock the account, it waits for them.
+ * @throws Refusal ACCOUNT_LOCKED with the seconds that are left, UNAVAILABLE
+ */
+export async function reserveAttempt(call: Needs, key: AttemptKey): Promise<Attempt> {
+  for (let waited = 0; waited < PATIENCE_MS; waited += LOOK_MS) {
+    if (await reserve(call, key)) return attemptOf(call, key);
+    await refuseIfLocked(call, key);
+    await wait(LOOK_MS, undefined, { signal: call.signal });
+  }
+  throw new Refusal(Reason.UNAVAILABLE, "Too many sign-ins at once. Please try again in a moment.", {
+    retryAfterSeconds: 1,
+  });
+}
+
+/** A failure counts until the reset time has passed since the last one, and not beyond a lock. */
+const LIVE_FAILURES = "(case when a.locked_until is null and a.failed_at > ? then a.failed else 0 end)";
+
+async function reserve({ em, clock, config }: Needs, { kind, subject }: AttemptKey): Promise<boolean> {
+  const now = clock.now();
+  const forgetAt = new Date(now.getTime() - config.lockout.resetMs);
+  const rows = await em.execute<unknown[]>(
+    `insert into attempts as a (kind, subject, reserved, reserved_at) values (?, ?, 1, ?)
+     on conflict (kind, subject) do update set
+       failed = ${LIVE_FAILURES},
+       reserved = (case when a.locked_until is null then a.reserved else 0 end) + 1,
+       reserved_at = excluded.reserved_at,
+       locked_until = null
+     where a.locked_until <= ? or (a.locked_until is null and ${LIVE_FAILURES} + a.reserved < ?)
+     returning kind`,
+    [kind, subject, now, forgetAt, now, forgetAt, config.lockout.threshold],
+  );
+  return rows.length > 0;
+}
+
+async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: AttemptKey): Promise<void> {
+  const now = clock.now();
+  await em.execute(
+    `update attempts set failed = failed + reserved, reserved = 0, failed_at = reserved_at, locked_until = ?
+     where kind = ? and subject = ? and locked_until is null and reserved > 0 and reserved_at < ?`,
+    [new Date(now.getTime() + config.lockout.durationMs), kind, subject, new Date(now.getTime() - ABANDONED_MS)],
+  );
+  const [row] = await em.execute<{ locked_until: string }[]>(
+    "select locked_until from attempts where kind = ? and subject = ? and locked_until > ?",
+    [kind, subject, now],
+  );
+  if (!row) return;
+  const seconds = Math.ceil((new Date(row.locked_until).getTime() - now.getTime()) / 1000);
+  const minutes = Math.ceil(seconds / 60);
+  throw new Refusal(
+    Reason.ACCOUNT_LOCKED,
+    `The account is locked after too many failed attempts. Please try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`,
+    { retryAfterSeconds: seconds },
+  );
+}
+
+function attemptOf({ em, clock, config }: Needs, { kind, subject }: AttemptKey): Attempt {
+  let settled = false;
+  const settle = async (assignments: string, values: unknown[]) => {
+    settled = true;
+    const [row] = await em.execute<{ locked: boolean }[]>(
+      `update attempts as a set reserved = greatest(a.reserved - 1, 0), ${assignments}
+       where kind = ? and subject = ? and locked_until is null returning locked_until is not null as locked`,
+      [...values, kind, subject],
+    );
+    return row?.locked ?? false;
+  };
+  return {
+    succeed: async () => void (await settle("failed = 0, failed_at = null", [])),
+    fail: () => {
+      const now = clock.now();
+      const forgetAt = new Date(now.getTime() - config.lockout.resetMs);
+      return settle(
+        `failed = ${LIVE_FAILURES} + 1, failed_at = ?,
+         locked_until = case when ${LIVE_FAILURES} + 1 >= ? then ?::timestamptz end`,
+        [forgetAt, now, forgetAt, config.lockout.threshold, new Date(now.getTime() + config.lockout.durationMs)],
+      );
+    },
+    async release() {
+      if (!settled) await settle("failed = a.failed", []);
+    },
+  };
+}

@@ -1,0 +1,45 @@
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
+
+/** What is done with the deployment's secret key, which is not in the database. */
+export type Cipher = {
+  /** Encrypts a secret for storage; `context` binds it to its place, so that it decrypts nowhere else. */
+  encrypt(text: string, context: string): string;
+  /** @throws Error when the text was not encrypted by this key for this context. */
+  decrypt(sealed: string, context: string): string;
+  /** A keyed digest, 32 bytes: proves that we made a value, or hides one that could be guessed. */
+  mac(text: string, context: string): Buffer;
+};
+
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+
+/** AES-256-GCM and HMAC-SHA-256 with keys derived from the secret key (RFC 5869). @param secretKey 32 bytes. */
+export function createCipher(secretKey: Buffer): Cipher {
+  const derive = (purpose: string) => Buffer.from(hkdfSync("sha256", secretKey, "", `gatehouse ${purpose}`, 32));
+  const encryptionKey = derive("encryption");
+  const macKey = derive("mac");
+  return {
+    encrypt(text, context) {
+      const iv = randomBytes(IV_BYTES);
+      const cipher = createCipheriv("aes-256-gcm", encryptionKey, iv).setAAD(Buffer.from(context));
+      const body = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
+      return Buffer.concat([iv, cipher.getAuthTag(), body]).toString("base64url");
+    },
+    decrypt(sealed, context) {
+      const bytes = Buffer.from(sealed, "base64url");
+      const decipher = createDecipheriv("aes-256-gcm", encryptionKey, bytes.subarray(0, IV_BYTES), {
+        authTagLength: TAG_BYTES,
+      })
+        .setAAD(Buffer.from(context))
+        .setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
+      return decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
+    },
+    mac: (text, context) => createHmac("sha256", macKey).update(`${context}\0${text}`).digest(),
+  };
+}
+
+/** Whether two secrets are equal, in a time that depends on their lengths alone. */
+export function equalSecrets(a: string | Buffer, b: string | Buffer): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}

@@ -1,0 +1,67 @@
+import { parse, v7 as uuid } from "uuid";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Call } from "../call.ts";
+import { Refusal } from "../refusal.ts";
+import type { OneTimeTokenKind } from "../store/one-time-token.ts";
+import { type Cipher, equalSecrets } from "./cipher.ts";
+
+const ID_BYTES = 16;
+const MAC_BYTES = 16;
+
+/** What a consumed token proves: that its bearer reads the mail of this address. */
+export type Proof = { kind: OneTimeTokenKind; userId: string; email: string };
+
+/**
+ * Issues a token to be mailed; an older one of the same user and kind is void from then on.
+ * The row holds no secret: the token's text is derived from its id when the mail is sent.
+ * @returns the token's id, for the outbox.
+ */
+export async function issueOneTimeToken(
+  call: Pick<Call, "em" | "clock">,
+  token: { kind: OneTimeTokenKind; userId: string; email: string; lifetimeMs: number },
+): Promise<string> {
+  const id = uuid();
+  const now = call.clock.now();
+  await call.em.execute(
+    `insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at) values (?, ?, ?, ?, ?, ?)
+     on conflict (user_id, kind) do update set
+       id = excluded.id, email = excluded.email, created_at = excluded.created_at, expires_at = excluded.expires_at`,
+    [id, token.userId, token.kind, token.email, now, new Date(now.getTime() + token.lifetimeMs)],
+  );
+  return id;
+}
+
+/** The text that the mail carries: the id and 128 bits of a keyed digest of it, 43 characters. */
+export function oneTimeTokenText(cipher: Cipher, id: string): string {
+  return Buffer.concat([parse(id), cipher.mac(id, "one-time-token").subarray(0, MAC_BYTES)]).toString("base64url");
+}
+
+/**
+ * Consumes a token: of any number of parallel callers exactly one succeeds.
+ * Call it inside the transaction of what the proof allows.
+ * @throws Refusal TOKEN_INVALID
+ */
+export async function consumeOneTimeToken(
+  call: Pick<Call, "em" | "clock" | "cipher">,
+  text: string,
+  kinds: readonly OneTimeTokenKind[],
+): Promise<Proof> {
+  const id = idOf(call.cipher, text);
+  const [row] = id
+    ? await call.em.execute<{ kind: OneTimeTokenKind; user_id: string; email: string }[]>(
+        "delete from one_time_tokens where id = ? and kind in (?) and expires_at > ? returning kind, user_id, email",
+        [id, kinds, call.clock.now()],
+      )
+    : [];
+  if (!row) {
+    throw new Refusal(Reason.TOKEN_INVALID, "This link is invalid, expired or already used. Please ask for a new one.");
+  }
+  return { kind: row.kind, userId: row.user_id, email: row.email };
+}
+
+function idOf(cipher: Cipher, text: string): string | undefined {
+  const bytes = Buffer.from(text, "base64url");
+  if (bytes.length !== ID_BYTES + MAC_BYTES) return undefined;
+  const id = bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+  return equalSecrets(text, oneTimeTokenText(cipher, id)) ? id : undefined;
+}

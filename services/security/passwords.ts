@@ -1,0 +1,59 @@
+import { availableParallelism } from "node:os";
+import { hash, verify } from "@node-rs/argon2";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Refusal } from "../refusal.ts";
+
+/** argon2id: 19 MiB, 2 passes, 1 lane (OWASP password storage cheat sheet). */
+const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+const PREFIX = `$argon2id$v=19$m=${PARAMETERS.memoryCost},t=${PARAMETERS.timeCost},p=${PARAMETERS.parallelism}$`;
+/** Hashes at once; the rest of the thread pool stays free for DNS and files. */
+const IN_FLIGHT = Math.max(1, availableParallelism() - 1);
+/** Callers that may wait for a turn; the next one is refused. */
+const WAITING = 256;
+
+/** Password hashes (PHC strings). */
+export type Passwords = {
+  hash(password: string): Promise<string>;
+  /** Whether the password is the one; an account that does not exist costs the same. */
+  matches(passwordHash: string | undefined, password: string): Promise<boolean>;
+  /** The hash was made with other parameters than today's. */
+  isOutdated(passwordHash: string): boolean;
+};
+
+/** Hashing with a bounded number in flight and waiting. Its calls throw Refusal UNAVAILABLE when too many wait. */
+export async function createPasswords(): Promise<Passwords> {
+  const inTurn = createTurns(IN_FLIGHT, WAITING);
+  const nobody = await hash("no account has this password", PARAMETERS);
+  return {
+    hash: (password) => inTurn(() => hash(password, PARAMETERS)),
+    async matches(passwordHash, password) {
+      const equal = await inTurn(() => verify(passwordHash ?? nobody, password));
+      return equal && passwordHash !== undefined;
+    },
+    isOutdated: (passwordHash) => !passwordHash.startsWith(PREFIX),
+  };
+}
+
+function createTurns(atOnce: number, waiting: number) {
+  let busy = 0;
+  const queue: (() => void)[] = [];
+  return async <T>(work: () => Promise<T>): Promise<T> => {
+    if (busy >= atOnce) {
+      if (queue.length >= waiting) {
+        throw new Refusal(Reason.UNAVAILABLE, "Too many sign-ins at once. Please try again in a moment.", {
+          retryAfterSeconds: 1,
+        });
+      }
+      await new Promise<void>((resolve) => queue.push(resolve)); // the turn is handed over, not given back
+    } else {
+      busy++;
+    }
+    try {
+      return await work();
+    } finally {
+      const next = queue.shift();
+      if (next) next();
+      else busy--;
+    }
+  };
+}

@@ -1,0 +1,148 @@
+import Bowser from "bowser";
+import { v7 as uuid } from "uuid";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Call } from "../call.ts";
+import { Refusal } from "../refusal.ts";
+import type { Role, User } from "../store/user.ts";
+import { pairOf, readAccessToken, type TokenPair } from "./tokens.ts";
+
+/** Sessions of one user; the oldest goes. */
+const MAX_SESSIONS = 100;
+
+/** The session of a call, and who it belongs to: read in one round trip with every authenticated request. */
+export type Caller = {
+  user: CallerUser;
+  session: { id: string; createdAt: Date };
+  /** The administrator who impersonates the user. */
+  actorId: string | undefined;
+  /** When the access token ends. */
+  tokenExpiresAt: Date;
+};
+
+/** The caller's account as it stood when the call began. */
+export type CallerUser = Pick<
+  User,
+  | "id"
+  | "email"
+  | "name"
+  | "bio"
+  | "role"
+  | "emailVerified"
+  | "mfaEnabled"
+  | "passwordChangedAt"
+  | "createdAt"
+  | "updatedAt"
+>;
+
+/** Opens a session for a user who has proved who they are; joins the transaction it is called in. */
+export async function openSession(
+  call: Pick<Call, "em" | "clock" | "config" | "keys" | "cipher" | "client">,
+  user: Pick<User, "id" | "email" | "role">,
+): Promise<TokenPair> {
+  const { config, client } = call;
+  const now = call.clock.now();
+  const after = (ms: number) => new Date(now.getTime() + ms);
+  const endsAt = after(config.sessionMaxAgeMs);
+  const expiresAt = after(config.refreshTokenMs);
+  const id = uuid({ msecs: now.getTime() });
+  await call.em.execute(
+    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at)
+     values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    [id, user.id, now, deviceOf(client.agent), client.address, now, now, expiresAt, endsAt],
+  );
+  await call.em.execute(
+    `delete from sessions where id in (
+       select id from sessions where user_id = ? order by created_at desc, id desc offset ?)`,
+    [user.id, MAX_SESSIONS],
+  );
+  return pairOf(call, { id, generation: 0, rotatedAt: now, expiresAt, actorId: null }, user);
+}
+
+/**
+ * Finds the caller of an access token. The session's row is read every time, so a revoked one is refused at once by
+ * every process; the first use of a refreshed pair closes the grace of the one before it.
+ * @throws Refusal UNAUTHENTICATED
+ */
+export async function identify(
+  call: Pick<Call, "em" | "clock" | "config" | "keys">,
+  accessToken: string | undefined,
+): Promise<Caller> {
+  const claims = accessToken ? await readAccessToken(call, accessToken) : undefined;
+  const row = claims && (await findOpen(call, claims.sessionId));
+  if (!claims || !row || row.id !== claims.userId) {
+    throw new Refusal(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
+  }
+  if (!row.acknowledged && row.generation === claims.generation) {
+    await call.em.execute("update sessions set acknowledged = true where id = ? and generation = ?", [
+      claims.sessionId,
+      claims.generation,
+    ]);
+  }
+  return {
+    user: {
+      id: row.id,
+      email: row.email,
+      name: row.name,
+      bio: row.bio,
+      role: row.role,
+      emailVerified: row.email_verified,
+      mfaEnabled: row.mfa_enabled,
+      passwordChangedAt: new Date(row.password_changed_at),
+      createdAt: new Date(row.created_at),
+      updatedAt: new Date(row.updated_at),
+    },
+    session: { id: claims.sessionId, createdAt: new Date(row.session_created_at) },
+    actorId: row.actor_id ?? undefined,
+    tokenExpiresAt: claims.expiresAt,
+  };
+}
+
+type OpenRow = {
+  generation: number;
+  acknowledged: boolean;
+  session_created_at: string;
+  actor_id: string | null;
+  id: string;
+  email: string;
+  name: string;
+  bio: string | null;
+  role: Role;
+  email_verified: boolean;
+  mfa_enabled: boolean;
+  password_changed_at: string;
+  created_at: string;
+  updated_at: string;
+};
+
+/** A session and its user, unless it has ended or, under impersonation, the administrator's own has. */
+async function findOpen(call: Pick<Call, "em" | "clock">, sessionId: string): Promise<OpenRow | undefined> {
+  const now = call.clock.now();
+  const [row] = await call.em.execute<OpenRow[]>(
+    `select s.generation, s.acknowledged, s.created_at as session_created_at, s.actor_id, u.id, u.email, u.name, u.bio,
+       u.role, u.email_verified_at is not null as email_verified, u.mfa_secret is not null as mfa_enabled,
+       u.password_changed_at, u.created_at, u.updated_at
+     from sessions s join users u on u.id = s.user_id
+     where s.id = ? and s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
+       and (s.actor_session_id is null or exists (
+         select from sessions a where a.id = s.actor_session_id
+           and a.revoked_at is null and a.expires_at > ? and a.ends_at > ?))`,
+    [sessionId, now, now, now, now],
+  );
+  return row;
+}
+
+/** Ends a session; false when it had ended already. Sessions it opened by impersonation end with it. */
+export async function revokeSession(call: Pick<Call, "em" | "clock">, sessionId: string): Promise<boolean> {
+  const rows = await call.em.execute<unknown[]>(
+    "update sessions set revoked_at = ? where id = ? and revoked_at is null returning id",
+    [call.clock.now(), sessionId],
+  );
+  return rows.length > 0;
+}
+
+/** Such as "Chrome on Windows". */
+function deviceOf(agent: string): string {
+  if (!agent) return "Unknown device";
+  const { browser, os } = Bowser.parse(agent);
+  return [browser.name || agent.split(/[/\s]/)[0], os.name].filter(Boolean).join(" on ").slice(0, 200);
+}

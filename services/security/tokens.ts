@@ -1,0 +1,143 @@
+import { type JWTPayload, jwtVerify, SignJWT } from "jose";
+import type { Call, Tools } from "../call.ts";
+import type { Session } from "../store/session.ts";
+import type { User } from "../store/user.ts";
+
+/** The kinds of signed tokens; each is refused wherever another is expected. */
+type Kind = "access" | "refresh" | "mfa";
+
+/** What an access token says (spec section 2.3 and RFC 7519). */
+export type AccessClaims = { userId: string; sessionId: string; generation: number; expiresAt: Date };
+/** What a refresh token says. */
+export type RefreshClaims = { userId: string; sessionId: string; generation: number };
+
+/** Tokens of one sign-in or refresh. */
+export type TokenPair = { accessToken: string; refreshToken: string };
+
+/** The parts of a session that its tokens are made of. */
+export type TokenSession = Pick<Session, "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId">;
+type TokenUser = Pick<User, "id" | "email" | "role">;
+
+/** A verified token is remembered by its whole text; the oldest goes. */
+const REMEMBERED_TOKENS = 10_000;
+
+type Signing = Pick<Tools, "config" | "keys" | "cipher">;
+
+/** An audience of its own for each kind: a verifier that knows only `aud` refuses the others too. */
+function audience(kind: Kind): string {
+  return kind === "access" ? "gatehouse" : `gatehouse:${kind}`;
+}
+
+const seconds = (time: Date) => Math.floor(time.getTime() / 1000);
+
+/** Rebuilds the tokens of a session's present generation: the same row gives the same text, so nothing has to be stored. */
+export async function pairOf(call: Signing, session: TokenSession, user: TokenUser): Promise<TokenPair> {
+  const [accessToken, refreshToken] = await Promise.all([
+    accessTokenOf(call, session, user),
+    sign(call, "refresh", session.rotatedAt, session.expiresAt, user.id, {
+      jti: tokenId(call, "refresh", session),
+      sid: session.id,
+      gen: session.generation,
+    }),
+  ]);
+  return { accessToken, refreshToken };
+}
+
+/** The access token of a session's present generation; under impersonation it names the actor (RFC 8693 section 4.1). */
+export function accessTokenOf(call: Signing, session: TokenSession, user: TokenUser): Promise<string> {
+  const expiresAt = new Date(
+    Math.min(session.rotatedAt.getTime() + call.config.accessTokenMs, session.expiresAt.getTime()),
+  );
+  return sign(call, "access", session.rotatedAt, expiresAt, user.id, {
+    email: user.email,
+    role: user.role,
+    jti: tokenId(call, "access", session),
+    sid: session.id,
+    gen: session.generation,
+    ...(session.actorId && { act: { sub: session.actorId } }),
+  });
+}
+
+/** Signs the ticket of a login that waits for its second factor. */
+export function signTicket(call: Signing, ticket: { id: string; userId: string; createdAt: Date; expiresAt: Date }) {
+  return sign(call, "mfa", ticket.createdAt, ticket.expiresAt, ticket.userId, { jti: ticket.id });
+}
+
+/** Reads an access token; undefined when it is not one of ours, or has expired. */
+export async function readAccessToken(call: Verifying, token: string): Promise<AccessClaims | undefined> {
+  const claims = await verify(call, "access", token);
+  return (
+    claims && {
+      userId: claims.sub as string,
+      sessionId: claims.sid as string,
+      generation: claims.gen as number,
+      expiresAt: new Date((claims.exp as number) * 1000),
+    }
+  );
+}
+
+/** Reads a refresh token; undefined when it is not one of ours, or has expired. */
+export async function readRefreshToken(call: Verifying, token: string): Promise<RefreshClaims | undefined> {
+  const claims = await verify(call, "refresh", token);
+  return claims && { userId: claims.sub as string, sessionId: claims.sid as string, generation: claims.gen as number };
+}
+
+/** Reads a ticket; undefined when it is not one of ours, or has expired. */
+export async function readTicket(call: Verifying, token: string): Promise<{ id: string; userId: string } | undefined> {
+  const claims = await verify(call, "mfa", token);
+  return claims && { id: claims.jti as string, userId: claims.sub as string };
+}
+
+type Verifying = Pick<Call, "config" | "keys" | "clock">;
+
+function sign(call: Signing, type: Kind, issuedAt: Date, expiresAt: Date, subject: string, claims: JWTPayload) {
+  const { kid, privateKey } = call.keys.signer(issuedAt);
+  return new SignJWT({ ...claims, type })
+    .setProtectedHeader({ alg: "EdDSA", typ: "JWT", kid })
+    .setSubject(subject)
+    .setIssuer(call.config.publicUrl)
+    .setAudience(audience(type))
+    .setIssuedAt(seconds(issuedAt))
+    .setExpirationTime(seconds(expiresAt))
+    .sign(privateKey);
+}
+
+async function verify(call: Verifying, type: Kind, token: string): Promise<JWTPayload | undefined> {
+  const now = call.clock.now();
+  const known = call.keys.verified;
+  const key = `${type} ${token}`;
+  const claims = known.get(key) ?? (await check(call, type, token, now));
+  if (!claims || (claims.exp as number) * 1000 <= now.getTime()) return undefined;
+  if (!known.has(key)) {
+    known.set(key, claims);
+    if (known.size > REMEMBERED_TOKENS) known.delete(known.keys().next().value as string);
+  }
+  return claims;
+}
+
+async function check(call: Verifying, type: Kind, token: string, now: Date): Promise<JWTPayload | undefined> {
+  try {
+    const { payload } = await jwtVerify(
+      token,
+      async ({ kid }) => {
+        const key = kid ? await call.keys.verifier(kid) : undefined;
+        if (!key) throw new Error("unknown key");
+        return key;
+      },
+      {
+        algorithms: ["EdDSA"],
+        issuer: call.config.publicUrl,
+        audience: audience(type),
+        requiredClaims: ["sub", "iat", "exp", "jti", ...(type === "mfa" ? [] : ["sid", "gen"])],
+        currentDate: now,
+      },
+    );
+    return payload.type === type ? payload : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function tokenId(call: Signing, kind: Kind, session: TokenSession): string {
+  return call.cipher.mac(`${kind} ${session.id} ${session.generation}`, "jti").toString("base64url").slice(0, 22);
+}

@@ -1,0 +1,66 @@
+import { readFileSync } from "node:fs";
+import { createSecureServer, createServer, type Http2SecureServer, type Http2Server } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { createContextValues } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import type { App } from "./app.ts";
+import type { Config } from "./config.ts";
+import { peerKey } from "./interceptors/open-call.ts";
+
+/** Largest message in bytes, compressed or not: an AI request and what surrounds it. */
+const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
+/** Calls at once on one connection. */
+const MAX_STREAMS = 1_000;
+
+/** A listening gRPC server. */
+export type GrpcServer = {
+  port: number;
+  /** No new calls; open ones get `graceMs`, then end. */
+  close(graceMs: number): Promise<void>;
+};
+
+/** Serves gRPC, gRPC-Web and Connect on one port: cleartext HTTP/2, or TLS where a certificate is given. */
+export async function listenGrpc(app: App, config: Pick<Config, "grpc">): Promise<GrpcServer> {
+  const { host, port, tls } = config.grpc;
+  const handler = connectNodeAdapter({
+    routes: app.routes,
+    interceptors: app.interceptors,
+    readMaxBytes: MAX_MESSAGE_BYTES,
+    contextValues: (req) => createContextValues().set(peerKey, req.socket?.remoteAddress ?? ""),
+  });
+  const settings = { settings: { maxConcurrentStreams: MAX_STREAMS } };
+  const server: Http2Server | Http2SecureServer = tls
+    ? createSecureServer(
+        {
+          ...settings,
+          cert: readFileSync(tls.cert),
+          key: readFileSync(tls.key),
+          ...(tls.ca && { ca: readFileSync(tls.ca), requestCert: true, rejectUnauthorized: true }),
+        },
+        handler,
+      )
+    : createServer(settings, handler);
+  const sessions = new Set<{ close(): void; destroy(): void }>();
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.on("close", () => sessions.delete(session));
+    session.on("error", () => {}); // a client's broken connection is its own affair
+  });
+  server.on("sessionError", () => {});
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close(graceMs) {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      for (const session of sessions) session.close();
+      const overdue = setTimeout(() => {
+        for (const session of sessions) session.destroy();
+      }, graceMs);
+      await closed;
+      clearTimeout(overdue);
+    },
+  };
+}

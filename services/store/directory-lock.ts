@@ -1,0 +1,54 @@
+import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/**
+ * Takes the embedded database's folder for this process, since PGlite itself lets two processes write the same files.
+ * The lock names its owner by process id and start time, so that one left behind by `kill -9` is recognised at once,
+ * even when the id has been given to another process since.
+ * @returns a function that gives the folder back.
+ * @throws Error when a living process holds it.
+ */
+export function lockDirectory(path: string): () => void {
+  mkdirSync(path, { recursive: true, mode: 0o700 });
+  const lock = join(path, "lock");
+  const own = `${process.pid} ${startTime(process.pid)}`;
+  const draft = `${lock}.${process.pid}`;
+  writeFileSync(draft, own, { mode: 0o600 });
+  try {
+    for (let tries = 0; ; tries++) {
+      try {
+        linkSync(draft, lock); // fails if the lock exists, whoever comes first
+        return () => rmSync(lock, { force: true });
+      } catch {
+        if (tries > 0 || isHeld(lock)) {
+          throw new Error(`The folder ${path} is in use by another Gatehouse process. Stop it, or set DATA_DIR.`);
+        }
+        rmSync(lock, { force: true });
+      }
+    }
+  } finally {
+    rmSync(draft, { force: true });
+  }
+}
+
+function isHeld(lock: string): boolean {
+  const [pid, started] = readFileSync(lock, "utf8").split(" ");
+  const running = startTime(Number(pid));
+  return running !== undefined && running === started;
+}
+
+/** When a process started, in the kernel's ticks; undefined when it is not running. Where there is no /proc: whether it runs. */
+function startTime(pid: number): string | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]; // field 22, counted after the name, which may hold spaces
+  } catch {
+    if (process.platform === "linux") return undefined;
+  }
+  try {
+    process.kill(pid, 0);
+    return "running";
+  } catch {
+    return undefined;
+  }
+}

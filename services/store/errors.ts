@@ -1,0 +1,22 @@
+import { UniqueConstraintViolationException } from "@mikro-orm/core";
+
+/** Codes of errors that mean: the database did not answer, or is going away (PostgreSQL appendix A, Node's errno). */
+const AWAY = /^(08...|57P0[123]|53300|57014|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
+const AWAY_MESSAGE =
+  /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
+
+/** Whether an error means that the database is away, so that another try later makes sense. */
+export function isDatabaseAway(error: unknown): boolean {
+  for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous) {
+    const { code } = e as { code?: unknown };
+    if ((typeof code === "string" && AWAY.test(code)) || AWAY_MESSAGE.test(e.message)) return true;
+  }
+  return false;
+}
+
+/** Whether an error means that a row with this unique key exists. @param constraint its name. */
+export function isDuplicate(error: unknown, constraint: string): boolean {
+  return (
+    error instanceof UniqueConstraintViolationException && (error as { constraint?: string }).constraint === constraint
+  );
+}

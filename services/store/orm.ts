@@ -1,0 +1,134 @@
+import { mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { PGlite } from "@electric-sql/pglite";
+import { dataDir as preparedCluster } from "@electric-sql/pglite-prepopulatedfs";
+import { MikroORM } from "@mikro-orm/core";
+import { Migrator } from "@mikro-orm/migrations";
+import { PgliteDriver } from "@mikro-orm/pglite";
+import { PostgreSqlDriver, type SqlEntityManager } from "@mikro-orm/postgresql";
+import { createPostgreSqlTypeParsers } from "@mikro-orm/sql";
+import type { Logger } from "pino";
+import array from "postgres-array";
+import { AuditEvent } from "./audit-event.ts";
+import { lockDirectory } from "./directory-lock.ts";
+import { Email } from "./email.ts";
+import { OneTimeToken } from "./one-time-token.ts";
+import { Session } from "./session.ts";
+import { SigningKey } from "./signing-key.ts";
+import { Usage } from "./usage.ts";
+import { User } from "./user.ts";
+
+/** Connections to PostgreSQL of one process. */
+const POOL_SIZE = 10;
+/** How long a call waits for a connection, and a connection for its server, in ms. */
+const CONNECT_TIMEOUT_MS = 3_000;
+/** Longest statement in ms; nothing on a request path comes near. */
+const STATEMENT_TIMEOUT_MS = 15_000;
+/** Any number, the same for every process: who migrates holds the advisory lock of this name. */
+const MIGRATION_LOCK = 7_230_001;
+
+/** Where the rows are: PostgreSQL by URL, an embedded one in a folder, or an embedded one that keeps nothing. */
+export type DatabaseLocation =
+  | { kind: "postgres"; url: string }
+  | { kind: "folder"; path: string }
+  | { kind: "memory" };
+
+/** An open database. */
+export type Store = {
+  /** A fresh unit of work for one call. Inside `transactional` it joins the transaction by itself. */
+  fork(): SqlEntityManager;
+  /** Brings the schema up to date; any number of processes may call it at once. */
+  migrate(): Promise<void>;
+  /** Resolves when the database answers. */
+  ping(): Promise<void>;
+  close(): Promise<void>;
+};
+
+const entities = [User, Session, OneTimeToken, Email, AuditEvent, SigningKey, Usage];
+
+/**
+ * Opens the database; the same entities and migrations serve both engines.
+ * @throws Error when another process uses the folder, or nothing answers at the URL.
+ */
+export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
+  return location.kind === "postgres" ? openPostgres(location.url, log) : openEmbedded(location, log);
+}
+
+function common(log: Logger) {
+  return {
+    entities,
+    extensions: [Migrator],
+    migrations: { path: join(import.meta.dirname, "migrations"), glob: "*.ts", snapshot: false, silent: true },
+    logger: (message: string) => log.debug(message),
+  };
+}
+
+async function openPostgres(url: string, log: Logger): Promise<Store> {
+  const orm = await MikroORM.init({
+    ...common(log),
+    driver: PostgreSqlDriver,
+    clientUrl: url,
+    pool: { min: 0, max: POOL_SIZE },
+    driverOptions: {
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      statement_timeout: STATEMENT_TIMEOUT_MS,
+      keepAlive: true,
+    },
+  });
+  return {
+    ...forkAndPing(orm),
+    async migrate() {
+      const client = await (await orm.em.getConnection().getNativeClient()).connect();
+      try {
+        await client.query("set statement_timeout = 0");
+        await client.query("select pg_advisory_lock($1)", [MIGRATION_LOCK]);
+        await orm.migrator.up();
+      } finally {
+        client.release(true); // closing the connection gives the lock back
+      }
+    },
+    close: () => orm.close(true),
+  };
+}
+
+async function openEmbedded(
+  location: { kind: "folder"; path: string } | { kind: "memory" },
+  log: Logger,
+): Promise<Store> {
+  const unlock = location.kind === "folder" ? lockDirectory(location.path) : () => {};
+  const pglite = await createPglite(location.kind === "folder" ? join(location.path, "pg") : undefined);
+  const orm = await MikroORM.init({
+    ...common(log),
+    driver: PgliteDriver,
+    dbName: "postgres",
+    driverOptions: { pglite: () => pglite },
+  });
+  return {
+    ...forkAndPing(orm),
+    migrate: async () => void (await orm.migrator.up()),
+    async close() {
+      await orm.close(true);
+      await pglite.close();
+      unlock();
+    },
+  };
+}
+
+/** A new cluster starts from a prepared image, which saves seconds; an instance of our own, since the ORM copies options. */
+async function createPglite(path: string | undefined): Promise<PGlite> {
+  if (path) mkdirSync(path, { recursive: true, mode: 0o700 });
+  const fresh = !path || readdirSync(path).length === 0;
+  return PGlite.create({
+    dataDir: path ?? "memory://",
+    parsers: createPostgreSqlTypeParsers((text: string) => array.parse(text)),
+    ...(fresh && { loadDataDir: await preparedCluster() }),
+  });
+}
+
+function forkAndPing(orm: { em: unknown }): Pick<Store, "fork" | "ping"> {
+  const em = orm.em as SqlEntityManager;
+  return {
+    fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query beside its transaction waits for ever
+    ping: async () => void (await em.fork().execute("select 1")),
+  };
+}
