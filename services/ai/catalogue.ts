@@ -8,7 +8,7 @@ export type Dialect = (typeof DIALECTS)[number];
 /** What differs from model to model is data. Left out, a model takes what its dialect's models usually take. */
 const modelSchema = z.strictObject({
   /** Name that clients use and answers carry. */
-  name: z.string().min(1).max(100),
+  name: z.string().min(1).max(128),
   /** Name the provider knows it by. */
   upstream: z.string().min(1).max(200),
   /** The most tokens it writes in one reply; more is lowered to it. Anthropic wants a number always: it gets this one. */
@@ -45,7 +45,7 @@ const variableName = z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of 
 const providerSchema = z
   .strictObject({
     /** Public id: `provider` in requests and answers. */
-    id: z.string().min(1).max(100),
+    id: z.string().min(1).max(64),
     dialect: z.enum(DIALECTS),
     /** Variable whose presence activates the provider. */
     keyVariable: variableName,
@@ -53,9 +53,10 @@ const providerSchema = z
     /** Where the provider listens when its variable says nothing. */
     baseUrl: z.url({ protocol: /^https?$/ }),
     /** The first one is the default. */
-    models: z.tuple([modelSchema], modelSchema),
+    models: z
+      .tuple([modelSchema], modelSchema)
+      .superRefine((models, context) => refuseDuplicates(models, "name", context)),
   })
-  .superRefine((provider, context) => refuseDuplicates(provider.models, "name", context))
   .transform((provider) => {
     const withDefaults = (model: z.infer<typeof modelSchema>) => ({ ...USUAL[provider.dialect], ...model });
     const [first, ...others] = provider.models;

@@ -25,12 +25,14 @@ export type Providers = {
 /**
  * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before the first call.
  * @param variables the values of the variables that the catalogue names (keys and base URLs); empty is absent
+ * @throws Error one message that lists every variable with an unusable value, and never the value
  */
 export function openProviders(
   catalogue: Catalogue,
   variables: Readonly<Record<string, string | undefined>>,
   limits: Partial<Limits> = {},
 ): Providers {
+  refuseUnusable(catalogue, variables);
   const bounds = { ...DEFAULT_LIMITS, ...limits };
   const wire = openWire(bounds.connectMs);
   const open = new Map<string, Provider>();
@@ -42,3 +44,16 @@ export function openProviders(
   }
   return { of: ({ id }) => open.get(id), close: wire.close };
 }
+
+function refuseUnusable(catalogue: Catalogue, variables: Readonly<Record<string, string | undefined>>): void {
+  const problems = catalogue.providers.flatMap(({ keyVariable, baseUrlVariable }) => [
+    ...(/^[\x21-\x7e]*$/.test(variables[keyVariable] ?? "")
+      ? []
+      : [`${keyVariable} must be printable ASCII, without spaces`]),
+    ...(isWebUrl(variables[baseUrlVariable]) ? [] : [`${baseUrlVariable} must be a URL with http or https`]),
+  ]);
+  if (problems.length > 0) throw new Error(`The AI providers cannot be used:\n  ${problems.join("\n  ")}`);
+}
+
+const isWebUrl = (text: string | undefined) =>
+  !text || (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol));

@@ -108,10 +108,12 @@ export function meaningOf(json: string, map: (document: object) => Meaning, isEr
   return map(document);
 }
 
-/** Half a count is none. */
+/** Half a count is none, and neither is nonsense. */
 export function wholeUsage({ inputTokens, outputTokens }: Partial<Usage> = {}): Usage | undefined {
-  if (typeof inputTokens !== "number" || typeof outputTokens !== "number") return undefined;
-  return { inputTokens, outputTokens };
+  return isCount(inputTokens) && isCount(outputTokens) ? { inputTokens, outputTokens } : undefined;
 }
+
+const isCount = (value: unknown): value is number =>
+  Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 31;
 
 const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;

@@ -1,0 +1,26 @@
+import type { Logger } from "pino";
+import type { Clock } from "../call.ts";
+import type { Config } from "../config.ts";
+import type { Store } from "../store/orm.ts";
+import { type Catalogue, readCatalogue } from "./catalogue.ts";
+import { openProviders, type Providers } from "./providers/providers.ts";
+import { openUsageLedger, type UsageLedger } from "./usage.ts";
+
+/** What all AI calls of a process share. */
+export type Ai = { catalogue: Catalogue; providers: Providers; usage: UsageLedger; close(): Promise<void> };
+
+/**
+ * Reads the catalogue and prepares its providers.
+ * @throws Error with a message for operators, when the catalogue or a variable it names can't be used
+ */
+export function openAi(config: Pick<Config, "ai">, store: Pick<Store, "fork">, clock: Clock, log: Logger): Ai {
+  const { catalogue: path, variables, ...limits } = config.ai;
+  const catalogue = readCatalogue(path);
+  const providers = openProviders(catalogue, variables, limits);
+  const usage = openUsageLedger(store, clock, log);
+  const close = async () => {
+    providers.close();
+    await usage.flush();
+  };
+  return { catalogue, providers, usage, close };
+}

@@ -1,0 +1,84 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { SignedInCall } from "../call.ts";
+import { invalid, Refusal } from "../refusal.ts";
+import type { Ai } from "./ai.ts";
+import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
+import { ProviderFailure } from "./providers/failure.ts";
+import type { Prompt, PromptMessage, Provider } from "./providers/provider.ts";
+import type { UsageEntry, UsageStart } from "./usage.ts";
+
+/** What the operations on conversations need. */
+export type Needs = Pick<SignedInCall, "caller" | "signal" | "log" | "requestId"> & { ai: Ai };
+
+/** A conversation and how it is to be continued (spec 4.5). Its fields have been checked one by one. */
+export type Conversation = {
+  provider: string;
+  model?: string | undefined;
+  messages: readonly { role: string; content: string }[];
+  maxTokens?: number | undefined;
+  temperature?: number | undefined;
+  systemPrompt?: string | undefined;
+};
+
+/** Where a conversation goes, and what exactly is sent. */
+export type Route = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
+
+/** The most that all messages together may hold. */
+const MAX_CHARACTERS = 262_144;
+
+/**
+ * Finds the way for a conversation. The request chooses among what the catalogue lists and nothing else.
+ * @throws Refusal VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED
+ */
+export function routeOf({ catalogue, providers }: Ai, conversation: Conversation): Route {
+  const { messages, maxTokens, temperature, systemPrompt } = conversation;
+  const entry = findProvider(catalogue, conversation.provider);
+  if (!entry) throw invalid("provider", `must be one of ${catalogue.providers.map(({ id }) => id).join(", ")}`);
+  const model = findModel(entry, conversation.model);
+  if (!model) throw invalid("model", `must be one of ${entry.models.map(({ name }) => name).join(", ")}`);
+  if (charactersIn(messages) > MAX_CHARACTERS)
+    throw invalid("messages", `must hold at most ${MAX_CHARACTERS} characters`);
+  if (!messages.some(({ role, content }) => role === "user" && content !== "")) {
+    throw invalid("messages", "must hold something said by the user");
+  }
+  const provider = providers.of(entry);
+  if (!provider) {
+    const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
+    throw new Refusal(Reason.PROVIDER_NOT_CONFIGURED, message);
+  }
+  const prompt = { model, system: systemPrompt, messages: messages as PromptMessage[], maxTokens, temperature };
+  return { provider, entry, model, prompt };
+}
+
+/** Opens the usage row of a conversation. */
+export function startUsage({ ai, caller, signal }: Needs, { entry, model, prompt }: Route): UsageEntry {
+  const start: UsageStart = {
+    userId: caller.user.id,
+    provider: entry.id,
+    model: model.name,
+    inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
+  };
+  return ai.usage.start(start, signal);
+}
+
+/**
+ * Settles a conversation that didn't come to its end.
+ * @returns what the caller is told
+ */
+export function settleFailure({ signal, log, requestId }: Needs, usage: UsageEntry, thrown: unknown): unknown {
+  if (signal.aborted) {
+    usage.settle("cancelled");
+    return thrown;
+  }
+  if (!(thrown instanceof ProviderFailure)) {
+    usage.settle("failed");
+    return thrown;
+  }
+  usage.settle(thrown.kind);
+  log.warn({ requestId, detail: thrown.detail }, thrown.message);
+  return new Refusal(Reason.PROVIDER_ERROR, thrown.message);
+}
+
+function charactersIn(messages: readonly { content: string }[]): number {
+  return messages.reduce((sum, { content }) => sum + content.length, 0);
+}

@@ -1,0 +1,13 @@
+import type { Ai } from "./ai.ts";
+
+/** A provider as clients see it (spec 2.6). */
+export type ListedProvider = { provider: string; defaultModel: string; configured: boolean };
+
+/** Lists every provider of the catalogue, configured or not. */
+export function listProviders({ catalogue, providers }: Pick<Ai, "catalogue" | "providers">): ListedProvider[] {
+  return catalogue.providers.map((entry) => ({
+    provider: entry.id,
+    defaultModel: entry.models[0].name,
+    configured: providers.of(entry) !== undefined,
+  }));
+}

@@ -1,0 +1,150 @@
+import type { Logger } from "pino";
+import { v7 as uuid } from "uuid";
+import type { Clock } from "../call.ts";
+import type { Store } from "../store/orm.ts";
+import type { FailureKind } from "./providers/failure.ts";
+import type { Usage } from "./providers/provider.ts";
+
+/** How a call ended. */
+export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | FailureKind;
+
+/** One row of `ai_usage`, by the names of its columns. */
+type Row = {
+  id: string;
+  user_id: string;
+  provider: string;
+  model: string;
+  outcome: UsageOutcome;
+  input_tokens: number;
+  output_tokens: number;
+  estimated: boolean;
+  latency_ms: number | null;
+  first_chunk_ms: number | null;
+  created_at: Date;
+};
+
+/** One call, from its start to its settlement. */
+export type UsageEntry = {
+  /** Counts text that went out. */
+  wrote(text: string): void;
+  /** Takes what the provider reports; it replaces the estimate. */
+  report(usage: Usage): void;
+  /** Settles the call; only the first time counts. */
+  settle(outcome: UsageOutcome): void;
+};
+
+/** Who calls what, and how much is sent. */
+export type UsageStart = { userId: string; provider: string; model: string; inputCharacters: number };
+
+/** Records what AI calls cost. */
+export type UsageLedger = {
+  /** Opens the row of a call; it is settled as cancelled when the signal fires first. */
+  start(start: UsageStart, signal: AbortSignal): UsageEntry;
+  /** Resolves when everything that has been told so far is in the database, or the attempt to put it there failed. */
+  flush(): Promise<void>;
+};
+
+/** How long rows wait for company. A call shorter than that costs one statement, and many calls share it. */
+const GATHER_MS = 20;
+/** Pause before the database is tried again. */
+const RETRY_MS = 1_000;
+/** Rows that wait for an absent database; older ones are given up. */
+const MAX_WAITING = 20_000;
+/** What a token is taken for where the provider doesn't say, in characters. */
+const CHARACTERS_PER_TOKEN = 4;
+
+const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
+
+/**
+ * Opens the ledger. A row is written as soon as its call has started, so that it survives the end of the process, and
+ * again when the call is settled.
+ */
+export function openUsageLedger(store: Pick<Store, "fork">, clock: Clock, log: Logger): UsageLedger {
+  const waiting = new Map<string, Row>();
+  let timer: NodeJS.Timeout | undefined;
+  let writing: Promise<void> = Promise.resolve();
+
+  function write(row: Row): void {
+    const [oldest] = waiting.keys();
+    if (oldest !== undefined && waiting.size >= MAX_WAITING) waiting.delete(oldest);
+    waiting.set(row.id, row);
+    timer ??= setTimeout(flush, GATHER_MS);
+  }
+
+  function flush(): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    writing = writing.then(flushWaiting);
+    return writing;
+  }
+
+  async function flushWaiting(): Promise<void> {
+    if (waiting.size === 0) return;
+    const rows = [...waiting.values()];
+    waiting.clear();
+    try {
+      await store.fork().execute(UPSERT, [JSON.stringify(rows)]);
+    } catch (error) {
+      log.warn({ reason: (error as Error).message, rows: rows.length }, "usage could not be recorded yet");
+      for (const row of rows) if (!waiting.has(row.id)) waiting.set(row.id, row);
+      timer ??= setTimeout(flush, RETRY_MS).unref();
+    }
+  }
+
+  return {
+    flush,
+    start({ userId, provider, model, inputCharacters }, signal) {
+      const startedAt = performance.now();
+      const elapsed = () => Math.round(performance.now() - startedAt);
+      const now = clock.now();
+      const row: Row = {
+        id: uuid({ msecs: now.getTime() }),
+        user_id: userId,
+        provider,
+        model,
+        outcome: "running",
+        input_tokens: tokensIn(inputCharacters),
+        output_tokens: 0,
+        estimated: true,
+        latency_ms: null,
+        first_chunk_ms: null,
+        created_at: now,
+      };
+      let characters = 0;
+      const entry: UsageEntry = {
+        wrote(text) {
+          row.first_chunk_ms ??= elapsed();
+          characters += text.length;
+          if (row.estimated) row.output_tokens = tokensIn(characters);
+        },
+        report({ inputTokens, outputTokens }) {
+          Object.assign(row, { input_tokens: inputTokens, output_tokens: outputTokens, estimated: false });
+        },
+        settle(outcome) {
+          if (row.outcome !== "running") return;
+          signal.removeEventListener("abort", leave);
+          Object.assign(row, { outcome, latency_ms: elapsed() });
+          write(row);
+        },
+      };
+      const leave = () => entry.settle("cancelled");
+      signal.addEventListener("abort", leave);
+      write(row);
+      return entry;
+    },
+  };
+}
+
+/** The user may have been erased meanwhile; what the call cost stays. */
+const UPSERT = `
+  insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
+                        first_chunk_ms, created_at)
+  select told.id, users.id, told.provider, told.model, told.outcome, told.input_tokens, told.output_tokens,
+         told.estimated, told.latency_ms, told.first_chunk_ms, told.created_at
+  from jsonb_to_recordset(?::jsonb) as told (id uuid, user_id uuid, provider text, model text, outcome text,
+       input_tokens int, output_tokens int, estimated boolean, latency_ms int, first_chunk_ms int,
+       created_at timestamptz)
+  left join users on users.id = told.user_id
+  on conflict (id) do update set
+    outcome = excluded.outcome, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
+    estimated = excluded.estimated, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`;
