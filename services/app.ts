@@ -1,7 +1,8 @@
 import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
-import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
 import { Health } from "../gen/health/v1/health_pb.ts";
+import { bootstrapAdmin } from "./admin/bootstrap.ts";
+import { openAi } from "./ai/ai.ts";
 import type { Clock, Tools } from "./call.ts";
 import type { Config } from "./config.ts";
 import { healthHandler } from "./health.ts";
@@ -9,7 +10,6 @@ import { interceptors, serve, services } from "./index.ts";
 import { createSender } from "./mail/sender.ts";
 import { startOutbox } from "./mail/worker.ts";
 import { readRules } from "./policy.ts";
-import { reflectionHandler } from "./reflection.ts";
 import { createCipher } from "./security/cipher.ts";
 import { openKeyRing } from "./security/keys.ts";
 import { createLimits } from "./security/limits.ts";
@@ -51,7 +51,14 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     closers.push(() => sender.close());
     const outbox = startOutbox({ store, sender, cipher, clock, config, log });
     closers.push(() => outbox.close());
+    const ai = openAi(config, store, clock, log);
+    closers.push(() => ai.close());
     const tools: Tools = { config, log, clock, cipher, keys, passwords: await createPasswords(), outbox };
+
+    if (config.admin) {
+      const client = { address: "127.0.0.1", agent: "start" };
+      await bootstrapAdmin({ ...tools, em: store.fork(), client, requestId: "start", caller: undefined }, config.admin);
+    }
 
     let draining = false;
     const health = healthHandler(
@@ -61,9 +68,8 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     const limits = config.rateLimits ? createLimits(redis, clock) : undefined;
     return {
       routes(router) {
-        serve(router);
+        serve(router, ai);
         router.service(Health, health);
-        if (config.grpc.reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
       },
       interceptors: interceptors(tools, store, limits, internalSecret),
       drain: () => {

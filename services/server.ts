@@ -3,9 +3,13 @@ import { createSecureServer, createServer, type Http2SecureServer, type Http2Ser
 import type { AddressInfo } from "node:net";
 import { createContextValues } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
+import { Health } from "../gen/health/v1/health_pb.ts";
 import type { App } from "./app.ts";
 import type { Config } from "./config.ts";
+import { services } from "./index.ts";
 import { peerKey } from "./interceptors/open-call.ts";
+import { reflectionHandler } from "./reflection.ts";
 
 /** Largest message in bytes, compressed or not: an AI request and what surrounds it. */
 const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
@@ -21,9 +25,12 @@ export type GrpcServer = {
 
 /** Serves gRPC, gRPC-Web and Connect on one port: cleartext HTTP/2, or TLS where a certificate is given. */
 export async function listenGrpc(app: App, config: Pick<Config, "grpc">): Promise<GrpcServer> {
-  const { host, port, tls } = config.grpc;
+  const { host, port, tls, reflection } = config.grpc;
   const handler = connectNodeAdapter({
-    routes: app.routes,
+    routes(router) {
+      app.routes(router);
+      if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
+    },
     interceptors: app.interceptors,
     readMaxBytes: MAX_MESSAGE_BYTES,
     contextValues: (req) => createContextValues().set(peerKey, req.socket?.remoteAddress ?? ""),

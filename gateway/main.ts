@@ -1,0 +1,77 @@
+import { randomBytes } from "node:crypto";
+import { openApp } from "../services/app.ts";
+import { type Config, readConfig } from "../services/config.ts";
+import { createLog } from "../services/log.ts";
+import { listenGrpc } from "../services/server.ts";
+import { type GatewayConfig, readGatewayConfig } from "./config.ts";
+import { createDirectTransport } from "./direct-transport.ts";
+import { createRemoteTransport } from "./remote-transport.ts";
+import { createGateway } from "./server.ts";
+
+/** The process of `npm start`: the gateway, and the services with it unless SERVICES_URL says where they are. */
+try {
+  process.loadEnvFile();
+} catch {
+  // .env is optional
+}
+const settings = readSettings(process.env);
+try {
+  await start(settings);
+} catch (error) {
+  refuse([(error as Error).message]);
+}
+
+type Settings = { gateway: GatewayConfig; services: Config | undefined };
+
+/** Reads both sides' variables and reports everything that is wrong with them together. */
+function readSettings(env: NodeJS.ProcessEnv): Settings {
+  const gateway = readGatewayConfig(env);
+  const services = env.SERVICES_URL ? undefined : readConfig(env);
+  const problems = [gateway, services].flatMap((read) => (read && "problems" in read ? read.problems : []));
+  if ("problems" in gateway || (services && "problems" in services)) return refuse([...new Set(problems)]);
+  return { gateway: gateway.config, services: services?.config };
+}
+
+async function start({ gateway: config, services }: Settings): Promise<void> {
+  const log = createLog(config.logLevel);
+  const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // in one process nobody else knows it
+  const clock = { now: () => new Date() };
+  const app = services && (await openApp(services, { log, clock, internalSecret }));
+  const remote = config.servicesUrl ? createRemoteTransport(config.servicesUrl) : undefined;
+  const transport = app ? createDirectTransport(app.routes, app.interceptors) : remote;
+  if (!transport) throw new Error("There are no services, neither here nor at SERVICES_URL.");
+  const gateway = createGateway({ config: { ...config, internalSecret }, transport, log });
+  const grpc = app && services && (await listenGrpc(app, services));
+  const url = await gateway.listen({ host: config.host, port: config.port });
+  greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined);
+  const stop = async () => {
+    app?.drain();
+    await Promise.all([gateway.drain(), grpc?.close(config.shutdownTimeoutMs)]);
+    remote?.close();
+    await app?.close();
+    process.exit(0);
+  };
+  process.once("SIGTERM", stop);
+  process.once("SIGINT", stop);
+}
+
+/** For people, on standard error: standard output carries the log. */
+function greet(url: string, grpc: string | undefined): void {
+  process.stderr.write(
+    [
+      "",
+      `Gatehouse is ready: REST and server-sent events on ${url}${grpc ? `, gRPC on ${grpc}` : ""}`,
+      "Try first:",
+      `  curl -s ${url}/health`,
+      `  curl -s ${url}/auth/register -H 'Content-Type: application/json' -d '{"email":"ann@example.com","password":"Secret-1!","name":"Ann","acceptTerms":true}'`,
+      `Read on: ${url}/docs`,
+      "",
+      "",
+    ].join("\n"),
+  );
+}
+
+function refuse(problems: string[]): never {
+  process.stderr.write(`Gatehouse can't start:\n${problems.map((problem) => `  ${problem}\n`).join("")}`);
+  process.exit(1);
+}
