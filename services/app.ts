@@ -15,7 +15,7 @@ import { openKeyRing } from "./security/keys.ts";
 import { createLimits } from "./security/limits.ts";
 import { createPasswords } from "./security/passwords.ts";
 import { readSecretKey } from "./security/secret-key.ts";
-import { openStore } from "./store/orm.ts";
+import { openStore, type Store } from "./store/orm.ts";
 import { openRedis } from "./store/redis.ts";
 
 /** The services of one process, ready to be served. */
@@ -23,6 +23,7 @@ export type App = {
   /** Adds every service to a router. */
   routes: (router: ConnectRouter) => void;
   interceptors: Interceptor[];
+  store: Store;
   /** From now on health says that nothing new should be sent here. */
   drain(): void;
   /** Lets what is in hand be finished, then closes everything. */
@@ -71,6 +72,7 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
         serve(router, ai);
         router.service(Health, health);
       },
+      store,
       interceptors: interceptors(tools, store, limits, internalSecret),
       drain: () => {
         draining = true;

@@ -1,0 +1,26 @@
+import { setTimeout as wait } from "node:timers/promises";
+
+/** Waits until something is there. @returns it. @throws Error naming what never came */
+export async function until<T>(
+  what: string,
+  look: () => T | undefined | Promise<T | undefined>,
+  withinMs = 15_000,
+): Promise<T> {
+  for (const deadline = performance.now() + withinMs; performance.now() < deadline; await wait(10)) {
+    const found = await look();
+    if (found !== undefined && found !== false) return found;
+  }
+  throw new Error(`waited ${withinMs} ms in vain for ${what}`);
+}
+
+/** So many of something, by index. */
+export function times<T>(count: number, make: (index: number) => T): T[] {
+  return Array.from({ length: count }, (_, index) => make(index));
+}
+
+/** How many of each kind. */
+export function tally<T>(items: readonly T[], kind: (item: T) => string | number): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const item of items) counts[kind(item)] = (counts[kind(item)] ?? 0) + 1;
+  return counts;
+}

@@ -1,0 +1,53 @@
+import { connect } from "node:net";
+import { defineConfig } from "vitest/config";
+import type { Mode } from "./test/app.ts";
+
+const databaseUrl = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
+const redisUrl = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";
+const haveServers = (await Promise.all([databaseUrl, redisUrl].map(answers))).every(Boolean);
+if (!haveServers && process.env.CI) throw new Error(`CI needs PostgreSQL at ${databaseUrl} and Redis at ${redisUrl}`);
+
+/** Suites that drive the whole product, and so run on every kind of deployment. */
+const product = [
+  "test/auth/**/*.test.ts",
+  "test/user/**/*.test.ts",
+  "test/admin/**/*.test.ts",
+  "test/product/**/*.test.ts",
+];
+
+/** Deployments: all in one process on embedded parts, the same on servers, and gateway and services apart on servers. */
+const modes: Mode[] = haveServers ? ["embedded", "servers", "apart"] : ["embedded"];
+
+// Vitest's own configuration interface is a default export.
+// biome-ignore lint/style/noDefaultExport: see above
+export default defineConfig({
+  test: {
+    pool: "threads",
+    isolate: false,
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    globalSetup: "test/databases.ts",
+    env: { TEST_DATABASE_URL: databaseUrl, TEST_REDIS_URL: redisUrl, TEST_SERVERS: haveServers ? "yes" : "" },
+    projects: [
+      ...modes.map((mode) => ({
+        extends: true as const,
+        test: { name: mode, include: product, env: { TEST_MODE: mode } },
+      })),
+      {
+        extends: true as const,
+        test: { name: "parts", include: ["test/**/*.test.ts"], exclude: product },
+      },
+    ],
+  },
+});
+
+function answers(url: string): Promise<boolean> {
+  const { hostname, port, protocol } = new URL(url);
+  return new Promise((resolve) => {
+    const socket = connect(Number(port) || (protocol === "redis:" ? 6379 : 5432), hostname);
+    socket.setTimeout(1_000, () => socket.destroy());
+    socket.on("connect", () => resolve(true)).on("connect", () => socket.destroy());
+    socket.on("error", () => resolve(false)).on("close", () => resolve(false));
+  });
+}
