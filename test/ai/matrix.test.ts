@@ -44,6 +44,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   "error-event-named": [prefix("broke off"), nothing("overloaded")],
   "error-event-nameless": [prefix("overloaded"), nothing("overloaded")],
   "malformed-event": [prefix("unreadable reply"), nothing("unreadable reply")],
+  "done-only": nothing("broke off"),
   "null-event": [prefix("unreadable reply"), nothing("unreadable reply")],
   blocked: [prefix("blocked the content"), nothing("blocked the content")],
   "reset-midway": [prefix("broke off"), nothing("broke off")],

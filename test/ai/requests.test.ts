@@ -93,6 +93,13 @@ describe.each(DIALECTS)("requests to %s", (dialect) => {
     }
   });
 
+  test("take the lowest temperature", async () => {
+    const model = findModel(bench.entry, SENT[dialect].model) ?? bench.entry.models[0];
+    const prompt = { ...promptOf(bench, "case: plain"), model, temperature: 0 };
+    expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
+    expect(JSON.stringify(body())).toMatch(/"temperature":0/);
+  });
+
   test("leave out what wasn't asked for", async () => {
     await readWhole(bench.provider, promptOf(bench, "case: plain"));
     expect(JSON.stringify(body())).not.toMatch(/temperature|system|developer/);

@@ -21,8 +21,12 @@ export function googleAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
   };
 }
 
+/** Zero itself is outside of what Gemini takes. */
+const LOWEST_TEMPERATURE = 0.001;
+
 function requestOf(prompt: Prompt) {
   const system = systemTextOf(prompt);
+  const temperature = temperatureOf(prompt);
   const contents = turnsOf(prompt).map(({ role, content }) => ({
     role: role === "assistant" ? "model" : role,
     parts: [{ text: content }],
@@ -30,7 +34,10 @@ function requestOf(prompt: Prompt) {
   return {
     contents,
     ...(system !== undefined && { systemInstruction: { parts: [{ text: system }] } }),
-    generationConfig: { maxOutputTokens: outputTokensOf(prompt), temperature: temperatureOf(prompt) },
+    generationConfig: {
+      maxOutputTokens: outputTokensOf(prompt),
+      ...(temperature !== undefined && { temperature: Math.max(temperature, LOWEST_TEMPERATURE) }),
+    },
   };
 }
 

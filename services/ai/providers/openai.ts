@@ -76,7 +76,8 @@ export const openaiMapping: Mapping = {
   whole(body) {
     const { choices, usage } = body as Body;
     const choice = choices?.[0];
-    return { ...meaningOfChoice(choice, choice?.message), usage: usageOf(usage), finished: Boolean(choice?.message) };
+    const meaning = meaningOfChoice(choice, choice?.message);
+    return { ...meaning, usage: usageOf(usage), finished: Boolean(meaning.finished || meaning.text) };
   },
 };
 

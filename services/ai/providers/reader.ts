@@ -30,10 +30,10 @@ export async function open(send: Send, exchange: Exchange, limits: Limits): Prom
     } catch (thrown) {
       if (exchange.signal.aborted) throw thrown;
       const fault = faultOf(thrown, "unreachable");
-      const backoffMs = limits.backoffMs * 2 ** attempt * (0.5 + Math.random());
-      const waitMs = Math.max(fault.retryAfterMs ?? 0, backoffMs);
-      const timeIsLeft = waitMs < Math.min(limits.firstByteMs, exchange.remainingMs);
-      if (!fault.mayPass || attempt >= limits.retries || !timeIsLeft) throw fault;
+      const askedMs = fault.retryAfterMs ?? 0;
+      const waitMs = Math.max(askedMs, limits.backoffMs * 2 ** attempt * (0.5 + Math.random()));
+      const isWorthIt = fault.mayPass && attempt < limits.retries;
+      if (!isWorthIt || askedMs > limits.firstByteMs || waitMs > exchange.remainingMs) throw fault;
       await exchange.pause(waitMs);
     }
   }

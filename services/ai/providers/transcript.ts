@@ -21,7 +21,7 @@ export type Meaning = {
 export type Mapping = { event(frame: object): Meaning; whole(body: object): Meaning };
 
 /** OpenAI's closing mark; no other dialect sends anything like it. */
-const END: Meaning = { finished: true, over: true };
+const DONE = "[DONE]";
 
 /** The reply as far as it has been received: bytes go in, at any cut; whole characters come out. */
 export class Transcript {
@@ -31,6 +31,7 @@ export class Transcript {
   active = false;
   fault: Fault | undefined;
   #text = "";
+  #hasSpoken = false;
   #usage: Partial<Usage> = {};
   readonly #mapping: Mapping;
   readonly #decoder = new StringDecoder("utf8");
@@ -80,8 +81,13 @@ export class Transcript {
   #read(data: string, isError: boolean): void {
     if (this.over || this.fault || data.trim() === "") return;
     const { text, usage, active, finished, over, failed } =
-      data.trim() === "[DONE]" ? END : meaningOf(data, this.#mapping.event, isError);
-    if (text) this.#text += text;
+      data.trim() === DONE
+        ? { finished: this.#hasSpoken, over: true } // alone it says nothing: proxies close broken replies with it too
+        : meaningOf(data, this.#mapping.event, isError);
+    if (text) {
+      this.#text += text;
+      this.#hasSpoken = true;
+    }
     if (text || active || (finished && !this.finished)) this.active = true;
     Object.assign(this.#usage, usage);
     if (finished) this.finished = true;

@@ -128,6 +128,7 @@ export const FAILURES: Record<string, Case> = {
     events: (events, speaker) => [...prefix(events), { data: '{"sk-echo-of-a-key": ' }, speaker.delta("never seen")],
     whole: () => undefined,
   },
+  "done-only": { events: () => [{ data: "[DONE]" }], whole: () => ({ id: "empty" }) },
   "null-event": { events: (events) => [...prefix(events), { data: "null" }], whole: () => null },
   blocked: {
     events: (events, { blocked }) => [...prefix(events), ...blocked.events],

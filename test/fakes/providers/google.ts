@@ -86,7 +86,7 @@ function read({ path, query, headers, body }: Received, key: string): Asked | Er
   if (unknown) return refuse(`Invalid JSON payload received. Unknown name "${unknown}"`);
   const { maxOutputTokens = 1, temperature = 1 } = generationConfig;
   if (!(maxOutputTokens >= 1 && maxOutputTokens <= OUTPUT_TOKENS)) return refuse("maxOutputTokens is out of range");
-  if (!(temperature >= 0 && temperature <= 2)) return refuse("temperature is out of range");
+  if (!(temperature > 0 && temperature <= 2)) return refuse("temperature is out of range");
   if (!Array.isArray(contents) || contents.length === 0) return refuse("contents is not specified");
   if (contents.some(({ role }, index) => !["user", "model"].includes(role ?? "") || role === contents[index - 1]?.role))
     return refuse("Please ensure that multiturn requests alternate between user and model.");
