@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { isIPv4 } from "node:net";
 import ipaddr from "ipaddr.js";
 
 type Network = ReturnType<typeof ipaddr.parseCIDR>;
@@ -36,5 +37,6 @@ function toNetwork(text: string): Network {
 
 /** One spelling per address; an IPv4 address behind ::ffff: is an IPv4 address. */
 function normalize(text: string): string | undefined {
+  if (isIPv4(text)) return text;
   return ipaddr.isValid(text) ? ipaddr.process(text).toString() : undefined;
 }

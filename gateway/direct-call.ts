@@ -17,28 +17,29 @@ const ENDED = new ConnectError("the call has ended", Code.Canceled);
 /** Starts the clock of a call. */
 export function startCall(client: AbortSignal | undefined, timeoutMs: number | undefined): DirectCall {
   const controller = new AbortController();
-  let failed: ConnectError | undefined;
+  let over: ConnectError | undefined;
   let rejectWaiting: ((error: ConnectError) => void) | undefined;
-  const abort = (error: ConnectError) => {
-    failed ??= error;
-    rejectWaiting?.(failed);
-    end(failed);
-  };
-  const leave = () => abort(ConnectError.from(client?.reason, Code.Canceled));
-  const expire = () => abort(new ConnectError("the operation timed out", Code.DeadlineExceeded));
-  const timer = timeoutMs === undefined ? undefined : setTimeout(expire, timeoutMs);
   const end = (reason: ConnectError) => {
+    if (over) return;
+    over = reason;
     clearTimeout(timer);
     client?.removeEventListener("abort", leave);
     controller.abort(reason);
   };
+  const abort = (error: ConnectError) => {
+    rejectWaiting?.(error);
+    end(error);
+  };
+  const leave = () => abort(ConnectError.from(client?.reason, Code.Canceled));
+  const expire = () => abort(new ConnectError("the operation timed out", Code.DeadlineExceeded));
+  const timer = timeoutMs === undefined ? undefined : setTimeout(expire, timeoutMs);
   if (client?.aborted) leave();
   else client?.addEventListener("abort", leave);
   return {
     signal: controller.signal,
     deadline: timeoutMs === undefined ? undefined : Date.now() + timeoutMs,
     settle(work) {
-      if (failed) return Promise.reject(failed);
+      if (over) return Promise.reject(over);
       return new Promise((resolve, reject) => {
         rejectWaiting = reject;
         const started = async () => work(); // an interceptor may throw before it returns a promise

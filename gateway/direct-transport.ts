@@ -47,7 +47,7 @@ export function createDirectTransport(
       const run = find(method);
       const call = startCall(signal, timeoutMs);
       const message = create(method.input, input);
-      const request = { ...common(method, call, header, contextValues), stream: false, method, message } as const;
+      const request = requestOf(method, call, header, contextValues, { stream: false, message });
       try {
         return (await call.settle(() => run(request))) as UnaryResponse as never;
       } finally {
@@ -58,7 +58,7 @@ export function createDirectTransport(
       const run = find(method);
       const call = startCall(signal, timeoutMs);
       const message = messagesOf(method.input, input);
-      const request = { ...common(method, call, header, contextValues), stream: true, method, message } as const;
+      const request = requestOf(method, call, header, contextValues, { stream: true, message });
       try {
         const response = (await call.settle(() => run(request))) as StreamResponse;
         return { ...response, message: callMessages(response.message, call) } as never;
@@ -70,21 +70,25 @@ export function createDirectTransport(
   };
 }
 
-function common(
+function requestOf(
   method: DescMethod,
   call: DirectCall,
   header: ConstructorParameters<typeof Headers>[0],
-  values?: ContextValues,
-) {
+  contextValues: ContextValues | undefined,
+  { stream, message }: { stream: boolean; message: unknown },
+): Request {
   return {
+    stream,
+    method,
+    message,
     service: method.parent,
     requestMethod: "POST",
     url: `direct:/${method.parent.typeName}/${method.name}`,
     signal: call.signal,
     deadline: call.deadline,
     header: header instanceof Headers ? header : new Headers(header),
-    contextValues: values ?? createContextValues(),
-  };
+    contextValues: contextValues ?? createContextValues(),
+  } as Request;
 }
 
 /** Runs `routes` on a router that keeps the implementations, and folds the interceptors around each of them once. */
@@ -118,7 +122,7 @@ function implementation(spec: MethodImplSpec): Run {
         const context = handlerContext(request);
         try {
           const message = create(method.output, await spec.impl(request.message as never, context));
-          return response(context, { stream: false, method: spec.method, message });
+          return { stream: false, method: spec.method, message, ...headersOf(context) };
         } catch (thrown) {
           throw withHeaders(thrown, context);
         }
@@ -127,60 +131,35 @@ function implementation(spec: MethodImplSpec): Run {
       return async (request) => {
         const context = handlerContext(request);
         const message = messagesOf(method.output, spec.impl(await only(request.message as never), context));
-        return response(context, { stream: true, method: spec.method, message });
+        return { stream: true, method: spec.method, message, ...headersOf(context) };
       };
     default:
       throw new Error(`${method} is ${spec.kind}, which is not served in process`);
   }
 }
 
-/** The context of a handler; headers are made when they are first asked for, since most calls have none. */
 function handlerContext(request: Request): HandlerContext {
-  const {
-    method,
-    service,
-    signal,
-    requestMethod,
-    header: requestHeader,
-    contextValues: values,
-    url,
-    deadline,
-  } = request;
-  let responseHeader: Headers | undefined;
-  let responseTrailer: Headers | undefined;
+  const { method, service, signal, requestMethod, url, deadline } = request;
   return {
     method,
     service,
     signal,
     requestMethod,
-    requestHeader,
-    values,
     url,
+    requestHeader: request.header,
+    responseHeader: new Headers(),
+    responseTrailer: new Headers(),
+    values: request.contextValues,
     protocolName: "direct",
     timeoutMs: () => (deadline === undefined ? undefined : deadline - Date.now()),
-    get responseHeader() {
-      responseHeader ??= new Headers();
-      return responseHeader;
-    },
-    get responseTrailer() {
-      responseTrailer ??= new Headers();
-      return responseTrailer;
-    },
   };
 }
 
-function response<T extends object>(context: HandlerContext, facts: T) {
-  return {
-    ...facts,
-    service: context.service,
-    get header() {
-      return context.responseHeader;
-    },
-    get trailer() {
-      return context.responseTrailer;
-    },
-  };
-}
+const headersOf = ({ service, responseHeader, responseTrailer }: HandlerContext) => ({
+  service,
+  header: responseHeader,
+  trailer: responseTrailer,
+});
 
 /** On the wire the headers of a failed call arrive with its error. */
 function withHeaders(thrown: unknown, context: HandlerContext): unknown {

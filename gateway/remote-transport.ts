@@ -10,6 +10,11 @@ const STREAM_SESSIONS = 4;
  * server ends a connection, and everything on it, after about 1,000 resets in a burst.
  */
 const MAX_ABORTS = 400;
+/**
+ * Longest a unary call may take where its caller names no bound, in milliseconds: a little more than the longest reply
+ * of a provider. Services bound their own work far below; this ends calls whose answer got lost.
+ */
+const UNARY_TIMEOUT_MS = 11 * 60_000;
 /** A dead peer is noticed within the sum of these, in milliseconds. */
 const PING = { pingIntervalMs: 10_000, pingTimeoutMs: 5_000 };
 /** A connection without calls is closed after this, in milliseconds. */
@@ -30,10 +35,10 @@ export function createRemoteTransport(url: string): RemoteTransport {
   const streams = Array.from({ length: STREAM_SESSIONS }, () => createConnection(url));
   let turn = 0;
   return {
-    async unary(method, signal, ...rest) {
+    async unary(method, signal, timeoutMs = UNARY_TIMEOUT_MS, ...rest) {
       const call = unary.use(signal);
       try {
-        return await call.transport.unary(method, signal, ...rest);
+        return await call.transport.unary(method, signal, timeoutMs, ...rest);
       } finally {
         call.end();
       }

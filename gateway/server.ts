@@ -13,9 +13,12 @@ import { createClientAddress } from "./client-address.ts";
 import type { GatewayConfig } from "./config.ts";
 import { createOrigins } from "./cors.ts";
 import { addEdge, greet, requestId } from "./edge.ts";
+import { addHealth } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { createMetadata } from "./metadata.ts";
+import { addOpenApi } from "./openapi.ts";
+import { addPages } from "./pages.ts";
 import type { OpenCalls } from "./transcode/call.ts";
 import { createCookies } from "./transcode/cookies.ts";
 import { sendFailure } from "./transcode/response.ts";
@@ -30,7 +33,7 @@ export type GatewayOptions = {
   transport: Transport;
   log: Logger;
   /** The present time. */
-  clock?: () => Date;
+  clock?: { now: () => Date };
   /** The services whose methods become routes. */
   services?: readonly DescService[];
   /** Silence in an event stream after which a comment is sent, in milliseconds. */
@@ -53,7 +56,7 @@ const LINGER_MS = 2_000;
  * @throws Error naming the method whose options it can't serve
  */
 export function createGateway(options: GatewayOptions): Gateway {
-  const { config, transport, log, clock = () => new Date(), services = SERVICES } = options;
+  const { config, transport, log, clock = { now: () => new Date() }, services = SERVICES } = options;
   const secure = config.publicUrl.startsWith("https:");
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const calls: OpenCalls = new Set();
@@ -74,7 +77,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
-    cookies: createCookies(secure, () => clock().getTime()),
+    cookies: createCookies(secure, () => clock.now().getTime()),
     metadata: createMetadata(createClientAddress(config.trustProxy), config.internalSecret),
     isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
     report,
@@ -83,6 +86,9 @@ export function createGateway(options: GatewayOptions): Gateway {
   };
   const rules = services.flatMap((service) => service.methods.map(readRule));
   for (const rule of rules) addRoute(app, rule, transcoder);
+  addHealth(app, transport, lifecycle.phase);
+  addOpenApi(app, rules, config.publicUrl);
+  addPages(app);
   return { app, ...lifecycle };
 }
 

@@ -10,12 +10,14 @@ export type Call = {
   signal: AbortSignal;
   /** What is to be told instead of what the call threw: the reason, if a shutdown ended it. */
   reasonFor(thrown: unknown): unknown;
-  /** Ends the call, wherever it stands, and forgets it. */
+  /** Ends the call, wherever it stands. */
+  stop(): void;
+  /** Forgets the call, once it is answered. */
   end(): void;
 };
 
 const SHUTTING_DOWN = new Refused(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
-const ENDED = new Error("the call has ended");
+const STOPPED = new Error("the call was given up");
 
 /** Opens a call on behalf of a client; to be done before anything is waited for, since the client may leave at any time. */
 export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
@@ -27,10 +29,10 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   return {
     signal: controller.signal,
     reasonFor: (thrown) => (controller.signal.reason === SHUTTING_DOWN ? SHUTTING_DOWN : thrown),
+    stop: () => controller.abort(STOPPED),
     end() {
       raw.off("close", leave);
       calls.delete(controller);
-      controller.abort(ENDED);
     },
   };
 }

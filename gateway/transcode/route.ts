@@ -28,12 +28,6 @@ export type Transcoder = {
   calls: OpenCalls;
 };
 
-/**
- * Longest a unary call may take, in milliseconds: a little more than the longest reply of a provider. Services bound
- * their own work far below; this ends calls whose answer got lost.
- */
-const UNARY_TIMEOUT_MS = 11 * 60_000;
-
 /** Adds the route of one method. */
 export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcoder): void {
   const { cookies, calls, isOwnSite, report } = transcoder;
@@ -52,6 +46,7 @@ export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcode
         await answer(request, reply, call);
       } catch (thrown) {
         const failed = toFailure(call.reasonFor(thrown));
+        call.stop(); // whatever threw, nothing may go on for nobody
         if (failed.unexpected) report(thrown, request);
         if (thrown instanceof ConnectError) passOn(thrown.metadata, reply);
         sendFailure(failed, reply, rule, cookies);
@@ -68,7 +63,7 @@ type Answer = (request: FastifyRequest, reply: FastifyReply, call: Call) => Prom
 function unary(rule: Rule, method: DescMethodUnary, { transport, metadata, cookies }: Transcoder): Answer {
   return async (request, reply, { signal }) => {
     const input = readRequest(rule, incoming(request));
-    const response = await transport.unary(method, signal, UNARY_TIMEOUT_MS, metadata(request), input);
+    const response = await transport.unary(method, signal, undefined, metadata(request), input);
     passOn(response.header, reply);
     sendMessage(rule, reply, response.message, cookies);
   };

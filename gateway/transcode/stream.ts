@@ -46,6 +46,7 @@ export async function sendStream(
   } catch (thrown) {
     if (raw.destroyed) return; // nobody is left to be told
     const failed = toFailure(call.reasonFor(thrown));
+    call.stop(); // leaving the loop does not cancel a Connect stream
     if (!events.isOpen() && !isEvent(failed)) throw thrown;
     if (failed.unexpected) report(thrown);
     events.open();

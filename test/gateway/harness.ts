@@ -63,7 +63,7 @@ export type Settings = {
   services?: DescService[];
   keepAliveMs?: number;
   requestTimeoutMs?: number;
-  clock?: () => Date;
+  clock?: { now: () => Date };
 };
 
 /** Starts a gateway before services that `routes` plays. */

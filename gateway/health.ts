@@ -1,0 +1,88 @@
+import { readFileSync } from "node:fs";
+import type { Transport } from "@connectrpc/connect";
+import { createClient } from "@connectrpc/connect";
+import type { FastifyInstance, FastifyReply } from "fastify";
+import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../gen/health/v1/health_pb.ts";
+import type { Phase } from "./lifecycle.ts";
+
+/** Longest that one check may take, in milliseconds. */
+const CHECK_TIMEOUT_MS = 2_000;
+/** Where the services tell how long a dependency took to answer, in milliseconds. */
+const LATENCY = "x-gatehouse-latency-ms";
+
+const parts = ["database", "cache", "mail"] as const;
+type Part = (typeof parts)[number];
+type Check = { status: "ok" | "down"; latencyMs: number };
+type Checks = Record<Part, Check>;
+
+/** The version of the product. */
+export const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
+  version: string;
+};
+
+/**
+ * Adds the health routes (interface section 5). The gateway has no dependency of its own: it asks the services, by the
+ * gRPC health protocol, for each of theirs.
+ */
+export function addHealth(app: FastifyInstance, transport: Transport, phase: () => Phase): void {
+  const check = createChecks(transport);
+  const checkAll = async () =>
+    Object.fromEntries(await Promise.all(parts.map(async (p) => [p, await check(p)]))) as Checks;
+  app.get("/health", async (_request, reply) => {
+    const checks = await checkAll();
+    const status = overall(checks);
+    return send(reply, status, { status, version, uptime: Math.floor(process.uptime()), checks });
+  });
+  app.get("/health/live", async (_request, reply) => send(reply, "ok", { status: "ok" }));
+  app.get("/health/ready", async (_request, reply) => {
+    const now = phase();
+    if (now !== "serving") return send(reply, "down", { status: "down", phase: now });
+    const checks = await checkAll();
+    const status = overall(checks);
+    return send(reply, status, { status, checks });
+  });
+  for (const part of ["database", "cache"] as const) {
+    app.get(`/health/${part}`, async (_request, reply) => {
+      const answer = await check(part);
+      return send(reply, answer.status, answer);
+    });
+  }
+}
+
+/** Without its database the service is down; without anything else it goes on, with less. */
+function overall(checks: Checks): "ok" | "degraded" | "down" {
+  if (checks.database.status === "down") return "down";
+  return parts.some((part) => checks[part].status === "down") ? "degraded" : "ok";
+}
+
+const send = (reply: FastifyReply, status: string, body: object) =>
+  reply.code(status === "down" ? 503 : 200).send(body);
+
+/** Asks for one part; askers at the same time share one question, since anybody may ask as often as they like. */
+function createChecks(transport: Transport): (part: Part) => Promise<Check> {
+  const client = createClient(Health, transport);
+  const asked = new Map<Part, Promise<Check>>();
+  const ask = async (part: Part): Promise<Check> => {
+    const started = performance.now();
+    let told: string | null = null;
+    const isServing = await client
+      .check(
+        { service: part },
+        {
+          timeoutMs: CHECK_TIMEOUT_MS,
+          onHeader: (header) => {
+            told = header.get(LATENCY);
+          },
+        },
+      )
+      .then(({ status }) => status === ServingStatus.SERVING)
+      .catch(() => false); // services that can't be asked have no database to offer
+    const latencyMs = Number(told ?? performance.now() - started);
+    return { status: isServing ? "ok" : "down", latencyMs: Math.round(latencyMs * 10) / 10 };
+  };
+  return (part) => {
+    const under = asked.get(part) ?? ask(part).finally(() => asked.delete(part));
+    asked.set(part, under);
+    return under;
+  };
+}

@@ -1,0 +1,137 @@
+import type { DescMessage } from "@bufbuild/protobuf";
+import { getOption } from "@bufbuild/protobuf";
+import type { FastifyInstance } from "fastify";
+import type { Limit } from "../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, AccessSchema, default_limit, LimitKey } from "../gen/gatehouse/platform/v1/policy_pb.ts";
+import { version } from "./health.ts";
+import type { Schema } from "./openapi-schemas.ts";
+import { fieldSchema, objectSchema } from "./openapi-schemas.ts";
+import type { Rule } from "./transcode/rules.ts";
+
+const ERROR: Schema = {
+  type: "object",
+  required: ["statusCode", "message", "error", "code"],
+  properties: {
+    statusCode: { type: "integer" },
+    message: { type: "string", description: "A sentence that a person can act on." },
+    error: { type: "string", description: "HTTP status text." },
+    code: { type: "string", description: "A stable word that programs switch on, such as ACCOUNT_LOCKED." },
+    violations: {
+      type: "array",
+      items: { type: "object", properties: { field: { type: "string" }, message: { type: "string" } } },
+    },
+  },
+};
+const CHECK: Schema = {
+  type: "object",
+  properties: { status: { type: "string", enum: ["ok", "down"] }, latencyMs: { type: "number" } },
+};
+
+const json = (description: string, schema: Schema) => ({ description, content: { "application/json": { schema } } });
+const failed = (description: string) => json(description, { $ref: "#/components/schemas/Error" });
+
+/** Adds GET /openapi.json: OpenAPI 3.1, made once from the rules that the routes are made of. */
+export function addOpenApi(app: FastifyInstance, rules: readonly Rule[], publicUrl: string): void {
+  const text = JSON.stringify(describe(rules, publicUrl));
+  app.get("/openapi.json", (_request, reply) => {
+    reply.header("content-type", "application/json; charset=utf-8").send(text);
+  });
+}
+
+function describe(rules: readonly Rule[], publicUrl: string) {
+  const used = new Set<DescMessage>();
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const rule of rules) {
+    const path = rule.path.replace(/:(\w+)/g, "{$1}");
+    paths[path] ??= {};
+    paths[path][rule.verb.toLowerCase()] = operation(rule, used);
+  }
+  const schemas: Record<string, Schema> = { Error: ERROR };
+  for (const message of used) schemas[message.name] = objectSchema(message.fields, used); // grows while it is walked
+  return {
+    openapi: "3.1.0",
+    info: { title: "Gatehouse", version, description: "Accounts, sessions and a governed AI chat gateway." },
+    servers: [{ url: publicUrl }],
+    paths: { ...paths, ...healthPaths() },
+    components: {
+      schemas,
+      securitySchemes: {
+        accessToken: { type: "http", scheme: "bearer", bearerFormat: "JWT" },
+        refreshCookie: { type: "apiKey", in: "cookie", name: "refreshToken" },
+      },
+    },
+  };
+}
+
+function operation(rule: Rule, used: Set<DescMessage>) {
+  const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = rule;
+  const limits = policy.limits.length > 0 ? policy.limits : defaultLimits(policy.access);
+  const parameter = (place: "path" | "query") => (field: Rule["queryFields"][number]) => ({
+    name: field.jsonName,
+    in: place,
+    required: place === "path",
+    schema: fieldSchema(field, used),
+  });
+  const isOpen = policy.access === Access.PUBLIC;
+  return {
+    operationId: method.localName,
+    tags: [method.parent.name],
+    summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
+    description: [access(policy.access), ...limits.map(limitText)].join(" "),
+    parameters: [...pathFields.map(parameter("path")), ...queryFields.map(parameter("query"))],
+    ...(bodyFields ? { requestBody: json("", objectSchema(bodyFields, used)) } : {}),
+    security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
+    responses: {
+      [rule.successStatus]: success(rule, used),
+      400: failed("The request is not valid."),
+      ...(isOpen && requestCookies.length === 0 ? {} : { 401: failed("The token is missing, invalid or expired.") }),
+      ...(policy.access === Access.ADMIN ? { 403: failed("Administrators only.") } : {}),
+      ...(limits.length > 0 ? { 429: failed("Too many requests; see Retry-After.") } : {}),
+      default: failed("Any other failure."),
+    },
+  };
+}
+
+function success(rule: Rule, used: Set<DescMessage>) {
+  if (rule.method.methodKind === "server_streaming") {
+    const description =
+      'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and at the end `data: [DONE]`.';
+    return { description, content: { "text/event-stream": { schema: { type: "string" } } } };
+  }
+  const { responseField, method } = rule;
+  return json("Success.", responseField ? fieldSchema(responseField, used) : objectSchema(method.output.fields, used));
+}
+
+const access = (of: Access) =>
+  of === Access.PUBLIC ? "Open to anybody." : of === Access.ADMIN ? "For administrators." : "For signed-in users.";
+
+function defaultLimits(of: Access): Limit[] {
+  const limits = AccessSchema.values.filter((value) => value.number === of).map((v) => getOption(v, default_limit));
+  return limits.filter((limit) => limit.requests > 0);
+}
+
+function limitText({ requests, windowSeconds, by }: Limit): string {
+  const whose = { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ?? "address and account";
+  return `At most ${requests} requests in ${windowSeconds} seconds per ${whose}.`;
+}
+
+function healthPaths() {
+  const status = { type: "string", enum: ["ok", "degraded", "down"] };
+  const checks = { type: "object", properties: { database: CHECK, cache: CHECK, mail: CHECK } };
+  const health = (summary: string, schema: Schema) => ({
+    get: {
+      summary,
+      tags: ["Health"],
+      security: [],
+      responses: { 200: json("It works.", schema), 503: json("It does not.", schema) },
+    },
+  });
+  const all = { version: { type: "string" }, uptime: { type: "integer", description: "Seconds." } };
+  return {
+    "/health": health("Health of all parts", { type: "object", properties: { status, ...all, checks } }),
+    "/health/live": health("Whether the process answers", { type: "object", properties: { status } }),
+    "/health/ready": health("Whether requests can be served", { type: "object", properties: { status, checks } }),
+    "/health/database": health("Health of the database", CHECK),
+    "/health/cache": health("Health of the cache", CHECK),
+  };
+}
