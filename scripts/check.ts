@@ -1,0 +1,70 @@
+/** Everything that can be said about the tree without running the product. Ends with the number of what failed. */
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+type Step = { name: string; run: () => boolean };
+
+const run = (command: string, ...args: string[]) => spawnSync(command, args, { stdio: "inherit" }).status === 0;
+const git = (...args: string[]) =>
+  execFileSync("git", args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+
+const steps: Step[] = [
+  { name: "third-party protos", run: () => run("node", "scripts/emit-proto.ts") },
+  { name: "types", run: () => run("tsc", "--noEmit") },
+  { name: "lint and format", run: () => run("biome", "check", "--error-on-warnings", ".") },
+  { name: "proto lint", run: () => run("buf", "lint") },
+  { name: "proto format", run: () => run("buf", "format", "--diff", "--exit-code", "proto") },
+  { name: "proto compatibility", run: staysCompatible },
+  { name: "generated code is current", run: generatedIsCurrent },
+  { name: "unused code", run: () => run("knip") },
+  { name: "import directions", run: () => run("vitest", "run", "--project", "parts", "test/house") },
+];
+
+const failed = steps.filter(({ name, run: step }) => {
+  process.stdout.write(`\n== ${name}\n`);
+  return !step();
+});
+process.stdout.write(`\n${steps.length - failed.length} passed, ${failed.length} failed\n`);
+for (const { name } of failed) process.stdout.write(`  failed: ${name}\n`);
+process.exit(failed.length);
+
+/** The commit that clients may have been built from: the main branch, or what came before this commit on it. */
+function published(): string | undefined {
+  const head = git("rev-parse", "HEAD");
+  for (const ref of ["origin/main", "main", "HEAD~1"]) {
+    try {
+      const commit = git("rev-parse", "--verify", "--quiet", `${ref}^{commit}`);
+      if (commit !== head) return commit;
+    } catch {
+      // no such ref here
+    }
+  }
+  return undefined;
+}
+
+/** A plain `--against .git` has no node_modules, where the imports are: so a work tree beside, with a link to ours. */
+function staysCompatible(): boolean {
+  const commit = published();
+  if (!commit) return true;
+  const folder = mkdtempSync(join(tmpdir(), "gatehouse-breaking-"));
+  const tree = join(folder, "tree");
+  try {
+    git("worktree", "add", "--detach", tree, commit);
+    symlinkSync(resolve("node_modules"), join(tree, "node_modules"));
+    return run("buf", "breaking", "--against", tree);
+  } finally {
+    git("worktree", "remove", "--force", tree);
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function generatedIsCurrent(): boolean {
+  const folder = mkdtempSync(join(tmpdir(), "gatehouse-gen-"));
+  try {
+    return run("buf", "generate", "-o", folder) && run("diff", "--recursive", "--brief", "gen", join(folder, "gen"));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}

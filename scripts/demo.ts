@@ -1,0 +1,70 @@
+/**
+ * `npm start` with company: the four providers played by simulators that speak the real wire formats, an administrator,
+ * and a user who has confirmed the address by the mailed link. Prints `curl` lines that work as printed.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import PostalMime from "postal-mime";
+import { type SimulatedDialect, startProviderSimulator } from "../test/fakes/providers/simulator.ts";
+
+const PACE_MS = 60;
+const PASSWORD = "Correct-horse-1";
+const [ADMIN, USER] = ["admin@example.com", "ann@example.com"];
+const dialects: [SimulatedDialect, variable: string, path: string][] = [
+  ["openai", "OPENAI", "/v1"],
+  ["anthropic", "ANTHROPIC", ""],
+  ["google", "GEMINI", ""],
+  ["openai-compatible", "MISTRAL", "/v1"],
+];
+
+for (const [dialect, variable, path] of dialects) {
+  const { url } = await startProviderSimulator({ dialect, key: "demo-key", paceMs: PACE_MS });
+  process.env[`${variable}_API_KEY`] = "demo-key";
+  process.env[`${variable}_BASE_URL`] = url + path;
+}
+process.env.DATA_DIR ??= "./data/demo";
+process.env.ADMIN_EMAIL ??= ADMIN;
+process.env.ADMIN_PASSWORD ??= PASSWORD;
+await import("../gateway/main.ts");
+
+const url = `http://127.0.0.1:${process.env.PORT ?? 3000}`;
+await addVerifiedUser();
+process.stdout.write(`
+An administrator: ${process.env.ADMIN_EMAIL}    a user: ${USER}    the password of both: ${PASSWORD}
+
+# sign in, and keep the access token
+TOKEN=$(curl -s ${url}/auth/login -H 'Content-Type: application/json' -d '{"email":"${USER}","password":"${PASSWORD}"}' | sed 's/.*"accessToken":"\\([^"]*\\)".*/\\1/')
+
+# the profile, the providers, a complete reply, a reply as it comes
+curl -s ${url}/user/profile -H "Authorization: Bearer $TOKEN"
+curl -s ${url}/ai/providers -H "Authorization: Bearer $TOKEN"
+curl -s ${url}/ai/chat -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"provider":"provider-a","messages":[{"role":"user","content":"Hello!"}]}'
+curl -sN ${url}/ai/stream -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{"provider":"provider-d","messages":[{"role":"user","content":"Hello!"}]}'
+
+`);
+
+async function addVerifiedUser(): Promise<void> {
+  const registered = await post("/auth/register", { email: USER, password: PASSWORD, name: "Ann", acceptTerms: true });
+  if (registered.status !== 201) return; // from an earlier demo in the same DATA_DIR
+  for (let token: string | undefined; !token; await new Promise((resolve) => setTimeout(resolve, 50))) {
+    token = await mailedToken();
+    if (token) await post("/auth/verify-email", { token });
+  }
+}
+
+async function mailedToken(): Promise<string | undefined> {
+  const folder = join(process.env.DATA_DIR as string, "mail");
+  for (const name of readdirSync(folder).filter((file) => file.endsWith(".eml"))) {
+    const { to, text } = await PostalMime.parse(readFileSync(join(folder, name)));
+    if (to?.some((address) => address.address === USER)) return /#token=(\S+)/.exec(text ?? "")?.[1];
+  }
+  return undefined;
+}
+
+function post(path: string, body: unknown): Promise<Response> {
+  return fetch(url + path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+}

@@ -1,0 +1,15 @@
+/** Brings the database named by the environment to the current schema; any number may run at once. */
+import { readConfig } from "../services/config.ts";
+import { createLog } from "../services/log.ts";
+import { openStore } from "../services/store/orm.ts";
+
+const read = readConfig(process.env);
+if ("problems" in read) {
+  process.stderr.write(`${read.problems.join("\n")}\n`);
+  process.exit(1);
+}
+const log = createLog(read.config.logLevel);
+const store = await openStore(read.config.database, log);
+await store.migrate();
+await store.close();
+log.info("the database is up to date");

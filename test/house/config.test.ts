@@ -1,0 +1,117 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { readGatewayConfig } from "../../gateway/config.ts";
+import { readConfig } from "../../services/config.ts";
+
+const problemsOf = (env: Record<string, string>, apart = false) => {
+  const read = readConfig(env, { apart });
+  return "problems" in read ? read.problems : [];
+};
+const configOf = (env: Record<string, string>) => {
+  const read = readConfig(env);
+  if ("problems" in read) throw new Error(read.problems.join());
+  return read.config;
+};
+
+describe("the services' configuration", () => {
+  test("has the documented defaults", () => {
+    expect(configOf({})).toMatchObject({
+      grpc: { host: "127.0.0.1", port: 50051, reflection: true, tls: null },
+      publicUrl: "http://localhost:3000",
+      appUrl: "http://localhost:3000",
+      database: { kind: "folder", path: "./data" },
+      redisUrls: [],
+      accessTokenMs: 900_000,
+      refreshTokenMs: 7 * 86_400_000,
+      sessionMaxAgeMs: 30 * 86_400_000,
+      refreshGraceMs: 10_000,
+      lockout: { threshold: 5, durationMs: 900_000, resetMs: 3_600_000 },
+      passwordMaxAgeMs: 90 * 86_400_000,
+      rateLimits: true,
+      ai: { firstByteMs: 60_000, idleMs: 60_000, totalMs: 600_000, retries: 2 },
+    });
+  });
+
+  test("reports every bad variable at once and no secret's value", () => {
+    const problems = problemsOf({
+      GRPC_PORT: "99999",
+      DATABASE_URL: "mysql://secret-user:secret-pass@host/db",
+      SECRET_KEY: "secret-too-short",
+      ACCESS_TOKEN_TTL: "soon",
+      PASSWORD_EXPIRY: "maybe",
+      SMTP_URL: "secret-nonsense",
+      REDIS_URL: "http://secret-host",
+    });
+    const names = [
+      "GRPC_PORT",
+      "DATABASE_URL",
+      "SECRET_KEY",
+      "ACCESS_TOKEN_TTL",
+      "PASSWORD_EXPIRY",
+      "SMTP_URL",
+      "REDIS_URL",
+    ];
+    expect(problems.map((problem) => problem.split(" ")[0]).sort()).toEqual(names.sort());
+    expect(problems.join()).not.toContain("secret-");
+  });
+
+  test("demands what a deployment can't do without", () => {
+    expect(problemsOf({ NODE_ENV: "production" })).toEqual([expect.stringContaining("SECRET_KEY")]);
+    expect(problemsOf({}, true)).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
+    expect(problemsOf({ ADMIN_EMAIL: "a@b.de" })).toEqual([expect.stringContaining("ADMIN_PASSWORD")]);
+    expect(problemsOf({ REFRESH_TOKEN_TTL: "31d" })).toEqual([expect.stringContaining("SESSION_MAX_AGE")]);
+  });
+
+  test("takes an empty variable for an absent one, and can't be changed", () => {
+    const config = configOf({ DATABASE_URL: "", REDIS_URL: "" });
+    expect(config.database).toEqual({ kind: "folder", path: "./data" });
+    expect(Object.isFrozen(config)).toBe(true);
+  });
+
+  test("reads several Redis URLs as a cluster", () => {
+    expect(configOf({ REDIS_URL: "redis://a:1, redis://b:2" }).redisUrls).toEqual(["redis://a:1", "redis://b:2"]);
+  });
+});
+
+describe("the variables", () => {
+  test("are all in .env.example and in the README, and nothing else is", () => {
+    const source = ["services/config.ts", "gateway/config.ts"].map((file) => readFileSync(file, "utf8")).join();
+    const known = new Set([...source.matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(([, name]) => name as string));
+    known.delete("NODE_ENV");
+    const example = new Set(
+      [...readFileSync(".env.example", "utf8").matchAll(/^# ?([A-Z_]+)=/gm)].map(([, name]) => name as string),
+    );
+    const readme = readFileSync("README.md", "utf8");
+    expect([...known].filter((name) => !example.has(name))).toEqual([]);
+    expect([...known].filter((name) => !readme.includes(`\`${name}\``))).toEqual([]);
+    const dynamic = /^(OPENAI|ANTHROPIC|GEMINI|MISTRAL)_(API_KEY|BASE_URL)$/;
+    expect([...example].filter((name) => !known.has(name) && !dynamic.test(name))).toEqual([]);
+  });
+
+  test("are read in the two main files and nowhere else", () => {
+    const readers = ["services", "gateway"].flatMap((folder) =>
+      readdirSync(folder, { recursive: true, encoding: "utf8" })
+        .filter((name) => name.endsWith(".ts") && /process\.env/.test(readFileSync(`${folder}/${name}`, "utf8")))
+        .map((name) => `${folder}/${name}`),
+    );
+    expect(readers.sort()).toEqual(["gateway/main.ts", "services/main.ts"]);
+  });
+
+  test("of a gateway are refused all together, no secret's value shown", () => {
+    const read = readGatewayConfig({
+      PORT: "x",
+      TRUST_PROXY: "everybody",
+      SERVICES_URL: "secret-url",
+      CORS_ORIGINS: "*",
+    });
+    const problems = "problems" in read ? read.problems : [];
+    expect(problems.map((problem) => problem.split(" ")[0]).sort()).toEqual([
+      "CORS_ORIGINS",
+      "INTERNAL_SECRET",
+      "PORT",
+      "SERVICES_URL",
+      "TRUST_PROXY",
+    ]);
+    expect(problems.join()).not.toContain("secret-url");
+  });
+});

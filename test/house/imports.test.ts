@@ -1,0 +1,80 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, normalize, relative } from "node:path";
+import { describe, expect, test } from "vitest";
+
+const root = join(import.meta.dirname, "../..");
+const files = ["gen", "services", "gateway"].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts"))
+    .map((name) => join(folder, name)),
+);
+
+/** Files of ours that a file imports; `type` imports are erased and lead nowhere at run time. */
+function importsOf(file: string, { types }: { types: boolean }): string[] {
+  const text = readFileSync(join(root, file), "utf8");
+  const lines = text.matchAll(/^(?:import|export)\s+(type\s+)?[^;]*?\bfrom\s+"(\.[^"]+)"|^import\s+"(\.[^"]+)"/gms);
+  return [...lines]
+    .filter(([, type]) => types || !type)
+    .map(([, , from, bare]) => relative(root, normalize(join(root, dirname(file), (from ?? bare) as string))));
+}
+
+const layer = (file: string) => file.split("/")[0] as string;
+const part = (file: string) => (file.startsWith("services/") ? (file.split("/")[1] as string) : "");
+
+/** What each part of the services may know, itself and gen aside. Files directly under services/ are the house itself. */
+const ALLOWED: Record<string, string[]> = {
+  store: ["call.ts"],
+  security: ["store", "call.ts", "refusal.ts"],
+  mail: ["store", "security", "call.ts", "config.ts"],
+  interceptors: ["security", "store", "call.ts", "policy.ts", "refusal.ts", "audit.ts"],
+  auth: ["store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
+  user: ["store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
+  admin: ["store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
+  ai: ["store", "security", "call.ts", "config.ts", "refusal.ts", "audit.ts"],
+};
+
+describe("imports", () => {
+  test("lead from proto's code outwards and never back", () => {
+    const wrong = files.flatMap((file) =>
+      importsOf(file, { types: true })
+        .filter((to) => {
+          if (layer(file) === layer(to) || layer(to) === "gen") return false;
+          return !(file === "gateway/main.ts" && layer(to) === "services");
+        })
+        .map((to) => `${file} -> ${to}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  test("inside the services lead from handlers to operations to store, security, mail", () => {
+    const wrong = files.flatMap((file) => {
+      const allowed = ALLOWED[part(file)];
+      if (!allowed) return [];
+      return importsOf(file, { types: false })
+        .filter((to) => layer(to) === "services" && part(to) !== part(file) && !allowed.includes(part(to)))
+        .map((to) => `${file} -> ${to}`);
+    });
+    expect(wrong).toEqual([]);
+  });
+
+  test("run in no circle", () => {
+    const graph = new Map(files.map((file) => [file, importsOf(file, { types: false })]));
+    const [done, open] = [new Set<string>(), [] as string[]];
+    const circles: string[] = [];
+    const visit = (file: string) => {
+      if (done.has(file)) return;
+      if (open.includes(file)) return void circles.push([...open.slice(open.indexOf(file)), file].join(" -> "));
+      open.push(file);
+      for (const next of graph.get(file) ?? []) visit(next);
+      open.pop();
+      done.add(file);
+    };
+    for (const file of graph.keys()) visit(file);
+    expect(circles).toEqual([]);
+  });
+
+  test("a provider's SDK is loaded when it is needed, not at the start", () => {
+    const sdks = /^import\s+(?!type\b)[^;]*from\s+"(openai|@anthropic-ai\/sdk|@google\/genai)/m;
+    expect(files.filter((file) => sdks.test(readFileSync(join(root, file), "utf8")))).toEqual([]);
+  });
+});
