@@ -1,0 +1,98 @@
+import { ConnectError } from "@connectrpc/connect";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { startApp, type TestApp } from "../../app.ts";
+import { expectedOf, NAMES, NEVER_ENDING, summary } from "../expectations.ts";
+import { eventsIn } from "./events.ts";
+
+const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"];
+/** Of the cases that only an alarm ends, one will do for the whole way: every single one is tried on the adapters. */
+const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name) || name === "pings-midway");
+const env = {
+  RATE_LIMITS: "off",
+  AI_FIRST_BYTE_TIMEOUT: "1s",
+  AI_IDLE_TIMEOUT: "1s",
+  AI_TOTAL_TIMEOUT: "20s",
+};
+
+let app: TestApp;
+let token: string;
+beforeAll(async () => {
+  app = await startApp({ env });
+  token = (await app.signIn()).accessToken;
+});
+afterAll(() => app.close());
+
+const kindIn = (message: string, provider: string) =>
+  new RegExp(`^The AI provider ${provider} failed: (.*)\\.$`).exec(message)?.[1] ?? message;
+const saying = (provider: string, content: string) => ({ provider, messages: [{ role: "user", content }] });
+
+describe.each(PROVIDERS)("%s", (provider) => {
+  describe.concurrent.each(CASES)("%s", (name) => {
+    const expected = expectedOf(name);
+
+    test.concurrent("POST /ai/stream", async () => {
+      const body = saying(provider, `case: ${name} (REST stream)`);
+      const answer = await app.visitor().post("/ai/stream", body, token);
+      expect(answer.status).toBe(200);
+      const { text, error } = eventsIn(answer.body);
+      const failure = error === undefined ? {} : { failure: kindIn(error, provider) };
+      expect(summary({ text, ...failure })).toEqual(summary(expected.stream));
+    });
+
+    test.concurrent("POST /ai/chat", async () => {
+      const { status, body } = await app
+        .visitor()
+        .post("/ai/chat", saying(provider, `case: ${name} (REST chat)`), token);
+      if (expected.chat.failure === undefined) {
+        expect(status).toBe(200);
+        expect(summary({ text: body.content })).toEqual(summary(expected.chat));
+      } else {
+        expect(body).toMatchObject({ statusCode: 500, code: "PROVIDER_ERROR", error: "Internal Server Error" });
+        expect(kindIn(body.message, provider)).toBe(expected.chat.failure);
+      }
+    });
+  });
+});
+
+describe.concurrent.each(CASES.map((name, index) => [name, PROVIDERS[index % PROVIDERS.length] ?? ""]))(
+  "%s of %s",
+  (name, provider) => {
+    const expected = expectedOf(name);
+
+    test.concurrent("StreamChat", async () => {
+      const outcome: { text: string; failure?: string } = { text: "" };
+      try {
+        const request = saying(provider, `case: ${name} (gRPC stream)`);
+        for await (const { chunk } of app.grpc(AIService).streamChat(request, { headers })) outcome.text += chunk;
+      } catch (thrown) {
+        outcome.failure = failureOf(thrown, provider);
+      }
+      expect(summary(outcome)).toEqual(summary(expected.stream));
+    });
+
+    test.concurrent("Chat", async () => {
+      const outcome: { text: string; failure?: string } = { text: "" };
+      try {
+        const request = saying(provider, `case: ${name} (gRPC chat)`);
+        outcome.text = (await app.grpc(AIService).chat(request, { headers })).content;
+      } catch (thrown) {
+        outcome.failure = failureOf(thrown, provider);
+      }
+      expect(summary(outcome)).toEqual(summary(expected.chat));
+    });
+  },
+);
+
+const headers = {
+  get authorization() {
+    return `Bearer ${token}`;
+  },
+};
+
+function failureOf(thrown: unknown, provider: string): string {
+  const error = ConnectError.from(thrown);
+  expect(error.findDetails(FailureSchema)[0]?.reason).toBe(Reason.PROVIDER_ERROR);
+  return kindIn(error.rawMessage, provider);
+}
