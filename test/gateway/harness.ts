@@ -2,8 +2,8 @@ import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import net from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
-import type { ConnectRouter, Interceptor, Transport } from "@connectrpc/connect";
-import { Code, ConnectError } from "@connectrpc/connect";
+import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { pino } from "pino";
 import type { GatewayConfig } from "../../gateway/config.ts";
@@ -139,14 +139,3 @@ export function failWith(
 ): ConnectError {
   return new ConnectError(message, code, metadata, [{ desc: FailureSchema, value: { reason, ...facts } }]);
 }
-
-/** Waits until a condition holds, looking every few milliseconds; fails after 5 seconds. */
-export async function until(holds: () => boolean): Promise<void> {
-  const deadline = Date.now() + 5_000;
-  while (!holds()) {
-    if (Date.now() > deadline) throw new Error("waited in vain");
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
-
-export { Code };
