@@ -46,6 +46,8 @@ export type UsageLedger = {
 
 /** How long rows wait for company. A call shorter than that costs one statement, and many calls share it. */
 const GATHER_MS = 20;
+/** A long reply's row is brought up to date that often, so that little is lost with the process. */
+const PROGRESS_MS = 5_000;
 /** Pause before the database is tried again. */
 const RETRY_MS = 1_000;
 /** Rows that wait for an absent database; older ones are given up. */
@@ -111,11 +113,15 @@ export function openUsageLedger(store: Pick<Store, "fork">, clock: Clock, log: L
         created_at: now,
       };
       let characters = 0;
+      let writtenMs = 0;
       const entry: UsageEntry = {
         wrote(text) {
           row.first_chunk_ms ??= elapsed();
           characters += text.length;
           if (row.estimated) row.output_tokens = tokensIn(characters);
+          if (elapsed() - writtenMs < PROGRESS_MS) return;
+          writtenMs = elapsed();
+          write(row);
         },
         report({ inputTokens, outputTokens }) {
           Object.assign(row, { input_tokens: inputTokens, output_tokens: outputTokens, estimated: false });
