@@ -82,7 +82,7 @@ export async function startApp({ env = {}, mode = (process.env.TEST_MODE ?? "emb
     config: valid(readGatewayConfig(settings)),
     transport: remote ?? createDirectTransport(app.routes, app.interceptors),
     log,
-    clock: clock.now,
+    clock,
   });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const mail = smtp ?? folderMailbox(dataDir);

@@ -9,8 +9,9 @@ import { renderLetter, type TemplateName } from "./templates.ts";
 
 /** Letters claimed at once. */
 const BATCH = 20;
-/** A claimed letter belongs to its worker for this time in ms, longer than any SMTP conversation. */
-const LEASE_MS = 120_000;
+/** A claimed letter belongs to its worker for this time in ms, and so long again with each renewal while it is on its way. */
+const LEASE_MS = 10_000;
+const RENEW_MS = 3_000;
 /** How often an idle worker looks for letters that other processes have queued or left behind, in ms. */
 const LOOK_MS = 1_000;
 /** Longest pause between two tries, and when a letter is given up, in ms. */
@@ -93,6 +94,7 @@ async function claim({ store, clock }: Needs): Promise<Claimed[]> {
 /** Never throws: what fails is tried again when its time or its lease has come. */
 async function deliver(needs: Needs, letter: Claimed): Promise<void> {
   const { sender, cipher, config, log } = needs;
+  const renewal = setInterval(() => void renew(needs, letter).catch(() => {}), RENEW_MS);
   try {
     const token = letter.token_id ? oneTimeTokenText(cipher, letter.token_id) : undefined;
     const rendered = renderLetter(letter.template, letter.facts, config.appUrl, token);
@@ -105,8 +107,20 @@ async function deliver(needs: Needs, letter: Claimed): Promise<void> {
     );
     await retryLater(needs, letter, error).catch(() => {});
     return;
+  } finally {
+    clearInterval(renewal);
   }
   await settle(needs, letter, "sent", { sentAt: needs.clock.now() }).catch(() => {});
+}
+
+async function renew({ store, clock }: Needs, { id, attempts }: Claimed): Promise<void> {
+  await store
+    .fork()
+    .execute("update emails set next_attempt_at = ? where id = ? and attempts = ? and status = 'sending'", [
+      new Date(clock.now().getTime() + LEASE_MS),
+      id,
+      attempts,
+    ]);
 }
 
 async function retryLater(needs: Needs, letter: Claimed, error: unknown): Promise<void> {

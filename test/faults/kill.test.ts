@@ -1,0 +1,63 @@
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { createDatabase } from "../databases.ts";
+import { folderMailbox } from "../mailbox.ts";
+import { createVisitor } from "../visitor.ts";
+import { type Process, startProcess } from "./process.ts";
+
+/** A crash takes seconds to come back from; `KILLS=50` asks for more of them than every run has time for. */
+const KILLS = Number(process.env.KILLS ?? 2);
+const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded"];
+const password = "Correct-horse-1";
+
+let running: Process | undefined;
+afterAll(() => running?.end("SIGKILL"));
+
+describe.each(kinds)("kill -9 right after a 201, on %s", (kind) => {
+  test(`loses neither account nor mail, ${KILLS} times`, async () => {
+    const dataDir = mkdtempSync(join(tmpdir(), "gatehouse-kill-"));
+    const database = kind === "embedded" ? {} : { DATABASE_URL: await createDatabase("kill") };
+    const env = { DATA_DIR: dataDir, RATE_LIMITS: "off", ...database };
+    const mail = folderMailbox(dataDir);
+    running = await startProcess(env);
+    for (let kill = 0; kill < KILLS; kill++) {
+      const email = `kill-${kill}@example.com`;
+      const { status } = await createVisitor(running.url).post("/auth/register", {
+        email,
+        password,
+        name: "Ann",
+        acceptTerms: true,
+      });
+      expect(await running.end("SIGKILL")).toBe("SIGKILL");
+      expect(status).toBe(201);
+      running = await startProcess(env);
+      expect(await createVisitor(running.url).post("/auth/login", { email, password })).toMatchObject({ status: 200 });
+      const { token } = await mail.letterTo(email); // at once, or when the lease of the killed worker has run out
+      expect(await createVisitor(running.url).post("/auth/verify-email", { token })).toMatchObject({ status: 200 });
+    }
+    expect(await running.end("SIGTERM")).toBe(0);
+  }, 600_000);
+});
+
+describe("the process", () => {
+  test("refuses a folder that another process uses, and says so", async () => {
+    const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-lock-")) };
+    running = await startProcess(env);
+    await expect(startProcess(env)).rejects.toThrow(/is in use by another Gatehouse process/);
+    expect(await running.end("SIGTERM")).toBe(0);
+    running = await startProcess(env);
+    expect(await running.end("SIGINT")).toBe(0);
+  }, 60_000);
+
+  test("lists every bad variable and shows no secret", async () => {
+    const env = { PORT: "http", DATABASE_URL: "secret://x", SECRET_KEY: "secret", TRUST_PROXY: "all" };
+    const failure = await startProcess(env).then(
+      () => "it started",
+      (error: Error) => error.message,
+    );
+    for (const name of ["PORT", "DATABASE_URL", "SECRET_KEY", "TRUST_PROXY"]) expect(failure).toContain(name);
+    expect(failure).not.toContain("secret");
+  });
+});

@@ -1,0 +1,42 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { until } from "../until.ts";
+
+/** A Gatehouse process of its own. */
+export type Process = {
+  url: string;
+  pid: number;
+  /** What it has written so far, log and greeting. */
+  output(): string;
+  /** Ends it by a signal. @returns its exit code, or the signal that ended it */
+  end(signal: NodeJS.Signals): Promise<number | NodeJS.Signals>;
+};
+
+/** Starts `npm start`'s process on free ports and waits until it is ready. */
+export async function startProcess(env: Record<string, string>, main = "gateway/main.ts"): Promise<Process> {
+  const child = spawn(process.execPath, [main], {
+    env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (part: Buffer) => (output += part));
+  const ended = endOf(child);
+  const url = await Promise.race([
+    until("the process to be ready", () => /(https?:\/\/127\.0\.0\.1:\d+),? /.exec(output)?.[1], 30_000),
+    ended.then((code) => {
+      throw new Error(`the process ended with ${code}: ${output}`);
+    }),
+  ]);
+  return {
+    url,
+    pid: child.pid as number,
+    output: () => output,
+    end(signal) {
+      child.kill(signal);
+      return ended;
+    },
+  };
+}
+
+function endOf(child: ChildProcess): Promise<number | NodeJS.Signals> {
+  return new Promise((resolve) => child.once("close", (code, signal) => resolve(code ?? (signal as NodeJS.Signals))));
+}
