@@ -52,6 +52,8 @@ export type Started = {
   logs: Record<string, unknown>[];
   /** Sends a request; `body` as JSON unless it is text or bytes. */
   send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
+  /** Takes the services away. */
+  stopServices: () => Promise<void>;
   close: () => Promise<void>;
 };
 export type Answer = { status: number; headers: Headers; text: string; body: never };
@@ -73,6 +75,11 @@ export async function start(routes: Routes, settings: Settings = {}): Promise<St
   const logs: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
   const gateway = createGateway({ config: configOf(env), transport: played.transport, log, ...options });
+  let stopped: Promise<void> | undefined;
+  const stopServices = () => {
+    stopped ??= played.close();
+    return stopped;
+  };
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   return {
     gateway,
@@ -80,9 +87,10 @@ export async function start(routes: Routes, settings: Settings = {}): Promise<St
     port: Number(new URL(url).port),
     logs,
     send: (method, path, body, headers) => send(url, method, path, body, headers),
+    stopServices,
     close: async () => {
       await gateway.drain();
-      await played.close();
+      await stopServices();
     },
   };
 }
