@@ -12,7 +12,7 @@ const product = [
   "test/auth/**/*.test.ts",
   "test/user/**/*.test.ts",
   "test/admin/**/*.test.ts",
-  "test/product/**/*.test.ts",
+  "test/ai/routes/**/*.test.ts",
 ];
 
 /** Deployments: all in one process on embedded parts, the same on servers, and gateway and services apart on servers. */

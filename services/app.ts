@@ -54,7 +54,7 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     closers.push(() => outbox.close());
     const ai = openAi(config, store, clock, log);
     closers.push(() => ai.close());
-    const tools: Tools = { config, log, clock, cipher, keys, passwords: await createPasswords(), outbox };
+    const tools: Tools = { config, log, clock, cipher, keys, passwords: await createPasswords(), outbox, ai };
 
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
@@ -69,7 +69,7 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     const limits = config.rateLimits ? createLimits(redis, clock) : undefined;
     return {
       routes(router) {
-        serve(router, ai);
+        serve(router);
         router.service(Health, health);
       },
       store,

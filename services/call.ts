@@ -1,6 +1,7 @@
 import { createContextKey, type HandlerContext } from "@connectrpc/connect";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
+import type { Ai } from "./ai/ai.ts";
 import type { Config } from "./config.ts";
 import type { Outbox } from "./mail/worker.ts";
 import type { Attempt } from "./security/attempts.ts";
@@ -29,6 +30,7 @@ export type Tools = {
   keys: KeyRing;
   passwords: Passwords;
   outbox: Outbox;
+  ai: Ai;
 };
 
 /** One RPC in progress. */

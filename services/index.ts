@@ -4,7 +4,6 @@ import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { adminHandler } from "./admin/handler.ts";
-import type { Ai } from "./ai/ai.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { authHandler } from "./auth/handler.ts";
 import type { Tools } from "./call.ts";
@@ -22,11 +21,11 @@ import { userHandler } from "./user/handler.ts";
 export const services = [AuthService, UserService, AdminService, AIService] as const;
 
 /** Adds every service to a router; a method without a handler answers NOT_IMPLEMENTED. */
-export function serve(router: ConnectRouter, ai: Ai): void {
+export function serve(router: ConnectRouter): void {
   router.service(AuthService, authHandler);
   router.service(UserService, userHandler);
   router.service(AdminService, adminHandler);
-  router.service(AIService, aiHandler(ai));
+  router.service(AIService, aiHandler);
 }
 
 /** What every call passes through, outermost first. */

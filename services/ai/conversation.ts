@@ -8,7 +8,7 @@ import type { Prompt, PromptMessage, Provider } from "./providers/provider.ts";
 import type { UsageEntry, UsageStart } from "./usage.ts";
 
 /** What the operations on conversations need. */
-export type Needs = Pick<SignedInCall, "caller" | "signal" | "log" | "requestId"> & { ai: Ai };
+export type Needs = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId">;
 
 /** A conversation and how it is to be continued (spec 4.5). Its fields have been checked one by one. */
 export type Conversation = {
