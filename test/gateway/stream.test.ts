@@ -202,6 +202,7 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
       received += data.length;
       tail = (tail + data.toString("latin1")).slice(-64);
     });
+    socket.resume();
     await until("the end", () => tail.includes("[DONE]"));
     expect(made).toBe(PIECES);
     expect(received).toBeGreaterThan(PIECES * chunk.length);
