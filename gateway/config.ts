@@ -28,7 +28,7 @@ const DEFAULT_PORT = 3000;
 const MAX_PORT = 65_535;
 
 const isUrl = (text: string) => /^https?:\/\//i.test(text) && URL.canParse(text);
-const isOrigin = (text: string) => isUrl(text) && new URL(text).origin === text;
+const isOrigin = (text: string) => isUrl(text) && !text.includes("*") && new URL(text).origin === text;
 const isNetwork = (text: string) => ipaddr.isValid(text) || ipaddr.isValidCIDR(text);
 const milliseconds = (text: string) => ms(text as ms.StringValue);
 const items = (text: string) =>

@@ -1,0 +1,61 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { Health } from "../../gen/health/v1/health_pb.ts";
+import { until } from "../until.ts";
+import type { Started } from "./harness.ts";
+import { start } from "./harness.ts";
+
+describe("a shutdown", () => {
+  let edge: Started;
+  afterEach(() => edge.close());
+
+  const open = async (grace: string) => {
+    const gate = Promise.withResolvers<object>();
+    let isAsked = false;
+    edge = await start(
+      (router) =>
+        router.service(Health, { check: () => ({ status: 1 }) }).service(UserService, {
+          getProfile: () => {
+            isAsked = true;
+            return gate.promise;
+          },
+        }),
+      { env: { SHUTDOWN_TIMEOUT: grace } },
+    );
+    const answer = edge.send("GET", "/user/profile");
+    await until("the request", () => isAsked);
+    return { gate, answer };
+  };
+
+  test("lets open requests finish, refuses new ones, and is not ready", async () => {
+    const { gate, answer } = await open("10s");
+    const drained = edge.gateway.drain();
+    const refused = await edge.send("GET", "/user/profile");
+    expect(refused).toMatchObject({
+      status: 503,
+      body: { statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" },
+    });
+    expect(refused.headers.get("connection")).toBe("close");
+    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200 });
+    gate.resolve({ user: { id: "1" } });
+    expect(await answer).toMatchObject({ status: 200 });
+    await drained;
+    await expect(edge.send("GET", "/health/live")).rejects.toThrow();
+  });
+
+  test("ends what outlasts its grace by 503", async () => {
+    const { answer } = await open("50ms");
+    await edge.gateway.drain();
+    expect(await answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+  });
+
+  test("without open requests is immediate, idle connections or not", async () => {
+    const { gate, answer } = await open("10s");
+    gate.resolve({});
+    await answer; // its connection stays open
+    const started = performance.now();
+    await edge.gateway.drain();
+    expect(performance.now() - started).toBeLessThan(1_000);
+  });
+});

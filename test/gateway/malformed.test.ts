@@ -1,0 +1,129 @@
+import net from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { until } from "../until.ts";
+import type { Started } from "./harness.ts";
+import { rawExchange, start } from "./harness.ts";
+
+describe("malformed HTTP", () => {
+  let edge: Started;
+  beforeAll(async () => {
+    edge = await start(
+      (router) =>
+        router
+          .service(UserService, { getProfile: () => ({ user: { id: "1" } }) })
+          .service(AuthService, { login: () => ({}) }),
+      { requestTimeoutMs: 400 },
+    );
+  });
+  afterAll(() => edge.close());
+
+  /** Status and JSON of the last answer in what came back. */
+  const read = (text: string) => {
+    const last = text.slice(text.lastIndexOf("HTTP/1.1 "));
+    return {
+      status: Number(last.slice(9, 12)),
+      head: last,
+      body: JSON.parse(last.slice(last.indexOf("\r\n\r\n") + 4)),
+    };
+  };
+  const exchange = async (request: string) => read(await rawExchange(edge.port, request));
+  const close = "Connection: close\r\n\r\n";
+
+  test.each([
+    ["no HTTP at all", "hello\r\n\r\n", 400],
+    ["an unknown method", `BREW /user/profile HTTP/1.1\r\nHost: x\r\n${close}`, 400],
+    ["a broken header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nno colon\r\n${close}`, 400],
+    ["a NUL in a header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nA: \0\r\n${close}`, 400],
+    ["two Host headers", `GET /user/profile HTTP/1.1\r\nHost: a\r\nHost: b\r\n${close}`, 400],
+    ["no Host header", `GET /user/profile HTTP/1.1\r\n${close}`, 400],
+    [
+      "two lengths",
+      `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n${close}{}`,
+      400,
+    ],
+    [
+      "length and chunks",
+      `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n${close}{}`,
+      400,
+    ],
+    [
+      "a broken chunk",
+      `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
+      400,
+    ],
+    ["a broken path", `GET /user/%zz HTTP/1.1\r\nHost: x\r\n${close}`, 400],
+    ["a path in broken UTF-8", `GET /user/sessions/%ff HTTP/1.1\r\nHost: x\r\n${close}`, 400],
+    ["headers without end", `GET / HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n${close}`, 431],
+    ["a tunnel", `CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n${close}`, 400],
+  ])("with %s is answered in the error shape", async (_what, request, status) => {
+    const answer = await exchange(request);
+    expect(answer.status).toBe(status);
+    expect(answer.body).toEqual({
+      statusCode: status,
+      message: expect.any(String),
+      error: expect.any(String),
+      code: "MALFORMED_REQUEST",
+    });
+    expect(answer.head.toLowerCase()).toMatch(/\r\nx-request-id: [0-9a-f-]{36}\r\n/);
+    expect(answer.head.toLowerCase()).toContain("\r\ncache-control: no-store\r\n");
+  });
+
+  test("that arrives too slowly is 408, in its headers as in its body", async () => {
+    const slow = { status: 408, body: { statusCode: 408, error: "Request Timeout", code: "REQUEST_TIMEOUT" } };
+    expect(await exchange("GET /user/profile HTTP/1.1\r\nHost:")).toMatchObject(slow);
+    const head = "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n";
+    expect(await exchange(`${head}{"email":`)).toMatchObject(slow);
+  });
+
+  test("that is a slow body is no failure of ours", async () => {
+    expect(edge.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
+  });
+
+  test("after an answered request garbles nothing", async () => {
+    const text = await rawExchange(edge.port, "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n");
+    expect(text).toMatch(/^HTTP\/1\.1 (200|400) /);
+    expect((await edge.send("GET", "/user/profile")).status).toBe(200);
+  });
+
+  test("may ask for what we do not know of, in vain but without harm", async () => {
+    const expects = `GET /user/profile HTTP/1.1\r\nHost: x\r\nExpect: magic\r\n${close}`;
+    expect((await exchange(expects)).status).toBe(200);
+    const upgrade = "GET /user/profile HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade, close\r\n\r\n";
+    expect((await exchange(upgrade)).status).toBe(200);
+    const old = "GET /user/profile HTTP/1.0\r\n\r\n";
+    expect((await exchange(old)).status).toBe(200);
+  });
+
+  test("whose client leaves in the middle of a body leaves a log line and no alarm", async () => {
+    edge.logs.length = 0;
+    const socket = net.connect(edge.port, "127.0.0.1");
+    socket.write(
+      "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
+      () => socket.destroy(),
+    );
+    const line = await until("the log line", () => edge.logs.find(({ route }) => route === "/auth/login"));
+    expect(line).toMatchObject({ status: 499, clientGone: true });
+    expect(edge.logs.filter(({ level }) => (level as number) >= 40)).toEqual([]);
+  });
+
+  test("that sends a body without end gets its 413 and is cut off", async () => {
+    const socket = net.connect(edge.port, "127.0.0.1");
+    const closed = new Promise((resolve) => socket.on("close", resolve));
+    let text = "";
+    socket
+      .on("error", () => {})
+      .on("data", (data) => {
+        text += data;
+      });
+    socket.write(
+      "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+    );
+    const piece = `1000\r\n${" ".repeat(0x1000)}\r\n`;
+    const pour = setInterval(() => socket.write(piece), 2);
+    await closed;
+    clearInterval(pour);
+    expect(text).toMatch(/^HTTP\/1\.1 413 /);
+  });
+});
