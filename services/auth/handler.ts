@@ -1,26 +1,32 @@
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
+import type { SecondFactor } from "../security/second-factor.ts";
+import { createBackupCodes } from "./create-backup-codes.ts";
+import { disableTotp } from "./disable-totp.ts";
+import { forgotPassword } from "./forgot-password.ts";
 import { login } from "./login.ts";
 import { logout } from "./logout.ts";
 import { refresh } from "./refresh.ts";
 import { register } from "./register.ts";
+import { resendVerification } from "./resend-verification.ts";
+import { resetPassword } from "./reset-password.ts";
+import { setupTotp } from "./setup-totp.ts";
+import type { SignedIn } from "./sign-in.ts";
 import { verifyEmail } from "./verify-email.ts";
+import { verifyMfa } from "./verify-mfa.ts";
 
 /** Messages in, messages out; every decision is made by an operation. */
-export const authHandler: Partial<ServiceImpl<typeof AuthService>> = {
+export const authHandler: ServiceImpl<typeof AuthService> = {
   async register(req, ctx) {
     const userId = await register(callOf(ctx), req.email, req.password, req.name);
     return { message: "Welcome! Please check your mail and confirm your address.", userId };
   },
   async login(req, ctx) {
-    const { user, tokens, passwordExpired } = await login(callOf(ctx), req.email, req.password);
-    return {
-      requiresMfa: false,
-      ...tokens,
-      user: { id: user.id, email: user.email, name: user.name, role: user.role },
-      ...(passwordExpired && { passwordExpired }),
-    };
+    const outcome = await login(callOf(ctx), req.email, req.password);
+    if (outcome.kind === "mfa-required") return { requiresMfa: true, tempToken: outcome.ticket };
+    const { id, email, name, role } = outcome.user;
+    return { requiresMfa: false, ...outcome.tokens, user: { id, email, name, role }, ...remarks(outcome) };
   },
   async logout(_req, ctx) {
     await logout(signedInCallOf(ctx));
@@ -33,8 +39,48 @@ export const authHandler: Partial<ServiceImpl<typeof AuthService>> = {
     await verifyEmail(callOf(ctx), req.token);
     return { message: "Your e-mail address is confirmed." };
   },
+  async resendVerification(req, ctx) {
+    await resendVerification(callOf(ctx), req.email);
+    return { message: "If this address waits to be confirmed, a new mail is on its way." };
+  },
+  async forgotPassword(req, ctx) {
+    await forgotPassword(callOf(ctx), req.email);
+    return { message: "If there is an account for this address, a mail with a link is on its way." };
+  },
+  async resetPassword(req, ctx) {
+    await resetPassword(callOf(ctx), req.token, req.password);
+    return { message: "Your password is changed. Please sign in." };
+  },
+  async setupTotp(_req, ctx) {
+    return setupTotp(signedInCallOf(ctx));
+  },
+  async verifyMfa(req, ctx) {
+    const factor = factorOf(req) as SecondFactor; // the message's rule demands one
+    const outcome = await verifyMfa(callOf(ctx), req.tempToken, factor);
+    const { id, email } = outcome.user;
+    return { ...outcome.tokens, user: { id, email }, ...remarks(outcome) };
+  },
+  async disableTotp(req, ctx) {
+    await disableTotp(signedInCallOf(ctx), req.password, factorOf(req));
+    return { message: "Two-factor sign-in is off." };
+  },
+  async createBackupCodes(req, ctx) {
+    return { backupCodes: await createBackupCodes(signedInCallOf(ctx), req.password, req.code) };
+  },
   listKeys(_req, ctx) {
     const keys = callOf(ctx).keys.published();
     return { keys: keys.map(({ kid, x }) => ({ kid, x, kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig" })) };
   },
 };
+
+/** What a sign-in says only when there is something to say. */
+function remarks({ passwordExpired, restored }: SignedIn) {
+  return { ...(passwordExpired && { passwordExpired }), ...(restored && { restored }) };
+}
+
+type Presented = { code?: string | undefined; backupCode?: string | undefined };
+
+function factorOf({ code, backupCode }: Presented): SecondFactor | undefined {
+  if (code !== undefined) return { code };
+  return backupCode === undefined ? undefined : { backupCode };
+}

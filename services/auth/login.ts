@@ -1,45 +1,50 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
-import { readEmailAddress } from "../security/email-address.ts";
-import { openSession } from "../security/sessions.ts";
-import type { TokenPair } from "../security/tokens.ts";
-import { User } from "../store/user.ts";
+import { issueTicket } from "../security/tickets.ts";
+import type { User } from "../store/user.ts";
+import { recordWrongPassword } from "./confirm-password.ts";
+import { findAccount } from "./find-account.ts";
+import { queueReset } from "./forgot-password.ts";
+import { isPasswordExpired, lockUnchanged, type SignedIn, signIn } from "./sign-in.ts";
 
 /** What became of a login. */
-export type LoginOutcome = { kind: "signed-in"; user: User; tokens: TokenPair; passwordExpired: boolean };
+export type LoginOutcome = ({ kind: "signed-in" } & SignedIn) | { kind: "mfa-required"; ticket: string };
 
 /**
- * Checks credentials and opens a session. The guess has been counted before it gets here (see the limit interceptor).
- * Unknown address and wrong password cost the same and read the same.
- * @throws Refusal INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, UNAVAILABLE
+ * Checks credentials and opens a session, or asks for the second factor. The guess has been counted before it gets here
+ * (see the limit interceptor). Unknown address and wrong password cost the same and read the same.
+ * @throws Refusal INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED, UNAVAILABLE
  */
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
-  const address = readEmailAddress(email);
-  const user = await call.em.findOne(User, { canonicalEmail: address.canonical });
+  const user = await findAccount(call, email);
   const matches = await call.passwords.matches(user?.passwordHash, password);
   if (!user || !matches) {
-    await recordWrongGuess(call, user?.id);
-    throw new Refusal(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");
+    await recordWrongPassword(call, call.attempt, user?.id);
+    throw invalidCredentials();
   }
   await call.attempt?.succeed();
   if (call.config.requireVerifiedEmail && !user.emailVerified) {
     throw new Refusal(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
   }
+  if (call.config.refuseExpiredPasswords && isPasswordExpired(call, user)) {
+    await queueReset(call, user);
+    throw new Refusal(Reason.PASSWORD_EXPIRED, "Your password is too old. We have mailed you a link to set a new one.");
+  }
   if (call.passwords.isOutdated(user.passwordHash)) await rehash(call, user, password);
-  const tokens = await call.em.transactional(async () => {
-    await call.em.execute("update users set last_login_at = ? where id = ?", [call.clock.now(), user.id]);
-    await recordAudit(call, "auth.login", { userId: user.id });
-    return openSession(call, user);
-  });
-  return { kind: "signed-in", user, tokens, passwordExpired: isPasswordExpired(call, user) };
+  const outcome = await call.em.transactional(() => (user.mfaEnabled ? askForFactor(call, user) : open(call, user)));
+  if (!outcome) throw invalidCredentials(); // password or second factor have just been changed
+  return outcome;
 }
 
-async function recordWrongGuess(call: Call, userId: string | undefined): Promise<void> {
-  const locked = await call.attempt?.fail();
-  await recordAudit(call, "auth.login_failed", { userId, outcome: "failure" });
-  if (locked) await recordAudit(call, "auth.locked", { userId, outcome: "failure" });
+async function open(call: Call, user: User): Promise<LoginOutcome | undefined> {
+  const signedIn = await signIn(call, user);
+  return signedIn && { kind: "signed-in", ...signedIn };
+}
+
+async function askForFactor(call: Call, user: User): Promise<LoginOutcome | undefined> {
+  if (!(await lockUnchanged(call, user))) return undefined;
+  return { kind: "mfa-required", ticket: await issueTicket(call, user) };
 }
 
 async function rehash(call: Call, user: User, password: string): Promise<void> {
@@ -51,8 +56,6 @@ async function rehash(call: Call, user: User, password: string): Promise<void> {
   ]);
 }
 
-function isPasswordExpired({ config, clock }: Call, user: User): boolean {
-  return (
-    config.passwordMaxAgeMs > 0 && clock.now().getTime() - user.passwordChangedAt.getTime() >= config.passwordMaxAgeMs
-  );
+function invalidCredentials(): Refusal {
+  return new Refusal(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");
 }

@@ -1,20 +1,54 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
 import { Refusal } from "../refusal.ts";
-import { consumeOneTimeToken } from "../security/one-time-tokens.ts";
+import { readEmailAddress } from "../security/email-address.ts";
+import { consumeOneTimeToken, type Proof, voidOneTimeTokens } from "../security/one-time-tokens.ts";
+import { isDuplicate } from "../store/errors.ts";
 
-/** Takes the mailed proof of a new account's address. @throws Refusal TOKEN_INVALID */
+/**
+ * Takes the mailed proof of an address: of a new account's, or of the one that it is to have from now on.
+ * @throws Refusal TOKEN_INVALID, EMAIL_TAKEN
+ */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
-  await call.em.transactional(async () => {
-    const { userId, email } = await consumeOneTimeToken(call, token, ["verify-email"]);
-    const now = call.clock.now();
-    const changed = await call.em.execute<unknown[]>(
-      `update users set email_verified_at = coalesce(email_verified_at, ?), updated_at = ?
-       where id = ? and email = ? returning id`,
-      [now, now, userId, email],
-    );
-    if (changed.length === 0) throw new Refusal(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
-    await recordAudit(call, "auth.email_verified", { userId });
-  });
+  try {
+    await call.em.transactional(async () => {
+      const proof = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
+      await (proof.kind === "change-email" ? takeAddress(call, proof) : confirmAddress(call, proof));
+    });
+  } catch (error) {
+    if (isDuplicate(error, "users_canonical_email_unique")) {
+      throw new Refusal(Reason.EMAIL_TAKEN, "Another account has this e-mail address by now.");
+    }
+    throw error;
+  }
+}
+
+async function confirmAddress(call: Call, { userId, email }: Proof): Promise<void> {
+  const now = call.clock.now();
+  const changed = await call.em.execute<unknown[]>(
+    `update users set email_verified_at = coalesce(email_verified_at, ?), updated_at = ?
+     where id = ? and email = ? returning id`,
+    [now, now, userId, email],
+  );
+  if (changed.length === 0) throw new Refusal(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
+  await recordAudit(call, "auth.email_verified", { userId });
+}
+
+/** Links that were mailed to the old address are void from then on, and the old address is told. */
+async function takeAddress(call: Call, { userId, email }: Proof): Promise<void> {
+  const now = call.clock.now();
+  const [old] = await call.em.execute<{ email: string; name: string }[]>("select email, name from users where id = ?", [
+    userId,
+  ]);
+  await call.em.execute(
+    "update users set email = ?, canonical_email = ?, email_verified_at = ?, updated_at = ? where id = ?",
+    [email, readEmailAddress(email).canonical, now, now, userId],
+  );
+  await voidOneTimeTokens(call, userId);
+  await recordAudit(call, "user.email_changed", { userId });
+  if (!old) return;
+  const facts = { name: old.name, newEmail: email };
+  await queueEmail(call, { userId, to: old.email, template: "email-changed", facts });
 }

@@ -42,6 +42,13 @@ const templates = {
     subject: "Your password was changed",
     paragraphs: () => ["The password of your account was changed and your other sessions have ended.", notYou],
   },
+  "password-reset": {
+    subject: "Your password was reset",
+    paragraphs: () => [
+      "The password of your account was reset and all your sessions have ended. Please sign in.",
+      notYou,
+    ],
+  },
   "email-change-requested": {
     subject: "A new e-mail address was requested",
     paragraphs: ({ newEmail }) => [

@@ -40,6 +40,11 @@ export async function reserveAttempt(call: Needs, key: AttemptKey): Promise<Atte
   });
 }
 
+/** Forgets wrong guesses and the lock they led to. */
+export async function clearLock(call: Pick<Call, "em">, { kind, subject }: AttemptKey): Promise<void> {
+  await call.em.execute("delete from attempts where kind = ? and subject = ?", [kind, subject]);
+}
+
 /** A failure counts until the reset time has passed since the last one, and not beyond a lock. */
 const LIVE_FAILURES = "(case when a.locked_until is null and a.failed_at > ? then a.failed else 0 end)";
 

@@ -2,7 +2,7 @@ import { parse, v7 as uuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
-import type { OneTimeTokenKind } from "../store/one-time-token.ts";
+import { ONE_TIME_TOKEN_KINDS, type OneTimeTokenKind } from "../store/one-time-token.ts";
 import { type Cipher, equalSecrets } from "./cipher.ts";
 
 const ID_BYTES = 16;
@@ -36,23 +36,55 @@ export function oneTimeTokenText(cipher: Cipher, id: string): string {
   return Buffer.concat([parse(id), cipher.mac(id, "one-time-token").subarray(0, MAC_BYTES)]).toString("base64url");
 }
 
+/** Looks at a token without using it up. @throws Refusal TOKEN_INVALID */
+export async function readOneTimeToken(call: Needs, text: string, kinds: readonly OneTimeTokenKind[]): Promise<Proof> {
+  const id = idOf(call.cipher, text);
+  const [row] = id
+    ? await call.em.execute<Row[]>(
+        "select kind, user_id, email from one_time_tokens where id = ? and kind in (?) and expires_at > ?",
+        [id, kinds, call.clock.now()],
+      )
+    : [];
+  return proofOf(row);
+}
+
 /**
- * Consumes a token: of any number of parallel callers exactly one succeeds.
+ * Consumes a token: of any number of parallel callers exactly one succeeds. Its user's row is locked first.
  * Call it inside the transaction of what the proof allows.
  * @throws Refusal TOKEN_INVALID
  */
 export async function consumeOneTimeToken(
-  call: Pick<Call, "em" | "clock" | "cipher">,
+  call: Needs,
   text: string,
   kinds: readonly OneTimeTokenKind[],
 ): Promise<Proof> {
   const id = idOf(call.cipher, text);
   const [row] = id
-    ? await call.em.execute<{ kind: OneTimeTokenKind; user_id: string; email: string }[]>(
-        "delete from one_time_tokens where id = ? and kind in (?) and expires_at > ? returning kind, user_id, email",
-        [id, kinds, call.clock.now()],
+    ? await call.em.execute<Row[]>(
+        `with owner as (
+           select u.id from users u join one_time_tokens t on t.user_id = u.id where t.id = ? for no key update of u)
+         delete from one_time_tokens t using owner o
+         where t.user_id = o.id and t.id = ? and t.kind in (?) and t.expires_at > ?
+         returning t.kind, t.user_id, t.email`,
+        [id, id, kinds, call.clock.now()],
       )
     : [];
+  return proofOf(row);
+}
+
+/** Makes a user's tokens void: those of some kinds, or all of them. Lock the user first. */
+export async function voidOneTimeTokens(
+  call: Pick<Call, "em">,
+  userId: string,
+  kinds: readonly OneTimeTokenKind[] = ONE_TIME_TOKEN_KINDS,
+): Promise<void> {
+  await call.em.execute("delete from one_time_tokens where user_id = ? and kind in (?)", [userId, kinds]);
+}
+
+type Needs = Pick<Call, "em" | "clock" | "cipher">;
+type Row = { kind: OneTimeTokenKind; user_id: string; email: string };
+
+function proofOf(row: Row | undefined): Proof {
   if (!row) {
     throw new Refusal(Reason.TOKEN_INVALID, "This link is invalid, expired or already used. Please ask for a new one.");
   }

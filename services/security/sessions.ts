@@ -4,6 +4,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
 import type { Role, User } from "../store/user.ts";
+import { lockUser } from "./lock-user.ts";
 import { pairOf, readAccessToken, type TokenPair } from "./tokens.ts";
 
 /** Sessions of one user; the oldest goes. */
@@ -138,6 +139,20 @@ export async function revokeSession(call: Pick<Call, "em" | "clock">, sessionId:
     [call.clock.now(), sessionId],
   );
   return rows.length > 0;
+}
+
+/** Ends every session of a user but the excepted one; joins the transaction it is called in. @returns how many ended. */
+export async function revokeSessions(
+  call: Pick<Call, "em" | "clock">,
+  userId: string,
+  exceptId: string | null = null,
+): Promise<number> {
+  await lockUser(call, userId); // a statement of its own: the next one then sees the session of a sign-in it waited for
+  const rows = await call.em.execute<unknown[]>(
+    "update sessions set revoked_at = ? where user_id = ? and revoked_at is null and id is distinct from ?::uuid returning id",
+    [call.clock.now(), userId, exceptId],
+  );
+  return rows.length;
 }
 
 /** Such as "Chrome on Windows". */

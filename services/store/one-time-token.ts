@@ -11,12 +11,14 @@ const table = defineEntity({
     email: p.string(), // the address the token was mailed to, and proves
     createdAt: p.datetime(),
     expiresAt: p.datetime(),
+    failed: p.integer(), // wrong codes presented with a ticket
   },
 });
 
-/** What a mailed token can be used for. */
-export type OneTimeTokenKind = "verify-email" | "change-email" | "reset-password";
+/** What a token can be used for once: three are mailed, `sign-in` is the ticket of a login's second step. */
+export const ONE_TIME_TOKEN_KINDS = ["verify-email", "change-email", "reset-password", "sign-in"] as const;
+export type OneTimeTokenKind = (typeof ONE_TIME_TOKEN_KINDS)[number];
 
-/** A mailed proof that waits for its use: one per user and kind, gone once consumed. Its text is derived, never stored. */
+/** A proof that waits for its use: one per user and kind, gone once consumed. Its text is derived, never stored. */
 export class OneTimeToken extends table.class {}
 table.setClass(OneTimeToken);

@@ -1,0 +1,42 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
+import type { SignedInCall } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { invalid, Refusal } from "../refusal.ts";
+import { lockCaller } from "../security/lock-user.ts";
+import { removeSecondFactor, type SecondFactor, withSecondFactor } from "../security/second-factor.ts";
+import type { User } from "../store/user.ts";
+import { confirmPassword } from "./confirm-password.ts";
+
+/**
+ * Takes the second factor off. A factor is needed once a code was ever accepted.
+ * @throws Refusal MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED, ACCOUNT_LOCKED
+ */
+export async function disableTotp(call: SignedInCall, password: string, factor?: SecondFactor): Promise<void> {
+  const user = await confirmPassword(call, password);
+  if (!user.mfaEnabled) throw mfaNotEnabled();
+  const before = () => lockCaller(call);
+  const work = () => remove(call, user);
+  if (factor) return withSecondFactor(call, user, factor, undefined, { before, work });
+  if (user.mfaConfirmedAt) throw invalid("code", "or backupCode must be given");
+  await call.em.transactional(async () => {
+    await before();
+    const [row] = await call.em.execute<{ confirmed: boolean }[]>(
+      "select mfa_confirmed_at is not null as confirmed from users where id = ?",
+      [user.id],
+    );
+    if (row?.confirmed) throw invalid("code", "or backupCode must be given");
+    await work();
+  });
+}
+
+async function remove(call: SignedInCall, user: User): Promise<void> {
+  if (!(await removeSecondFactor(call, user.id))) throw mfaNotEnabled();
+  await recordAudit(call, "auth.mfa_disabled", { userId: user.id });
+  await queueEmail(call, { userId: user.id, to: user.email, template: "mfa-disabled", facts: { name: user.name } });
+}
+
+/** The answer to those who have no second factor. */
+export function mfaNotEnabled(): Refusal {
+  return new Refusal(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");
+}

@@ -1,0 +1,17 @@
+import type { Call } from "../call.ts";
+import { readEmailAddress } from "../security/email-address.ts";
+import { User } from "../store/user.ts";
+
+/**
+ * The account of an address in any of its spellings; one whose time of deletion has come is gone, erased or not.
+ * @throws Refusal VALIDATION_FAILED
+ */
+export async function findAccount(call: Pick<Call, "em" | "clock">, email: string): Promise<User | undefined> {
+  const user = await call.em.findOne(User, { canonicalEmail: readEmailAddress(email).canonical });
+  return user && !isGone(user, call.clock.now()) ? user : undefined;
+}
+
+/** Whether the time of a requested deletion has come. */
+export function isGone({ deletionAt }: Pick<User, "deletionAt">, now: Date): boolean {
+  return deletionAt != null && deletionAt <= now;
+}

@@ -1,0 +1,16 @@
+import type { Call } from "../call.ts";
+import { lockUser } from "../security/lock-user.ts";
+import { atSteadyPace } from "../security/steady-pace.ts";
+import { findAccount } from "./find-account.ts";
+import { queueVerification } from "./register.ts";
+
+/** Mails the proof of an unverified address again; nobody can tell by the answer or its time whether it was sent. */
+export async function resendVerification(call: Call, email: string): Promise<void> {
+  await atSteadyPace(async () => {
+    const user = await findAccount(call, email);
+    if (!user || user.emailVerified) return;
+    await call.em.transactional(async () => {
+      if (await lockUser(call, user.id)) await queueVerification(call, user);
+    });
+  });
+}

@@ -1,0 +1,46 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
+import type { Call } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { Refusal } from "../refusal.ts";
+import { clearLock } from "../security/attempts.ts";
+import { consumeOneTimeToken, readOneTimeToken, voidOneTimeTokens } from "../security/one-time-tokens.ts";
+import { removeSecondFactor } from "../security/second-factor.ts";
+import { revokeSessions } from "../security/sessions.ts";
+
+type Account = { id: string; email: string; canonical_email: string; name: string; was_verified: boolean };
+
+/**
+ * Sets a new password with a mailed token. Every session ends, the login's lock clears, the address counts as verified.
+ * The second factor and its own lock stay: whoever reads the mail has not proved that one. On an account that was
+ * never verified it goes as well, since somebody else may have made it.
+ * @throws Refusal TOKEN_INVALID, UNAVAILABLE
+ */
+export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
+  await readOneTimeToken(call, token, ["reset-password"]); // a wrong token is not worth a hash
+  const passwordHash = await call.passwords.hash(password);
+  await call.em.transactional(async () => {
+    const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);
+    const user = await setPassword(call, userId, email, passwordHash);
+    await revokeSessions(call, userId);
+    await voidOneTimeTokens(call, userId);
+    await clearLock(call, { kind: "password", subject: user.canonical_email });
+    if (!user.was_verified) await removeSecondFactor(call, userId);
+    await recordAudit(call, "auth.password_reset", { userId });
+    await queueEmail(call, { userId, to: user.email, template: "password-reset", facts: { name: user.name } });
+  });
+}
+
+async function setPassword(call: Call, userId: string, email: string, passwordHash: string): Promise<Account> {
+  const now = call.clock.now();
+  const [user] = await call.em.execute<Account[]>(
+    `update users as u set password_hash = ?, password_changed_at = ?, updated_at = ?,
+       email_verified_at = coalesce(u.email_verified_at, ?)
+     from (select id, email_verified_at is not null as was_verified from users where id = ?) as old
+     where u.id = old.id and u.email = ? and (u.deletion_at is null or u.deletion_at > ?)
+     returning u.id, u.email, u.canonical_email, u.name, old.was_verified`,
+    [passwordHash, now, now, now, userId, email, now],
+  );
+  if (!user) throw new Refusal(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
+  return user;
+}

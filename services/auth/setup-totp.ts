@@ -1,0 +1,36 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
+import type { SignedInCall } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { Refusal } from "../refusal.ts";
+import { replaceBackupCodes } from "../security/backup-codes.ts";
+import { lockCaller } from "../security/lock-user.ts";
+import { makeTotpSecret } from "../security/totp.ts";
+
+/** What an authenticator needs; told once, kept only encrypted or as digests. */
+export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] };
+
+/**
+ * Makes a TOTP secret and backup codes, asked for from the next login on. Until a first code has been accepted, doing
+ * it again replaces both.
+ * @throws Refusal MFA_ALREADY_ENABLED
+ */
+export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
+  const { user } = call.caller;
+  const { secret, qrCode, sealed } = await makeTotpSecret(call.cipher, user);
+  const backupCodes = await call.em.transactional(async () => {
+    await lockCaller(call);
+    const changed = await call.em.execute<unknown[]>(
+      `update users set mfa_secret = ?, mfa_last_step = null, updated_at = ?
+       where id = ? and mfa_confirmed_at is null returning id`,
+      [sealed, call.clock.now(), user.id],
+    );
+    if (changed.length === 0) {
+      throw new Refusal(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
+    }
+    await recordAudit(call, "auth.mfa_setup", { userId: user.id });
+    await queueEmail(call, { userId: user.id, to: user.email, template: "mfa-enabled", facts: { name: user.name } });
+    return replaceBackupCodes(call, user.id);
+  });
+  return { secret, qrCode, backupCodes };
+}

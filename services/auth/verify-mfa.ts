@@ -1,0 +1,31 @@
+import { recordAudit } from "../audit.ts";
+import type { Call } from "../call.ts";
+import { lockUser } from "../security/lock-user.ts";
+import { type SecondFactor, withSecondFactor } from "../security/second-factor.ts";
+import { consumeTicket, holdTicket, invalidTicket, presentTicket } from "../security/tickets.ts";
+import { User } from "../store/user.ts";
+import { type SignedIn, signIn } from "./sign-in.ts";
+
+/**
+ * Completes a login with its second factor: ticket and factor are used up and the session opened in one transaction.
+ * @throws Refusal TICKET_INVALID, INVALID_CODE
+ */
+export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<SignedIn> {
+  const ticket = await presentTicket(call, tempToken);
+  const user = await call.em.findOne(User, { id: ticket.userId });
+  if (!user) throw invalidTicket();
+  return withSecondFactor(call, user, factor, call.attempt, {
+    before: async () => {
+      await lockUser(call, user.id);
+      await holdTicket(call, ticket.id); // a parallel caller who was faster has not made this one's code a wrong one
+    },
+    work: async () => {
+      await consumeTicket(call, ticket.id);
+      const signedIn = await signIn(call, user);
+      if (!signedIn) throw invalidTicket(); // password or second factor have just been changed
+      const method = "code" in factor ? "totp" : "backup-code";
+      await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
+      return signedIn;
+    },
+  });
+}

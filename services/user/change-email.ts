@@ -1,0 +1,37 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { confirmPassword } from "../auth/confirm-password.ts";
+import type { SignedInCall } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { invalid, Refusal } from "../refusal.ts";
+import { readEmailAddress } from "../security/email-address.ts";
+import { lockCaller } from "../security/lock-user.ts";
+import { issueOneTimeToken } from "../security/one-time-tokens.ts";
+import { User } from "../store/user.ts";
+
+/**
+ * Mails a proof to the new address, which takes effect when it comes back, and tells the old one.
+ * @throws Refusal EMAIL_TAKEN, INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
+ */
+export async function changeEmail(call: SignedInCall, newEmail: string, password: string): Promise<void> {
+  const address = readEmailAddress(newEmail, "newEmail");
+  const user = await confirmPassword(call, password);
+  if (address.canonical === user.canonicalEmail) throw invalid("newEmail", "must differ from the present address");
+  if (await call.em.findOne(User, { canonicalEmail: address.canonical }, { fields: ["id"] })) throw emailTaken();
+  await call.em.transactional(async () => {
+    await lockCaller(call);
+    const tokenId = await issueOneTimeToken(call, {
+      kind: "change-email",
+      userId: user.id,
+      email: address.stored,
+      lifetimeMs: call.config.verifyTokenMs,
+    });
+    const facts = { name: user.name, newEmail: address.stored };
+    await queueEmail(call, { userId: user.id, to: address.stored, template: "change-email", facts, tokenId });
+    await queueEmail(call, { userId: user.id, to: user.email, template: "email-change-requested", facts });
+  });
+}
+
+/** The answer to an address that another account has. */
+export function emailTaken(): Refusal {
+  return new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
+}

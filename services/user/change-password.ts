@@ -1,0 +1,37 @@
+import { recordAudit } from "../audit.ts";
+import { confirmPassword, wrongPassword } from "../auth/confirm-password.ts";
+import type { SignedInCall } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { invalid } from "../refusal.ts";
+import { lockCaller } from "../security/lock-user.ts";
+import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
+import { revokeSessions } from "../security/sessions.ts";
+
+/**
+ * Sets a new password and ends every other session; of parallel changes one wins.
+ * @throws Refusal INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
+ */
+export async function changePassword(call: SignedInCall, currentPassword: string, newPassword: string): Promise<void> {
+  const user = await confirmPassword(call, currentPassword);
+  if (newPassword === currentPassword) throw invalid("newPassword", "must differ from the current password");
+  const passwordHash = await call.passwords.hash(newPassword);
+  await call.em.transactional(async () => {
+    await lockCaller(call);
+    const now = call.clock.now();
+    const changed = await call.em.execute<unknown[]>(
+      `update users set password_hash = ?, password_changed_at = ?, updated_at = ?
+       where id = ? and password_changed_at = ? returning id`,
+      [passwordHash, now, now, user.id, user.passwordChangedAt],
+    );
+    if (changed.length === 0) throw wrongPassword(); // somebody else has just changed it
+    await revokeSessions(call, user.id, call.caller.session.id);
+    await voidOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
+    await recordAudit(call, "user.password_changed", { userId: user.id });
+    await queueEmail(call, {
+      userId: user.id,
+      to: user.email,
+      template: "password-changed",
+      facts: { name: user.name },
+    });
+  });
+}
