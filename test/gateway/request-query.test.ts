@@ -1,0 +1,74 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ways } from "./harness.ts";
+import type { Listening } from "./listeners.ts";
+import { blamed, startListening } from "./listeners.ts";
+
+describe.each(ways)("a request's query and cookies %s", (way) => {
+  let edge: Listening;
+  beforeAll(async () => {
+    edge = await startListening(way);
+  });
+  afterAll(() => edge.close());
+
+  test("reads a query by the types of its fields", async () => {
+    const query = "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
+    expect((await edge.send("GET", `/admin/users?${query}`)).status).toBe(200);
+    expect(edge.last()).toMatchObject({
+      limit: 20,
+      page: 2,
+      search: "a b+c d",
+      role: "admin",
+      emailVerified: true,
+      locked: false,
+    });
+    await edge.send("GET", "/admin/audit-logs?from=2026-01-31T12:00:00.5%2B01:00");
+    expect(edge.last()).toMatchObject({ from: { seconds: 1769857200n, nanos: 500_000_000 } });
+    await edge.send("GET", "/admin/users");
+    expect(Object.hasOwn(edge.last() ?? {}, "limit")).toBe(false);
+  });
+
+  test.each([
+    ["users?limit=ten", "limit"],
+    ["users?limit=", "limit"],
+    ["users?limit=0x10", "limit"],
+    ["users?limit=1e1", "limit"],
+    ["users?limit=%2B1", "limit"],
+    ["users?limit=-1", "limit"],
+    ["users?limit=1.5", "limit"],
+    ["users?limit=4294967296", "limit"],
+    ["users?limit=1&limit=2", "limit"],
+    ["users?search=a&search=b", "search"],
+    ["users?emailVerified=1", "emailVerified"],
+    ["users?emailVerified=TRUE", "emailVerified"],
+    ["users?locked", "locked"],
+    ["users?search=%00", "search"],
+    ["audit-logs?from=yesterday", "from"],
+    ["audit-logs?from=2026-13-01T00:00:00Z", "from"],
+    ["audit-logs?from=2026-01-01", "from"],
+  ])("with the query %s is not valid", async (query, field) => {
+    const answer = await edge.send("GET", `/admin/${query}`);
+    expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
+    expect(blamed(answer)).toEqual([field]);
+  });
+
+  test.each(["/admin/users?search=%zz", "/admin/users?search=%ff", "/admin/users?%c3=1"])(
+    "to %s is malformed",
+    async (path) => {
+      expect(await edge.send("GET", path)).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" } });
+    },
+  );
+
+  test("with a NUL in its path is not valid", async () => {
+    const answer = await edge.send("DELETE", "/user/sessions/a%00b");
+    expect(answer.status).toBe(400);
+    expect(blamed(answer)).toEqual(["id"]);
+  });
+
+  test("fills a field from its cookie, and from nowhere else", async () => {
+    const cookie = "theme=dark; refreshToken=abc.def.ghi; refreshToken=other";
+    await edge.send("POST", "/auth/refresh", { refreshToken: "body" }, { cookie });
+    expect(edge.last()).toMatchObject({ refreshToken: "abc.def.ghi" });
+    await edge.send("POST", "/auth/refresh?refreshToken=query", { refreshToken: "body" });
+    expect(edge.last()).toMatchObject({ refreshToken: "" });
+  });
+});

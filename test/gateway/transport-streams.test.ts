@@ -1,0 +1,121 @@
+import { create } from "@bufbuild/protobuf";
+import type { Transport } from "@connectrpc/connect";
+import { Code, type ConnectError } from "@connectrpc/connect";
+import { afterEach, describe, expect, test } from "vitest";
+import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { until } from "../until.ts";
+import type { Played, Routes } from "./harness.ts";
+import { failWith, play, ways } from "./harness.ts";
+
+const { streamChat } = AIService.method;
+
+async function* one<T>(value: T) {
+  yield value;
+}
+const chat = (transport: Transport, signal?: AbortSignal) =>
+  transport.stream(streamChat, signal, undefined, undefined, one(create(StreamChatRequestSchema, { provider: "p" })));
+const errorOf = (promise: Promise<unknown>): Promise<ConnectError> =>
+  promise.then(
+    () => expect.unreachable("it should have failed"),
+    (error) => error,
+  );
+
+describe.each(ways)("a streaming call %s", (way) => {
+  let played: Played | undefined;
+  const open = async (routes: Routes, ...rest: never[]) => {
+    played = await play(way, routes, ...rest);
+    return played.transport;
+  };
+  afterEach(() => played?.close());
+
+  test("streams messages in order, then ends", async () => {
+    const transport = await open((router) =>
+      router.service(AIService, {
+        async *streamChat({ provider }, context) {
+          context.responseHeader.set("ratelimit-limit", "100");
+          for (const chunk of [provider, "b", "c"]) yield { chunk };
+        },
+      }),
+    );
+    const answer = await chat(transport);
+    const chunks: string[] = [];
+    for await (const { chunk } of answer.message) chunks.push(chunk);
+    expect(chunks).toEqual(["p", "b", "c"]);
+    expect(answer.header.get("ratelimit-limit")).toBe("100");
+  });
+
+  test("that fails in mid-stream delivers what came before", async () => {
+    const transport = await open((router) =>
+      router.service(AIService, {
+        async *streamChat() {
+          yield { chunk: "a" };
+          throw failWith(Reason.PROVIDER_ERROR, Code.Internal, "It broke off.");
+        },
+      }),
+    );
+    const chunks: string[] = [];
+    const read = async () => {
+      for await (const { chunk } of (await chat(transport)).message) chunks.push(chunk);
+    };
+    const error = await errorOf(read());
+    expect(chunks).toEqual(["a"]);
+    expect(error.findDetails(FailureSchema)[0]?.reason).toBe(Reason.PROVIDER_ERROR);
+  });
+
+  test("whose stream is aborted is cancelled, and the handler's finally runs", async () => {
+    const events: string[] = [];
+    const transport = await open((router) =>
+      router.service(AIService, {
+        async *streamChat(_request, { signal }) {
+          signal.addEventListener("abort", () => events.push("aborted"));
+          try {
+            for (let i = 0; ; i++) yield { chunk: String(i) };
+          } finally {
+            events.push("finally");
+          }
+        },
+      }),
+    );
+    const client = new AbortController();
+    const read = async () => {
+      for await (const { chunk } of (await chat(transport, client.signal)).message) if (chunk === "3") client.abort();
+    };
+    expect((await errorOf(read())).code).toBe(Code.Canceled);
+    await until("the finally", () => events.includes("aborted") && events.includes("finally"));
+  });
+});
+
+test("streams over gRPC outlive a burst of clients that leave", { timeout: 20_000 }, async () => {
+  let open = 0;
+  const played = await play("over gRPC", (router) =>
+    router.service(AIService, {
+      async *streamChat(_request, { signal }) {
+        open += 1;
+        yield { chunk: "first" };
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        open -= 1;
+      },
+    }),
+  );
+  const steady = await chat(played.transport);
+  const reader = steady.message[Symbol.asyncIterator]();
+  expect((await reader.next()).value?.chunk).toBe("first");
+  let failed: unknown;
+  const waiting = reader.next().catch((error) => {
+    failed = error;
+  });
+  for (let round = 0; round < 30; round++) {
+    const clients = Array.from({ length: 100 }, () => new AbortController());
+    const streams = clients.map(async ({ signal }) =>
+      (await chat(played.transport, signal)).message[Symbol.asyncIterator](),
+    );
+    const readers = await Promise.all(streams);
+    await Promise.all(readers.map((each) => each.next()));
+    for (const client of clients) client.abort();
+  }
+  await until("the others to leave", () => open === 1);
+  expect(failed).toBeUndefined();
+  await played.close();
+  await waiting;
+});
