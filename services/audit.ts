@@ -28,6 +28,7 @@ export type AuditedEvent =
   | "admin.user_deleted"
   | "admin.sessions_revoked"
   | "admin.impersonated"
+  | "admin.email_retried"
   | "admin.denied";
 
 /** What is known about an event beside the call it happened in. */
@@ -41,7 +42,10 @@ export type AuditFacts = {
   details?: Record<string, unknown>;
 };
 
-/** Records an event: in the transaction it is called in, together with its effect; else on its own, at once. */
+/**
+ * Records an event: in the transaction it is called in, together with its effect; else on its own, at once.
+ * The row waits in `audit_unsealed` for the chain, so that writers never wait for each other.
+ */
 export async function recordAudit(
   call: Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
   event: AuditedEvent,
@@ -50,9 +54,11 @@ export async function recordAudit(
   const now = call.clock.now();
   const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (outcome === "success" ? userId : undefined);
   await call.em.execute(
-    `insert into audit_events
-       (id, event, outcome, user_id, actor_id, ip, user_agent, request_id, details, created_at)
-     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    `with recorded as (
+       insert into audit_events
+         (id, event, outcome, user_id, actor_id, ip, user_agent, request_id, details, created_at)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id)
+     insert into audit_unsealed (event_id) select id from recorded`,
     [
       uuid({ msecs: now.getTime() }),
       event,

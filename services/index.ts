@@ -7,7 +7,8 @@ import { adminHandler } from "./admin/handler.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { authHandler } from "./auth/handler.ts";
 import type { Tools } from "./call.ts";
-import { authorize } from "./interceptors/authorize.ts";
+import { auditDenials } from "./interceptors/audit-denials.ts";
+import { authenticate, authorize } from "./interceptors/authorize.ts";
 import { limit } from "./interceptors/limit.ts";
 import { openCall } from "./interceptors/open-call.ts";
 import { tellRefusals } from "./interceptors/refusals.ts";
@@ -39,8 +40,10 @@ export function interceptors(
     logCalls(tools.log),
     tellRefusals(tools.log),
     openCall(tools, store, internalSecret),
-    authorize,
+    authenticate,
     limit(limits),
+    auditDenials,
+    authorize,
     validate,
   ];
 }

@@ -6,17 +6,25 @@ import { rulesOf } from "../policy.ts";
 import { Refusal } from "../refusal.ts";
 import { identify } from "../security/sessions.ts";
 
-/** Lets in whom the method's policy lets in. A method of ours without an access rule is refused, should one exist. */
-export const authorize: Interceptor = (next) => async (req) => {
+/** Finds out who calls, wherever the method's policy does not let anybody in. */
+export const authenticate: Interceptor = (next) => async (req) => {
   const rules = rulesOf(req.method);
   if (rules && rules.policy.access !== Access.PUBLIC) {
     const call = callOf({ values: req.contextValues, signal: req.signal });
-    const caller = await identify(call, bearerToken(req.header.get("authorization")));
-    call.caller = caller;
-    if (rules.policy.access === Access.ADMIN && caller.user.role !== "admin") {
+    call.caller = await identify(call, bearerToken(req.header.get("authorization")));
+  }
+  return next(req);
+};
+
+/** Lets in whom the method's policy lets in; before the request is looked at, so a refusal tells nothing about it. */
+export const authorize: Interceptor = (next) => async (req) => {
+  const rules = rulesOf(req.method);
+  if (rules && rules.policy.access !== Access.PUBLIC) {
+    const { caller } = callOf({ values: req.contextValues, signal: req.signal });
+    if (rules.policy.access === Access.ADMIN && caller?.user.role !== "admin") {
       throw new Refusal(Reason.FORBIDDEN, "This needs the role admin.");
     }
-    if (caller.actorId && rules.policy.forbidImpersonation) {
+    if (caller?.actorId && rules.policy.forbidImpersonation) {
       throw new Refusal(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
     }
   }

@@ -76,7 +76,7 @@ type Claimed = {
   facts: Record<string, string> & { name: string };
   token_id: string | null;
   attempts: number;
-  created_at: string;
+  queued_at: string;
 };
 
 async function claim({ store, clock }: Needs): Promise<Claimed[]> {
@@ -86,7 +86,7 @@ async function claim({ store, clock }: Needs): Promise<Claimed[]> {
      from (select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ?
            for update skip locked) as due
      where e.id = due.id
-     returning e.id, e."to", e.template, e.facts, e.token_id, e.attempts, e.created_at`,
+     returning e.id, e."to", e.template, e.facts, e.token_id, e.attempts, coalesce(e.retried_at, e.created_at) as queued_at`,
     [new Date(now.getTime() + LEASE_MS), now, BATCH],
   );
 }
@@ -126,7 +126,7 @@ async function renew({ store, clock }: Needs, { id, attempts }: Claimed): Promis
 async function retryLater(needs: Needs, letter: Claimed, error: unknown): Promise<void> {
   const now = needs.clock.now().getTime();
   const refusedForGood = ((error as { responseCode?: number }).responseCode ?? 0) >= 500;
-  const tooOld = now - new Date(letter.created_at).getTime() > GIVE_UP_MS;
+  const tooOld = now - new Date(letter.queued_at).getTime() > GIVE_UP_MS;
   const pause = Math.min(needs.config.mail.retryBaseMs * 2 ** (letter.attempts - 1), MAX_RETRY_MS);
   const due = new Date(now + pause * (0.75 + Math.random() / 2));
   await settle(needs, letter, refusedForGood || tooOld ? "failed" : "queued", {

@@ -156,7 +156,7 @@ export async function revokeSessions(
 }
 
 /** Such as "Chrome on Windows". */
-function deviceOf(agent: string): string {
+export function deviceOf(agent: string): string {
   if (!agent) return "Unknown device";
   const { browser, os } = Bowser.parse(agent);
   return [browser.name || agent.split(/[/\s]/)[0], os.name].filter(Boolean).join(" on ").slice(0, 200);

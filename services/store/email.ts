@@ -14,6 +14,7 @@ const table = defineEntity({
     attempts: p.integer(),
     lastError: p.string().nullable(),
     createdAt: p.datetime(),
+    retriedAt: p.datetime().nullable(), // when an administrator queued it again
     sentAt: p.datetime().nullable(),
     nextAttemptAt: p.datetime().nullable(), // when due; while sending, when the lease ends
   },

@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
+import { pg_trgm } from "@electric-sql/pglite/contrib/pg_trgm";
 import { dataDir as preparedCluster } from "@electric-sql/pglite-prepopulatedfs";
 import { MikroORM } from "@mikro-orm/core";
 import { Migrator } from "@mikro-orm/migrations";
@@ -120,6 +121,7 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
   const fresh = !path || readdirSync(path).length === 0;
   return PGlite.create({
     dataDir: path ?? "memory://",
+    extensions: { pg_trgm },
     parsers: createPostgreSqlTypeParsers((text: string) => array.parse(text)),
     ...(fresh && { loadDataDir: await preparedCluster() }),
   });

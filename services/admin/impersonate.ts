@@ -1,0 +1,52 @@
+import { v7 as uuid } from "uuid";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
+import type { SignedInCall } from "../call.ts";
+import { Refusal } from "../refusal.ts";
+import { deviceOf } from "../security/sessions.ts";
+import { accessTokenOf } from "../security/tokens.ts";
+import { User } from "../store/user.ts";
+import { userNotFound } from "./admin-user.ts";
+
+/** Longest impersonation, in ms. */
+const LONGEST_MS = 15 * 60_000;
+
+/** A session in somebody else's name; nothing refreshes it, so it ends with its only token. */
+export type Impersonation = { accessToken: string; user: User; expiresAt: Date };
+
+/**
+ * Opens a session in a user's name, which ends with the administrator's own.
+ * @throws Refusal NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator
+ */
+export async function impersonate(call: SignedInCall, userId: string, reason = ""): Promise<Impersonation> {
+  const admin = call.caller.user;
+  if (admin.id === userId) throw new Refusal(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
+  const now = call.clock.now();
+  const id = uuid({ msecs: now.getTime() });
+  const { user, expiresAt } = await call.em.transactional(async () => {
+    const user = await call.em.findOne(User, { id: userId });
+    if (!user) throw userNotFound();
+    const expiresAt = await open(call, id, userId);
+    await recordAudit(call, "admin.impersonated", { userId, details: { sessionId: id, ...(reason && { reason }) } });
+    return { user, expiresAt };
+  });
+  const session = { id, generation: 0, rotatedAt: now, expiresAt, actorId: admin.id };
+  return { accessToken: await accessTokenOf(call, session, user), user, expiresAt };
+}
+
+/** Opens the session, unless the user is an administrator by now. @returns when it ends */
+async function open({ em, clock, config, client, caller }: SignedInCall, id: string, userId: string): Promise<Date> {
+  const now = clock.now();
+  const end = new Date(now.getTime() + Math.min(LONGEST_MS, config.accessTokenMs));
+  const [opened] = await em.execute<{ ends_at: string }[]>(
+    `insert into sessions (id, user_id, rotated_at, device, ip, actor_id, actor_session_id, created_at, last_active_at,
+       expires_at, ends_at)
+     select ?::uuid, u.id, ?::timestamptz, ?, ?, s.user_id, s.id, ?::timestamptz, ?::timestamptz,
+       least(?::timestamptz, s.expires_at, s.ends_at), least(?::timestamptz, s.expires_at, s.ends_at)
+     from users u, sessions s where u.id = ? and u.role <> 'admin' and s.id = ?
+     returning ends_at`,
+    [id, now, deviceOf(client.agent), client.address, now, now, end, end, userId, caller.session.id],
+  );
+  if (!opened) throw new Refusal(Reason.CONFLICT, "Administrators can't be impersonated.");
+  return new Date(opened.ends_at);
+}

@@ -1,0 +1,107 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
+import type { Call } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { Refusal } from "../refusal.ts";
+import { clearLock } from "../security/attempts.ts";
+import { type EmailAddress, readEmailAddress } from "../security/email-address.ts";
+import { revokeSessions } from "../security/sessions.ts";
+import { isDuplicate } from "../store/errors.ts";
+import type { Role } from "../store/user.ts";
+import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
+import { lockAdmins, requireRemovable } from "./guards.ts";
+
+/** What becomes of a user; what is undefined stays. */
+export type UserChanges = {
+  name?: string | undefined;
+  email?: string | undefined;
+  role?: Role | undefined;
+  emailVerified?: boolean | undefined;
+  /** Unlocks. */
+  locked?: false | undefined;
+  /** Takes the second factor off. */
+  mfaEnabled?: false | undefined;
+};
+
+type Needs = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller" | "afterwards" | "outbox">;
+type Present = { id: string; email: string; canonical_email: string; name: string; role: Role; mfa_enabled: boolean };
+
+/**
+ * Changes a user. A demotion ends the user's sessions; a new address counts as unproved unless told otherwise, voids
+ * what was mailed to the old one, and the old one is told.
+ * @throws Refusal NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
+ */
+export async function updateUser(call: Needs, id: string, changes: UserChanges): Promise<AdminUser> {
+  const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
+  try {
+    return await call.em.transactional(async () => {
+      const admins = changes.role === undefined ? undefined : await lockAdmins(call);
+      const user = await lock(call, id);
+      if (admins && user.role === "admin" && changes.role !== "admin") requireRemovable(call, admins, id, "demote");
+      await change(call, user, changes, address);
+      const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
+      const details = { fields, ...(changes.role && { role: changes.role }) };
+      await recordAudit(call, "admin.user_updated", { userId: id, details });
+      return readAdminUser(call, id);
+    });
+  } catch (error) {
+    if (!isDuplicate(error, "users_canonical_email_unique")) throw error;
+    throw new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
+  }
+}
+
+async function lock(call: Needs, id: string): Promise<Present> {
+  const [user] = await call.em.execute<Present[]>(
+    `select id, email, canonical_email, name, role, mfa_secret is not null as mfa_enabled
+     from users where id = ? for no key update`,
+    [id],
+  );
+  if (!user) throw userNotFound();
+  return user;
+}
+
+async function change(call: Needs, user: Present, changes: UserChanges, address?: EmailAddress): Promise<void> {
+  const now = call.clock.now();
+  const moves = address !== undefined && address.canonical !== user.canonical_email;
+  const verified = changes.emailVerified ?? (moves ? false : undefined);
+  await call.em.execute(
+    `update users set name = coalesce(?, name), email = coalesce(?, email),
+       canonical_email = coalesce(?, canonical_email), role = coalesce(?, role), updated_at = ?,
+       email_verified_at = case ? when 'yes' then coalesce(email_verified_at, ?) when 'no' then null
+         else email_verified_at end
+     where id = ?`,
+    [
+      changes.name?.trim() ?? null,
+      address?.stored ?? null,
+      address?.canonical ?? null,
+      changes.role ?? null,
+      now,
+      verified === undefined ? "" : verified ? "yes" : "no",
+      now,
+      user.id,
+    ],
+  );
+  if (moves) await tellOldAddress(call, user, address.stored);
+  if (changes.locked === false) await unlock(call, user);
+  if (changes.mfaEnabled === false && user.mfa_enabled) await takeSecondFactorOff(call, user, changes.name);
+  if (user.role === "admin" && changes.role === "user") await revokeSessions(call, user.id);
+}
+
+async function tellOldAddress(call: Needs, user: Present, newEmail: string): Promise<void> {
+  await call.em.execute("delete from one_time_tokens where user_id = ?", [user.id]);
+  const facts = { name: user.name, newEmail };
+  await queueEmail(call, { userId: user.id, to: user.email, template: "email-changed", facts });
+}
+
+async function unlock(call: Needs, user: Present): Promise<void> {
+  await clearLock(call, { kind: "password", subject: user.canonical_email });
+  await clearLock(call, { kind: "second-factor", subject: user.id });
+}
+
+async function takeSecondFactorOff(call: Needs, user: Present, name = user.name): Promise<void> {
+  await call.em.execute(
+    "update users set mfa_secret = null, mfa_confirmed_at = null, mfa_last_step = null where id = ?",
+    [user.id],
+  );
+  await queueEmail(call, { userId: user.id, to: user.email, template: "mfa-disabled", facts: { name } });
+}

@@ -1,0 +1,91 @@
+import { Migration } from "@mikro-orm/migrations";
+
+/**
+ * The audit log becomes append-only: a partition for every month, which retention drops as a whole, and triggers that
+ * refuse every other change. `audit_seals` holds the hash chain over its rows.
+ */
+export class Migration20261121000500_audit extends Migration {
+  override async up(): Promise<void> {
+    this.addSql("alter table audit_events rename to audit_events_before");
+    this.addSql("alter table audit_events_before rename constraint audit_events_pkey to audit_events_before_pkey");
+    this.addSql("drop index audit_events_user");
+    // Ids are UUIDv7 and begin with the time: the key that pages are read by is the key of the partitions too.
+    this.addSql(`
+      create table audit_events (
+        id uuid primary key,
+        event varchar(64) not null,
+        outcome varchar(16) not null,
+        user_id uuid,
+        actor_id uuid,
+        ip varchar(45) not null,
+        user_agent varchar(400) not null,
+        request_id varchar(128) not null,
+        details jsonb not null,
+        created_at timestamptz(3) not null
+      ) partition by range (id)`);
+    this.addSql("create index audit_events_user on audit_events (user_id, id)");
+    this.addSql("create index audit_events_actor on audit_events (actor_id, id)");
+    this.addSql("create index audit_events_event on audit_events (event, id)");
+    this.addSql(`
+      create table audit_unsealed (
+        event_id uuid primary key
+      )`);
+    this.addSql(`
+      create table audit_seals (
+        position bigint primary key,
+        ids uuid[] not null,
+        links bytea not null,
+        dropped_below uuid,
+        head bytea not null,
+        sealed_at timestamptz(3) not null
+      )`);
+    this.guards();
+    this.addSql(`
+      create function audit_id_at(day date) returns uuid language sql immutable as $$
+        select (lpad(to_hex((extract(epoch from day::timestamp at time zone 'UTC') * 1000)::bigint), 12, '0')
+          || repeat('0', 20))::uuid
+      $$`);
+    this.addSql(`
+      create function audit_add_partition(month date) returns void language plpgsql as $$
+      declare
+        part text := 'audit_events_' || to_char(month, 'YYYY_MM');
+      begin
+        if to_regclass(part) is not null then return; end if;
+        execute format('create table %I partition of audit_events for values from (%L) to (%L)', part,
+          audit_id_at(month), audit_id_at((month + interval '1 month')::date));
+        execute format('create trigger audit_untruncated before truncate on %I execute function audit_refuse()', part);
+      end $$`);
+    this.addSql("create table audit_events_default partition of audit_events default"); // should the keeper be late
+    this.addSql(
+      "create trigger audit_untruncated before truncate on audit_events_default execute function audit_refuse()",
+    );
+    this.addSql(`
+      select audit_add_partition(month::date) from generate_series(
+        date_trunc('month', coalesce((select min(created_at) from audit_events_before), now()) at time zone 'UTC'),
+        date_trunc('month', now() at time zone 'UTC') + interval '3 months', '1 month') as month`);
+    this.addSql("insert into audit_events select * from audit_events_before");
+    this.addSql("insert into audit_unsealed select id from audit_events");
+    this.addSql("drop table audit_events_before");
+  }
+
+  private guards(): void {
+    this.addSql(`
+      create function audit_refuse() returns trigger language plpgsql as $$
+      begin
+        raise exception 'the audit log is append-only' using errcode = 'insufficient_privilege';
+      end $$`);
+    for (const table of ["audit_events", "audit_seals"]) {
+      this.addSql(
+        `create trigger audit_append_only before update or delete on ${table}
+           for each row execute function audit_refuse()`,
+      );
+      this.addSql(
+        `create trigger audit_untruncated before truncate on ${table} for each statement execute function audit_refuse()`,
+      );
+    }
+  }
+
+  override async down(): Promise<void> {
+    throw new Error("The audit log does not go back to a table that can be changed.");
+  }
+}

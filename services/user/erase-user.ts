@@ -1,0 +1,24 @@
+import { recordAudit } from "../audit.ts";
+import type { Call } from "../call.ts";
+import { clearLock } from "../security/attempts.ts";
+
+/**
+ * Erases an account and everything that leads to its owner. What stays is counted or proved by the id alone: usage
+ * rows, and the audit log's pseudonym. Joins the transaction it is called in.
+ * @returns false when there is no such user
+ */
+export async function eraseUser(
+  call: Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
+  userId: string,
+): Promise<boolean> {
+  await call.em.execute("delete from emails where user_id = ?", [userId]);
+  const [user] = await call.em.execute<{ canonical_email: string }[]>(
+    "delete from users where id = ? returning canonical_email",
+    [userId],
+  );
+  if (!user) return false;
+  await clearLock(call, { kind: "password", subject: user.canonical_email });
+  await clearLock(call, { kind: "second-factor", subject: userId });
+  await recordAudit(call, "user.erased", { userId });
+  return true;
+}

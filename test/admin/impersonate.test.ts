@@ -1,0 +1,91 @@
+import { decodeJwt } from "jose";
+import { v7 as uuid } from "uuid";
+import { describe, expect, test } from "vitest";
+import { testApp } from "../app.ts";
+import { auditOf, signInAdmin } from "./support.ts";
+
+const app = await testApp();
+
+describe("POST /admin/impersonate/:userId", () => {
+  test("opens a marked session of 15 minutes without a refresh token", async () => {
+    const admin = await signInAdmin(app);
+    const { user, browser, accessToken: own } = await app.signIn();
+    const { status, body, headers } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Ticket 7" });
+    expect(status).toBe(200);
+    expect(headers.get("set-cookie")).toBeNull();
+    expect(Object.keys(body).sort()).toEqual(["accessToken", "expiresAt", "user"]);
+    expect(body.user).toMatchObject({ id: user.id, email: user.email });
+    const claims = decodeJwt(body.accessToken);
+    expect(claims).toMatchObject({ sub: user.id, act: { sub: admin.user.id }, type: "access" });
+    expect((claims.exp ?? 0) - (claims.iat ?? 0)).toBeLessThanOrEqual(15 * 60);
+    expect((await browser.get("/user/profile", body.accessToken)).body.id).toBe(user.id);
+    const { body: sessions } = await admin.get(`/admin/users/${user.id}/sessions`);
+    expect(sessions.map(({ impersonated }: { impersonated?: true }) => impersonated)).toEqual([true, undefined]);
+    expect((await browser.get("/user/profile", own)).status).toBe(200);
+    const [event] = await auditOf(app, user.id, "admin.impersonated");
+    expect(event).toMatchObject({ actor_id: admin.user.id, details: { reason: "Ticket 7" } });
+    app.clock.advance("15m");
+    expect((await browser.get("/user/profile", body.accessToken)).status).toBe(401);
+  });
+
+  test.each(["logout", "revocation", "demotion", "deletion"])("ends with the administrator's %s", async (end) => {
+    const [admin, chief] = [await signInAdmin(app), await signInAdmin(app)];
+    const user = await app.addUser();
+    const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
+    expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(200);
+    if (end === "logout") await admin.post("/auth/logout");
+    if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
+    if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
+    if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
+    expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(401);
+    expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
+  });
+
+  test("acts under the administrator's name in the audit log", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addUser();
+    const { body } = await admin.post(`/admin/impersonate/${user.id}`);
+    expect((await app.visitor().put("/user/profile", { name: "Bea" }, body.accessToken)).status).toBe(200);
+    expect((await auditOf(app, user.id, "user.profile_updated"))[0]?.actor_id).toBe(admin.user.id);
+  });
+
+  test("refuses oneself and other administrators, unknown and malformed ids", async () => {
+    const [admin, other] = [await signInAdmin(app), await signInAdmin(app)];
+    const ask = async (id: string) => (await admin.post(`/admin/impersonate/${id}`, {})).status;
+    expect(await ask(admin.user.id)).toBe(409);
+    expect(await ask(other.user.id)).toBe(409);
+    expect(await ask(uuid())).toBe(404);
+    expect(await ask("nobody")).toBe(400);
+    const [denied] = await auditOf(app, other.user.id, "admin.denied");
+    expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "CONFLICT", rpc: "Impersonate" } });
+  });
+
+  test("forbids what the owner alone may do, and everything of administrators; each try is recorded", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addUser();
+    const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
+    const tries: [string, string, unknown?][] = [
+      ["POST", "/user/change-password", { currentPassword: user.password, newPassword: "Other-horse-1" }],
+      ["POST", "/user/change-email", { newEmail: "other@example.com", password: user.password }],
+      ["POST", "/user/delete-account", {}],
+      ["POST", "/auth/setup-totp"],
+      ["POST", "/auth/disable-totp", { password: user.password }],
+      ["POST", "/auth/backup-codes", { password: user.password, code: "123456" }],
+      ["GET", "/admin/users"],
+      ["PUT", `/admin/users/${user.id}`, { role: "admin" }],
+      ["DELETE", `/admin/users/${user.id}`],
+      ["GET", "/admin/audit-logs"],
+      ["GET", "/admin/email-logs"],
+      ["POST", `/admin/impersonate/${admin.user.id}`, {}],
+    ];
+    for (const [method, path, data] of tries) {
+      const answer = await app.visitor().send(method, path, data, { authorization: `Bearer ${body.accessToken}` });
+      expect({ path, status: answer.status }).toEqual({ path, status: 403 });
+    }
+    const denied = await app.sql<{ actor_id: string }>(
+      "select actor_id from audit_events where event = 'admin.denied' and actor_id = ?",
+      [admin.user.id],
+    );
+    expect(denied).toHaveLength(tries.length);
+  });
+});

@@ -1,0 +1,162 @@
+import { randomUUID } from "node:crypto";
+import { v7 as uuid } from "uuid";
+import { describe, expect, test } from "vitest";
+import { testApp } from "../app.ts";
+import { tally, times } from "../until.ts";
+import { auditOf, signInAdmin } from "./support.ts";
+
+const app = await testApp();
+
+describe("PUT /admin/users/:id", () => {
+  test("changes what is given, answers the user, and leaves a trace with the actor", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addUser();
+    const { status, body } = await admin.put(`/admin/users/${user.id}`, { name: " Bea ", emailVerified: true });
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      message: expect.any(String),
+      user: {
+        id: user.id,
+        email: user.email,
+        name: "Bea",
+        role: "user",
+        emailVerified: true,
+        mfaEnabled: false,
+        locked: false,
+        createdAt: expect.stringMatching(/Z$/),
+        updatedAt: expect.stringMatching(/Z$/),
+      },
+    });
+    const [event] = await auditOf(app, user.id, "admin.user_updated");
+    expect(event).toMatchObject({ actor_id: admin.user.id, details: { fields: ["name", "emailVerified"] } });
+    expect((await admin.put(`/admin/users/${user.id}`, { emailVerified: false })).body.user.emailVerified).toBe(false);
+  });
+
+  test("moves an account to another address, unproved, and tells the old one", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addVerifiedUser();
+    const email = `${randomUUID()}@Example.com`;
+    const { body } = await admin.put(`/admin/users/${user.id}`, { email });
+    expect(body.user).toMatchObject({ email, emailVerified: false });
+    expect((await app.mail.letterTo(user.email, /was changed/)).text).toContain(email);
+    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(401);
+    expect((await app.visitor().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
+    const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
+    expect(taken).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
+  });
+
+  test("unlocks", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addUser();
+    const login = (password: string) => app.visitor().post("/auth/login", { email: user.email, password });
+    for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
+    expect((await login(user.password)).status).toBe(423);
+    expect((await admin.get(`/admin/users?search=${user.email}`)).body.items[0].locked).toBe(true);
+    expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
+    expect((await login(user.password)).status).toBe(200);
+  });
+
+  test("takes a second factor off, and says so by mail", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addUser();
+    await app.sql("update users set mfa_secret = 'x', mfa_confirmed_at = now() where id = ?", [user.id]);
+    expect((await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(false);
+    await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
+  });
+
+  test("promotes; a demotion ends the sessions at once", async () => {
+    const admin = await signInAdmin(app);
+    const { user, browser, accessToken } = await app.signIn();
+    await admin.put(`/admin/users/${user.id}`, { role: "admin" });
+    expect((await browser.get("/admin/users?limit=1", accessToken)).status).toBe(200);
+    expect((await admin.put(`/admin/users/${user.id}`, { role: "user" })).body.user.role).toBe("user");
+    expect((await browser.get("/admin/users?limit=1", accessToken)).status).toBe(401);
+    expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
+  });
+
+  test.each([
+    [{ role: "root" }, "role"],
+    [{ locked: true }, "locked"],
+    [{ mfaEnabled: true }, "mfaEnabled"],
+    [{ name: "" }, "name"],
+    [{ email: "nobody" }, "email"],
+  ])("refuses %j", async (body, field) => {
+    const admin = await signInAdmin(app);
+    const answer = await admin.put(`/admin/users/${admin.user.id}`, body);
+    expect(answer).toMatchObject({ status: 400, body: { violations: [{ field }] } });
+  });
+
+  test("answers 404 for an unknown id, 400 for a malformed one", async () => {
+    const admin = await signInAdmin(app);
+    expect((await admin.put(`/admin/users/${uuid()}`, { name: "Ann" })).status).toBe(404);
+    expect((await admin.put("/admin/users/7", { name: "Ann" })).status).toBe(400);
+  });
+
+  test("lets no administrator demote or delete themselves, and records the try", async () => {
+    const admin = await signInAdmin(app);
+    const own = `/admin/users/${admin.user.id}`;
+    expect(await admin.put(own, { role: "user" })).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });
+    expect(await admin.delete(own)).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });
+    const denied = await auditOf(app, admin.user.id, "admin.denied");
+    expect(denied.map(({ actor_id, outcome, details }) => ({ actor_id, outcome, ...details }))).toEqual([
+      { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "DeleteUser" },
+      { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "UpdateUser" },
+    ]);
+  });
+});
+
+describe("two administrators against each other", () => {
+  test.each(["demote", "delete", "demote and delete"])("%s: one stays, every time", async (deed) => {
+    for (const round of times(8, (i) => i)) {
+      const pair = await Promise.all([signInAdmin(app), signInAdmin(app)]);
+      const answers = await Promise.all(
+        pair.map((admin, i) => {
+          const path = `/admin/users/${pair[1 - i]?.user.id}`;
+          const demotes = deed === "demote" || (deed !== "delete" && i === round % 2);
+          return demotes ? admin.put(path, { role: "user" }) : admin.delete(path);
+        }),
+      );
+      const statuses = answers.map(({ status }) => status).sort();
+      expect(statuses[0]).toBe(200);
+      expect([401, 403, 404]).toContain(statuses[1]); // by then no administrator, or no session any more
+      const left = await app.sql("select id from users where role = 'admin' and id in (?)", [
+        pair.map(({ user }) => user.id),
+      ]);
+      expect(left).toHaveLength(1);
+    }
+  });
+
+  test("six who all demote each other leave one", async () => {
+    const admins = await Promise.all(times(6, () => signInAdmin(app)));
+    const ids = admins.map(({ user }) => user.id);
+    const answers = await Promise.all(
+      admins.flatMap((admin) =>
+        ids.filter((id) => id !== admin.user.id).map((id) => admin.put(`/admin/users/${id}`, { role: "user" })),
+      ),
+    );
+    expect(Object.keys(tally(answers, ({ status }) => status)).every((status) => /200|401|403/.test(status))).toBe(
+      true,
+    );
+    const left = await app.sql("select id from users where role = 'admin' and id in (?)", [ids]);
+    expect(left.length).toBeGreaterThan(0); // whoever was demoted demotes nobody any more
+  });
+
+  test("the last one can't go", async () => {
+    const admin = await signInAdmin(app);
+    const others = await app.sql<{ id: string }>("select id from users where role = 'admin' and id <> ?", [
+      admin.user.id,
+    ]);
+    await app.sql("update users set role = 'user' where role = 'admin' and id <> ?", [admin.user.id]);
+    try {
+      const root = await signInAdmin(app);
+      const answers = await Promise.all([
+        admin.put(`/admin/users/${root.user.id}`, { role: "user" }),
+        root.delete(`/admin/users/${admin.user.id}`),
+      ]);
+      expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+      expect(await app.sql("select id from users where role = 'admin'")).toHaveLength(1);
+    } finally {
+      await app.sql("update users set role = 'admin' where id in (?)", [others.map(({ id }) => id)]);
+    }
+  });
+});
