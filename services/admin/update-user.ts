@@ -1,13 +1,14 @@
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
-import { Refusal } from "../refusal.ts";
 import { clearLock } from "../security/attempts.ts";
 import { type EmailAddress, readEmailAddress } from "../security/email-address.ts";
+import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
+import { removeSecondFactor } from "../security/second-factor.ts";
 import { revokeSessions } from "../security/sessions.ts";
 import { isDuplicate } from "../store/errors.ts";
 import type { Role } from "../store/user.ts";
+import { emailTaken } from "../user/change-email.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
 import { lockAdmins, requireRemovable } from "./guards.ts";
 
@@ -24,7 +25,7 @@ export type UserChanges = {
 };
 
 type Needs = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller" | "afterwards" | "outbox">;
-type Present = { id: string; email: string; canonical_email: string; name: string; role: Role; mfa_enabled: boolean };
+type Present = { id: string; email: string; canonical_email: string; name: string; role: Role };
 
 /**
  * Changes a user. A demotion ends the user's sessions; a new address counts as unproved unless told otherwise, voids
@@ -45,15 +46,13 @@ export async function updateUser(call: Needs, id: string, changes: UserChanges):
       return readAdminUser(call, id);
     });
   } catch (error) {
-    if (!isDuplicate(error, "users_canonical_email_unique")) throw error;
-    throw new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
+    throw isDuplicate(error, "users_canonical_email_unique") ? emailTaken() : error;
   }
 }
 
 async function lock(call: Needs, id: string): Promise<Present> {
   const [user] = await call.em.execute<Present[]>(
-    `select id, email, canonical_email, name, role, mfa_secret is not null as mfa_enabled
-     from users where id = ? for no key update`,
+    `select id, email, canonical_email, name, role from users where id = ? for no key update`,
     [id],
   );
   if (!user) throw userNotFound();
@@ -83,12 +82,12 @@ async function change(call: Needs, user: Present, changes: UserChanges, address?
   );
   if (moves) await tellOldAddress(call, user, address.stored);
   if (changes.locked === false) await unlock(call, user);
-  if (changes.mfaEnabled === false && user.mfa_enabled) await takeSecondFactorOff(call, user, changes.name);
+  if (changes.mfaEnabled === false) await takeSecondFactorOff(call, user, changes.name);
   if (user.role === "admin" && changes.role === "user") await revokeSessions(call, user.id);
 }
 
 async function tellOldAddress(call: Needs, user: Present, newEmail: string): Promise<void> {
-  await call.em.execute("delete from one_time_tokens where user_id = ?", [user.id]);
+  await voidOneTimeTokens(call, user.id);
   const facts = { name: user.name, newEmail };
   await queueEmail(call, { userId: user.id, to: user.email, template: "email-changed", facts });
 }
@@ -99,9 +98,6 @@ async function unlock(call: Needs, user: Present): Promise<void> {
 }
 
 async function takeSecondFactorOff(call: Needs, user: Present, name = user.name): Promise<void> {
-  await call.em.execute(
-    "update users set mfa_secret = null, mfa_confirmed_at = null, mfa_last_step = null where id = ?",
-    [user.id],
-  );
+  if (!(await removeSecondFactor(call, user.id))) return;
   await queueEmail(call, { userId: user.id, to: user.email, template: "mfa-disabled", facts: { name } });
 }
