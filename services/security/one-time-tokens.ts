@@ -25,7 +25,8 @@ export async function issueOneTimeToken(
   await call.em.execute(
     `insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at) values (?, ?, ?, ?, ?, ?)
      on conflict (user_id, kind) do update set
-       id = excluded.id, email = excluded.email, created_at = excluded.created_at, expires_at = excluded.expires_at`,
+       id = excluded.id, email = excluded.email, created_at = excluded.created_at, expires_at = excluded.expires_at,
+       failed = 0`,
     [id, token.userId, token.kind, token.email, now, new Date(now.getTime() + token.lifetimeMs)],
   );
   return id;

@@ -1,0 +1,209 @@
+import { createHmac } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { testApp } from "../app.ts";
+import { STEP_MS, setUpFactor, ticketFor } from "../authenticator.ts";
+import { rounds } from "../rounds.ts";
+import { tally, times } from "../until.ts";
+
+const app = await testApp();
+const verify = (tempToken: string, factor: object) => app.visitor().post("/auth/verify-mfa", { tempToken, ...factor });
+const invalidCode = { status: 401, body: { code: "INVALID_CODE" } };
+const invalidTicket = { status: 401, body: { code: "TICKET_INVALID" } };
+const wrongCode = { code: "000000" };
+
+describe("POST /auth/login with a second factor", () => {
+  test("answers a ticket: no tokens, no user, no cookie", async () => {
+    const { user } = await setUpFactor(app);
+    const { status, body, headers } = await app.visitor().post("/auth/login", user.credentials);
+    expect(status).toBe(200);
+    expect(body).toEqual({ requiresMfa: true, tempToken: expect.any(String) });
+    expect(headers.get("set-cookie")).toBeNull();
+    const open = await app.sql("select id from sessions where user_id = ? and revoked_at is null", [user.id]);
+    expect(open).toHaveLength(1);
+  });
+});
+
+describe("POST /auth/verify-mfa", () => {
+  test("signs in with a code, once", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    const code = await authenticator.code();
+    const answer = await verify(tempToken, { code });
+    expect(answer.body).toEqual({
+      accessToken: expect.any(String),
+      refreshToken: expect.any(String),
+      user: { id: user.id, email: user.email },
+    });
+    expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
+    expect((await app.visitor().get("/user/profile", answer.body.accessToken)).status).toBe(200);
+    expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
+    const events = await app.sql<{ event: string }>(
+      "select event from audit_events where user_id = ? and event like 'auth.%' order by id desc limit 2",
+      [user.id],
+    );
+    expect(events.map(({ event }) => event)).toEqual(["auth.mfa_verified", "auth.login"]);
+  });
+
+  test("takes the code of the step before and the step after, none further off, and none twice or older", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const attempt = async (steps: number) =>
+      (await verify(await ticketFor(app, user), { code: await authenticator.code(steps) })).status;
+    app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // a step has just begun
+    expect(await attempt(-2)).toBe(401);
+    expect(await attempt(2)).toBe(401);
+    expect(await attempt(-1)).toBe(200);
+    expect(await attempt(-1)).toBe(401);
+    expect(await attempt(1)).toBe(200);
+    expect(await attempt(0)).toBe(401);
+    expect(await attempt(1)).toBe(401);
+  });
+
+  test("takes each backup code once, in any case and without the hyphen, and tells the user", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const [first, second] = authenticator.backupCodes as [string, string];
+    const attempt = async (backupCode: string) => verify(await ticketFor(app, user), { backupCode });
+    expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
+    expect(await attempt(first)).toMatchObject(invalidCode);
+    expect((await attempt(` ${second} `)).status).toBe(200);
+    expect((await app.mail.letterTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
+    const events = await app.sql("select details from audit_events where user_id = ? and event = ? order by id", [
+      user.id,
+      "auth.backup_code_used",
+    ]);
+    expect(events).toEqual([{ details: { left: 9 } }, { details: { left: 8 } }]);
+  });
+
+  test("needs exactly one of code and backupCode, and a ticket", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    for (const factor of [{}, { code: "1", backupCode: "2" }]) {
+      expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body: { violations: [{ field: "code" }] } });
+    }
+    expect(await verify("", wrongCode)).toMatchObject({ status: 400, body: { violations: [{ field: "tempToken" }] } });
+    expect(await verify("x.y.z", wrongCode)).toMatchObject(invalidTicket);
+    for (const code of ["12345", "1234567", "abcdef", "１２３４５６"]) {
+      expect(await verify(tempToken, { code })).toMatchObject(invalidCode);
+    }
+    expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
+  });
+
+  test("ends a ticket after five minutes, and an older one with a newer", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const older = await ticketFor(app, user);
+    const newer = await ticketFor(app, user);
+    expect(await verify(older, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+    app.clock.advance("5m");
+    expect(await verify(newer, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  });
+
+  test("ends a ticket with five wrong codes", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    for (let i = 0; i < 5; i++) {
+      expect(await verify(tempToken, wrongCode)).toMatchObject(invalidCode);
+      await app.sql("delete from attempts where subject = ?", [user.id]); // the account's own lock is another promise
+    }
+    expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  });
+
+  test("locks the second factor after five wrong codes, and the password not", async () => {
+    const { user, authenticator, browser, accessToken } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    const answers = [];
+    for (let i = 0; i < 6; i++) answers.push(await verify(tempToken, wrongCode));
+    expect(answers.map((a) => a.status)).toEqual([401, 401, 401, 401, 401, 423]);
+    expect(answers[5]?.body.code).toBe("ACCOUNT_LOCKED");
+    expect(Number(answers[5]?.headers.get("retry-after"))).toBeGreaterThan(890);
+    const again = await ticketFor(app, user);
+    expect((await verify(again, { code: await authenticator.code() })).status).toBe(423);
+    const { password } = user;
+    expect((await browser.post("/auth/disable-totp", { password, ...wrongCode }, accessToken)).status).toBe(423);
+    const events = await app.sql<{ event: string; n: number }>(
+      "select event, count(*)::int as n from audit_events where user_id = ? and outcome = 'failure' group by event order by event",
+      [user.id],
+    );
+    expect(events).toEqual([
+      { event: "auth.locked", n: 1 },
+      { event: "auth.mfa_failed", n: 5 },
+    ]);
+    app.clock.advance("15m");
+    expect(await verify(await ticketFor(app, user), { code: await authenticator.code() })).toMatchObject({
+      status: 200,
+    });
+  });
+
+  test("evaluates five codes and no more, however many arrive at once from anywhere", async () => {
+    const { user } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    const answers = await Promise.all(times(30, () => verify(tempToken, wrongCode)));
+    expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 25 });
+  });
+
+  test("has one success among 50 parallel uses of ticket and code, round after round", async () => {
+    for (let round = 0; round < rounds(2); round++) {
+      const { user, authenticator } = await setUpFactor(app);
+      const tempToken = await ticketFor(app, user);
+      const code = await authenticator.code();
+      const answers = await Promise.all(times(50, () => verify(tempToken, { code })));
+      expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
+      const open = await app.sql("select id from sessions where user_id = ?", [user.id]);
+      expect(open).toHaveLength(2);
+    }
+  });
+
+  test("has one success among 50 parallel uses of ticket and backup code, round after round", async () => {
+    for (let round = 0; round < rounds(2); round++) {
+      const { user, authenticator } = await setUpFactor(app);
+      const tempToken = await ticketFor(app, user);
+      const backupCode = authenticator.backupCodes[round % 10];
+      const answers = await Promise.all(times(50, () => verify(tempToken, { backupCode })));
+      expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
+      const left = await app.sql("select digest from backup_codes where user_id = ?", [user.id]);
+      expect(left).toHaveLength(9);
+    }
+  });
+
+  test("leaves no session to a ticket that a reset or a change of the password races", async () => {
+    for (let round = 0; round < 5; round++) {
+      const { user, authenticator, browser, accessToken } = await setUpFactor(app);
+      const tempToken = await ticketFor(app, user);
+      const change = { currentPassword: user.password, newPassword: "Brand-new-2" };
+      const [changed, verified] = await Promise.all([
+        browser.post("/user/change-password", change, accessToken),
+        verify(tempToken, { code: await authenticator.code() }),
+      ]);
+      expect(changed.status).toBe(200);
+      if (verified.status === 200) {
+        expect((await app.visitor().get("/user/profile", verified.body.accessToken)).status).toBe(401);
+      }
+      expect((await verify(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
+    }
+  });
+
+  test("is the same over gRPC", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const client = app.grpc(AuthService);
+    const { tempToken = "" } = await client.login(user.credentials);
+    const response = await client.verifyMfa({ tempToken, code: await authenticator.code() });
+    expect(response.user?.id).toBe(user.id);
+  });
+
+  test("takes a code of the widespread algorithm and nothing else", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const key = Buffer.from(base32(authenticator.secret));
+    const counter = Buffer.alloc(8);
+    counter.writeBigUInt64BE(BigInt(Math.floor(app.clock.now().getTime() / STEP_MS)));
+    const mac = createHmac("sha1", key).update(counter).digest(); // RFC 4226 section 5.3, written out
+    const offset = (mac.at(-1) as number) & 15;
+    const code = String((mac.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
+    expect((await verify(await ticketFor(app, user), { code })).status).toBe(200);
+  });
+});
+
+function base32(text: string): number[] {
+  const bits = [...text]
+    .map((c) => "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".indexOf(c).toString(2).padStart(5, "0"))
+    .join("");
+  return (bits.match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2));
+}

@@ -1,0 +1,36 @@
+import { generate } from "otplib";
+import type { TestApp, TestUser } from "./app.ts";
+
+/** A step of TOTP, in ms. */
+export const STEP_MS = 30_000;
+
+/** A user's authenticator and backup codes. */
+export type Authenticator = {
+  secret: string;
+  qrCode: string;
+  backupCodes: string[];
+  /** What it shows so many steps from now. */
+  code(steps?: number): Promise<string>;
+};
+
+/** Gives somebody a second factor, which asks for a code from the next login on. */
+export async function setUpFactor(app: TestApp, given?: TestUser) {
+  const account = await app.signIn(given);
+  const { status, body } = await account.browser.post("/auth/setup-totp", undefined, account.accessToken);
+  if (status !== 200) throw new Error(`setup-totp answered ${status} ${JSON.stringify(body)}`);
+  return { ...account, authenticator: authenticatorOf(app, body) };
+}
+
+/** The authenticator that was given a secret. */
+export function authenticatorOf(app: TestApp, setup: Omit<Authenticator, "code">): Authenticator {
+  const code = (steps = 0) =>
+    generate({ secret: setup.secret, epoch: Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000) });
+  return { ...setup, code };
+}
+
+/** The ticket of a login whose second factor is due. */
+export async function ticketFor(app: TestApp, user: TestUser): Promise<string> {
+  const { status, body } = await app.visitor().post("/auth/login", user.credentials);
+  if (status !== 200 || !body.requiresMfa) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
+  return body.tempToken;
+}
