@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { openApp } from "../services/app.ts";
 import { type Config, readConfig } from "../services/config.ts";
 import { createLog } from "../services/log.ts";
+import { listenMetrics } from "../services/metrics.ts";
 import { listenGrpc } from "../services/server.ts";
 import { type GatewayConfig, readGatewayConfig } from "./config.ts";
 import { createDirectTransport } from "./direct-transport.ts";
@@ -42,12 +43,15 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   if (!transport) throw new Error("There are no services, neither here nor at SERVICES_URL.");
   const gateway = createGateway({ config: { ...config, internalSecret }, transport, log });
   const grpc = app && services && (await listenGrpc(app, services));
+  const registries = [gateway.metrics, ...(app ? [app.metrics.registry] : [])];
+  const metrics = config.metricsPort ? await listenMetrics(config.host, config.metricsPort, registries) : undefined;
   const url = await gateway.listen({ host: config.host, port: config.port });
   greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined);
   const stop = async () => {
     app?.drain();
     await Promise.all([gateway.drain(), grpc?.close(config.shutdownTimeoutMs)]);
     remote?.close();
+    await metrics?.close();
     await app?.close();
     process.exit(0);
   };

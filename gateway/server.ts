@@ -4,6 +4,7 @@ import type { Transport } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { fastify } from "fastify";
 import type { Logger } from "pino";
+import type { Registry } from "prom-client";
 import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
@@ -17,6 +18,7 @@ import { addHealth } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { createMetadata } from "./metadata.ts";
+import { measureRequests } from "./metrics.ts";
 import { addOpenApi } from "./openapi.ts";
 import { addPages } from "./pages.ts";
 import type { OpenCalls } from "./transcode/call.ts";
@@ -43,7 +45,7 @@ export type GatewayOptions = {
 };
 
 /** The REST and SSE side of the product. */
-export type Gateway = Lifecycle & { app: FastifyInstance };
+export type Gateway = Lifecycle & { app: FastifyInstance; metrics: Registry };
 
 const SERVICES = [AuthService, UserService, AdminService, AIService];
 const KEEP_ALIVE_MS = 15_000;
@@ -73,6 +75,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     answer(thrown, request, reply);
   });
   const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
+  const metrics = measureRequests(app);
   addEdge(app, edge);
   app.setErrorHandler(answer);
   const transcoder = {
@@ -89,7 +92,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   addHealth(app, transport, lifecycle.phase);
   addOpenApi(app, rules, config.publicUrl);
   addPages(app);
-  return { app, ...lifecycle };
+  return { app, metrics, ...lifecycle };
 }
 
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;

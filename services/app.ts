@@ -9,6 +9,7 @@ import { healthHandler } from "./health.ts";
 import { interceptors, serve, services } from "./index.ts";
 import { createSender } from "./mail/sender.ts";
 import { startOutbox } from "./mail/worker.ts";
+import { createMetrics, type Metrics } from "./metrics.ts";
 import { readRules } from "./policy.ts";
 import { createCipher } from "./security/cipher.ts";
 import { openKeyRing } from "./security/keys.ts";
@@ -24,6 +25,7 @@ export type App = {
   routes: (router: ConnectRouter) => void;
   interceptors: Interceptor[];
   store: Store;
+  metrics: Metrics;
   /** From now on health says that nothing new should be sent here. */
   drain(): void;
   /** Lets what is in hand be finished, then closes everything. */
@@ -52,9 +54,12 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     closers.push(() => sender.close());
     const outbox = startOutbox({ store, sender, cipher, clock, config, log });
     closers.push(() => outbox.close());
+    const metrics = createMetrics();
     const ai = openAi(config, store, clock, log);
     closers.push(() => ai.close());
-    const tools: Tools = { config, log, clock, cipher, keys, passwords: await createPasswords(), outbox, ai };
+    const passwords = await createPasswords();
+    const tools: Tools = { config, log, clock, cipher, keys, passwords, outbox, ai, metrics };
+    watchQueues(metrics, tools, store);
 
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
@@ -73,6 +78,7 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
         router.service(Health, health);
       },
       store,
+      metrics,
       interceptors: interceptors(tools, store, limits, internalSecret),
       drain: () => {
         draining = true;
@@ -83,4 +89,22 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     await close();
     throw error;
   }
+}
+
+/** What waits: mail that is due or will be, and sign-ins behind the hashes in hand. */
+function watchQueues(metrics: Metrics, { clock, passwords }: Pick<Tools, "clock" | "passwords">, store: Store): void {
+  const mail = async <T>(what: string) => {
+    const [row] = await store
+      .fork()
+      .execute<{ value: T }[]>(`select ${what} as value from emails where next_attempt_at is not null`);
+    return row?.value;
+  };
+  metrics.gauge("gatehouse_mail_queue_depth", "Letters that are not delivered yet.", async () =>
+    Number(await mail<number>("count(*)::int")),
+  );
+  metrics.gauge("gatehouse_mail_queue_lag_seconds", "How long the letter that waits most has been due.", async () => {
+    const due = await mail<string | null>("min(next_attempt_at)");
+    return due ? Math.max(0, (clock.now().getTime() - new Date(due).getTime()) / 1000) : 0;
+  });
+  metrics.gauge("gatehouse_password_hashes_waiting", "Password hashes that wait for their turn.", passwords.waiting);
 }

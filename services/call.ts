@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { Ai } from "./ai/ai.ts";
 import type { Config } from "./config.ts";
 import type { Outbox } from "./mail/worker.ts";
+import type { Metrics } from "./metrics.ts";
 import type { Attempt } from "./security/attempts.ts";
 import type { Cipher } from "./security/cipher.ts";
 import type { KeyRing } from "./security/keys.ts";
@@ -31,12 +32,15 @@ export type Tools = {
   passwords: Passwords;
   outbox: Outbox;
   ai: Ai;
+  metrics: Metrics;
 };
 
 /** One RPC in progress. */
 export type Call = Tools & {
   /** Joins log lines and audit events. */
   requestId: string;
+  /** When it reached this process, by `performance.now()`. */
+  startedAt: number;
   client: Client;
   /** Who calls; undefined on methods that anybody may call. */
   caller: Caller | undefined;

@@ -37,7 +37,7 @@ export function interceptors(
   internalSecret: string | undefined,
 ): Interceptor[] {
   return [
-    logCalls(tools.log),
+    logCalls(tools.log, tools.metrics),
     tellRefusals(tools.log),
     openCall(tools, store, internalSecret),
     authenticate,

@@ -1,7 +1,8 @@
 import type { Interceptor } from "@connectrpc/connect";
-import { ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { type DestinationStream, type Logger, pino } from "pino";
 import { settled } from "./interceptors/settled.ts";
+import type { Metrics } from "./metrics.ts";
 
 /** JSON lines on standard output; readable ones on a terminal. */
 export function createLog(level: string, destination?: DestinationStream): Logger {
@@ -13,17 +14,21 @@ export function createLog(level: string, destination?: DestinationStream): Logge
   return pino({ ...options, ...readable });
 }
 
-/** One line per RPC: method, code, duration in ms, request id; never a message. */
-export function logCalls(log: Logger): Interceptor {
+/** One line and one measurement per RPC: method, code, duration, request id; never a message. */
+export function logCalls(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds">): Interceptor {
   return (next) => (req) => {
     const started = performance.now();
+    const rpc = `${req.service.typeName}/${req.method.name}`;
     const line = (error?: unknown) => {
       const code = error === undefined ? "ok" : ConnectError.from(error).code;
+      const ms = performance.now() - started;
+      const status = error === undefined ? "OK" : statusName(ConnectError.from(error).code);
+      rpcSeconds.observe({ rpc_method: rpc, rpc_response_status_code: status }, ms / 1000);
       log.debug(
         {
-          rpc: `${req.service.typeName}/${req.method.name}`,
+          rpc,
           code,
-          ms: Math.round(performance.now() - started),
+          ms: Math.round(ms),
           requestId: req.header.get("x-request-id") ?? undefined,
         },
         "rpc",
@@ -32,3 +37,6 @@ export function logCalls(log: Logger): Interceptor {
     return settled(next, req, (outcome) => line("error" in outcome ? outcome.error : undefined));
   };
 }
+
+/** `ResourceExhausted` as gRPC spells it: RESOURCE_EXHAUSTED. */
+const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();

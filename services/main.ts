@@ -1,6 +1,7 @@
 import { openApp } from "./app.ts";
 import { readConfig } from "./config.ts";
 import { createLog } from "./log.ts";
+import { listenMetrics } from "./metrics.ts";
 import { listenGrpc } from "./server.ts";
 
 try {
@@ -19,9 +20,12 @@ try {
   const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret: config.internalSecret });
   const server = await listenGrpc(app, config);
   log.info(`gRPC, gRPC-Web and Connect on ${config.grpc.host}:${server.port}`);
+  const { metricsPort, grpc } = config;
+  const metrics = metricsPort ? await listenMetrics(grpc.host, metricsPort, [app.metrics.registry]) : undefined;
   const stop = async () => {
     app.drain();
     await server.close(config.shutdownMs);
+    await metrics?.close();
     await app.close();
     process.exit(0);
   };

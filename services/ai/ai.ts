@@ -1,13 +1,21 @@
 import type { Logger } from "pino";
 import type { Clock } from "../call.ts";
 import type { Config } from "../config.ts";
+import { type SessionWatch, watchSessions } from "../security/session-watch.ts";
 import type { Store } from "../store/orm.ts";
 import { type Catalogue, readCatalogue } from "./catalogue.ts";
 import { openProviders, type Providers } from "./providers/providers.ts";
 import { openUsageLedger, type UsageLedger } from "./usage.ts";
 
 /** What all AI calls of a process share. */
-export type Ai = { catalogue: Catalogue; providers: Providers; usage: UsageLedger; close(): Promise<void> };
+export type Ai = {
+  catalogue: Catalogue;
+  providers: Providers;
+  usage: UsageLedger;
+  /** The sessions behind the streams that are under way. */
+  sessions: SessionWatch;
+  close(): Promise<void>;
+};
 
 /**
  * Reads the catalogue and prepares its providers.
@@ -18,9 +26,10 @@ export function openAi(config: Pick<Config, "ai">, store: Pick<Store, "fork">, c
   const catalogue = readCatalogue(path);
   const providers = openProviders(catalogue, variables, limits);
   const usage = openUsageLedger(store, clock, log);
+  const sessions = watchSessions(store, clock);
   const close = async () => {
     providers.close();
     await usage.flush();
   };
-  return { catalogue, providers, usage, close };
+  return { catalogue, providers, usage, sessions, close };
 }

@@ -10,9 +10,9 @@ export type ChatReply = { content: string; model: string; provider: string; usag
  */
 export async function chat(call: Needs, conversation: Conversation): Promise<ChatReply> {
   const route = routeOf(call.ai, conversation);
-  const entry = startUsage(call, route);
+  const entry = startUsage(call, route, false);
   try {
-    const { content, usage } = await route.provider.complete(route.prompt, call.signal);
+    const { content, usage } = await route.provider.complete(route.prompt, call.signal, entry.stopwatch);
     entry.wrote(content);
     if (usage) entry.report(usage);
     entry.settle("completed");

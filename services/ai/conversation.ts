@@ -3,12 +3,13 @@ import type { SignedInCall } from "../call.ts";
 import { invalid, Refusal } from "../refusal.ts";
 import type { Ai } from "./ai.ts";
 import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
+import { type Measurement, measure } from "./measure.ts";
 import { ProviderFailure } from "./providers/failure.ts";
 import type { Prompt, PromptMessage, Provider } from "./providers/provider.ts";
 import type { UsageEntry, UsageStart } from "./usage.ts";
 
 /** What the operations on conversations need. */
-export type Needs = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId">;
+export type Needs = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId" | "metrics" | "startedAt">;
 
 /** A conversation and how it is to be continued (spec 4.5). Its fields have been checked one by one. */
 export type Conversation = {
@@ -50,15 +51,21 @@ export function routeOf({ catalogue, providers }: Ai, conversation: Conversation
   return { provider, entry, model, prompt };
 }
 
-/** Opens the usage row of a conversation. */
-export function startUsage({ ai, caller, signal }: Needs, { entry, model, prompt }: Route): UsageEntry {
+/** Opens the usage row of a conversation, and begins to measure it. */
+export function startUsage(
+  { ai, caller, signal, metrics, startedAt }: Needs,
+  { entry, model, prompt }: Route,
+  isStream: boolean,
+): UsageEntry & Pick<Measurement, "stopwatch"> {
+  const { id: provider, dialect } = entry;
+  const { stopwatch, settled } = measure(metrics, { dialect, provider, model: model.upstream, isStream, startedAt });
   const start: UsageStart = {
     userId: caller.user.id,
-    provider: entry.id,
+    provider,
     model: model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
   };
-  return ai.usage.start(start, signal);
+  return { ...ai.usage.start(start, signal, settled), stopwatch };
 }
 
 /**

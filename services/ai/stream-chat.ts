@@ -2,14 +2,16 @@ import { type Conversation, type Needs, routeOf, settleFailure, startUsage } fro
 
 /**
  * Sends a conversation and hands on the reply as it comes: text that is never empty, in whole characters. It ends
- * without an error only when the provider said that the reply is complete.
- * @throws Refusal VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
+ * without an error only when the provider said that the reply is complete, and with one when the session ends.
+ * @throws Refusal VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR, UNAUTHENTICATED
  */
-export async function* streamChat(call: Needs, conversation: Conversation): AsyncGenerator<string, void, undefined> {
-  const route = routeOf(call.ai, conversation);
-  const entry = startUsage(call, route);
+export async function* streamChat(needs: Needs, conversation: Conversation): AsyncGenerator<string, void, undefined> {
+  const route = routeOf(needs.ai, conversation);
+  const stay = needs.ai.sessions.follow(needs.caller.session.id, needs.signal);
+  const call = { ...needs, signal: stay.signal };
+  const entry = startUsage(call, route, true);
   try {
-    for await (const piece of route.provider.stream(route.prompt, call.signal)) {
+    for await (const piece of route.provider.stream(route.prompt, call.signal, entry.stopwatch)) {
       if (piece.usage) {
         entry.report(piece.usage);
       } else {
@@ -22,5 +24,6 @@ export async function* streamChat(call: Needs, conversation: Conversation): Asyn
     throw settleFailure(call, entry, thrown);
   } finally {
     entry.settle("cancelled"); // the reader has left the loop
+    stay.end();
   }
 }

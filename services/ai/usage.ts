@@ -9,7 +9,7 @@ import type { Usage } from "./providers/provider.ts";
 export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | FailureKind;
 
 /** One row of `ai_usage`, by the names of its columns. */
-type Row = {
+export type UsageRow = {
   id: string;
   user_id: string;
   provider: string;
@@ -38,8 +38,8 @@ export type UsageStart = { userId: string; provider: string; model: string; inpu
 
 /** Records what AI calls cost. */
 export type UsageLedger = {
-  /** Opens the row of a call; it is settled as cancelled when the signal fires first. */
-  start(start: UsageStart, signal: AbortSignal): UsageEntry;
+  /** Opens the row of a call; it is settled as cancelled when the signal fires first. `settled` is told once. */
+  start(start: UsageStart, signal: AbortSignal, settled?: (row: UsageRow) => void): UsageEntry;
   /** Resolves when everything that has been told so far is in the database, or the attempt to put it there failed. */
   flush(): Promise<void>;
 };
@@ -62,11 +62,11 @@ const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_T
  * again when the call is settled.
  */
 export function openUsageLedger(store: Pick<Store, "fork">, clock: Clock, log: Logger): UsageLedger {
-  const waiting = new Map<string, Row>();
+  const waiting = new Map<string, UsageRow>();
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> = Promise.resolve();
 
-  function write(row: Row): void {
+  function write(row: UsageRow): void {
     const [oldest] = waiting.keys();
     if (oldest !== undefined && waiting.size >= MAX_WAITING) waiting.delete(oldest);
     waiting.set(row.id, row);
@@ -95,11 +95,11 @@ export function openUsageLedger(store: Pick<Store, "fork">, clock: Clock, log: L
 
   return {
     flush,
-    start({ userId, provider, model, inputCharacters }, signal) {
+    start({ userId, provider, model, inputCharacters }, signal, settled) {
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
-      const row: Row = {
+      const row: UsageRow = {
         id: uuid({ msecs: now.getTime() }),
         user_id: userId,
         provider,
@@ -131,6 +131,7 @@ export function openUsageLedger(store: Pick<Store, "fork">, clock: Clock, log: L
           signal.removeEventListener("abort", leave);
           Object.assign(row, { outcome, latency_ms: elapsed() });
           write(row);
+          settled?.(row);
         },
       };
       const leave = () => entry.settle("cancelled");

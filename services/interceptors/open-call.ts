@@ -18,6 +18,7 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
     req.contextValues.set(callKey, {
       ...tools,
       requestId: saneRequestId(req.header.get("x-request-id")),
+      startedAt: performance.now(),
       client: clientOf(req.header, req.contextValues.get(peerKey), internalSecret),
       caller: undefined,
       attempt: undefined,

@@ -18,11 +18,14 @@ export type Passwords = {
   matches(passwordHash: string | undefined, password: string): Promise<boolean>;
   /** The hash was made with other parameters than today's. */
   isOutdated(passwordHash: string): boolean;
+  /** Callers that wait for their turn. */
+  waiting(): number;
 };
 
 /** Hashing with a bounded number in flight and waiting. Its calls throw Refusal UNAVAILABLE when too many wait. */
 export async function createPasswords(): Promise<Passwords> {
-  const inTurn = createTurns(IN_FLIGHT, WAITING);
+  const turns = createTurns(IN_FLIGHT, WAITING);
+  const { inTurn } = turns;
   const nobody = await hash("no account has this password", PARAMETERS);
   return {
     hash: (password) => inTurn(() => hash(password, PARAMETERS)),
@@ -31,13 +34,14 @@ export async function createPasswords(): Promise<Passwords> {
       return equal && passwordHash !== undefined;
     },
     isOutdated: (passwordHash) => !passwordHash.startsWith(PREFIX),
+    waiting: turns.waiting,
   };
 }
 
 function createTurns(atOnce: number, waiting: number) {
   let busy = 0;
   const queue: (() => void)[] = [];
-  return async <T>(work: () => Promise<T>): Promise<T> => {
+  const inTurn = async <T>(work: () => Promise<T>): Promise<T> => {
     if (busy >= atOnce) {
       if (queue.length >= waiting) {
         throw new Refusal(Reason.UNAVAILABLE, "Too many sign-ins at once. Please try again in a moment.", {
@@ -56,4 +60,5 @@ function createTurns(atOnce: number, waiting: number) {
       else busy--;
     }
   };
+  return { inTurn, waiting: () => queue.length };
 }

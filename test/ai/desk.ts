@@ -2,6 +2,7 @@ import { pino } from "pino";
 import { v7 as uuid } from "uuid";
 import { type Ai, openAi } from "../../services/ai/ai.ts";
 import type { Conversation, Needs } from "../../services/ai/conversation.ts";
+import { createMetrics } from "../../services/metrics.ts";
 import { openStore, type Store } from "../../services/store/orm.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 
@@ -37,8 +38,16 @@ export async function newCall({ ai, store }: Desk): Promise<Needs & { userId: st
     [userId, userId, userId, now, now, now, now],
   );
   const client = new AbortController();
-  const caller = { user: { id: userId } } as Needs["caller"];
-  return { ai, caller, log, requestId: "request", signal: client.signal, userId, client };
+  const sessionId = uuid();
+  const later = new Date(now.getTime() + 3_600_000);
+  await store.fork().execute(
+    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at)
+     values (?, ?, ?, '', '', ?, ?, ?, ?)`,
+    [sessionId, userId, now, now, now, later, later],
+  );
+  const caller = { user: { id: userId }, session: { id: sessionId } } as Needs["caller"];
+  const measured = { metrics: createMetrics(), startedAt: performance.now() };
+  return { ai, caller, log, requestId: "request", signal: client.signal, ...measured, userId, client };
 }
 
 export const saying = (content: string): Conversation => ({

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { Exchange } from "./exchange.ts";
 import { Fault, faultOf, ProviderFailure } from "./failure.ts";
-import type { Completion, Limits, Piece, Prompt, Provider } from "./provider.ts";
+import type { Completion, Limits, Piece, Prompt, Provider, Stopwatch } from "./provider.ts";
 import { collect, type Opened, open } from "./reader.ts";
 import { type Mapping, meaningOf, Transcript, wholeUsage } from "./transcript.ts";
 import type { Reply } from "./wire.ts";
@@ -23,8 +23,8 @@ export function asProvider(id: string, adapter: Adapter, limits: Limits): Provid
   const failure = (thrown: unknown, exchange: Exchange, client: AbortSignal) =>
     client.aborted ? client.reason : new ProviderFailure(id, faultOf(exchange.cause ?? thrown, "broke off"));
 
-  async function complete(prompt: Prompt, client: AbortSignal): Promise<Completion> {
-    const exchange = new Exchange(client, limits.totalMs);
+  async function complete(prompt: Prompt, client: AbortSignal, stopwatch?: Stopwatch): Promise<Completion> {
+    const exchange = new Exchange(client, limits.totalMs, stopwatch);
     try {
       const opened = await open((signal) => adapter.send(prompt, false, signal), exchange, limits);
       const completion = await whole(opened, adapter, exchange, limits);
@@ -37,8 +37,12 @@ export function asProvider(id: string, adapter: Adapter, limits: Limits): Provid
     }
   }
 
-  async function* stream(prompt: Prompt, client: AbortSignal): AsyncGenerator<Piece, void, undefined> {
-    const exchange = new Exchange(client, limits.totalMs);
+  async function* stream(
+    prompt: Prompt,
+    client: AbortSignal,
+    stopwatch?: Stopwatch,
+  ): AsyncGenerator<Piece, void, undefined> {
+    const exchange = new Exchange(client, limits.totalMs, stopwatch);
     const transcript = new Transcript(adapter, limits.eventBytes);
     let opened: Opened | undefined;
     try {
@@ -68,7 +72,10 @@ async function whole(
   limits: Limits,
 ): Promise<Completion> {
   if (type !== "" && !type.endsWith("json")) throw new Fault("unreadable reply");
-  const { text = "", usage, finished, failed } = meaningOf(await collect(body, exchange, limits), whole);
+  const json = await collect(body, exchange, limits);
+  const startedAt = performance.now();
+  const { text = "", usage, finished, failed } = meaningOf(json, whole);
+  exchange.stopwatch?.worked(performance.now() - startedAt);
   if (failed) throw new Fault(failed);
   if (!finished) throw new Fault("broke off");
   return { content: text.toWellFormed(), usage: wholeUsage(usage) };
@@ -94,7 +101,9 @@ async function* pieces(
     for await (const bytes of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       received += bytes.length;
       if (received > limits.streamBytes) throw new Fault("reply too large");
+      const startedAt = performance.now();
       const text = transcript.feed(bytes);
+      exchange.stopwatch?.worked(performance.now() - startedAt);
       if (text !== "") {
         exchange.rest(); // the consumer may take its time
         yield { text };

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Fault } from "./failure.ts";
+import type { Stopwatch } from "./provider.ts";
 
 /**
  * One prompt and its reply, from the first attempt to the last byte: the signal that its upstream requests obey, and
@@ -11,8 +12,10 @@ export class Exchange {
   readonly #endsAt: number;
   readonly #total: NodeJS.Timeout;
   #silence: NodeJS.Timeout | undefined;
+  readonly stopwatch: Stopwatch | undefined;
 
-  constructor(client: AbortSignal, totalMs: number) {
+  constructor(client: AbortSignal, totalMs: number, stopwatch?: Stopwatch) {
+    this.stopwatch = stopwatch;
     this.#client = client;
     this.#endsAt = performance.now() + totalMs;
     this.#total = setTimeout(this.#ring, totalMs);

@@ -22,14 +22,22 @@ export type Completion = { content: string; usage?: Usage | undefined };
 /** A part of a streamed reply: some text, never empty and of whole characters, or at the end what it cost. */
 export type Piece = { text: string; usage?: never } | { usage: Usage; text?: never };
 
+/** Told what a call costs this process. */
+export type Stopwatch = {
+  /** An attempt left for the provider, by `performance.now()`; told once it is answered. */
+  sent(at: number): void;
+  /** So many milliseconds went into what the provider answered. */
+  worked(ms: number): void;
+};
+
 /**
  * A chat model host. Both functions throw ProviderFailure for whatever goes wrong on the provider's side and the
  * signal's own reason when that fires; either way, and when the loop over a stream is left, the upstream connection
  * is free by then. A stream that ends without throwing was ended by the provider with its finish marker.
  */
 export type Provider = {
-  complete(prompt: Prompt, signal: AbortSignal): Promise<Completion>;
-  stream(prompt: Prompt, signal: AbortSignal): AsyncIterable<Piece>;
+  complete(prompt: Prompt, signal: AbortSignal, stopwatch?: Stopwatch): Promise<Completion>;
+  stream(prompt: Prompt, signal: AbortSignal, stopwatch?: Stopwatch): AsyncIterable<Piece>;
 };
 
 /** Bounds of one call: durations in milliseconds, sizes in bytes. */

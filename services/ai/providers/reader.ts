@@ -24,7 +24,8 @@ export async function open(send: Send, exchange: Exchange, limits: Limits): Prom
   for (let attempt = 0; ; attempt++) {
     exchange.expectWithin(limits.firstByteMs);
     try {
-      const { message } = await send(exchange.signal);
+      const { message, sentAt } = await send(exchange.signal);
+      exchange.stopwatch?.sent(sentAt);
       await judge(message);
       return { body: decompressed(message), type: mediaType(message) };
     } catch (thrown) {

@@ -8,9 +8,12 @@ import { Fault } from "./failure.ts";
  */
 export class Reply extends Response {
   readonly message: IncomingMessage;
-  constructor(message: IncomingMessage) {
+  /** When its request left, by `performance.now()`. */
+  readonly sentAt: number;
+  constructor(message: IncomingMessage, sentAt: number) {
     super();
     this.message = message;
+    this.sentAt = sentAt;
   }
 }
 
@@ -48,9 +51,10 @@ export function openWire(connectMs: number): Wire {
         ? { request: http.request, agent: pools["http:"] }
         : { request: https.request, agent: pools["https:"] };
     const headers = { ...Object.fromEntries(new Headers(init.headers)), "accept-encoding": "identity" };
+    const sentAt = performance.now();
     return new Promise((resolve, reject) => {
       const sending = request(url, { method: init.method ?? "POST", headers, agent });
-      sending.on("response", (message) => resolve(new Reply(message)));
+      sending.on("response", (message) => resolve(new Reply(message, sentAt)));
       sending.on("error", reject);
       sending.on("socket", (socket) => {
         if (!socket.connecting) return;

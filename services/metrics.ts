@@ -1,0 +1,99 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+
+/** What the services of one process measure. Labels name methods, models and outcomes, never a user or what was said. */
+export type Metrics = ReturnType<typeof createMetrics>;
+
+/** Bounds of durations in seconds, as the semantic conventions for RPC and HTTP advise. */
+const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
+/** As those for generative AI advise. */
+const OPERATION_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+const FIRST_CHUNK_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
+const TOKENS = [1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576];
+const OVERHEAD_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
+
+/**
+ * Makes the instruments of one app, in a registry of its own. Names are those of the OpenTelemetry semantic conventions
+ * (RPC, and GenAI as of 2026), spelled as Prometheus spells them.
+ */
+export function createMetrics() {
+  const registry = new Registry();
+  const registers = [registry];
+  const operation = ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"] as const;
+  return {
+    registry,
+    rpcSeconds: new Histogram({
+      name: "rpc_server_call_duration_seconds",
+      help: "Duration of RPCs, streams from first to last message.",
+      labelNames: ["rpc_method", "rpc_response_status_code"] as const,
+      buckets: CALL_SECONDS,
+      registers,
+    }),
+    operationSeconds: new Histogram({
+      name: "gen_ai_client_operation_duration_seconds",
+      help: "Duration of calls of AI providers, further attempts included.",
+      labelNames: [...operation, "error_type"] as const,
+      buckets: OPERATION_SECONDS,
+      registers,
+    }),
+    firstChunkSeconds: new Histogram({
+      name: "gen_ai_client_operation_time_to_first_chunk_seconds",
+      help: "Time until the first text of a streamed reply.",
+      labelNames: operation,
+      buckets: FIRST_CHUNK_SECONDS,
+      registers,
+    }),
+    tokens: new Histogram({
+      name: "gen_ai_client_token_usage",
+      help: "Tokens read and written, as far as providers reported them.",
+      labelNames: [...operation, "gen_ai_token_type"] as const,
+      buckets: TOKENS,
+      registers,
+    }),
+    overheadSeconds: new Histogram({
+      name: "gatehouse_ai_overhead_seconds",
+      help: "Time an AI call spent in this process: until its request left, and on the reply apart from waiting.",
+      labelNames: ["phase"] as const,
+      buckets: OVERHEAD_SECONDS,
+      registers,
+    }),
+    /** Adds something that is looked up whenever metrics are read; unknown while that fails. */
+    gauge(name: string, help: string, look: () => number | Promise<number>): void {
+      new Gauge({
+        name,
+        help,
+        registers,
+        async collect() {
+          this.set(await Promise.resolve(look()).catch(() => Number.NaN));
+        },
+      });
+    },
+  };
+}
+
+/** A listening metrics server. */
+export type MetricsServer = { port: number; close(): Promise<void> };
+
+/** Serves `GET /metrics` as Prometheus text: what the registries hold and, beside it, the state of the process. */
+export async function listenMetrics(host: string, port: number, registries: Registry[]): Promise<MetricsServer> {
+  const ofProcess = new Registry();
+  collectDefaultMetrics({ register: ofProcess });
+  const all = Registry.merge([ofProcess, ...registries]);
+  const server = createServer((request, response) => {
+    if (request.method !== "GET" || request.url !== "/metrics") return void response.writeHead(404).end();
+    all.metrics().then(
+      (text) => response.writeHead(200, { "content-type": all.contentType }).end(text),
+      () => response.writeHead(500).end(),
+    );
+  });
+  await new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}

@@ -1,0 +1,74 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Clock } from "../call.ts";
+import { Refusal } from "../refusal.ts";
+import type { Store } from "../store/orm.ts";
+import { IS_OPEN } from "./sessions.ts";
+
+/** How often the sessions of what is under way are looked at, in ms: revocation takes effect about as soon. */
+const LOOK_MS = 750;
+
+/** Something long that may go on only while its session does. */
+export type Stay = {
+  /** Fires when the client goes away, or with a refusal when the session has ended. */
+  signal: AbortSignal;
+  /** Stops looking. */
+  end(): void;
+};
+
+/** Ends what is under way when its session ends, on whichever process that happened. */
+export type SessionWatch = { follow(sessionId: string, client: AbortSignal): Stay };
+
+/** One query a round tells of all sessions together; without anything under way there is none. */
+export function watchSessions(store: Pick<Store, "fork">, clock: Clock): SessionWatch {
+  const stays = new Set<{ sessionId: string; controller: AbortController }>();
+  let isWaiting = false;
+
+  async function look(): Promise<void> {
+    const looked = [...stays];
+    try {
+      const open = await openAmong([...new Set(looked.map(({ sessionId }) => sessionId))]);
+      for (const { sessionId, controller } of looked) {
+        if (!open.has(sessionId)) controller.abort(new Refusal(Reason.UNAUTHENTICATED, "The session has ended."));
+      }
+    } catch {
+      // the database is away: nothing is known, so nothing ends
+    }
+    isWaiting = false;
+    lookLater();
+  }
+
+  function lookLater(): void {
+    if (isWaiting || stays.size === 0) return;
+    isWaiting = true;
+    setTimeout(look, LOOK_MS).unref();
+  }
+
+  async function openAmong(ids: string[]): Promise<Set<string>> {
+    const now = clock.now();
+    const rows = await store.fork().execute<{ id: string }[]>(
+      `select s.id from sessions s
+         where s.id in (select value::uuid from jsonb_array_elements_text(?::jsonb)) and ${IS_OPEN}`,
+      [JSON.stringify(ids), now, now, now, now],
+    );
+    return new Set(rows.map(({ id }) => id));
+  }
+
+  return {
+    follow(sessionId, client) {
+      const controller = new AbortController();
+      const stay = { sessionId, controller };
+      const leave = () => controller.abort(client.reason);
+      if (client.aborted) leave();
+      else client.addEventListener("abort", leave);
+      stays.add(stay);
+      lookLater();
+      return {
+        signal: controller.signal,
+        end() {
+          client.removeEventListener("abort", leave);
+          stays.delete(stay);
+        },
+      };
+    },
+  };
+}
