@@ -15,6 +15,7 @@ const MAX_AGENT = 400;
 export function openCall(tools: Tools, store: Store, internalSecret: string | undefined): Interceptor {
   return (next) => (req) => {
     const afterwards: Call["afterwards"] = [];
+    let em: Call["em"] | undefined;
     req.contextValues.set(callKey, {
       ...tools,
       requestId: saneRequestId(req.header.get("x-request-id")),
@@ -22,7 +23,10 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
       client: clientOf(req.header, req.contextValues.get(peerKey), internalSecret),
       caller: undefined,
       attempt: undefined,
-      em: store.fork(),
+      get em() {
+        em ??= store.fork(); // not every call asks the database
+        return em;
+      },
       signal: req.signal,
       afterwards,
     });
