@@ -1,4 +1,5 @@
 /** Brings the database named by the environment to the current schema; any number may run at once. */
+import { addPartitions } from "../services/audit/partitions.ts";
 import { readConfig } from "../services/config.ts";
 import { createLog } from "../services/log.ts";
 import { openStore } from "../services/store/orm.ts";
@@ -11,5 +12,6 @@ if ("problems" in read) {
 const log = createLog(read.config.logLevel);
 const store = await openStore(read.config.database, log);
 await store.migrate();
+await addPartitions(store.fork(), new Date());
 await store.close();
 log.info("the database is up to date");

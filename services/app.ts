@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
 import { bootstrapAdmin } from "./admin/bootstrap.ts";
 import { openAi } from "./ai/ai.ts";
+import { startAuditKeeper } from "./audit/keeper.ts";
 import type { Clock, Tools } from "./call.ts";
 import type { Config } from "./config.ts";
 import { healthHandler } from "./health.ts";
@@ -55,6 +56,8 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     const outbox = startOutbox({ store, sender, cipher, clock, config, log });
     closers.push(() => outbox.close());
     const metrics = createMetrics();
+    const auditKeeper = startAuditKeeper({ store, clock, config, log });
+    closers.push(() => auditKeeper.close());
     const ai = openAi(config, store, clock, log);
     closers.push(() => ai.close());
     const passwords = await createPasswords();

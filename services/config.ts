@@ -80,6 +80,7 @@ const variables = z.object({
   PASSWORD_MAX_AGE: duration("90d"),
   PASSWORD_EXPIRY: choice(["warn", "refuse"], "warn"),
   DELETION_GRACE: duration("30d"),
+  AUDIT_RETENTION: duration("400d"),
   REQUIRE_VERIFIED_EMAIL: choice(["true", "false"], "false"),
   RATE_LIMITS: choice(["on", "off"], "on"),
   AI_CATALOG: z.string().optional(),
@@ -163,6 +164,8 @@ function arrange(v: Variables, env: Record<string, string>) {
     passwordMaxAgeMs: v.PASSWORD_MAX_AGE,
     refuseExpiredPasswords: v.PASSWORD_EXPIRY === "refuse",
     deletionGraceMs: v.DELETION_GRACE,
+    /** 0: audit events are kept for ever. */
+    auditRetentionMs: v.AUDIT_RETENTION,
     requireVerifiedEmail: v.REQUIRE_VERIFIED_EMAIL === "true",
     rateLimits: v.RATE_LIMITS === "on",
     ai: {

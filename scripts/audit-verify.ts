@@ -1,0 +1,3 @@
+import { verifyFromCommandLine } from "../services/audit/command.ts";
+
+await verifyFromCommandLine(process.argv.slice(2));
