@@ -5,6 +5,7 @@ import { bootstrapAdmin } from "./admin/bootstrap.ts";
 import { openAi } from "./ai/ai.ts";
 import { startAuditKeeper } from "./audit/keeper.ts";
 import type { Clock, Tools } from "./call.ts";
+import { startChores } from "./chores.ts";
 import type { Config } from "./config.ts";
 import { healthHandler } from "./health.ts";
 import { interceptors, serve, services } from "./index.ts";
@@ -12,9 +13,11 @@ import { createSender } from "./mail/sender.ts";
 import { startOutbox } from "./mail/worker.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import { readRules } from "./policy.ts";
+import { createActivity } from "./security/activity.ts";
 import { createCipher } from "./security/cipher.ts";
 import { openKeyRing } from "./security/keys.ts";
 import { createLimits } from "./security/limits.ts";
+import { openLocations } from "./security/location.ts";
 import { createPasswords } from "./security/passwords.ts";
 import { readSecretKey } from "./security/secret-key.ts";
 import { openStore, type Store } from "./store/orm.ts";
@@ -36,6 +39,11 @@ export type App = {
 /** What a process, or a test, brings along. @param internalSecret what the gateway proves itself with */
 export type Surroundings = { log: Logger; clock: Clock; internalSecret: string | undefined };
 
+/** How long a token of any kind lives at most, in ms. */
+function longestToken({ accessTokenMs, refreshTokenMs, ticketMs }: Config): number {
+  return Math.max(accessTokenMs, refreshTokenMs, ticketMs);
+}
+
 /** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
 export async function openApp(config: Config, { log, clock, internalSecret }: Surroundings): Promise<App> {
   readRules(services);
@@ -48,7 +56,7 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     closers.push(() => store.close());
     if (config.migrate) await store.migrate();
     const cipher = createCipher(readSecretKey(config));
-    const keys = await openKeyRing(store, cipher, clock);
+    const keys = await openKeyRing(store, cipher, clock, longestToken(config));
     const redis = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
     closers.push(() => redis?.disconnect());
     const sender = createSender(config, log);
@@ -58,16 +66,22 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     const metrics = createMetrics();
     const auditKeeper = startAuditKeeper({ store, clock, config, log });
     closers.push(() => auditKeeper.close());
+    const activity = createActivity(store);
+    closers.push(() => activity.close());
+    const locate = await openLocations(config.geoipDatabase);
     const ai = openAi(config, store, clock, log);
     closers.push(() => ai.close());
     const passwords = await createPasswords();
-    const tools: Tools = { config, log, clock, cipher, keys, passwords, outbox, ai, metrics };
+    const tools: Tools = { config, log, clock, cipher, keys, passwords, activity, locate, outbox, ai, metrics };
     watchQueues(metrics, tools, store);
 
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
       await bootstrapAdmin({ ...tools, em: store.fork(), client, requestId: "start", caller: undefined }, config.admin);
     }
+
+    const chores = startChores(tools, store);
+    closers.push(() => chores.close());
 
     let draining = false;
     const health = healthHandler(

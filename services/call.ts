@@ -5,9 +5,11 @@ import type { Ai } from "./ai/ai.ts";
 import type { Config } from "./config.ts";
 import type { Outbox } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
+import type { Activity } from "./security/activity.ts";
 import type { Attempt } from "./security/attempts.ts";
 import type { Cipher } from "./security/cipher.ts";
 import type { KeyRing } from "./security/keys.ts";
+import type { Locate } from "./security/location.ts";
 import type { Passwords } from "./security/passwords.ts";
 import type { Caller } from "./security/sessions.ts";
 
@@ -30,6 +32,8 @@ export type Tools = {
   cipher: Cipher;
   keys: KeyRing;
   passwords: Passwords;
+  activity: Activity;
+  locate: Locate;
   outbox: Outbox;
   ai: Ai;
   metrics: Metrics;

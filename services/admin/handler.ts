@@ -2,6 +2,7 @@ import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/prot
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
+import { sessionMessage } from "../security/open-sessions.ts";
 import type { EmailStatus } from "../store/email.ts";
 import type { Role } from "../store/user.ts";
 import type { AdminUser } from "./admin-user.ts";
@@ -9,7 +10,7 @@ import { deleteUser } from "./delete-user.ts";
 import { impersonate } from "./impersonate.ts";
 import { type AuditRow, listAuditLogs } from "./list-audit-logs.ts";
 import { type EmailRow, listEmailLogs } from "./list-email-logs.ts";
-import { listUserSessions, type SessionRow } from "./list-user-sessions.ts";
+import { listUserSessions } from "./list-user-sessions.ts";
 import { listUsers } from "./list-users.ts";
 import { retryEmail } from "./retry-email.ts";
 import { revokeUserSessions } from "./revoke-user-sessions.ts";
@@ -40,7 +41,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async listUserSessions(req, ctx) {
     const call = signedInCallOf(ctx);
     const sessions = await listUserSessions(call, req.id);
-    return { sessions: sessions.map((row) => session(row, call.caller.session.id)) };
+    return { sessions: sessions.map((row) => sessionMessage(row, call.caller.session.id)) };
   },
   async revokeUserSessions(req, ctx) {
     const ended = await revokeUserSessions(callOf(ctx), req.id);
@@ -78,19 +79,6 @@ function adminUser({ createdAt, updatedAt, lastLoginAt, deletionDate, ...user }:
     updatedAt: timestampFromDate(updatedAt),
     ...(lastLoginAt && { lastLoginAt: timestampFromDate(lastLoginAt) }),
     ...(deletionDate && { deletionDate: timestampFromDate(deletionDate) }),
-  };
-}
-
-function session(row: SessionRow, ownId: string) {
-  return {
-    id: row.id,
-    device: row.device,
-    ip: row.ip,
-    ...(row.location !== null && { location: row.location }),
-    createdAt: time(row.created_at),
-    lastActive: time(row.last_active_at),
-    current: row.id === ownId,
-    ...(row.actor_id !== null && { impersonated: true }),
   };
 }
 

@@ -3,6 +3,7 @@ import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { Refusal } from "../refusal.ts";
+import { lockUser } from "../security/lock-user.ts";
 import { revokeSession } from "../security/sessions.ts";
 import { pairOf, type RefreshClaims, readRefreshToken, type TokenPair } from "../security/tokens.ts";
 import type { Role } from "../store/user.ts";
@@ -44,7 +45,7 @@ async function rotate(call: Call, { sessionId, userId, generation }: RefreshClai
   const now = call.clock.now();
   const [row] = await call.em.execute<SessionRow[]>(
     `update sessions as s set generation = s.generation + 1, acknowledged = false, rotated_at = ?, last_active_at = ?,
-       ip = ?, expires_at = least(s.ends_at, ?)
+       ip = ?, location = ?, expires_at = least(s.ends_at, ?)
      from users as u
      where u.id = s.user_id and s.id = ? and s.user_id = ? and s.generation = ? and s.actor_id is null
        and s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
@@ -53,6 +54,7 @@ async function rotate(call: Call, { sessionId, userId, generation }: RefreshClai
       now,
       now,
       call.client.address,
+      call.locate(call.client.address),
       new Date(now.getTime() + call.config.refreshTokenMs),
       sessionId,
       userId,
@@ -94,6 +96,7 @@ function rebuild(call: Call, row: SessionRow): Promise<TokenPair> {
 /** Committed before the refusal is told; of several callers one ends the session and tells the user. */
 async function endReused(call: Call, row: SessionRow): Promise<void> {
   await call.em.transactional(async () => {
+    await lockUser(call, row.user_id);
     if (!(await revokeSession(call, row.id))) return;
     await recordAudit(call, "auth.refresh_reused", {
       userId: row.user_id,

@@ -8,8 +8,12 @@ import type { Cipher } from "./cipher.ts";
 
 /** A process asks the database for a key it does not know at most this often, in ms. */
 const RELOAD_INTERVAL_MS = 1_000;
-/** Any number: who makes the first key holds the advisory lock of this name. */
-const FIRST_KEY_LOCK = 7_230_002;
+/** Any number: who makes a key holds the advisory lock of this name. */
+const KEY_LOCK = 7_230_002;
+/** A key signs for so long, in ms. */
+const KEY_AGE_MS = 90 * 24 * 3_600_000;
+/** A key is published for so long before it signs, and kept for so long after its last token has ended, in ms. */
+const OVERLAP_MS = 3_600_000;
 
 type PublicKey = Awaited<ReturnType<typeof importJWK>>;
 type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; privateKey: KeyObject };
@@ -24,21 +28,34 @@ export type KeyRing = {
   published(): { kid: string; x: string }[];
   /** Claims of tokens that these keys have verified, by kind and whole text. */
   verified: Map<string, JWTPayload>;
+  /** Makes the next key when it is time, and forgets those that no living token is signed with. */
+  renew(): Promise<void>;
 };
 
-/** Loads the keys and makes the first one; processes that start together agree on it. */
-export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock): Promise<KeyRing> {
+/**
+ * Loads the keys and makes the first one; processes that start together agree on it.
+ * @param longestTokenMs how long a token lives at most, in ms: a key is kept until its last one has ended.
+ */
+export async function openKeyRing(
+  store: Store,
+  cipher: Cipher,
+  clock: Clock,
+  longestTokenMs: number,
+): Promise<KeyRing> {
   let keys = await load(store, cipher);
-  if (keys.length === 0) {
-    await makeFirst(store, cipher, clock.now());
-    keys = await load(store, cipher);
-  }
   let loadedAt = 0;
   const reload = async () => {
     if (performance.now() - loadedAt < RELOAD_INTERVAL_MS) return;
     loadedAt = performance.now();
     keys = await load(store, cipher);
   };
+  const renew = async () => {
+    const now = clock.now();
+    await forgetEnded(store, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
+    await makeNext(store, cipher, now);
+    keys = await load(store, cipher);
+  };
+  if (keys.length === 0) await renew();
   const find = (kid: string) => keys.find((key) => key.kid === kid);
   return {
     signer(issuedAt) {
@@ -52,6 +69,7 @@ export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock): P
     },
     published: () => keys.map(({ kid, x }) => ({ kid, x })),
     verified: new Map(),
+    renew,
   };
 }
 
@@ -69,18 +87,44 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
   );
 }
 
-/** Makes the first key unless another process was faster. */
-async function makeFirst(store: Store, cipher: Cipher, now: Date): Promise<void> {
+/**
+ * Makes a key unless there is one that is young enough. It signs at once if it is the first; else so much later that
+ * every process has loaded it by then, and every verifier that asks for the key set now and then has seen it.
+ */
+async function makeNext(store: Store, cipher: Cipher, now: Date): Promise<void> {
+  const youngEnough = new Date(now.getTime() - KEY_AGE_MS);
+  const [young] = await store
+    .fork()
+    .execute<unknown[]>("select kid from signing_keys where created_at > ? limit 1", [youngEnough]);
+  if (young) return;
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = uuid();
   await store.fork().transactional(async (tx) => {
-    await tx.execute("select pg_advisory_xact_lock(?)", [FIRST_KEY_LOCK]);
+    await tx.execute("select pg_advisory_xact_lock(?)", [KEY_LOCK]);
     await tx.execute(
       `insert into signing_keys (kid, public_key, private_key, created_at, active_at)
-       select ?, ?, ?, ?, ? where not exists (select from signing_keys)`,
-      [kid, jwk.x, cipher.encrypt(JSON.stringify(jwk), kid), now, now],
+       select ?, ?, ?, ?::timestamptz, case when exists (select from signing_keys) then ?::timestamptz else ?::timestamptz end
+       where not exists (select from signing_keys where created_at > ?)`,
+      [
+        kid,
+        jwk.x,
+        cipher.encrypt(JSON.stringify(jwk), kid),
+        now,
+        new Date(now.getTime() + OVERLAP_MS),
+        now,
+        youngEnough,
+      ],
     );
   });
+}
+
+/** Removes the keys whose successor signs since before that time. */
+async function forgetEnded(store: Store, before: Date): Promise<void> {
+  await store.fork().execute(
+    `delete from signing_keys as k
+     where exists (select from signing_keys s where s.active_at > k.active_at and s.active_at <= ?)`,
+    [before],
+  );
 }
 
 function unseal(cipher: Cipher, kid: string, sealed: string): KeyObject {

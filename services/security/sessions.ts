@@ -4,6 +4,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
 import type { Role, User } from "../store/user.ts";
+import { ACTIVITY_STEP_MS } from "./activity.ts";
 import { lockUser } from "./lock-user.ts";
 import { pairOf, readAccessToken, type TokenPair } from "./tokens.ts";
 
@@ -37,7 +38,7 @@ export type CallerUser = Pick<
 
 /** Opens a session for a user who has proved who they are; joins the transaction it is called in. */
 export async function openSession(
-  call: Pick<Call, "em" | "clock" | "config" | "keys" | "cipher" | "client">,
+  call: Pick<Call, "em" | "clock" | "config" | "keys" | "cipher" | "client" | "locate">,
   user: Pick<User, "id" | "email" | "role">,
 ): Promise<TokenPair> {
   const { config, client } = call;
@@ -47,9 +48,21 @@ export async function openSession(
   const expiresAt = after(config.refreshTokenMs);
   const id = uuid({ msecs: now.getTime() });
   await call.em.execute(
-    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at)
-     values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-    [id, user.id, now, deviceOf(client.agent), client.address, now, now, expiresAt, endsAt],
+    `insert into sessions
+       (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
+     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    [
+      id,
+      user.id,
+      now,
+      deviceOf(client.agent),
+      client.address,
+      call.locate(client.address),
+      now,
+      now,
+      expiresAt,
+      endsAt,
+    ],
   );
   await call.em.execute(
     `delete from sessions where id in (
@@ -65,7 +78,7 @@ export async function openSession(
  * @throws Refusal UNAUTHENTICATED
  */
 export async function identify(
-  call: Pick<Call, "em" | "clock" | "config" | "keys">,
+  call: Pick<Call, "em" | "clock" | "config" | "keys" | "activity">,
   accessToken: string | undefined,
 ): Promise<Caller> {
   const claims = accessToken ? await readAccessToken(call, accessToken) : undefined;
@@ -78,6 +91,10 @@ export async function identify(
       claims.sessionId,
       claims.generation,
     ]);
+  }
+  const now = call.clock.now();
+  if (now.getTime() - new Date(row.last_active_at).getTime() >= ACTIVITY_STEP_MS) {
+    call.activity.note(claims.sessionId, now);
   }
   return {
     user: {
@@ -102,6 +119,7 @@ type OpenRow = {
   generation: number;
   acknowledged: boolean;
   session_created_at: string;
+  last_active_at: string;
   actor_id: string | null;
   id: string;
   email: string;
@@ -125,8 +143,8 @@ export const IS_OPEN = `s.revoked_at is null and s.expires_at > ? and s.ends_at 
 async function findOpen(call: Pick<Call, "em" | "clock">, sessionId: string): Promise<OpenRow | undefined> {
   const now = call.clock.now();
   const [row] = await call.em.execute<OpenRow[]>(
-    `select s.generation, s.acknowledged, s.created_at as session_created_at, s.actor_id, u.id, u.email, u.name, u.bio,
-       u.role, u.email_verified_at is not null as email_verified, u.mfa_secret is not null as mfa_enabled,
+    `select s.generation, s.acknowledged, s.created_at as session_created_at, s.last_active_at, s.actor_id, u.id,
+       u.email, u.name, u.bio, u.role, u.email_verified_at is not null as email_verified, u.mfa_secret is not null as mfa_enabled,
        u.password_changed_at, u.created_at, u.updated_at
      from sessions s join users u on u.id = s.user_id
      where s.id = ? and ${IS_OPEN}`,

@@ -11,6 +11,7 @@ export async function eraseUser(
   call: Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
   userId: string,
 ): Promise<boolean> {
+  await call.em.execute("select id from users where id = ? for update", [userId]); // no mail is queued meanwhile
   await call.em.execute("delete from emails where user_id = ?", [userId]);
   const [user] = await call.em.execute<{ canonical_email: string }[]>(
     "delete from users where id = ? returning canonical_email",

@@ -2,12 +2,17 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { type SignedInCall, signedInCallOf } from "../call.ts";
+import { listOpenSessions, sessionMessage } from "../security/open-sessions.ts";
 import { changeEmail } from "./change-email.ts";
 import { changePassword } from "./change-password.ts";
+import { deleteAccount } from "./delete-account.ts";
+import { exportData } from "./export-data.ts";
+import { revokeOtherSessions } from "./revoke-other-sessions.ts";
+import { revokeOwnSession } from "./revoke-session.ts";
 import { updateProfile } from "./update-profile.ts";
 
 /** Messages in, messages out; every decision is made by an operation. */
-export const userHandler: Partial<ServiceImpl<typeof UserService>> = {
+export const userHandler: ServiceImpl<typeof UserService> = {
   getProfile(_req, ctx) {
     return { user: profileOf(signedInCallOf(ctx)) };
   },
@@ -22,6 +27,27 @@ export const userHandler: Partial<ServiceImpl<typeof UserService>> = {
   async changeEmail(req, ctx) {
     await changeEmail(signedInCallOf(ctx), req.newEmail, req.password);
     return { message: "Please check the mail at your new address and confirm it." };
+  },
+  async listSessions(_req, ctx) {
+    const call = signedInCallOf(ctx);
+    const sessions = await listOpenSessions(call, call.caller.user.id);
+    return { sessions: sessions.map((row) => sessionMessage(row, call.caller.session.id)) };
+  },
+  async revokeSession(req, ctx) {
+    await revokeOwnSession(signedInCallOf(ctx), req.id);
+    return { message: "The session has ended." };
+  },
+  async revokeOtherSessions(_req, ctx) {
+    const ended = await revokeOtherSessions(signedInCallOf(ctx));
+    return { message: ended === 1 ? "1 other session has ended." : `${ended} other sessions have ended.` };
+  },
+  async deleteAccount(req, ctx) {
+    const deletionAt = await deleteAccount(signedInCallOf(ctx), req.password);
+    const message = "Your account will be deleted. To keep it, sign in before then.";
+    return { message, deletionDate: timestampFromDate(deletionAt) };
+  },
+  async exportData(_req, ctx) {
+    return { data: await exportData(signedInCallOf(ctx)) };
   },
 };
 

@@ -1,0 +1,44 @@
+import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { Call } from "../call.ts";
+
+/** An open session of a user; times as text. */
+export type OpenSession = {
+  id: string;
+  device: string;
+  ip: string;
+  location: string | null;
+  actor_id: string | null;
+  created_at: string;
+  last_active_at: string;
+};
+
+/** Lists a user's open sessions, newest first; those an administrator opened end with the administrator's. */
+export function listOpenSessions(call: Pick<Call, "em" | "clock">, userId: string): Promise<OpenSession[]> {
+  const now = call.clock.now();
+  return call.em.execute<OpenSession[]>(
+    `select s.id, s.device, s.ip, s.location, s.actor_id, s.created_at, s.last_active_at
+     from sessions s left join sessions a on a.id = s.actor_session_id
+     where s.user_id = ? and s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
+       and (a.id is null or (a.revoked_at is null and a.expires_at > ? and a.ends_at > ?))
+     order by s.created_at desc, s.id desc`,
+    [userId, now, now, now, now],
+  );
+}
+
+/** A session as its message. @param ownId the session that asks */
+export function sessionMessage(row: OpenSession, ownId: string) {
+  return {
+    id: row.id,
+    device: row.device,
+    ip: row.ip,
+    ...(row.location !== null && { location: row.location }),
+    createdAt: time(row.created_at),
+    lastActive: time(row.last_active_at),
+    current: row.id === ownId,
+    ...(row.actor_id !== null && { impersonated: true }),
+  };
+}
+
+function time(text: string): Timestamp {
+  return timestampFromDate(new Date(text));
+}

@@ -1,0 +1,39 @@
+import { recordAudit } from "../audit.ts";
+import { confirmPassword } from "../auth/confirm-password.ts";
+import type { SignedInCall } from "../call.ts";
+import { queueEmail } from "../mail/outbox.ts";
+import { invalid } from "../refusal.ts";
+import { requireOtherAdmin } from "../security/last-admin.ts";
+import { lockCaller } from "../security/lock-user.ts";
+import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
+import { revokeSessions } from "../security/sessions.ts";
+
+/** For so long after signing in the password need not be given again, in ms. */
+const FRESH_MS = 15 * 60_000;
+
+/**
+ * Requests the account's deletion and ends all its sessions; signing in before the date takes it back.
+ * @returns when the account will be erased.
+ * @throws Refusal VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
+ */
+export async function deleteAccount(call: SignedInCall, password: string | undefined): Promise<Date> {
+  const { user, session } = call.caller;
+  if (password !== undefined) await confirmPassword(call, password);
+  else if (call.clock.now().getTime() - session.createdAt.getTime() > FRESH_MS) {
+    throw invalid("password", "must be given when signing in was more than 15 minutes ago");
+  }
+  return call.em.transactional(async () => {
+    if (user.role === "admin") await requireOtherAdmin(call, user.id);
+    await lockCaller(call);
+    const now = call.clock.now();
+    const deletionAt = new Date(now.getTime() + call.config.deletionGraceMs);
+    await call.em.execute("update users set deletion_at = ?, updated_at = ? where id = ?", [deletionAt, now, user.id]);
+    await revokeSessions(call, user.id);
+    await voidOneTimeTokens(call, user.id);
+    await recordAudit(call, "user.deletion_requested", { userId: user.id });
+    const date = `${deletionAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+    const facts = { name: user.name, date };
+    await queueEmail(call, { userId: user.id, to: user.email, template: "deletion-requested", facts });
+    return deletionAt;
+  });
+}

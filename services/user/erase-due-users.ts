@@ -1,0 +1,30 @@
+import type { Call } from "../call.ts";
+import { eraseUser } from "./erase-user.ts";
+
+/** Accounts that are looked up at once; each is erased in a transaction of its own. */
+const BATCH = 20;
+
+/** Erases the accounts whose time of deletion has come. Any number of processes may do it at once. */
+export async function eraseDueUsers(
+  newCall: () => Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
+): Promise<void> {
+  for (let erased = BATCH; erased === BATCH; ) {
+    erased = 0;
+    const due = await newCall().em.execute<{ id: string }[]>(
+      "select id from users where deletion_at <= ? order by deletion_at limit ?",
+      [newCall().clock.now(), BATCH],
+    );
+    for (const { id } of due) if (await eraseDue(newCall(), id)) erased++;
+  }
+}
+
+/** Unless a sign-in has restored it, or another process is at it. */
+function eraseDue(call: Parameters<typeof eraseUser>[0], id: string): Promise<boolean> {
+  return call.em.transactional(async () => {
+    const [due] = await call.em.execute<unknown[]>(
+      "select id from users where id = ? and deletion_at <= ? for update skip locked",
+      [id, call.clock.now()],
+    );
+    return due ? eraseUser(call, id) : false;
+  });
+}

@@ -1,0 +1,19 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
+import type { SignedInCall } from "../call.ts";
+import { Refusal } from "../refusal.ts";
+
+/** Ends one open session of the caller; another user's does not exist here. @throws Refusal NOT_FOUND */
+export async function revokeOwnSession(call: SignedInCall, sessionId: string): Promise<void> {
+  const { id: userId } = call.caller.user;
+  await call.em.transactional(async () => {
+    const now = call.clock.now();
+    const ended = await call.em.execute<unknown[]>(
+      `update sessions set revoked_at = ?
+       where id = ? and user_id = ? and revoked_at is null and expires_at > ? and ends_at > ? returning id`,
+      [now, sessionId, userId, now, now],
+    );
+    if (ended.length === 0) throw new Refusal(Reason.NOT_FOUND, "There is no such session.");
+    await recordAudit(call, "user.session_revoked", { userId, details: { sessionId } });
+  });
+}

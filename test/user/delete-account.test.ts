@@ -1,0 +1,164 @@
+import { describe, expect, test } from "vitest";
+import { testApp } from "../app.ts";
+import { setUpFactor } from "../authenticator.ts";
+import { times, until } from "../until.ts";
+
+const app = await testApp();
+type Account = Pick<Awaited<ReturnType<typeof app.signIn>>, "browser" | "accessToken" | "user">;
+const remove = ({ browser, accessToken }: Account, body?: object) =>
+  browser.post("/user/delete-account", body, accessToken);
+const login = ({ user }: Account) => app.visitor().post("/auth/login", user.credentials);
+
+describe("POST /user/delete-account", () => {
+  test("ends every session and names the date, in answer and mail", async () => {
+    const account = await app.signIn();
+    const other = await app.signIn(account.user);
+    const { status, body } = await remove(account, { password: account.user.password });
+    expect(status).toBe(200);
+    expect(Object.keys(body).sort()).toEqual(["deletionDate", "message"]);
+    const days = (new Date(body.deletionDate).getTime() - app.clock.now().getTime()) / 86_400_000;
+    expect(days).toBeGreaterThan(29.99);
+    expect(days).toBeLessThanOrEqual(30);
+    for (const { browser, accessToken } of [account, other]) {
+      expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
+      expect((await browser.post("/auth/refresh")).status).toBe(401);
+    }
+    const letter = await app.mail.letterTo(account.user.email, /will be deleted/);
+    expect(letter.text).toContain(body.deletionDate.slice(0, 10));
+  });
+
+  test("needs the password once signing in was 15 minutes ago", async () => {
+    const account = await app.signIn();
+    app.clock.advance("14m");
+    const { body } = await account.browser.post("/auth/refresh");
+    app.clock.advance("2m");
+    const refreshed = { ...account, accessToken: body.accessToken };
+    expect(await remove(refreshed)).toMatchObject({ status: 400, body: { violations: [{ field: "password" }] } });
+    expect(await remove(refreshed, { password: "Wrong-1-guess" })).toMatchObject({
+      status: 400,
+      body: { code: "INVALID_CURRENT_PASSWORD" },
+    });
+    expect((await remove(refreshed, { password: account.user.password })).status).toBe(200);
+  });
+
+  test("takes an empty body within 15 minutes, and a login restores the account and says so", async () => {
+    const account = await app.signIn();
+    expect((await remove(account)).status).toBe(200);
+    app.clock.advance("29d");
+    expect(await login(account)).toMatchObject({ status: 200, body: { restored: true } });
+    const again = await login(account);
+    expect(again.body).not.toHaveProperty("restored");
+    app.clock.advance("2d");
+    expect((await login(account)).status).toBe(200);
+    const events = await app.sql<{ event: string }>(
+      "select event from audit_events where user_id = ? and event like 'user.%' order by id",
+      [account.user.id],
+    );
+    expect(events.map(({ event }) => event)).toEqual(["user.deletion_requested", "user.restored"]);
+  });
+
+  test("is taken back by the second factor only, where there is one", async () => {
+    const account = await setUpFactor(app);
+    expect((await remove(account)).status).toBe(200);
+    const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
+    const { body } = await login(account);
+    expect(await deletionAt()).toEqual([{ kept: false }]);
+    const code = await account.authenticator.code();
+    const verified = await app.visitor().post("/auth/verify-mfa", { tempToken: body.tempToken, code });
+    expect(verified).toMatchObject({ status: 200, body: { restored: true } });
+    expect(await deletionAt()).toEqual([{ kept: true }]);
+  });
+
+  test("erases the account after the date, and leaves a pseudonym in the audit log", async () => {
+    const account = await setUpFactor(app);
+    const { id, email, name } = account.user;
+    await app.visitor().post("/auth/login", { email, password: "Wrong-1-guess" });
+    await app.visitor().post("/auth/forgot-password", { email });
+    expect((await remove(account)).status).toBe(200);
+    app.clock.advance("30d");
+    expect((await login(account)).status).toBe(401);
+    await until("the erasure", async () => (await app.sql("select 1 from users where id = ?", [id])).length === 0);
+    const everything = await app.sql<{ row: string }>(
+      `select to_jsonb(e)::text as row from emails e union all select to_jsonb(s)::text from sessions s
+       union all select to_jsonb(t)::text from one_time_tokens t union all select to_jsonb(a)::text from attempts a
+       union all select to_jsonb(b)::text from backup_codes b union all select to_jsonb(a)::text from audit_events a`,
+    );
+    expect(everything.filter(({ row }) => row.includes(email))).toEqual([]);
+    const left = everything.filter(({ row }) => row.includes(id)).map(({ row }) => JSON.parse(row));
+    expect(left.map(({ event }) => event)).toContain("user.erased");
+    expect(left.every((row) => "event" in row && !JSON.stringify(row).includes(name))).toBe(true);
+    const again = await app.addUser({ email });
+    expect(again.id).not.toBe(id);
+  });
+
+  test("wins over refreshes that race it", async () => {
+    for (let round = 0; round < 5; round++) {
+      const account = await app.signIn();
+      const cookie = { cookie: `refreshToken=${account.refreshToken}` };
+      const [removed, ...racers] = await Promise.all([
+        remove(account),
+        ...times(4, () => app.visitor().send("POST", "/auth/refresh", undefined, cookie)),
+      ]);
+      expect(removed?.status).toBe(200);
+      for (const { status, body } of racers) {
+        if (status === 200) {
+          expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(401);
+        }
+      }
+    }
+  });
+
+  test("is refused to the last administrator", async () => {
+    const admins = await app.sql<{ n: number }>("select count(*)::int as n from users where role = 'admin'");
+    const root = { ...(await app.addUser()), credentials: { email: "root@example.com", password: "Correct-horse-1" } };
+    const account = await app.signIn(root);
+    const others = await app.sql<{ id: string }>("select id from users where role = 'admin' and email <> ?", [
+      "root@example.com",
+    ]);
+    for (const { id } of others) await app.sql("update users set role = 'user' where id = ?", [id]);
+    const answer = await remove(account);
+    for (const { id } of others) await app.sql("update users set role = 'admin' where id = ?", [id]);
+    expect(admins[0]?.n).toBe(others.length + 1);
+    expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
+  });
+});
+
+describe("GET /user/export", () => {
+  test("answers everything kept about the user, and no secret", async () => {
+    const account = await setUpFactor(app, await app.addVerifiedUser({ name: "Ann Öx" }));
+    const { status, body } = await account.browser.get("/user/export", account.accessToken);
+    expect(status).toBe(200);
+    expect(Object.keys(body).sort()).toEqual(["auditEvents", "emails", "exportedAt", "profile", "sessions", "usage"]);
+    expect(body.profile).toMatchObject({
+      id: account.user.id,
+      email: account.user.email,
+      name: "Ann Öx",
+      role: "user",
+      mfaEnabled: true,
+      emailVerifiedAt: expect.stringMatching(/Z$/),
+    });
+    expect(body.sessions).toHaveLength(1);
+    expect(body.sessions[0]).toMatchObject({ ip: account.browser.address, impersonated: false });
+    const events = body.auditEvents.map(({ event }: { event: string }) => event);
+    expect(events).toEqual(["auth.mfa_setup", "auth.login", "auth.email_verified", "auth.register"]);
+    const mails = body.emails.map(({ template }: { template: string }) => template);
+    expect(mails).toEqual(["mfa-enabled", "verify-email"]);
+    expect(body.usage).toEqual([]);
+    const { token } = await app.mail.letterTo(account.user.email, /Confirm/);
+    for (const secret of [account.authenticator.secret, token, "argon2", account.refreshToken]) {
+      expect(JSON.stringify(body)).not.toContain(secret);
+    }
+  });
+
+  test("includes what AI calls cost", async () => {
+    const account = await app.signIn();
+    const chat = { provider: "provider-a", messages: [{ role: "user", content: "Hello" }] };
+    expect((await account.browser.post("/ai/chat", chat, account.accessToken)).status).toBe(200);
+    const { body } = await account.browser.get("/user/export", account.accessToken);
+    expect(body.usage[0]).toMatchObject({ provider: "provider-a", inputTokens: expect.any(Number) });
+  });
+
+  test("needs an access token", async () => {
+    expect((await app.visitor().get("/user/export")).status).toBe(401);
+  });
+});

@@ -1,0 +1,173 @@
+import { Code } from "@connectrpc/connect";
+import { describe, expect, test } from "vitest";
+import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { type TestUser, testApp } from "../app.ts";
+import { tally, times, until } from "../until.ts";
+
+const app = await testApp();
+const CHROME =
+  "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36";
+const IPHONE =
+  "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1";
+
+type Account = Awaited<ReturnType<typeof app.signIn>>;
+const list = async ({ browser, accessToken }: Account) => (await browser.get("/user/sessions", accessToken)).body;
+const profile = async ({ browser, accessToken }: Account) => (await browser.get("/user/profile", accessToken)).status;
+
+async function signInWith(user: TestUser, agent: string): Promise<Account> {
+  const browser = app.visitor();
+  const { body } = await browser.send("POST", "/auth/login", user.credentials, { "user-agent": agent });
+  return { user, browser, accessToken: body.accessToken, refreshToken: body.refreshToken };
+}
+
+describe("GET /user/sessions", () => {
+  test("answers the bare array with the documented fields, newest first", async () => {
+    const user = await app.addUser();
+    const first = await signInWith(user, CHROME);
+    const second = await signInWith(user, IPHONE);
+    const third = await signInWith(user, "curl/8.1");
+    const sessions = await list(second);
+    expect(sessions.map((s: { device: string }) => s.device)).toEqual(["curl", "Safari on iOS", "Chrome on Windows"]);
+    expect(sessions.map((s: { ip: string }) => s.ip)).toEqual([third, second, first].map((a) => a.browser.address));
+    expect(sessions[1]).toEqual({
+      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      device: "Safari on iOS",
+      ip: second.browser.address,
+      createdAt: expect.stringMatching(/Z$/),
+      lastActive: expect.stringMatching(/Z$/),
+      current: true,
+    });
+    expect(sessions.map((s: { current: boolean }) => s.current)).toEqual([false, true, false]);
+  });
+
+  test("leaves out what has ended or expired", async () => {
+    const user = await app.addUser();
+    const old = await app.signIn(user);
+    app.clock.advance("7d");
+    const [ended, current] = [await app.signIn(user), await app.signIn(user)];
+    await ended.browser.post("/auth/logout", undefined, ended.accessToken);
+    expect(await list(current)).toHaveLength(1);
+    expect(await profile(old)).toBe(401);
+  });
+
+  test("shows the last use at most a minute behind, and the address of the last refresh", async () => {
+    const account = await app.signIn();
+    app.clock.advance("5m");
+    const usedAt = app.clock.now().getTime();
+    expect(await profile(account)).toBe(200);
+    const lastActive = await until("the time of the last use", async () => {
+      const [session] = await list(account);
+      const at = new Date(session.lastActive).getTime();
+      return at >= usedAt - 60_000 ? at : undefined;
+    });
+    expect(lastActive).toBeLessThanOrEqual(app.clock.now().getTime());
+    const elsewhere = app.visitor();
+    const cookie = { cookie: `refreshToken=${account.refreshToken}` };
+    const { body } = await elsewhere.send("POST", "/auth/refresh", undefined, cookie);
+    expect((await app.visitor().get("/user/sessions", body.accessToken)).body[0].ip).toBe(elsewhere.address);
+  });
+
+  test("keeps a hundred sessions of one user, the oldest goes", async () => {
+    const user = await app.addUser();
+    const [first, second] = [await app.signIn(user), await app.signIn(user)];
+    await app.sql(
+      `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at)
+       select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at, expires_at, ends_at
+       from sessions, generate_series(1, 98) n where user_id = ? and id = (select max(id::text)::uuid from sessions where user_id = ?)`,
+      [user.id, user.id],
+    );
+    app.clock.advance("1s");
+    const newest = await app.signIn(user);
+    expect(await list(newest)).toHaveLength(100);
+    expect([await profile(first), await profile(second), await profile(newest)]).toEqual([401, 200, 200]);
+  });
+});
+
+describe("DELETE /user/sessions/:id", () => {
+  test("ends one session at once", async () => {
+    const user = await app.addUser();
+    const [mine, other] = [await app.signIn(user), await app.signIn(user)];
+    const target = (await list(mine)).find((session: { current: boolean }) => !session.current);
+    const answer = await mine.browser.delete(`/user/sessions/${target.id}`, mine.accessToken);
+    expect(answer).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+    expect([await profile(mine), await profile(other)]).toEqual([200, 401]);
+    expect((await other.browser.post("/auth/refresh")).status).toBe(401);
+    expect((await mine.browser.delete(`/user/sessions/${target.id}`, mine.accessToken)).status).toBe(404);
+    const events = await app.sql("select details from audit_events where user_id = ? and event = ?", [
+      user.id,
+      "user.session_revoked",
+    ]);
+    expect(events).toEqual([{ details: { sessionId: target.id } }]);
+  });
+
+  test("ends one's own, which is a logout", async () => {
+    const mine = await app.signIn();
+    const [{ id }] = await list(mine);
+    expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(200);
+    expect(await profile(mine)).toBe(401);
+  });
+
+  test("answers 404 to other people's sessions, and 400 to what is no id", async () => {
+    const [mine, theirs] = [await app.signIn(), await app.signIn()];
+    const [{ id }] = await list(theirs);
+    for (const unknown of [id, "01890000-0000-7000-8000-000000000000"]) {
+      expect(await mine.browser.delete(`/user/sessions/${unknown}`, mine.accessToken)).toMatchObject({
+        status: 404,
+        body: { code: "NOT_FOUND" },
+      });
+    }
+    expect(await mine.browser.delete("/user/sessions/x", mine.accessToken)).toMatchObject({
+      status: 400,
+      body: { violations: [{ field: "id" }] },
+    });
+    expect(await profile(theirs)).toBe(200);
+  });
+});
+
+describe("DELETE /user/sessions", () => {
+  test("ends every session but the one that asks", async () => {
+    const user = await app.addUser();
+    const [mine, ...others] = [await app.signIn(user), await app.signIn(user), await app.signIn(user)];
+    const stranger = await app.signIn();
+    expect((await mine.browser.delete("/user/sessions", mine.accessToken)).status).toBe(200);
+    expect(await Promise.all([mine, ...others, stranger].map(profile))).toEqual([200, 401, 401, 200]);
+    expect(await list(mine)).toHaveLength(1);
+    const again = await mine.browser.delete("/user/sessions", mine.accessToken);
+    expect(again).toMatchObject({ status: 200, body: { message: "0 other sessions have ended." } });
+  });
+
+  test("leaves nothing of a session whose refresh races it", async () => {
+    for (let round = 0; round < 5; round++) {
+      const user = await app.addUser();
+      const [mine, other] = [await app.signIn(user), await app.signIn(user)];
+      const cookie = { cookie: `refreshToken=${other.refreshToken}` };
+      const [ended, ...racers] = await Promise.all([
+        mine.browser.delete("/user/sessions", mine.accessToken),
+        ...times(4, () => app.visitor().send("POST", "/auth/refresh", undefined, cookie)),
+      ]);
+      expect(ended?.status).toBe(200);
+      for (const { status, body } of racers) {
+        if (status !== 200) continue;
+        expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(401);
+        const next = { cookie: `refreshToken=${body.refreshToken}` };
+        expect((await app.visitor().send("POST", "/auth/refresh", undefined, next)).status).toBe(401);
+      }
+    }
+  });
+});
+
+describe("sessions over gRPC", () => {
+  test("are listed and revoked by the same rules", async () => {
+    const user = await app.addUser();
+    const [mine, theirs] = [await app.signIn(user), await app.signIn()];
+    await app.signIn(user);
+    const headers = { authorization: `Bearer ${mine.accessToken}` };
+    const client = app.grpc(UserService);
+    const { sessions } = await client.listSessions({}, { headers });
+    expect(tally(sessions, (s) => String(s.current))).toEqual({ true: 1, false: 1 });
+    const [{ id: foreign }] = await list(theirs);
+    await expect(client.revokeSession({ id: foreign }, { headers })).rejects.toMatchObject({ code: Code.NotFound });
+    await client.revokeOtherSessions({}, { headers });
+    expect((await client.listSessions({}, { headers })).sessions).toHaveLength(1);
+  });
+});
