@@ -2,13 +2,12 @@ import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { clearLock } from "../security/attempts.ts";
-import { type EmailAddress, readEmailAddress } from "../security/email-address.ts";
+import { type EmailAddress, emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
 import { removeSecondFactor } from "../security/second-factor.ts";
 import { revokeSessions } from "../security/sessions.ts";
 import { isDuplicate } from "../store/errors.ts";
 import type { Role } from "../store/user.ts";
-import { emailTaken } from "../user/change-email.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
 import { lockAdmins, requireRemovable } from "./guards.ts";
 

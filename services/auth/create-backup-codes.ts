@@ -2,9 +2,9 @@ import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
 import { replaceBackupCodes } from "../security/backup-codes.ts";
 import { lockCaller } from "../security/lock-user.ts";
-import { withSecondFactor } from "../security/second-factor.ts";
 import { confirmPassword } from "./confirm-password.ts";
 import { mfaNotEnabled } from "./disable-totp.ts";
+import { withSecondFactor } from "./second-factor.ts";
 
 /**
  * Makes a new set of backup codes, the old one void.

@@ -4,9 +4,10 @@ import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { invalid, Refusal } from "../refusal.ts";
 import { lockCaller } from "../security/lock-user.ts";
-import { removeSecondFactor, type SecondFactor, withSecondFactor } from "../security/second-factor.ts";
+import { removeSecondFactor } from "../security/second-factor.ts";
 import type { User } from "../store/user.ts";
 import { confirmPassword } from "./confirm-password.ts";
+import { type SecondFactor, withSecondFactor } from "./second-factor.ts";
 
 /**
  * Takes the second factor off. A factor is needed once a code was ever accepted.

@@ -1,7 +1,6 @@
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
-import type { SecondFactor } from "../security/second-factor.ts";
 import { createBackupCodes } from "./create-backup-codes.ts";
 import { disableTotp } from "./disable-totp.ts";
 import { forgotPassword } from "./forgot-password.ts";
@@ -11,6 +10,7 @@ import { refresh } from "./refresh.ts";
 import { register } from "./register.ts";
 import { resendVerification } from "./resend-verification.ts";
 import { resetPassword } from "./reset-password.ts";
+import type { SecondFactor } from "./second-factor.ts";
 import { setupTotp } from "./setup-totp.ts";
 import type { SignedIn } from "./sign-in.ts";
 import { verifyEmail } from "./verify-email.ts";

@@ -1,10 +1,8 @@
 import { v7 as uuid } from "uuid";
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
-import { Refusal } from "../refusal.ts";
-import { readEmailAddress } from "../security/email-address.ts";
+import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { issueOneTimeToken } from "../security/one-time-tokens.ts";
 import { isDuplicate } from "../store/errors.ts";
 import { User } from "../store/user.ts";
@@ -38,7 +36,7 @@ export async function register(call: Call, email: string, password: string, name
     });
   } catch (error) {
     if (isDuplicate(error, "users_canonical_email_unique")) {
-      throw new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
+      throw emailTaken();
     }
     throw error;
   }

@@ -3,7 +3,7 @@ import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { Refusal } from "../refusal.ts";
-import { readEmailAddress } from "../security/email-address.ts";
+import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { consumeOneTimeToken, type Proof, voidOneTimeTokens } from "../security/one-time-tokens.ts";
 import { isDuplicate } from "../store/errors.ts";
 
@@ -19,7 +19,7 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
     });
   } catch (error) {
     if (isDuplicate(error, "users_canonical_email_unique")) {
-      throw new Refusal(Reason.EMAIL_TAKEN, "Another account has this e-mail address by now.");
+      throw emailTaken();
     }
     throw error;
   }

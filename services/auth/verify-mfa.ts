@@ -1,9 +1,9 @@
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { lockUser } from "../security/lock-user.ts";
-import { type SecondFactor, withSecondFactor } from "../security/second-factor.ts";
 import { consumeTicket, holdTicket, invalidTicket, presentTicket } from "../security/tickets.ts";
 import { User } from "../store/user.ts";
+import { type SecondFactor, withSecondFactor } from "./second-factor.ts";
 import { type SignedIn, signIn } from "./sign-in.ts";
 
 /**

@@ -1,5 +1,6 @@
 import { domainToASCII } from "node:url";
-import { invalid } from "../refusal.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { invalid, Refusal } from "../refusal.ts";
 
 /** Longest address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
@@ -34,4 +35,9 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
   const valid =
     at > 0 && printable.test(local) && domain.includes(".") && printable.test(domain) && stored.length <= MAX_LENGTH;
   return valid && canonical.length <= MAX_LENGTH ? { stored, canonical } : undefined;
+}
+
+/** The answer to an address that another account has. */
+export function emailTaken(): Refusal {
+  return new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
 }

@@ -1,9 +1,8 @@
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
-import { invalid, Refusal } from "../refusal.ts";
-import { readEmailAddress } from "../security/email-address.ts";
+import { invalid } from "../refusal.ts";
+import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { lockCaller } from "../security/lock-user.ts";
 import { issueOneTimeToken } from "../security/one-time-tokens.ts";
 import { User } from "../store/user.ts";
@@ -29,9 +28,4 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
     await queueEmail(call, { userId: user.id, to: address.stored, template: "change-email", facts, tokenId });
     await queueEmail(call, { userId: user.id, to: user.email, template: "email-change-requested", facts });
   });
-}
-
-/** The answer to an address that another account has. */
-export function emailTaken(): Refusal {
-  return new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
 }

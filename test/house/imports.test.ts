@@ -28,8 +28,8 @@ const ALLOWED: Record<string, string[]> = {
   mail: ["store", "security", "call.ts", "config.ts"],
   interceptors: ["security", "store", "call.ts", "policy.ts", "refusal.ts", "audit.ts"],
   auth: ["store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
-  user: ["store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
-  admin: ["store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
+  user: ["auth", "store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
+  admin: ["user", "store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
   ai: ["store", "security", "call.ts", "config.ts", "refusal.ts", "audit.ts"],
 };
 
