@@ -1,7 +1,8 @@
-import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import type { DescField, DescMessage, DescMethod } from "@bufbuild/protobuf";
 import { getExtension, getOption, hasExtension, ScalarType } from "@bufbuild/protobuf";
 import type { FieldRules, StringRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { field as validation } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import { comments } from "../gen/comments.ts";
 import {
   email_address,
   new_password,
@@ -30,6 +31,11 @@ const ownRules = [
   [presented_password, { format: "password", minLength: 1, maxLength: 128 }],
 ] as const;
 
+/** What the proto says about a message, a field or a method. */
+export function commentOn(desc: DescMessage | DescField | DescMethod): string {
+  return comments[desc.kind === "message" ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
+}
+
 /** The schema of a field; messages are named in `used`, to be described once. */
 export function fieldSchema(field: DescField, used: Set<DescMessage>): Schema {
   const rules = getOption(field, validation);
@@ -42,7 +48,9 @@ export function fieldSchema(field: DescField, used: Set<DescMessage>): Schema {
 
 /** The schema of a message, of these fields of it, by their JSON names. */
 export function objectSchema(fields: readonly DescField[], used: Set<DescMessage>): Schema {
-  const properties = Object.fromEntries(fields.map((field) => [field.jsonName, fieldSchema(field, used)]));
+  const properties = Object.fromEntries(
+    fields.map((field) => [field.jsonName, { ...fieldSchema(field, used), description: commentOn(field) }]),
+  );
   const required = fields.filter((f) => !f.proto.proto3Optional && f.fieldKind !== "message").map((f) => f.jsonName);
   return { type: "object", properties, ...(required.length > 0 ? { required } : {}) };
 }

@@ -5,7 +5,7 @@ import type { Limit } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, AccessSchema, default_limit, LimitKey } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { version } from "./health.ts";
 import type { Schema } from "./openapi-schemas.ts";
-import { fieldSchema, objectSchema } from "./openapi-schemas.ts";
+import { commentOn, fieldSchema, objectSchema } from "./openapi-schemas.ts";
 import type { Rule } from "./transcode/rules.ts";
 
 const ERROR: Schema = {
@@ -47,7 +47,9 @@ function describe(rules: readonly Rule[], publicUrl: string) {
     paths[path][rule.verb.toLowerCase()] = operation(rule, used);
   }
   const schemas: Record<string, Schema> = { Error: ERROR };
-  for (const message of used) schemas[message.name] = objectSchema(message.fields, used); // grows while it is walked
+  for (const message of used) {
+    schemas[message.name] = { description: commentOn(message), ...objectSchema(message.fields, used) }; // grows while it is walked
+  }
   return {
     openapi: "3.1.0",
     info: { title: "Gatehouse", version, description: "Accounts, sessions and a governed AI chat gateway." },
@@ -70,6 +72,7 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     name: field.jsonName,
     in: place,
     required: place === "path",
+    description: commentOn(field),
     schema: fieldSchema(field, used),
   });
   const isOpen = policy.access === Access.PUBLIC;
@@ -77,7 +80,7 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     operationId: method.localName,
     tags: [method.parent.name],
     summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
-    description: [access(policy.access), ...limits.map(limitText)].join(" "),
+    description: [commentOn(method), access(policy.access), ...limits.map(limitText)].join(" "),
     parameters: [...pathFields.map(parameter("path")), ...queryFields.map(parameter("query"))],
     ...(bodyFields ? { requestBody: json("", objectSchema(bodyFields, used)) } : {}),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],

@@ -32,7 +32,7 @@ describe("POST /auth/verify-email", () => {
 
   test("refuses altered, truncated, foreign and empty tokens", async () => {
     const { token } = await newcomer();
-    const altered = `${token.slice(0, -2)}${token.endsWith("A") ? "B" : "A"}${token.at(-1)}`;
+    const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
     for (const wrong of [altered, token.slice(1), `${token}A`, "x", "é", "a".repeat(4096)]) {
       expect(await verify(wrong)).toMatchObject(refused);
     }
