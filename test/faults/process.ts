@@ -11,8 +11,15 @@ export type Process = {
   end(signal: NodeJS.Signals): Promise<number | NodeJS.Signals>;
 };
 
-/** Starts `npm start`'s process on free ports and waits until it is ready. */
-export async function startProcess(env: Record<string, string>, main = "gateway/main.ts"): Promise<Process> {
+/**
+ * Starts `npm start`'s process on free ports and waits until it is ready.
+ * @param ready what it writes then, with its address
+ */
+export async function startProcess(
+  env: Record<string, string>,
+  main = "gateway/main.ts",
+  ready = /(https?:\/\/127\.0\.0\.1:\d+),? /,
+): Promise<Process> {
   const child = spawn(process.execPath, [main], {
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
     stdio: ["ignore", "pipe", "pipe"],
@@ -21,7 +28,7 @@ export async function startProcess(env: Record<string, string>, main = "gateway/
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (part: Buffer) => (output += part));
   const ended = endOf(child);
   const url = await Promise.race([
-    until("the process to be ready", () => /(https?:\/\/127\.0\.0\.1:\d+),? /.exec(output)?.[1], 30_000),
+    until("the process to be ready", () => ready.exec(output)?.[1], 30_000),
     ended.then((code) => {
       throw new Error(`the process ended with ${code}: ${output}`);
     }),
