@@ -1,4 +1,5 @@
 import { type JWTPayload, jwtVerify, SignJWT } from "jose";
+import { validate as isUuid } from "uuid";
 import type { Call, Tools } from "../call.ts";
 import type { Session } from "../store/session.ts";
 import type { User } from "../store/user.ts";
@@ -128,14 +129,23 @@ async function check(call: Verifying, type: Kind, token: string, now: Date): Pro
         algorithms: ["EdDSA"],
         issuer: call.config.publicUrl,
         audience: audience(type),
-        requiredClaims: ["sub", "iat", "exp", "jti", ...(type === "mfa" ? [] : ["sid", "gen"])],
+        requiredClaims: ["sub", "iat", "exp", "jti"],
         currentDate: now,
       },
     );
-    return payload.type === type ? payload : undefined;
+    return payload.type === type && isWhole(payload) ? payload : undefined;
   } catch {
     return undefined;
   }
+}
+
+/** Whether the claims that rows are found by are what they should be. */
+function isWhole({ type, sub, jti, sid, gen }: JWTPayload): boolean {
+  return type === "mfa" ? isId(sub) && isId(jti) : isId(sub) && isId(sid) && Number.isInteger(gen);
+}
+
+function isId(claim: unknown): boolean {
+  return typeof claim === "string" && isUuid(claim);
 }
 
 function tokenId(call: Signing, kind: Kind, session: TokenSession): string {
