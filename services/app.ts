@@ -9,6 +9,7 @@ import { startChores } from "./chores.ts";
 import type { Config } from "./config.ts";
 import { healthHandler } from "./health.ts";
 import { interceptors, serve, services } from "./index.ts";
+import { warmUp } from "./interceptors/validate.ts";
 import { createSender } from "./mail/sender.ts";
 import { startOutbox } from "./mail/worker.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
@@ -47,6 +48,7 @@ function longestToken({ accessTokenMs, refreshTokenMs, ticketMs }: Config): numb
 /** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
 export async function openApp(config: Config, { log, clock, internalSecret }: Surroundings): Promise<App> {
   readRules(services);
+  warmUp(services);
   const closers: (() => unknown)[] = [];
   const close = async () => {
     for (const closer of closers.splice(0).reverse()) await closer();
