@@ -24,7 +24,7 @@ const rulesByMethod = new WeakMap<DescMethod, MethodRules>();
 
 /** Reads the rules of every method, so that a service with a gap in them never starts. @throws Error naming the method. */
 export function readRules(services: readonly DescService[]): void {
-  for (const service of services) for (const method of service.methods) rulesOf(method);
+  for (const service of services) for (const method of service.methods) rulesByMethod.set(method, read(method));
 }
 
 /** The rules of a method; undefined for one that is not ours, such as health and reflection. */
