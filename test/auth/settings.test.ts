@@ -1,0 +1,85 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startApp, type TestApp } from "../app.ts";
+import { prefixOf, writeMmdb } from "../fakes/mmdb.ts";
+import { until } from "../until.ts";
+
+const places = writeMmdb([
+  { prefix: prefixOf("81.2.69.0", 24), city: "London", country: "United Kingdom" },
+  { prefix: prefixOf("89.160.20.0", 24), country: "Sweden" },
+]);
+
+describe("a deployment that refuses old passwords and unverified addresses, and knows places", () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    const file = join(mkdtempSync(join(tmpdir(), "gatehouse-places-")), "places.mmdb");
+    writeFileSync(file, places);
+    const env = { PASSWORD_EXPIRY: "refuse", REQUIRE_VERIFIED_EMAIL: "true", GEOIP_DB: file };
+    app = await startApp({ env });
+  });
+  afterAll(() => app.close());
+
+  test("answers 403 to a right password of an unverified address, 401 to a wrong one", async () => {
+    const user = await app.addUser();
+    expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({
+      status: 403,
+      body: { code: "EMAIL_NOT_VERIFIED" },
+    });
+    const wrong = { ...user.credentials, password: "Wrong-1-guess" };
+    expect((await app.visitor().post("/auth/login", wrong)).status).toBe(401);
+  });
+
+  test("shows where a session is, and where it went with a refresh", async () => {
+    const user = await app.addVerifiedUser();
+    const london = app.visitor("81.2.69.142");
+    const { body } = await london.post("/auth/login", user.credentials);
+    const list = async (token: string) => (await app.visitor().get("/user/sessions", token)).body[0];
+    expect(await list(body.accessToken)).toMatchObject({ ip: "81.2.69.142", location: "London, United Kingdom" });
+    const cookie = { cookie: `refreshToken=${body.refreshToken}` };
+    const sweden = await app.visitor("89.160.20.112").send("POST", "/auth/refresh", undefined, cookie);
+    expect(await list(sweden.body.accessToken)).toMatchObject({ ip: "89.160.20.112", location: "Sweden" });
+    const next = { cookie: `refreshToken=${sweden.body.refreshToken}` };
+    const nowhere = await app.visitor("2001:db8::1").send("POST", "/auth/refresh", undefined, next);
+    const session = await list(nowhere.body.accessToken);
+    expect(session.ip).toBe("2001:db8::1");
+    expect(session).not.toHaveProperty("location");
+  });
+
+  test("refuses an old password by 403 and mails a token to set a new one", async () => {
+    const user = await app.addVerifiedUser();
+    app.clock.advance("90d");
+    expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({
+      status: 403,
+      body: { code: "PASSWORD_EXPIRED", error: "Forbidden" },
+    });
+    expect((await app.sql("select id from sessions where user_id = ?", [user.id])).length).toBe(0);
+    const { token } = await app.mail.letterTo(user.email, /Reset/);
+    const password = "Brand-new-2";
+    expect((await app.visitor().post("/auth/reset-password", { token, password })).status).toBe(200);
+    expect((await app.visitor().post("/auth/login", { email: user.email, password })).status).toBe(200);
+  });
+
+  test("clears sessions, tokens and counters that have ended, off the request path", async () => {
+    const [idle, out, open] = [await app.addVerifiedUser(), await app.addVerifiedUser(), await app.addVerifiedUser()];
+    await app.signIn(idle);
+    app.clock.advance("6d");
+    const { browser, accessToken } = await app.signIn(out);
+    await browser.post("/auth/logout", undefined, accessToken);
+    const kept = await app.signIn(open);
+    await app.visitor().post("/auth/login", { ...idle.credentials, password: "Wrong-1-guess" });
+    await app.addUser(); // whose proof expires
+    app.clock.advance("25h");
+    const count = async (sql: string, values: unknown[]) =>
+      (await app.sql<{ n: number }>(`select count(*)::int as n from ${sql}`, values))[0]?.n;
+    await until("the sessions to be cleared", async () => {
+      const left = await count("sessions where user_id in (?, ?)", [idle.id, out.id]);
+      const tokens = await count("one_time_tokens where expires_at < ?", [app.clock.now()]);
+      const counters = await count("attempts where subject = ?", [idle.email]);
+      return left === 0 && tokens === 0 && counters === 0;
+    });
+    expect((await kept.browser.post("/auth/refresh")).status).toBe(200);
+    expect(await count("sessions where user_id = ?", [open.id])).toBe(1);
+  });
+});
