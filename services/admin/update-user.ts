@@ -27,7 +27,7 @@ type Needs = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller" | "af
 type Present = { id: string; email: string; canonical_email: string; name: string; role: Role };
 
 /**
- * Changes a user. A demotion ends the user's sessions; a new address counts as unproved unless told otherwise, voids
+ * Changes a user. A demotion ends the user's sessions, a promotion those of impersonators; a new address counts as unproved unless told otherwise, voids
  * what was mailed to the old one, and the old one is told.
  * @throws Refusal NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
@@ -83,12 +83,21 @@ async function change(call: Needs, user: Present, changes: UserChanges, address?
   if (changes.locked === false) await unlock(call, user);
   if (changes.mfaEnabled === false) await takeSecondFactorOff(call, user, changes.name);
   if (user.role === "admin" && changes.role === "user") await revokeSessions(call, user.id);
+  if (user.role === "user" && changes.role === "admin") await endImpersonations(call, user);
 }
 
 async function tellOldAddress(call: Needs, user: Present, newEmail: string): Promise<void> {
   await voidOneTimeTokens(call, user.id);
   const facts = { name: user.name, newEmail };
   await queueEmail(call, { userId: user.id, to: user.email, template: "email-changed", facts });
+}
+
+/** Administrators can't be impersonated, those to be included. */
+async function endImpersonations(call: Needs, user: Present): Promise<void> {
+  await call.em.execute(
+    "update sessions set revoked_at = ? where user_id = ? and actor_id is not null and revoked_at is null",
+    [call.clock.now(), user.id],
+  );
 }
 
 async function unlock(call: Needs, user: Present): Promise<void> {
