@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 
 /** Connections to the SMTP server at once, and letters per connection. */
-const CONNECTIONS = 5;
+const CONNECTIONS = 10;
 const LETTERS_PER_CONNECTION = 200;
 /** Time limits of an SMTP conversation, in ms. */
 const CONNECT_TIMEOUT_MS = 10_000;

@@ -7,16 +7,19 @@ import type { Store } from "../store/orm.ts";
 import type { Sender } from "./sender.ts";
 import { renderLetter, type TemplateName } from "./templates.ts";
 
-/** Letters claimed at once. */
+/** Letters claimed at once, and letters on their way at once: as many again may be slow before others wait for them. */
 const BATCH = 20;
+const MAX_ON_THEIR_WAY = 2 * BATCH;
 /** A claimed letter belongs to its worker for this time in ms, and so long again with each renewal while it is on its way. */
 const LEASE_MS = 10_000;
 const RENEW_MS = 3_000;
 /** How often an idle worker looks for letters that other processes have queued or left behind, in ms. */
 const LOOK_MS = 1_000;
-/** Longest pause between two tries, and when a letter is given up, in ms. */
+/** Longest pause between two tries, in ms. */
 const MAX_RETRY_MS = 3_600_000;
+/** When a letter is given up that the mail server keeps putting off, and one that no mail server answers for, in ms. */
 const GIVE_UP_MS = 24 * 3_600_000;
+const GIVE_UP_UNANSWERED_MS = 7 * GIVE_UP_MS;
 /** Kept of an error, in characters. */
 const MAX_ERROR = 300;
 
@@ -47,13 +50,19 @@ export function startOutbox(needs: Needs): Outbox {
         resolve();
       };
     });
+  const onTheirWay = new Set<Promise<void>>();
   const run = async () => {
     while (!closing) {
       nudged = false;
       const claimed = await claim(needs).catch(() => []); // the database is away: look again later
-      await Promise.all(claimed.map((letter) => deliver(needs, letter)));
+      for (const letter of claimed) {
+        const delivery = deliver(needs, letter).finally(() => onTheirWay.delete(delivery));
+        onTheirWay.add(delivery);
+      }
       if (claimed.length === 0) await idle();
+      while (onTheirWay.size > MAX_ON_THEIR_WAY - BATCH) await Promise.race(onTheirWay);
     }
+    await Promise.all(onTheirWay);
   };
   const running = run();
   return {
@@ -101,11 +110,9 @@ async function deliver(needs: Needs, letter: Claimed): Promise<void> {
     const domain = /@([\w.-]+)/.exec(config.mail.from)?.[1] ?? "localhost";
     await sender.send({ ...rendered, to: { name: "", address: letter.to }, messageId: `<${letter.id}@${domain}>` });
   } catch (error) {
-    log.warn(
-      { email: letter.id, template: letter.template, attempt: letter.attempts, reason: told(error) },
-      "mail not sent",
-    );
-    await retryLater(needs, letter, error).catch(() => {});
+    const reason = told(error);
+    log.warn({ email: letter.id, template: letter.template, attempt: letter.attempts, reason }, "mail not sent");
+    await retryLater(needs, letter, answerTo(error), reason).catch(() => {});
     return;
   } finally {
     clearInterval(renewal);
@@ -123,16 +130,20 @@ async function renew({ store, clock }: Needs, { id, attempts }: Claimed): Promis
     ]);
 }
 
-async function retryLater(needs: Needs, letter: Claimed, error: unknown): Promise<void> {
+/** The code by which the mail server answered to this letter; its refusal to let us in is not about the letter. */
+function answerTo(error: unknown): number | undefined {
+  const { code, responseCode } = error as { code?: string; responseCode?: number };
+  return code === "EENVELOPE" || code === "EMESSAGE" ? responseCode : undefined;
+}
+
+/** What was refused for good (RFC 5321 section 4.2.1: 5yz) has failed; everything else is tried again, ever more seldom. */
+async function retryLater(needs: Needs, letter: Claimed, code: number | undefined, error: string): Promise<void> {
   const now = needs.clock.now().getTime();
-  const refusedForGood = ((error as { responseCode?: number }).responseCode ?? 0) >= 500;
-  const tooOld = now - new Date(letter.queued_at).getTime() > GIVE_UP_MS;
+  const age = now - new Date(letter.queued_at).getTime();
+  const failed = code === undefined ? age > GIVE_UP_UNANSWERED_MS : code >= 500 || age > GIVE_UP_MS;
   const pause = Math.min(needs.config.mail.retryBaseMs * 2 ** (letter.attempts - 1), MAX_RETRY_MS);
   const due = new Date(now + pause * (0.75 + Math.random() / 2));
-  await settle(needs, letter, refusedForGood || tooOld ? "failed" : "queued", {
-    error: told(error),
-    ...(!refusedForGood && !tooOld && { nextAttemptAt: due }),
-  });
+  await settle(needs, letter, failed ? "failed" : "queued", { error, ...(!failed && { nextAttemptAt: due }) });
 }
 
 /** Only the attempt that was made is settled: a worker whose lease ran out cannot overwrite a later one. */
@@ -149,7 +160,11 @@ async function settle(
   );
 }
 
+/** An error in one line. A mail server may quote the letter: what is as long as a token is left out. */
 function told(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
-  return text.replace(/\s+/g, " ").slice(0, MAX_ERROR);
+  return text
+    .replace(/\s+/g, " ")
+    .replace(/[\w-]{40,}/g, "…")
+    .slice(0, MAX_ERROR);
 }

@@ -1,0 +1,95 @@
+import { mkdtempSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { v7 as uuid } from "uuid";
+import { readConfig } from "../services/config.ts";
+import { createLog } from "../services/log.ts";
+import { createSender } from "../services/mail/sender.ts";
+import { startOutbox } from "../services/mail/worker.ts";
+import { createCipher } from "../services/security/cipher.ts";
+import { openStore } from "../services/store/orm.ts";
+
+/**
+ * How fast waiting letters go out to a local SMTP server that takes everything:
+ * `node bench/mail.ts --url postgres://<an empty database> | memory: [--letters 10000]`.
+ */
+const { values } = parseArgs({ options: { url: { type: "string" }, letters: { type: "string", default: "10000" } } });
+const letters = Number(values.letters);
+
+/** Speaks just enough SMTP, and counts. */
+let taken = 0;
+const sink = createServer({ noDelay: true }, (socket) => {
+  let data = false;
+  let rest = "";
+  socket.write("220 sink\r\n");
+  socket.on("error", () => {});
+  socket.on("data", (part) => {
+    const lines = (rest + part.toString("latin1")).split("\r\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      if (data) {
+        if (line !== ".") continue;
+        data = false;
+        taken++;
+        socket.write("250 taken\r\n");
+      } else if (/^DATA/i.test(line)) {
+        data = true;
+        socket.write("354 go on\r\n");
+      } else socket.write(/^QUIT/i.test(line) ? "221 bye\r\n" : "250 fine\r\n");
+    }
+  });
+});
+await new Promise<void>((resolve) => sink.listen(0, "127.0.0.1", resolve));
+
+const log = createLog("error");
+const read = readConfig({
+  DATABASE_URL: values.url ?? "memory:",
+  DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-bench-")),
+  SMTP_URL: `smtp://127.0.0.1:${(sink.address() as { port: number }).port}`,
+});
+if ("problems" in read) throw new Error(read.problems.join("; "));
+const { config } = read;
+const store = await openStore(config.database, log);
+await store.migrate();
+for (let queued = 0; queued < letters; queued += 1_000) {
+  const rows = Array.from(
+    { length: 1_000 },
+    () => `('${uuid()}', '${uuid()}@example.com', 'verify-email', '{"name":"Ann"}',
+    '${uuid()}', 'queued', now(), now())`,
+  );
+  await store
+    .fork()
+    .execute(
+      `insert into emails (id, "to", template, facts, token_id, status, created_at, next_attempt_at) values ${rows}`,
+    );
+}
+const sender = createSender(config, log);
+const started = performance.now();
+const cpu = process.cpuUsage();
+const outbox = startOutbox({
+  store,
+  sender,
+  cipher: createCipher(Buffer.alloc(32)),
+  clock: { now: () => new Date() },
+  config,
+  log,
+});
+const sent = async () => {
+  const [row] = await store
+    .fork()
+    .execute<{ n: number }[]>("select count(*)::int as n from emails where status = 'sent'");
+  return row?.n ?? 0;
+};
+while ((await sent()) < letters) await new Promise((resolve) => setTimeout(resolve, 200));
+const seconds = (performance.now() - started) / 1000;
+const used = process.cpuUsage(cpu);
+process.stdout.write(
+  `${letters} letters, ${taken} taken, in ${seconds.toFixed(1)} s: ${Math.round(letters / seconds)} a second, ` +
+    `${((used.user + used.system) / 1000 / letters).toFixed(2)} ms CPU each with the sink\n`,
+);
+await outbox.close();
+sender.close();
+await store.close();
+sink.close();

@@ -1,0 +1,164 @@
+import { randomUUID } from "node:crypto";
+import { v7 as uuid } from "uuid";
+import { afterAll, describe, expect, test } from "vitest";
+import { signInAdmin } from "../admin/support.ts";
+import { startApp } from "../app.ts";
+import { times, until } from "../until.ts";
+import { startSink } from "./sink.ts";
+
+const BASE_MS = 600_000;
+const modes = process.env.TEST_SERVERS ? (["embedded", "servers"] as const) : (["embedded"] as const);
+
+type Row = { id: string; status: string; attempts: number; last_error: string | null; next_attempt_at: string | null };
+
+describe.each(modes)("mail delivery, %s", async (mode) => {
+  let sink = await startSink();
+  const { port, url } = sink;
+  const app = await startApp({ mode, env: { SMTP_URL: url, MAIL_RETRY_BASE: `${BASE_MS / 60_000}m` } });
+  afterAll(async () => {
+    await app.close();
+    await sink.close();
+  });
+
+  /** Registers somebody, whose letter of welcome is the one to look at. */
+  const register = async (kind: string) => (await app.addUser({ email: `${kind}.${randomUUID()}@example.com` })).email;
+
+  const rowOf = (email: string, is: (row: Row) => boolean) =>
+    until(`the letter to ${email}`, async () => {
+      const [row] = await app.sql<Row>(
+        `select id, status, attempts, last_error, next_attempt_at from emails where "to" = ?`,
+        [email],
+      );
+      return row && is(row) ? row : undefined;
+    });
+  const arrivedFor = (email: string) => sink.arrived.filter(({ to }) => to === email);
+  const delayOf = (row: Row) => new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
+
+  test.each([421, 451])("tries again after a %i, ever later and never at one time, until it is taken", async (code) => {
+    sink.moods.rcpt = (to) => (to.startsWith("busy") ? { code, text: "Try again later" } : "take");
+    const emails = await Promise.all(times(5, () => register("busy")));
+    for (const attempt of [1, 2, 3]) {
+      const rows = await Promise.all(
+        emails.map((email) => rowOf(email, (row) => row.status === "queued" && row.attempts === attempt)),
+      );
+      const delays = rows.map(delayOf);
+      const expected = BASE_MS * 2 ** (attempt - 1);
+      for (const delay of delays) {
+        expect(delay).toBeGreaterThan(expected * 0.75 - 5_000);
+        expect(delay).toBeLessThan(expected * 1.25);
+      }
+      expect(new Set(delays.map((delay) => Math.round(delay / 1_000))).size).toBeGreaterThan(1);
+      expect(rows[0]?.last_error).toContain("Try again later");
+      if (attempt === 3) sink.moods.rcpt = () => "take";
+      app.clock.advance("55m");
+    }
+    for (const email of emails) {
+      await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
+      expect(arrivedFor(email)).toHaveLength(1);
+    }
+  });
+
+  test("a 5xx ends it; an administrator can queue it again, and nothing but a failed one", async () => {
+    sink.moods.rcpt = (to) => (to.startsWith("gone") ? { code: 550, text: "No such user" } : "take");
+    const [gone, fine] = [await register("gone"), await register("fine")];
+    const failed = await rowOf(gone, (row) => row.status === "failed");
+    expect(failed).toMatchObject({ attempts: 1, next_attempt_at: null });
+    const sent = await rowOf(fine, (row) => row.status === "sent");
+    const admin = await signInAdmin(app);
+    expect((await admin.post(`/admin/email-logs/${sent.id}/retry`)).status).toBe(409);
+    expect((await admin.post(`/admin/email-logs/${uuid()}/retry`)).status).toBe(404);
+    expect((await admin.post("/admin/email-logs/7/retry")).status).toBe(400);
+    app.clock.advance("26h"); // long after it would have been given up
+    sink.moods.rcpt = () => "take";
+    const later = await signInAdmin(app, admin.user);
+    expect((await later.post(`/admin/email-logs/${failed.id}/retry`)).status).toBe(200);
+    await rowOf(gone, (row) => row.status === "sent" && row.attempts === 2);
+    expect(arrivedFor(gone)).toHaveLength(1);
+    const [event] = await app.sql(
+      "select details from audit_events where event = 'admin.email_retried' and actor_id = ?",
+      [admin.user.id],
+    );
+    expect(event).toEqual({ details: { emailId: failed.id } });
+  });
+
+  test("is given up when it has been put off for a day", async () => {
+    sink.moods.rcpt = (to) => (to.startsWith("never") ? { code: 451, text: "Greylisted" } : "take");
+    const email = await register("never");
+    await rowOf(email, (row) => row.attempts === 1 && row.status === "queued");
+    app.clock.advance("25h");
+    await rowOf(email, (row) => row.attempts === 2 && row.status === "failed");
+    sink.moods.rcpt = () => "take";
+  });
+
+  test("no letter waits for one that hangs, or for one that can't even be written", async () => {
+    sink.moods.rcpt = (to) => (to.startsWith("stuck") ? "hang" : "take");
+    const stuck = await Promise.all(times(3, () => register("stuck")));
+    await app.sql(
+      `insert into emails (id, "to", template, facts, status, created_at, next_attempt_at)
+       values (?, 'poison@example.com', 'no-such-template', '{}', 'queued', ?, ?)`,
+      [uuid(), new Date(0), new Date(0)],
+    );
+    await until("the stuck letters to be on their way", () => sink.tries.includes(stuck[2] ?? ""));
+    const started = performance.now();
+    const others = await Promise.all(times(12, () => register("other")));
+    for (const email of others) await rowOf(email, (row) => row.status === "sent");
+    expect(performance.now() - started).toBeLessThan(8_000); // a hanging one takes 20 s
+    expect((await rowOf(stuck[0] ?? "", () => true)).status).toBe("sending");
+    await rowOf("poison@example.com", (row) => row.attempts >= 1 && row.status !== "sending");
+    sink.moods.rcpt = () => "take";
+  });
+
+  test("an outage of 24 hours loses nothing, and sends nothing twice", async () => {
+    await sink.close();
+    const emails = await Promise.all(times(5, () => register("patient")));
+    for (let hours = 0; hours < 24; hours += 6) {
+      for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > hours / 6);
+      app.clock.advance("6h");
+    }
+    for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > 4);
+    sink = await startSink(port);
+    app.clock.advance("75m"); // the longest pause, with its jitter
+    for (const email of emails) {
+      await rowOf(email, (row) => row.status === "sent");
+      expect(arrivedFor(email)).toHaveLength(1);
+    }
+  });
+
+  test("the log shows every letter and its attempts, by each filter, and never a token or a text", async () => {
+    sink.moods.rcpt = () => "take";
+    sink.moods.data = ({ to, raw }) =>
+      to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "take";
+    const user = await app.addUser({ email: `Quoted.${randomUUID()}@example.com`.replace("Quoted", "quoted") });
+    const row = await rowOf(user.email, ({ status }) => status === "failed");
+    const admin = await signInAdmin(app);
+    const { status, body } = await admin.get(`/admin/email-logs?userId=${user.id}`);
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      items: [
+        {
+          id: row.id,
+          userId: user.id,
+          to: user.email,
+          template: "verify-email",
+          status: "failed",
+          attempts: 1,
+          lastError: expect.stringContaining("Spam"),
+          createdAt: expect.stringMatching(/Z$/),
+        },
+      ],
+      total: 1,
+    });
+    expect(JSON.stringify(body)).not.toMatch(/[\w-]{40,}/);
+    const find = async (query: string) => (await admin.get(`/admin/email-logs?${query}`)).body;
+    expect((await find(`to=${user.email.toUpperCase()}`)).total).toBe(1);
+    expect((await find(`to=${user.email}&status=sent`)).total).toBe(0);
+    expect((await find(`to=${user.email}&status=failed&template=verify-email`)).total).toBe(1);
+    expect((await find(`to=${user.email}&template=reset-password`)).total).toBe(0);
+    const sent = (await find("status=sent&limit=1")) as { items: Record<string, unknown>[]; nextCursor: string };
+    expect(sent.items[0]).toMatchObject({ status: "sent", sentAt: expect.stringMatching(/Z$/) });
+    expect(sent.items[0]).not.toHaveProperty("nextAttemptAt");
+    expect((await find(`status=sent&limit=1&cursor=${sent.nextCursor}`)).items[0].id).not.toBe(sent.items[0]?.id);
+    expect((await admin.get("/admin/email-logs?status=lost")).status).toBe(400);
+    sink.moods.data = () => "take";
+  });
+});
