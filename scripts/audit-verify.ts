@@ -1,3 +1,3 @@
 import { verifyFromCommandLine } from "../services/audit/command.ts";
 
-await verifyFromCommandLine(process.argv.slice(2));
+await verifyFromCommandLine(process.argv.slice(2), process.env);

@@ -4,8 +4,9 @@ import { type Health, HealthCheckResponse_ServingStatus as Status } from "../gen
 
 /** Longest a dependency may take to answer, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;
-/** A mail server is asked at most this often, in ms: each time costs a conversation. */
-const MAIL_CHECK_MS = 10_000;
+/** A mail server is asked at most this often, in ms: each time costs a conversation. More often while it is away. */
+const MAIL_CHECK_MS = 5_000;
+const MAIL_AWAY_CHECK_MS = 1_000;
 /** How often a watcher looks, in ms. */
 const WATCH_MS = 1_000;
 
@@ -20,34 +21,53 @@ export type Parts = { database: Check; cache: Check; mail: Check };
  * cache and mail, so the whole follows the database alone. `x-gatehouse-latency-ms` tells what a check took.
  */
 export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceImpl<typeof Health> {
-  const checks: Record<string, Check> = { ...parts, mail: remembered(parts.mail), "": parts.database };
-  const statusOf = async (name: string) => {
-    const check = checks[name] ?? (name.startsWith("gatehouse.") ? parts.database : undefined);
+  const database = timed(parts.database);
+  const checks: Record<string, Measure> = {
+    database,
+    cache: timed(parts.cache),
+    mail: remembered(timed(parts.mail)),
+    "": database,
+  };
+  const measure = async (name: string) => {
+    const check = checks[name] ?? (name.startsWith("gatehouse.") ? database : undefined);
     if (!check) return undefined;
-    if (isDraining() && (name === "" || name.startsWith("gatehouse."))) return Status.NOT_SERVING;
-    return (await succeeds(check)) ? Status.SERVING : Status.NOT_SERVING;
+    const { serves, latencyMs } = await check();
+    const drains = isDraining() && (name === "" || name.startsWith("gatehouse."));
+    return { status: serves && !drains ? Status.SERVING : Status.NOT_SERVING, latencyMs };
   };
   return {
     async check({ service }, ctx) {
-      const started = performance.now();
-      const status = await statusOf(service);
-      if (status === undefined) throw new ConnectError("No such part.", Code.NotFound);
-      ctx.responseHeader.set("x-gatehouse-latency-ms", (performance.now() - started).toFixed(2));
-      return { status };
+      const measured = await measure(service);
+      if (!measured) throw new ConnectError("No such part.", Code.NotFound);
+      ctx.responseHeader.set("x-gatehouse-latency-ms", measured.latencyMs.toFixed(2));
+      return { status: measured.status };
     },
     async list() {
       const names = ["", ...Object.keys(parts)];
-      const statuses = await Promise.all(names.map(async (name) => [name, { status: await statusOf(name) }] as const));
-      return { statuses: Object.fromEntries(statuses.map(([name, { status }]) => [name, { status: status ?? 0 }])) };
+      const statuses = await Promise.all(
+        names.map(async (name) => [name, { status: (await measure(name))?.status ?? 0 }] as const),
+      );
+      return { statuses: Object.fromEntries(statuses) };
     },
     async *watch({ service }, ctx) {
       for (let last: number | undefined; !ctx.signal.aborted; ) {
-        const status = (await statusOf(service)) ?? Status.SERVICE_UNKNOWN;
+        const status = (await measure(service))?.status ?? Status.SERVICE_UNKNOWN;
         if (status !== last) yield { status };
         last = status;
         await wait(WATCH_MS, undefined, { signal: ctx.signal }).catch(() => {});
       }
     },
+  };
+}
+
+/** Whether a part serves, and how long it took to say so. */
+type Measure = () => Promise<{ serves: boolean; latencyMs: number }>;
+
+function timed(check: Check): Measure {
+  return async () => {
+    const started = performance.now();
+    const serves = await succeeds(check);
+    return { serves, latencyMs: performance.now() - started };
   };
 }
 
@@ -61,10 +81,15 @@ async function succeeds(check: Check): Promise<boolean> {
   return Promise.race([outcome, deadline]).finally(() => controller.abort());
 }
 
-function remembered(check: Check): Check {
-  let last: { at: number; outcome: Promise<void> } | undefined;
+function remembered(measure: Measure): Measure {
+  let last: { until: number; outcome: ReturnType<Measure> } | undefined;
   return () => {
-    if (!last || performance.now() - last.at > MAIL_CHECK_MS) last = { at: performance.now(), outcome: check() };
-    return last.outcome;
+    if (last && performance.now() < last.until) return last.outcome;
+    const present = { until: performance.now() + MAIL_CHECK_MS, outcome: measure() };
+    last = present;
+    return present.outcome.then((measured) => {
+      if (!measured.serves) present.until = performance.now() + MAIL_AWAY_CHECK_MS;
+      return measured;
+    });
   };
 }

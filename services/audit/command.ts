@@ -19,10 +19,10 @@ const told: Record<Finding["kind"], string> = {
  * `npm run audit:verify [-- --head <position>:<hash>]`: follows the hash chain over the audit log and tells every row
  * that is not as it was written. Exits with 1 if there is one, with 2 if it could not look.
  */
-export async function verifyFromCommandLine(args: string[]): Promise<void> {
+export async function verifyFromCommandLine(args: string[], env: Record<string, string | undefined>): Promise<void> {
   const started = performance.now();
   const known = readHead(args);
-  const read = readConfig(process.env);
+  const read = readConfig(env);
   if ("problems" in read) throw new Error(read.problems.join("\n"));
   const store = await openStore(read.config.database, createLog("warn"));
   try {
