@@ -16,9 +16,9 @@ export type Server = {
   close(): Promise<void>;
 };
 
-/** Starts a server that prints its URL; pinned to the first core, so that the load on the others does not disturb it. */
-export async function startServer(args: string[], env: Record<string, string> = {}): Promise<Server> {
-  const pin = availableParallelism() > 1 && process.platform === "linux" ? ["taskset", "-c", "0"] : [];
+/** Starts a server that prints its address; pinned to one core, so that the load on the others does not disturb it. */
+export async function startServer(args: string[], env: Record<string, string> = {}, core = 0): Promise<Server> {
+  const pin = availableParallelism() > 1 && process.platform === "linux" ? ["taskset", "-c", String(core)] : [];
   const [command, ...rest] = [...pin, process.execPath, ...args] as [string, ...string[]];
   const child = spawn(command, rest, {
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
@@ -47,8 +47,8 @@ function urlOf(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     const look = (part: Buffer) => {
       output += part;
-      const url = /https?:\/\/127\.0\.0\.1:\d+/.exec(output)?.[0];
-      if (url) resolve(url);
+      const port = /(?:127\.0\.0\.1|localhost):(\d+)/.exec(output)?.[1];
+      if (port) resolve(`http://127.0.0.1:${port}`);
     };
     child.stdout?.on("data", look);
     child.stderr?.on("data", look);

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { isIPv4 } from "node:net";
+import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 
 type Network = ReturnType<typeof ipaddr.parseCIDR>;
@@ -37,6 +37,7 @@ function toNetwork(text: string): Network {
 
 /** One spelling per address; an IPv4 address behind ::ffff: is an IPv4 address. */
 function normalize(text: string): string | undefined {
-  if (isIPv4(text)) return text;
-  return ipaddr.isValid(text) ? ipaddr.process(text).toString() : undefined;
+  const version = isIP(text);
+  if (version === 4) return text;
+  return version === 6 ? ipaddr.process(text).toString() : undefined;
 }

@@ -56,7 +56,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
 };
 
 /** Cases that call for an argument or need a test of their own. */
-const ELSEWHERE = ["tiny-events", "retry-after", "redirect", "endless"];
+const ELSEWHERE = ["tiny-events", "retry-after", "redirect", "endless", "counting"];
 export const NAMES = [...new Set([...Object.keys(CASES), ...Object.keys(EXPECTED)])].filter(
   (name) => !ELSEWHERE.includes(name),
 );

@@ -1,8 +1,10 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as wait } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { type Case, encode, type Play, perform, send, write } from "./play.ts";
 import type { Event } from "./speaker.ts";
 
+/** Between two numbers. */
+const COUNTING_MS = 20;
 const endings = [
   ["\n", "\n"],
   ["\r\n", "\r\n"],
@@ -148,6 +150,18 @@ export const CONTENTS: Record<string, Case> = {
   "tiny-events": {
     pieces: (count) => Array.from({ length: Number(count) }, () => "x"),
     send: (play, parts, headers) => send(play, [Buffer.concat(parts)], headers),
+  },
+  counting: {
+    pieces: (count) => Array.from({ length: Number(count) }, (_, index) => `${index} `),
+    async send({ response }, parts, headers) {
+      response.writeHead(200, headers);
+      for (const part of parts) {
+        if (response.destroyed) return;
+        await write(response, part);
+        await wait(COUNTING_MS);
+      }
+      response.end();
+    },
   },
   "json-instead": { answer: (play) => perform({}, { ...play, asked: { ...play.asked, stream: false } }) },
 };

@@ -1,0 +1,82 @@
+import { Agent, type ClientRequest, type IncomingMessage, request as send } from "node:http";
+import type { Server } from "../server.ts";
+
+/** What a request asks for. */
+export type Kind = "chat" | "stream" | "open";
+/** A gateway under test: its processes, and how it is asked. */
+export type Contender = {
+  name: string;
+  url: string;
+  servers: Pick<Server, "cpuMs" | "rssKiB">[];
+  /** @param turn counts requests, so that they can be shared out among users */
+  ask(kind: Kind, turn: number): { path: string; headers: Record<string, string>; body: string };
+};
+
+/** What a load did: the median in ms until the answer (chat) or the first text (stream), and processor time each, in µs. */
+export type Sample = { ms: number; p99: number; cpuMicros: number };
+
+const agent = new Agent({ keepAlive: true, maxSockets: 5_000 });
+let turn = 0;
+
+/** Puts so many requests, so many at once. @throws Error unless every one of them is answered well */
+export async function load(contender: Contender, kind: Kind, count: number, atOnce: number): Promise<Sample> {
+  const cpu = () => contender.servers.reduce((sum, server) => sum + server.cpuMs(), 0);
+  const times: number[] = [];
+  let left = count;
+  const before = cpu();
+  const work = async () => {
+    while (left-- > 0) times.push(await once(contender, kind));
+  };
+  await Promise.all(Array.from({ length: atOnce }, work));
+  const used = cpu() - before;
+  times.sort((a, b) => a - b);
+  const at = (share: number) => times[Math.floor(times.length * share)] ?? Number.NaN;
+  return { ms: at(0.5), p99: at(0.99), cpuMicros: (used * 1000) / count };
+}
+
+/** Opens streams that stay open, each of which has said something. @returns what closes them */
+export async function openStreams(contender: Contender, count: number): Promise<() => void> {
+  const requests: ClientRequest[] = [];
+  const open = async () => {
+    const { request, response } = await begin(contender, "open");
+    requests.push(request);
+    response.on("error", () => {});
+    await new Promise<void>((resolve) => response.on("data", (part) => String(part).includes("words") && resolve()));
+  };
+  for (let i = 0; i < count; i += 50) await Promise.all(Array.from({ length: Math.min(50, count - i) }, open));
+  return () => {
+    for (const request of requests) request.destroy();
+  };
+}
+
+async function once(contender: Contender, kind: Kind): Promise<number> {
+  const startedAt = performance.now();
+  const { response } = await begin(contender, kind);
+  return new Promise((resolve, reject) => {
+    let firstMs: number | undefined;
+    let body = "";
+    response.setEncoding("utf8").on("data", (part: string) => {
+      body += part;
+      if (firstMs === undefined && body.includes("words")) firstMs = performance.now() - startedAt;
+    });
+    response.on("error", reject).on("end", () => {
+      const isWhole = body.split("words").length === 51 && (kind === "chat" || body.trimEnd().endsWith("data: [DONE]"));
+      if (response.statusCode !== 200 || !isWhole)
+        return reject(new Error(`${contender.name}: ${response.statusCode} ${body}`));
+      resolve(kind === "chat" ? performance.now() - startedAt : (firstMs as number));
+    });
+  });
+}
+
+function begin(contender: Contender, kind: Kind): Promise<{ request: ClientRequest; response: IncomingMessage }> {
+  const { path, headers, body } = contender.ask(kind, turn++);
+  return new Promise((resolve, reject) => {
+    const request = send(contender.url + path, {
+      method: "POST",
+      agent,
+      headers: { ...headers, "content-type": "application/json", "content-length": Buffer.byteLength(body) },
+    });
+    request.on("response", (response) => resolve({ request, response })).on("error", reject);
+    request.end(body);
+  });
+}
