@@ -132,11 +132,13 @@ describe("GET /metrics", () => {
   }, 60_000);
 
   test("tells of its own part on each side when gateway and services run apart", async () => {
-    const [port, grpcPort, metricsPort] = await Promise.all([freePort(), freePort(), freePort()]);
+    const [port, metricsPort] = await Promise.all([freePort(), freePort()]);
     const shared = { INTERNAL_SECRET: "shared-by-gateway-and-services" };
     const env = { ...shared, DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-metrics-")), ...provider() };
-    const services = await startProcess({ ...env, METRICS_PORT: metricsPort, GRPC_PORT: grpcPort }, "services/main.ts");
-    running = await startProcess({ ...shared, SERVICES_URL: services.url, METRICS_PORT: port });
+    const ready = /Connect on (127\.0\.0\.1:\d+)/;
+    const services = await startProcess({ ...env, METRICS_PORT: metricsPort }, "services/main.ts", ready);
+    const remote = { ...shared, SERVICES_URL: `http://${services.url}`, METRICS_PORT: port };
+    running = await startProcess(remote, "gateway/main.ts", /events on (http:\/\/127\.0\.0\.1:\d+)/);
     await talk(running.url);
     const gateway = await until("the last request", async () => {
       const seen = await metricsAt(port);
