@@ -8,7 +8,7 @@ import { ACTIVITY_STEP_MS } from "./activity.ts";
 import { lockUser } from "./lock-user.ts";
 import { pairOf, readAccessToken, type TokenPair } from "./tokens.ts";
 
-/** Sessions of one user; the oldest goes. */
+/** Sessions of one user; the oldest goes, one that has ended first. */
 const MAX_SESSIONS = 100;
 
 /** The session of a call, and who it belongs to: read in one round trip with every authenticated request. */
@@ -48,10 +48,15 @@ export async function openSession(
   const expiresAt = after(config.refreshTokenMs);
   const id = uuid({ msecs: now.getTime() });
   await call.em.execute(
-    `insert into sessions
+    `with pruned as (
+       delete from sessions where id in (
+         select id from sessions where user_id = ? order by revoked_at is not null, created_at desc, id desc offset ?))
+     insert into sessions
        (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
      values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     [
+      user.id,
+      MAX_SESSIONS - 1,
       id,
       user.id,
       now,
@@ -63,11 +68,6 @@ export async function openSession(
       expiresAt,
       endsAt,
     ],
-  );
-  await call.em.execute(
-    `delete from sessions where id in (
-       select id from sessions where user_id = ? order by created_at desc, id desc offset ?)`,
-    [user.id, MAX_SESSIONS],
   );
   return pairOf(call, { id, generation: 0, rotatedAt: now, expiresAt, actorId: null }, user);
 }

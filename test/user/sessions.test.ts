@@ -83,6 +83,21 @@ describe("GET /user/sessions", () => {
   });
 });
 
+test("signing in and out a hundred times ends no other session", async () => {
+  const user = await app.addUser();
+  const kept = await app.signIn(user);
+  await app.sql(
+    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at, revoked_at)
+     select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at, expires_at, ends_at, created_at
+     from sessions, generate_series(1, 120) n where user_id = ?`,
+    [user.id],
+  );
+  await app.signIn(user);
+  expect(await profile(kept)).toBe(200);
+  const rows = await app.sql("select id from sessions where user_id = ?", [user.id]);
+  expect(rows).toHaveLength(100);
+});
+
 describe("DELETE /user/sessions/:id", () => {
   test("ends one session at once", async () => {
     const user = await app.addUser();
