@@ -1,6 +1,7 @@
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
+import { toldLifetime } from "../mail/templates.ts";
 import { lockUser } from "../security/lock-user.ts";
 import { issueOneTimeToken } from "../security/one-time-tokens.ts";
 import { atSteadyPace } from "../security/steady-pace.ts";
@@ -29,7 +30,7 @@ export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "
       userId: user.id,
       to: user.email,
       template: "reset-password",
-      facts: { name: user.name },
+      facts: { name: user.name, lifetime: toldLifetime(call.config.resetTokenMs) },
       tokenId,
     });
     await recordAudit(call, "auth.password_reset_requested", { userId: user.id });

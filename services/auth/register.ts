@@ -2,6 +2,7 @@ import { v7 as uuid } from "uuid";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
+import { toldLifetime } from "../mail/templates.ts";
 import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { issueOneTimeToken } from "../security/one-time-tokens.ts";
 import { isDuplicate } from "../store/errors.ts";
@@ -55,7 +56,7 @@ export async function queueVerification(call: Call, user: Pick<User, "id" | "ema
     userId: user.id,
     to: user.email,
     template: "verify-email",
-    facts: { name: user.name },
+    facts: { name: user.name, lifetime: toldLifetime(call.config.verifyTokenMs) },
     tokenId,
   });
 }

@@ -20,20 +20,22 @@ const notYou = "If this was not you, reset your password at once and check your 
 const templates = {
   "verify-email": {
     subject: "Confirm your e-mail address",
-    paragraphs: () => ["Please confirm that this is your e-mail address. The link works once, for 24 hours."],
+    paragraphs: ({ lifetime }) => [
+      `Please confirm that this is your e-mail address. The link works once, for ${lifetime}.`,
+    ],
     link: { path: "/verify-email", label: "Confirm my address" },
   },
   "change-email": {
     subject: "Confirm your new e-mail address",
-    paragraphs: () => [
-      "You asked to use this address for your account from now on. It takes effect once you confirm it. The link works once, for 24 hours.",
+    paragraphs: ({ lifetime }) => [
+      `You asked to use this address for your account from now on. It takes effect once you confirm it. The link works once, for ${lifetime}.`,
     ],
     link: { path: "/verify-email", label: "Confirm my new address" },
   },
   "reset-password": {
     subject: "Reset your password",
-    paragraphs: () => [
-      "Somebody asked to reset the password of your account. The link works once, for one hour.",
+    paragraphs: ({ lifetime }) => [
+      `Somebody asked to reset the password of your account. The link works once, for ${lifetime}.`,
       "If it was not you, nothing has changed and you can ignore this e-mail.",
     ],
     link: { path: "/reset-password", label: "Choose a new password" },
@@ -87,6 +89,13 @@ const templates = {
     ],
   },
 } satisfies Record<string, Template>;
+
+/** A token's lifetime as a letter says it, such as "24 hours". @param lifetimeMs in ms */
+export function toldLifetime(lifetimeMs: number): string {
+  const minutes = Math.max(1, Math.round(lifetimeMs / 60_000));
+  const [count, unit] = minutes % 60 === 0 ? [minutes / 60, "hour"] : [minutes, "minute"];
+  return `${count} ${unit}${count === 1 ? "" : "s"}`;
+}
 
 /** Names of the e-mails we send; the e-mail log shows them. */
 export type TemplateName = keyof typeof templates;

@@ -1,6 +1,7 @@
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
+import { toldLifetime } from "../mail/templates.ts";
 import { invalid } from "../refusal.ts";
 import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { lockCaller } from "../security/lock-user.ts";
@@ -24,7 +25,8 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
       email: address.stored,
       lifetimeMs: call.config.verifyTokenMs,
     });
-    const facts = { name: user.name, newEmail: address.stored };
+    const lifetime = toldLifetime(call.config.verifyTokenMs);
+    const facts = { name: user.name, newEmail: address.stored, lifetime };
     await queueEmail(call, { userId: user.id, to: address.stored, template: "change-email", facts, tokenId });
     await queueEmail(call, { userId: user.id, to: user.email, template: "email-change-requested", facts });
   });

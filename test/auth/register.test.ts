@@ -24,6 +24,8 @@ describe("POST /auth/register", () => {
     expect(letter.text).toContain("Hello Ann <b>O'Neil</b>,");
     expect(letter.html).toContain("Hello Ann &lt;b&gt;O&#39;Neil&lt;/b&gt;,");
     expect(letter.html).toContain(letter.token);
+    expect(letter.text).toContain("for 24 hours");
+    expect(letter.from).toMatchObject({ name: "Gatehouse", address: "no-reply@localhost" });
   });
 
   test("names every offending field at once", async () => {
