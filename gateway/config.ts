@@ -21,6 +21,8 @@ export type GatewayConfig = Readonly<{
   shutdownTimeoutMs: number;
   logLevel: (typeof LOG_LEVELS)[number];
   metricsPort: number | undefined;
+  /** Where traces go, without a trailing slash. */
+  otlpEndpoint: string | undefined;
 }>;
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
@@ -70,6 +72,7 @@ const variables = {
     "a duration such as 25s",
   ],
   LOG_LEVEL: [z.enum(LOG_LEVELS), `one of ${LOG_LEVELS.join(", ")}`],
+  OTEL_EXPORTER_OTLP_ENDPOINT: [url, "an http or https URL"],
   METRICS_PORT: [port, "a port number, 0 to 65535"],
 } as const;
 
@@ -112,5 +115,6 @@ function withDefaults(given: Values): GatewayConfig {
     shutdownTimeoutMs: given.SHUTDOWN_TIMEOUT ?? milliseconds("25s"),
     logLevel: given.LOG_LEVEL ?? "info",
     metricsPort: given.METRICS_PORT,
+    otlpEndpoint: given.OTEL_EXPORTER_OTLP_ENDPOINT,
   });
 }

@@ -4,6 +4,7 @@ import { type Config, readConfig } from "../services/config.ts";
 import { createLog } from "../services/log.ts";
 import { listenMetrics } from "../services/metrics.ts";
 import { listenGrpc } from "../services/server.ts";
+import { openTracing } from "../services/tracing.ts";
 import { type GatewayConfig, readGatewayConfig } from "./config.ts";
 import { createDirectTransport } from "./direct-transport.ts";
 import { createRemoteTransport } from "./remote-transport.ts";
@@ -37,11 +38,12 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   const log = createLog(config.logLevel);
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // in one process nobody else knows it
   const clock = { now: () => new Date() };
-  const app = services && (await openApp(services, { log, clock, internalSecret }));
+  const tracing = await openTracing(config.otlpEndpoint, services ? "gatehouse" : "gatehouse-gateway");
+  const app = services && (await openApp(services, { log, clock, internalSecret, tracing }));
   const remote = config.servicesUrl ? createRemoteTransport(config.servicesUrl) : undefined;
   const transport = app ? createDirectTransport(app.routes, app.interceptors) : remote;
   if (!transport) throw new Error("There are no services, neither here nor at SERVICES_URL.");
-  const gateway = createGateway({ config: { ...config, internalSecret }, transport, log });
+  const gateway = createGateway({ config: { ...config, internalSecret }, transport, log, startSpan: tracing?.start });
   const grpc = app && services && (await listenGrpc(app, services));
   const registries = [gateway.metrics, ...(app ? [app.metrics.registry] : [])];
   const metrics = config.metricsPort ? await listenMetrics(config.host, config.metricsPort, registries) : undefined;
@@ -53,6 +55,7 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
     remote?.close();
     await metrics?.close();
     await app?.close();
+    await tracing?.close();
     process.exit(0);
   };
   process.once("SIGTERM", stop);

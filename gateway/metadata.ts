@@ -6,6 +6,7 @@ const CLIENT_ADDRESS = "x-gatehouse-client-address";
 const CLIENT_AGENT = "x-gatehouse-client-agent";
 const SECRET = "x-gatehouse-secret";
 const REQUEST_ID = "x-request-id";
+const TRACEPARENT = "traceparent";
 
 const MAX_AGENT_LENGTH = 400;
 // Node takes Latin-1 in header values, gRPC metadata only these; a token has no others
@@ -18,6 +19,7 @@ const PRINTABLE = /^[\x20-\x7e]+$/;
 export function createMetadata(
   clientAddress: (request: IncomingMessage) => string,
   secret: string | undefined,
+  traceparentOf: (request: FastifyRequest) => string | undefined = () => undefined,
 ): (request: FastifyRequest) => Headers {
   return (request) => {
     const { authorization, "user-agent": agent } = request.headers;
@@ -27,6 +29,8 @@ export function createMetadata(
     headers.set(CLIENT_ADDRESS, clientAddress(request.raw));
     if (agent) headers.set(CLIENT_AGENT, encodeURIComponent(agent.slice(0, MAX_AGENT_LENGTH)));
     if (secret !== undefined) headers.set(SECRET, secret);
+    const traceparent = traceparentOf(request);
+    if (traceparent !== undefined) headers.set(TRACEPARENT, traceparent);
     return headers;
   };
 }

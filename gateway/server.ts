@@ -21,6 +21,7 @@ import { createMetadata } from "./metadata.ts";
 import { measureRequests } from "./metrics.ts";
 import { addOpenApi } from "./openapi.ts";
 import { addPages } from "./pages.ts";
+import { type StartSpan, traceRequests } from "./tracing.ts";
 import type { OpenCalls } from "./transcode/call.ts";
 import { createCookies } from "./transcode/cookies.ts";
 import { warmUp } from "./transcode/request.ts";
@@ -35,6 +36,8 @@ export type GatewayOptions = {
   /** The way to the services. */
   transport: Transport;
   log: Logger;
+  /** Begins spans, where traces are collected. */
+  startSpan?: StartSpan | undefined;
   /** The present time. */
   clock?: { now: () => Date };
   /** The services whose methods become routes. */
@@ -77,12 +80,13 @@ export function createGateway(options: GatewayOptions): Gateway {
   });
   const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
   const metrics = measureRequests(app);
+  const traceparentOf = options.startSpan && traceRequests(app, options.startSpan);
   addEdge(app, edge);
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
     cookies: createCookies(secure, () => clock.now().getTime()),
-    metadata: createMetadata(createClientAddress(config.trustProxy), config.internalSecret),
+    metadata: createMetadata(createClientAddress(config.trustProxy), config.internalSecret, traceparentOf),
     isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
     report,
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,

@@ -23,6 +23,7 @@ import { createPasswords } from "./security/passwords.ts";
 import { readSecretKey } from "./security/secret-key.ts";
 import { openStore, type Store } from "./store/orm.ts";
 import { openRedis } from "./store/redis.ts";
+import type { Tracing } from "./tracing.ts";
 
 /** The services of one process, ready to be served. */
 export type App = {
@@ -38,7 +39,12 @@ export type App = {
 };
 
 /** What a process, or a test, brings along. @param internalSecret what the gateway proves itself with */
-export type Surroundings = { log: Logger; clock: Clock; internalSecret: string | undefined };
+export type Surroundings = {
+  log: Logger;
+  clock: Clock;
+  internalSecret: string | undefined;
+  tracing?: Tracing | undefined;
+};
 
 /** How long a token of any kind lives at most, in ms. */
 function longestToken({ accessTokenMs, refreshTokenMs, ticketMs }: Config): number {
@@ -46,7 +52,7 @@ function longestToken({ accessTokenMs, refreshTokenMs, ticketMs }: Config): numb
 }
 
 /** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
-export async function openApp(config: Config, { log, clock, internalSecret }: Surroundings): Promise<App> {
+export async function openApp(config: Config, { log, clock, internalSecret, tracing }: Surroundings): Promise<App> {
   readRules(services);
   warmUp(services);
   const closers: (() => unknown)[] = [];
@@ -74,7 +80,20 @@ export async function openApp(config: Config, { log, clock, internalSecret }: Su
     const ai = openAi(config, store, clock, log);
     closers.push(() => ai.close());
     const passwords = await createPasswords();
-    const tools: Tools = { config, log, clock, cipher, keys, passwords, activity, locate, outbox, ai, metrics };
+    const tools: Tools = {
+      config,
+      log,
+      clock,
+      cipher,
+      keys,
+      passwords,
+      activity,
+      locate,
+      outbox,
+      ai,
+      metrics,
+      tracing,
+    };
     watchQueues(metrics, tools, store);
 
     if (config.admin) {

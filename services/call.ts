@@ -12,6 +12,7 @@ import type { KeyRing } from "./security/keys.ts";
 import type { Locate } from "./security/location.ts";
 import type { Passwords } from "./security/passwords.ts";
 import type { Caller } from "./security/sessions.ts";
+import type { Tracing } from "./tracing.ts";
 
 /** What the time is. Tests move it; nothing else may ask the machine. */
 export type Clock = { now(): Date };
@@ -37,6 +38,8 @@ export type Tools = {
   outbox: Outbox;
   ai: Ai;
   metrics: Metrics;
+  /** Undefined where nobody collects traces. */
+  tracing: Tracing | undefined;
 };
 
 /** One RPC in progress. */
@@ -45,6 +48,8 @@ export type Call = Tools & {
   requestId: string;
   /** When it reached this process, by `performance.now()`. */
   startedAt: number;
+  /** The trace it belongs to, as a W3C header. */
+  traceparent: string | null;
   client: Client;
   /** Who calls; undefined on methods that anybody may call. */
   caller: Caller | undefined;

@@ -89,6 +89,7 @@ const variables = z.object({
   AI_TOTAL_TIMEOUT: duration("10m"),
   AI_RETRIES: number(2, 0, 10),
   GEOIP_DB: z.string().optional(),
+  OTEL_EXPORTER_OTLP_ENDPOINT: webUrl.optional(),
   SHUTDOWN_TIMEOUT: duration("25s"),
   METRICS_PORT: number(0, 0, 65535),
   LOG_LEVEL: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"], "info"),
@@ -180,6 +181,7 @@ function arrange(v: Variables, env: Record<string, string>) {
     geoipDatabase: v.GEOIP_DB,
     shutdownMs: v.SHUTDOWN_TIMEOUT,
     metricsPort: v.METRICS_PORT,
+    otlpEndpoint: v.OTEL_EXPORTER_OTLP_ENDPOINT,
     logLevel: v.LOG_LEVEL,
   };
 }

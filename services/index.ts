@@ -12,6 +12,7 @@ import { authenticate, authorize } from "./interceptors/authorize.ts";
 import { limit } from "./interceptors/limit.ts";
 import { openCall } from "./interceptors/open-call.ts";
 import { tellRefusals } from "./interceptors/refusals.ts";
+import { traceCalls } from "./interceptors/trace.ts";
 import { validate } from "./interceptors/validate.ts";
 import { logCalls } from "./log.ts";
 import type { Limits } from "./security/limits.ts";
@@ -37,6 +38,7 @@ export function interceptors(
   internalSecret: string | undefined,
 ): Interceptor[] {
   return [
+    ...(tools.tracing ? [traceCalls(tools.tracing)] : []),
     logCalls(tools.log, tools.metrics),
     tellRefusals(tools.log),
     openCall(tools, store, internalSecret),

@@ -38,5 +38,5 @@ export function logCalls(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds"
   };
 }
 
-/** `ResourceExhausted` as gRPC spells it: RESOURCE_EXHAUSTED. */
-const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
+/** A code as gRPC spells it: RESOURCE_EXHAUSTED. */
+export const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();

@@ -3,6 +3,7 @@ import { readConfig } from "./config.ts";
 import { createLog } from "./log.ts";
 import { listenMetrics } from "./metrics.ts";
 import { listenGrpc } from "./server.ts";
+import { openTracing } from "./tracing.ts";
 
 try {
   process.loadEnvFile();
@@ -17,7 +18,9 @@ if ("problems" in read) {
 const { config } = read;
 const log = createLog(config.logLevel);
 try {
-  const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret: config.internalSecret });
+  const { internalSecret } = config;
+  const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
+  const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret, tracing });
   const server = await listenGrpc(app, config);
   log.info(`gRPC, gRPC-Web and Connect on ${config.grpc.host}:${server.port}`);
   const { metricsPort, grpc } = config;
@@ -27,6 +30,7 @@ try {
     await server.close(config.shutdownMs);
     await metrics?.close();
     await app.close();
+    await tracing?.close();
     process.exit(0);
   };
   process.once("SIGTERM", stop);

@@ -10,7 +10,7 @@ export type ChatReply = { content: string; model: string; provider: string; usag
  */
 export async function chat(call: Needs, conversation: Conversation): Promise<ChatReply> {
   const route = routeOf(call.ai, conversation);
-  const entry = startUsage(call, route, false);
+  const entry = startUsage(call, call.signal, route, false);
   try {
     const { content, usage } = await route.provider.complete(route.prompt, call.signal, entry.stopwatch);
     entry.wrote(content);
@@ -18,6 +18,6 @@ export async function chat(call: Needs, conversation: Conversation): Promise<Cha
     entry.settle("completed");
     return { content, model: route.model.name, provider: route.entry.id, ...(usage && { usage }) };
   } catch (thrown) {
-    throw settleFailure(call, entry, thrown);
+    throw settleFailure(call, call.signal, entry, thrown);
   }
 }

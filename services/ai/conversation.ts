@@ -3,13 +3,13 @@ import type { SignedInCall } from "../call.ts";
 import { invalid, Refusal } from "../refusal.ts";
 import type { Ai } from "./ai.ts";
 import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
-import { type Measurement, measure } from "./measure.ts";
+import { type Measurement, type MeasuringNeeds, measure } from "./measure.ts";
 import { ProviderFailure } from "./providers/failure.ts";
 import type { Prompt, PromptMessage, Provider } from "./providers/provider.ts";
 import type { UsageEntry, UsageStart } from "./usage.ts";
 
 /** What the operations on conversations need. */
-export type Needs = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId" | "metrics" | "startedAt">;
+export type Needs = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> & MeasuringNeeds;
 
 /** A conversation and how it is to be continued (spec 4.5). Its fields have been checked one by one. */
 export type Conversation = {
@@ -51,28 +51,34 @@ export function routeOf({ catalogue, providers }: Ai, conversation: Conversation
   return { provider, entry, model, prompt };
 }
 
-/** Opens the usage row of a conversation, and begins to measure it. */
+/** Opens the usage row of a conversation, and begins to measure it. @param signal fires when nobody wants the reply any more */
 export function startUsage(
-  { ai, caller, signal, metrics, startedAt }: Needs,
+  call: Needs,
+  signal: AbortSignal,
   { entry, model, prompt }: Route,
   isStream: boolean,
 ): UsageEntry & Pick<Measurement, "stopwatch"> {
   const { id: provider, dialect } = entry;
-  const { stopwatch, settled } = measure(metrics, { dialect, provider, model: model.upstream, isStream, startedAt });
+  const { stopwatch, settled } = measure(call, { dialect, provider, model: model.upstream, isStream });
   const start: UsageStart = {
-    userId: caller.user.id,
+    userId: call.caller.user.id,
     provider,
     model: model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
   };
-  return { ...ai.usage.start(start, signal, settled), stopwatch };
+  return { ...call.ai.usage.start(start, signal, settled), stopwatch };
 }
 
 /**
  * Settles a conversation that didn't come to its end.
  * @returns what the caller is told
  */
-export function settleFailure({ signal, log, requestId }: Needs, usage: UsageEntry, thrown: unknown): unknown {
+export function settleFailure(
+  { log, requestId }: Needs,
+  signal: AbortSignal,
+  usage: UsageEntry,
+  thrown: unknown,
+): unknown {
   if (signal.aborted) {
     usage.settle("cancelled");
     return thrown;

@@ -1,4 +1,4 @@
-import type { Metrics } from "../metrics.ts";
+import type { SignedInCall } from "../call.ts";
 import type { Dialect } from "./catalogue.ts";
 import type { Stopwatch } from "./providers/provider.ts";
 import type { UsageRow } from "./usage.ts";
@@ -13,16 +13,23 @@ export type Measurement = {
   settled(row: UsageRow): void;
 };
 
-/** Whom a call goes to, by the names of the GenAI conventions, and when it reached this process (`performance.now()`). */
-export type Measured = { dialect: Dialect; provider: string; model: string; isStream: boolean; startedAt: number };
+/** Whom a call goes to, by the catalogue's names. */
+export type Measured = { dialect: Dialect; provider: string; model: string; isStream: boolean };
 
-/** Begins to measure a provider call. */
-export function measure(metrics: Metrics, { dialect, provider, model, isStream, startedAt }: Measured): Measurement {
-  const labels = {
-    gen_ai_operation_name: "chat",
-    gen_ai_provider_name: NAMES[dialect] ?? provider,
-    gen_ai_request_model: model,
-  };
+/** What measuring needs. */
+export type MeasuringNeeds = Pick<SignedInCall, "metrics" | "tracing" | "traceparent" | "startedAt">;
+
+/** Begins to measure a provider call, and its span where traces are collected. */
+export function measure(call: MeasuringNeeds, { dialect, provider, model, isStream }: Measured): Measurement {
+  const { metrics, tracing, traceparent, startedAt } = call;
+  const name = NAMES[dialect] ?? provider;
+  const labels = { gen_ai_operation_name: "chat", gen_ai_provider_name: name, gen_ai_request_model: model };
+  const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": name,
+    "gen_ai.request.model": model,
+    "gen_ai.request.stream": isStream,
+  });
   let hasLeft = false;
   let workedMs = 0;
   return {
@@ -36,13 +43,18 @@ export function measure(metrics: Metrics, { dialect, provider, model, isStream, 
       },
     },
     settled({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }) {
-      const error = outcome === "completed" ? {} : { error_type: outcome };
-      metrics.operationSeconds.observe({ ...labels, ...error }, (latency_ms ?? 0) / 1000);
-      if (isStream && first_chunk_ms !== null) metrics.firstChunkSeconds.observe(labels, first_chunk_ms / 1000);
+      const error = outcome === "completed" ? undefined : outcome;
+      const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
+      metrics.operationSeconds.observe({ ...labels, ...(error && { error_type: error }) }, (latency_ms ?? 0) / 1000);
+      if (firstChunk !== undefined) metrics.firstChunkSeconds.observe(labels, firstChunk);
       if (hasLeft) metrics.overheadSeconds.observe({ phase: "reply" }, workedMs / 1000);
-      if (estimated) return;
-      metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
-      metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
+      if (!estimated) {
+        metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
+        metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
+      }
+      const usage = { "gen_ai.usage.input_tokens": input_tokens, "gen_ai.usage.output_tokens": output_tokens };
+      const first = firstChunk !== undefined && { "gen_ai.response.time_to_first_chunk": firstChunk };
+      span?.end({ ...(!estimated && usage), ...first }, error);
     },
   };
 }

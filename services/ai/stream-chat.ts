@@ -5,13 +5,12 @@ import { type Conversation, type Needs, routeOf, settleFailure, startUsage } fro
  * without an error only when the provider said that the reply is complete, and with one when the session ends.
  * @throws Refusal VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR, UNAUTHENTICATED
  */
-export async function* streamChat(needs: Needs, conversation: Conversation): AsyncGenerator<string, void, undefined> {
-  const route = routeOf(needs.ai, conversation);
-  const stay = needs.ai.sessions.follow(needs.caller.session.id, needs.signal);
-  const call = { ...needs, signal: stay.signal };
-  const entry = startUsage(call, route, true);
+export async function* streamChat(call: Needs, conversation: Conversation): AsyncGenerator<string, void, undefined> {
+  const route = routeOf(call.ai, conversation);
+  const stay = call.ai.sessions.follow(call.caller.session.id, call.signal);
+  const entry = startUsage(call, stay.signal, route, true);
   try {
-    for await (const piece of route.provider.stream(route.prompt, call.signal, entry.stopwatch)) {
+    for await (const piece of route.provider.stream(route.prompt, stay.signal, entry.stopwatch)) {
       if (piece.usage) {
         entry.report(piece.usage);
       } else {
@@ -21,7 +20,7 @@ export async function* streamChat(needs: Needs, conversation: Conversation): Asy
     }
     entry.settle("completed");
   } catch (thrown) {
-    throw settleFailure(call, entry, thrown);
+    throw settleFailure(call, stay.signal, entry, thrown);
   } finally {
     entry.settle("cancelled"); // the reader has left the loop
     stay.end();

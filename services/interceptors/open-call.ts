@@ -20,6 +20,7 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
       ...tools,
       requestId: saneRequestId(req.header.get("x-request-id")),
       startedAt: performance.now(),
+      traceparent: req.header.get("traceparent"),
       client: clientOf(req.header, req.contextValues.get(peerKey), internalSecret),
       caller: undefined,
       attempt: undefined,

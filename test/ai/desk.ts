@@ -46,7 +46,7 @@ export async function newCall({ ai, store }: Desk): Promise<Needs & { userId: st
     [sessionId, userId, now, now, now, later, later],
   );
   const caller = { user: { id: userId }, session: { id: sessionId } } as Needs["caller"];
-  const measured = { metrics: createMetrics(), startedAt: performance.now() };
+  const measured = { metrics: createMetrics(), startedAt: performance.now(), tracing: undefined, traceparent: null };
   return { ai, caller, log, requestId: "request", signal: client.signal, ...measured, userId, client };
 }
 

@@ -1,0 +1,109 @@
+import { once } from "node:events";
+import { mkdtempSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
+import { createVisitor } from "../visitor.ts";
+import { type Process, startProcess } from "./process.ts";
+
+/** A span as a collector gets it. */
+type Span = { traceId: string; spanId: string; parentSpanId?: string; name: string; kind: number; attributes: object };
+type Export = {
+  resourceSpans: { resource: unknown; scopeSpans: { spans: (Span & { attributes: Attribute[] })[] }[] }[];
+};
+type Attribute = { key: string; value: Record<string, unknown> };
+
+const TRACE = "0af7651916cd43dd8448eb211c80319c";
+const CALLER = "b7ad6b7169203331";
+const [SERVER, CLIENT] = [2, 3];
+const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
+const events = /events on (http:\/\/127\.0\.0\.1:\d+)/;
+
+let simulator: Simulator;
+const spans: Span[] = [];
+let received = "";
+const collector = createServer(async (request, response) => {
+  let body = "";
+  for await (const part of request) body += part;
+  received += body;
+  expect(request.url).toBe("/v1/traces");
+  for (const { scopeSpans } of (JSON.parse(body) as Export).resourceSpans) {
+    for (const span of scopeSpans.flatMap((scope) => scope.spans)) {
+      const attributes = Object.fromEntries(span.attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
+      spans.push({ ...span, attributes });
+    }
+  }
+  response.writeHead(200, { "content-type": "application/json" }).end("{}");
+});
+const running: Process[] = [];
+beforeAll(async () => {
+  simulator = await startProviderSimulator({ dialect: "openai" });
+  await once(collector.listen(0, "127.0.0.1"), "listening");
+});
+afterAll(async () => {
+  for (const each of running) await each.end("SIGKILL");
+  collector.close();
+  await simulator.close();
+});
+
+const settings = () => ({
+  DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-traces-")),
+  OPENAI_API_KEY: "simulated-key",
+  OPENAI_BASE_URL: `${simulator.url}/v1`,
+  INTERNAL_SECRET: "shared-by-gateway-and-services",
+  OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}`,
+});
+
+const starts = {
+  async "in one process"() {
+    running.push(await startProcess(settings(), "gateway/main.ts", events));
+  },
+  async "over two processes"() {
+    const env = settings();
+    const services = await startProcess(env, "services/main.ts", /Connect on (127\.0\.0\.1:\d+)/);
+    running.push(services);
+    running.unshift(await startProcess({ ...env, SERVICES_URL: `http://${services.url}` }, "gateway/main.ts", events));
+  },
+};
+
+describe.each(Object.entries(starts))("a trace %s", (_, start) => {
+  test("leads from the caller's span over request and RPC to the provider's reply", async () => {
+    spans.length = 0;
+    await start();
+    const visitor = createVisitor(running[0]?.url ?? "");
+    await visitor.post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+    const { accessToken } = (await visitor.post("/auth/login", credentials)).body;
+    const headers = { authorization: `Bearer ${accessToken}`, traceparent: `00-${TRACE}-${CALLER}-01` };
+    const ask = (path: string, name: string) => {
+      const messages = [{ role: "user", content: `case: ${name}` }];
+      return visitor.send("POST", path, { provider: "provider-a", messages }, headers);
+    };
+    await ask("/ai/chat", "plain");
+    await ask("/ai/stream", "reset-midway");
+    for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // what is left is sent at the end
+
+    const mine = spans.filter(({ traceId }) => traceId === TRACE);
+    expect(mine).toHaveLength(6);
+    for (const [route, rpc, status] of [
+      ["/ai/chat", "Chat", "OK"],
+      ["/ai/stream", "StreamChat", "INTERNAL"],
+    ]) {
+      const request = mine.find(({ name }) => name === `POST ${route}`);
+      expect(request).toMatchObject({ parentSpanId: CALLER, kind: SERVER });
+      expect(request?.attributes).toMatchObject({ "http.route": route, "http.response.status_code": 200 });
+      const call = mine.find(({ parentSpanId }) => parentSpanId === request?.spanId);
+      expect(call).toMatchObject({ name: `gatehouse.ai.v1.AIService/${rpc}`, kind: SERVER });
+      expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status });
+      const chat = mine.find(({ parentSpanId }) => parentSpanId === call?.spanId);
+      expect(chat).toMatchObject({ name: expect.stringMatching(/^chat /), kind: CLIENT });
+      expect(chat?.attributes).toMatchObject({ "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai" });
+      if (status === "OK") expect(chat?.attributes).toHaveProperty(["gen_ai.usage.output_tokens"]);
+      else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
+    }
+    expect(spans.find(({ name }) => name === "POST /auth/login")?.parentSpanId).toBeFalsy();
+    expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
+  }, 90_000);
+});
