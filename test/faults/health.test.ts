@@ -111,6 +111,7 @@ describe.runIf(process.env.TEST_SERVERS).each(["servers", "apart"] as const)("he
       expect((await get("/health/cache")).status).toBe(200);
       expect(await statusOf("")).toBe(Status.NOT_SERVING);
       if (how === "cut") expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(503);
+      await until("the watcher to hear of it", () => watched.length === 2);
       proxies.database.restore();
       await until("readiness", async () => (await get("/health/ready")).status === 200, 2_000);
       await until("service", async () => (await app.visitor().get("/user/profile", accessToken)).status === 200, 2_000);
