@@ -1,3 +1,14 @@
+/** Follows the hash chain over the audit log and tells every row that is not as it was written. */
 import { verifyFromCommandLine } from "../services/audit/command.ts";
 
-await verifyFromCommandLine(process.argv.slice(2), process.env);
+try {
+  process.loadEnvFile();
+} catch {
+  // .env is optional
+}
+try {
+  await verifyFromCommandLine(process.argv.slice(2), process.env);
+} catch (error) {
+  process.stderr.write(`The audit log could not be looked at: ${(error as Error).message}\n`);
+  process.exitCode = 2;
+}

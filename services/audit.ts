@@ -52,7 +52,8 @@ export async function recordAudit(
   { userId, actorId, outcome = "success", details = {} }: AuditFacts,
 ): Promise<void> {
   const now = call.clock.now();
-  const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (outcome === "success" ? userId : undefined);
+  const ownDoing = outcome === "success" && !event.startsWith("admin."); // nobody administers their own account
+  const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (ownDoing ? userId : undefined);
   await call.em.execute(
     `with recorded as (
        insert into audit_events
