@@ -42,35 +42,43 @@ export type AuditFacts = {
   details?: Record<string, unknown>;
 };
 
+type Needs = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">;
+
+/** An event as its row, for a statement that records it together with its effect. */
+export function auditRow(
+  call: Omit<Needs, "em">,
+  event: AuditedEvent,
+  { userId, actorId, outcome = "success", details = {} }: AuditFacts,
+) {
+  const now = call.clock.now();
+  const ownDoing = outcome === "success" && !event.startsWith("admin."); // nobody administers their own account
+  const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (ownDoing ? userId : undefined);
+  return {
+    id: uuid({ msecs: now.getTime() }),
+    event,
+    outcome,
+    user_id: userId ?? null,
+    actor_id: actor ?? null,
+    ip: call.client.address,
+    user_agent: call.client.agent,
+    request_id: call.requestId,
+    details,
+    created_at: now,
+  };
+}
+
 /**
  * Records an event: in the transaction it is called in, together with its effect; else on its own, at once.
  * The row waits in `audit_unsealed` for the chain, so that writers never wait for each other.
  */
-export async function recordAudit(
-  call: Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
-  event: AuditedEvent,
-  { userId, actorId, outcome = "success", details = {} }: AuditFacts,
-): Promise<void> {
-  const now = call.clock.now();
-  const ownDoing = outcome === "success" && !event.startsWith("admin."); // nobody administers their own account
-  const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (ownDoing ? userId : undefined);
+export async function recordAudit(call: Needs, event: AuditedEvent, facts: AuditFacts): Promise<void> {
+  const row = auditRow(call, event, facts);
   await call.em.execute(
     `with recorded as (
        insert into audit_events
          (id, event, outcome, user_id, actor_id, ip, user_agent, request_id, details, created_at)
        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id)
      insert into audit_unsealed (event_id) select id from recorded`,
-    [
-      uuid({ msecs: now.getTime() }),
-      event,
-      outcome,
-      userId ?? null,
-      actor ?? null,
-      call.client.address,
-      call.client.agent,
-      call.requestId,
-      JSON.stringify(details),
-      now,
-    ],
+    Object.values({ ...row, details: JSON.stringify(row.details) }),
   );
 }

@@ -32,7 +32,7 @@ export async function login(call: Call, email: string, password: string): Promis
     throw new Refusal(Reason.PASSWORD_EXPIRED, "Your password is too old. We have mailed you a link to set a new one.");
   }
   if (call.passwords.isOutdated(user.passwordHash)) await rehash(call, user, password);
-  const outcome = await call.em.transactional(() => (user.mfaEnabled ? askForFactor(call, user) : open(call, user)));
+  const outcome = await (user.mfaEnabled ? askForFactor(call, user) : open(call, user));
   if (!outcome) throw invalidCredentials(); // password or second factor have just been changed
   return outcome;
 }
@@ -42,9 +42,11 @@ async function open(call: Call, user: User): Promise<LoginOutcome | undefined> {
   return signedIn && { kind: "signed-in", ...signedIn };
 }
 
-async function askForFactor(call: Call, user: User): Promise<LoginOutcome | undefined> {
-  if (!(await lockUnchanged(call, user))) return undefined;
-  return { kind: "mfa-required", ticket: await issueTicket(call, user) };
+function askForFactor(call: Call, user: User): Promise<LoginOutcome | undefined> {
+  return call.em.transactional(async () => {
+    if (!(await lockUnchanged(call, user))) return undefined;
+    return { kind: "mfa-required", ticket: await issueTicket(call, user) };
+  });
 }
 
 async function rehash(call: Call, user: User, password: string): Promise<void> {

@@ -1,7 +1,7 @@
-import { recordAudit } from "../audit.ts";
+import { auditRow } from "../audit.ts";
 import type { Call } from "../call.ts";
-import { openSession } from "../security/sessions.ts";
-import type { TokenPair } from "../security/tokens.ts";
+import { newSession, OPEN_SESSION } from "../security/sessions.ts";
+import { pairOf, type TokenPair } from "../security/tokens.ts";
 import type { User } from "../store/user.ts";
 
 /** Somebody who has proved who they are. */
@@ -15,21 +15,22 @@ export type SignedIn = {
 
 /**
  * Opens a session for a user whose proofs were checked against this row, unless password or second factor have changed
- * since. Takes a requested deletion back. Joins the transaction it is called in.
+ * since. Takes a requested deletion back.
  * @returns undefined when the row is no longer the one that was checked.
  */
 export async function signIn(call: Call, user: User): Promise<SignedIn | undefined> {
   const now = call.clock.now();
-  const [row] = await call.em.execute<{ restored: boolean }[]>(
-    `with old as (select id, deletion_at from users where id = ? for no key update)
-     update users as u set last_login_at = ?, deletion_at = null from old
-     where u.id = old.id and ${UNCHANGED} returning old.deletion_at is not null as restored`,
-    [user.id, now, ...unchangedValues(user, now)],
-  );
+  const session = newSession(call);
+  const events = (["user.restored", "auth.login"] as const).map((event) => auditRow(call, event, { userId: user.id }));
+  const [row] = await call.em.execute<{ restored: boolean }[]>(SIGN_IN, [
+    user.id,
+    now,
+    ...unchangedValues(user, now),
+    JSON.stringify(session.row),
+    JSON.stringify(events),
+  ]);
   if (!row) return undefined;
-  if (row.restored) await recordAudit(call, "user.restored", { userId: user.id });
-  await recordAudit(call, "auth.login", { userId: user.id });
-  const tokens = await openSession(call, user);
+  const tokens = await pairOf(call, session.token, user);
   return { user, tokens, passwordExpired: isPasswordExpired(call, user), restored: row.restored };
 }
 
@@ -44,6 +45,19 @@ export async function lockUnchanged(call: Call, user: User): Promise<boolean> {
 
 const UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct from ?
   and (u.deletion_at is null or u.deletion_at > ?)`;
+
+/** One statement, so one round trip and one commit: user, session and audit events, all of them or nothing. */
+const SIGN_IN = `with old as (select id, deletion_at from users where id = ? for no key update),
+  signed as (
+    update users as u set last_login_at = ?, deletion_at = null from old
+    where u.id = old.id and ${UNCHANGED} returning u.id, old.deletion_at is not null as restored),
+  ${OPEN_SESSION},
+  recorded as (
+    insert into audit_events
+    select r.* from signed, jsonb_populate_recordset(null::audit_events, ?::jsonb) as r
+    where signed.restored or r.event <> 'user.restored' returning id),
+  unsealed as (insert into audit_unsealed (event_id) select id from recorded)
+  select restored from signed`;
 
 function unchangedValues(user: User, now: Date): unknown[] {
   return [user.passwordChangedAt, user.mfaSecret ?? null, now];

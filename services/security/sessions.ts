@@ -6,7 +6,7 @@ import { Refusal } from "../refusal.ts";
 import type { Role, User } from "../store/user.ts";
 import { ACTIVITY_STEP_MS } from "./activity.ts";
 import { lockUser } from "./lock-user.ts";
-import { pairOf, readAccessToken, type TokenPair } from "./tokens.ts";
+import { readAccessToken } from "./tokens.ts";
 
 /** Sessions of one user; the oldest goes, one that has ended first. */
 const MAX_SESSIONS = 100;
@@ -36,41 +36,41 @@ export type CallerUser = Pick<
   | "updatedAt"
 >;
 
-/** Opens a session for a user who has proved who they are; joins the transaction it is called in. */
-export async function openSession(
-  call: Pick<Call, "em" | "clock" | "config" | "keys" | "cipher" | "client" | "locate">,
-  user: Pick<User, "id" | "email" | "role">,
-): Promise<TokenPair> {
-  const { config, client } = call;
-  const now = call.clock.now();
+/** A session that is about to be opened: its row, and what its tokens are made of. */
+export function newSession({ config, client, clock, locate }: Pick<Call, "config" | "client" | "clock" | "locate">) {
+  const now = clock.now();
   const after = (ms: number) => new Date(now.getTime() + ms);
-  const endsAt = after(config.sessionMaxAgeMs);
-  const expiresAt = after(config.refreshTokenMs);
-  const id = uuid({ msecs: now.getTime() });
-  await call.em.execute(
-    `with pruned as (
-       delete from sessions where id in (
-         select id from sessions where user_id = ? order by revoked_at is not null, created_at desc, id desc offset ?))
-     insert into sessions
-       (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
-     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-    [
-      user.id,
-      MAX_SESSIONS - 1,
-      id,
-      user.id,
-      now,
-      deviceOf(client.agent),
-      client.address,
-      call.locate(client.address),
-      now,
-      now,
-      expiresAt,
-      endsAt,
-    ],
-  );
-  return pairOf(call, { id, generation: 0, rotatedAt: now, expiresAt, actorId: null }, user);
+  const token = {
+    id: uuid({ msecs: now.getTime() }),
+    generation: 0,
+    rotatedAt: now,
+    expiresAt: after(config.refreshTokenMs),
+    actorId: null,
+  };
+  const row = {
+    id: token.id,
+    rotated_at: now,
+    device: deviceOf(client.agent),
+    ip: client.address,
+    location: locate(client.address),
+    created_at: now,
+    last_active_at: now,
+    expires_at: token.expiresAt,
+    ends_at: after(config.sessionMaxAgeMs),
+  };
+  return { token, row };
 }
+
+/** Parts of the statement that signs a user in (`signed`): opens a session by its row in JSON, and drops the oldest. */
+export const OPEN_SESSION = `pruned as (
+    delete from sessions where id in (
+      select s.id from sessions s join signed on signed.id = s.user_id
+      order by s.revoked_at is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1})),
+  opened as (
+    insert into sessions
+      (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
+    select r.id, signed.id, r.rotated_at, r.device, r.ip, r.location, r.created_at, r.last_active_at, r.expires_at, r.ends_at
+    from signed, jsonb_populate_record(null::sessions, ?::jsonb) as r)`;
 
 /**
  * Finds the caller of an access token. The session's row is read every time, so a revoked one is refused at once by
