@@ -12,11 +12,11 @@ import { authenticate, authorize } from "./interceptors/authorize.ts";
 import { limit } from "./interceptors/limit.ts";
 import { openCall } from "./interceptors/open-call.ts";
 import { tellRefusals } from "./interceptors/refusals.ts";
-import { traceCalls } from "./interceptors/trace.ts";
 import { validate } from "./interceptors/validate.ts";
 import { logCalls } from "./log.ts";
 import type { Limits } from "./security/limits.ts";
 import type { Store } from "./store/orm.ts";
+import { traceCalls } from "./tracing.ts";
 import { userHandler } from "./user/handler.ts";
 
 /** The services, in the order in which a newcomer meets them. */

@@ -1,5 +1,4 @@
 import { mkdtempSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -7,6 +6,7 @@ import { createDatabase } from "../databases.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { until } from "../until.ts";
 import { createVisitor } from "../visitor.ts";
+import { freePort, readMetrics } from "./metrics.ts";
 import { type Process, startProcess } from "./process.ts";
 
 const password = "Correct-horse-1";
@@ -54,24 +54,6 @@ describe.each(kinds)("kill -9 in the middle of a stream, on %s", (kind) => {
     expect(await running.end("SIGTERM")).toBe(0);
   }, 60_000);
 });
-
-/** A port that nobody listens on. */
-function freePort(): Promise<string> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(String(port)));
-    });
-  });
-}
-
-/** What is measured, by name and labels. */
-async function metricsAt(port: string): Promise<Map<string, number>> {
-  const response = await fetch(`http://127.0.0.1:${port}/metrics`);
-  expect(response.headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
-  const lines = (await response.text()).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
-  return new Map(lines.map((line) => [line.replace(/ \S+$/, ""), Number(line.replace(/^.* /, ""))]));
-}
 
 /** Sums up the counts of a histogram whose labels hold all that is asked for. */
 const countOf = (metrics: Map<string, number>, name: string, ...labels: string[]) =>
@@ -122,7 +104,7 @@ describe("GET /metrics", () => {
     running = await startProcess(env);
     await talk(running.url);
     const metrics = await until("the last request", async () => {
-      const seen = await metricsAt(port);
+      const seen = await readMetrics(port);
       return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;
     });
     expectServices(metrics);
@@ -141,11 +123,11 @@ describe("GET /metrics", () => {
     running = await startProcess(remote, "gateway/main.ts", /events on (http:\/\/127\.0\.0\.1:\d+)/);
     await talk(running.url);
     const gateway = await until("the last request", async () => {
-      const seen = await metricsAt(port);
+      const seen = await readMetrics(port);
       return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;
     });
     expectGateway(gateway);
-    expectServices(await metricsAt(metricsPort));
+    expectServices(await readMetrics(metricsPort));
     expect(countOf(gateway, "rpc_server_call_duration_seconds")).toBe(0);
     expect(await running.end("SIGTERM")).toBe(0);
     expect(await services.end("SIGTERM")).toBe(0);
