@@ -2,7 +2,7 @@ import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { eraseUser } from "../user/erase-user.ts";
 import { userNotFound } from "./admin-user.ts";
-import { lockAdmins, requireRemovable } from "./guards.ts";
+import { requireRemovable } from "./guards.ts";
 
 /** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws Refusal NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */
 export async function deleteUser(
@@ -10,7 +10,7 @@ export async function deleteUser(
   id: string,
 ): Promise<void> {
   await call.em.transactional(async () => {
-    requireRemovable(call, await lockAdmins(call), id, "delete");
+    await requireRemovable(call, id, "delete");
     await recordAudit(call, "admin.user_deleted", { userId: id });
     if (!(await eraseUser(call, id))) throw userNotFound();
   });

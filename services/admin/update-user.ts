@@ -9,7 +9,7 @@ import { revokeSessions } from "../security/sessions.ts";
 import { isDuplicate } from "../store/errors.ts";
 import type { Role } from "../store/user.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
-import { lockAdmins, requireRemovable } from "./guards.ts";
+import { requireRemovable } from "./guards.ts";
 
 /** What becomes of a user; what is undefined stays. */
 export type UserChanges = {
@@ -35,9 +35,8 @@ export async function updateUser(call: Needs, id: string, changes: UserChanges):
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
   try {
     return await call.em.transactional(async () => {
-      const admins = changes.role === undefined ? undefined : await lockAdmins(call);
+      if (changes.role === "user") await requireRemovable(call, id, "demote");
       const user = await lock(call, id);
-      if (admins && user.role === "admin" && changes.role !== "admin") requireRemovable(call, admins, id, "demote");
       await change(call, user, changes, address);
       const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
       const details = { fields, ...(changes.role && { role: changes.role }) };
