@@ -1,14 +1,15 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { afterAll, describe, expect, test } from "vitest";
-import { dropPartitions } from "../../services/audit/partitions.ts";
+import { startAuditKeeper } from "../../services/audit/keeper.ts";
+import { addPartitions, dropPartitions } from "../../services/audit/partitions.ts";
 import { headOf, sealEvents } from "../../services/audit/seal.ts";
 import { verifyAudit } from "../../services/audit/verify.ts";
 import { recordAudit } from "../../services/audit.ts";
 import { openStore, type Store } from "../../services/store/orm.ts";
 import { createClock } from "../clock.ts";
 import { createDatabase } from "../databases.ts";
-import { times } from "../until.ts";
+import { times, until } from "../until.ts";
 
 const engines = process.env.TEST_SERVERS ? ["PGlite", "PostgreSQL"] : ["PGlite"];
 const log = pino({ level: "silent" });
@@ -202,6 +203,36 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     expect(await dropPartitions(store.fork(), now, retention)).toEqual([]);
     await tamper(store, `update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`);
     expect((await verify()).findings.map(({ kind }) => kind)).toContain("seal-broken");
+  });
+
+  test("keeps what comes before its month has a partition, and drops it in its time", async () => {
+    await sealedLog([1]);
+    const late = new Date(clock.now().getTime() + 400 * 86_400_000);
+    await record(store, { now: () => late }, 0);
+    await addPartitions(store.fork(), late); // not the late one's month: its row is in the way
+    await sealEvents(store.fork(), late);
+    expect(await verify()).toMatchObject({ findings: [], events: 2 });
+    const muchLater = new Date(late.getTime() + 70 * 86_400_000);
+    expect(await dropPartitions(store.fork(), muchLater, muchLater)).toContain("audit_events_default");
+    expect(await verify()).toMatchObject({ findings: [], events: 0, dropped: 2 });
+    await expect(store.fork().execute("truncate audit_events_default")).rejects.toThrow("append-only");
+    await record(store, { now: () => new Date(muchLater.getTime() + 400 * 86_400_000) }, 1);
+    expect(await verify()).toMatchObject({ findings: [], unsealed: 1 });
+  });
+
+  test("is kept in the background, and its head told to the log", async () => {
+    const lines: string[] = [];
+    const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+    await sealedLog([2]);
+    await record(store, clock, 3);
+    const keeper = startAuditKeeper({ store, clock, config: { auditRetentionMs: 0 }, log: told });
+    await until("the event to be sealed", async () => (await headOf(store.fork()))?.position === 2);
+    await record(store, clock, 4);
+    await keeper.close();
+    const head = await headOf(store.fork());
+    expect(head?.position).toBe(3);
+    expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ msg: "audit chain head", ...head });
+    expect(await verify(head)).toMatchObject({ findings: [], events: 4, unsealed: 0 });
   });
 });
 
