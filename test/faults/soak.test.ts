@@ -102,8 +102,12 @@ async function collectGarbage(): Promise<void> {
   const [address] = /ws:\/\/\S+/.exec(running.output()) ?? [];
   const inspector = new WebSocket(address as string);
   await new Promise((resolve) => inspector.addEventListener("open", resolve));
-  inspector.send(JSON.stringify({ id: 1, method: "HeapProfiler.collectGarbage" }));
-  await new Promise((resolve) => inspector.addEventListener("message", resolve));
+  for (let round = 0; round < 5; round++) {
+    // what weak references and finalizers have held goes one round later
+    inspector.send(JSON.stringify({ id: round, method: "HeapProfiler.collectGarbage" }));
+    await new Promise((resolve) => inspector.addEventListener("message", resolve, { once: true }));
+    await wait(200);
+  }
   inspector.close();
 }
 const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
@@ -122,7 +126,7 @@ describe("memory", () => {
       await wait(ms);
       return (sent() - already) / SLOW_READERS;
     };
-    await until("the provider to be paused", async () => (await sentIn(1_000)) < PAUSED_BYTES || undefined, 60_000);
+    await until("the provider to be paused", async () => (await sentIn(5_000)) < PAUSED_BYTES || undefined, 90_000);
     const more = (await sentIn(READ_SECONDS * 1_000)) / READ_SECONDS;
     const sentBytes = sent();
     const each = ((await rss()) - before) / SLOW_READERS;
@@ -134,7 +138,7 @@ describe("memory", () => {
     expect(sentBytes / SLOW_READERS).toBeLessThan(KERNEL_BYTES);
     expect(more).toBeLessThan(PAUSED_BYTES);
     await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined) || undefined);
-  }, 120_000);
+  }, 180_000);
 
   test("of a chat reply of 100 MB is bounded: it is refused", async () => {
     const before = await rss();

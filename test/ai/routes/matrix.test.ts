@@ -22,7 +22,12 @@ beforeAll(async () => {
   app = await startApp({ env });
   token = (await app.signIn()).accessToken;
 });
-afterAll(() => app.close());
+afterAll(async () => {
+  // what providers echo, where they are and how they know us stays out of the log as well
+  const secrets = ["sk-echo-of-a-key", "internal.host", "simulated-key", ...app.providers.map(({ url }) => url)];
+  for (const secret of secrets) expect(app.logs.filter((line) => line.includes(secret))).toEqual([]);
+  await app.close();
+});
 
 const kindIn = (message: string, provider: string) =>
   new RegExp(`^The AI provider ${provider} failed: (.*)\\.$`).exec(message)?.[1] ?? message;

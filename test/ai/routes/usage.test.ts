@@ -1,0 +1,67 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { expect, test } from "vitest";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { testApp } from "../../app.ts";
+import { REPLY } from "../../fakes/providers/play.ts";
+import { tokensIn } from "../../fakes/providers/speaker.ts";
+import { until } from "../../until.ts";
+
+const app = await testApp();
+const saying = (provider: string, content: string, model?: string) => ({
+  provider,
+  ...(model && { model }),
+  messages: [{ role: "user", content }],
+});
+const today = () => app.clock.now().toISOString().slice(0, 10);
+
+/** Somebody who has asked two models of one provider and one of another, well and badly, by both doors. */
+async function talk() {
+  const { user, browser, accessToken } = await app.signIn();
+  const headers = { authorization: `Bearer ${accessToken}` };
+  const day = today();
+  await browser.post("/ai/chat", saying("provider-a", "case: plain"), accessToken);
+  await app.grpc(AIService).chat(saying("provider-a", "case: plain"), { headers });
+  await browser.post("/ai/stream", saying("provider-a", "case: plain", "model-a-2"), accessToken);
+  await browser.post("/ai/chat", saying("provider-b", "case: bad-key"), accessToken);
+  const line = (provider: string, model: string, calls: number) => ({ day, userId: user.id, provider, model, calls });
+  const [read, written] = [tokensIn("case: plain"), tokensIn(REPLY)];
+  const lines = [
+    { ...line("provider-a", "model-a-1", 2), inputTokens: 2 * read, outputTokens: 2 * written, estimatedCalls: 0 },
+    { ...line("provider-a", "model-a-2", 1), inputTokens: read, outputTokens: written, estimatedCalls: 0 },
+    { ...line("provider-b", "model-b-1", 1), outputTokens: 0, estimatedCalls: 1 },
+  ];
+  return { user, browser, accessToken, headers, lines };
+}
+
+test("GET /user/usage and ListUsage tell one's own, by day, provider and model", async () => {
+  const [{ browser, accessToken, headers, lines }] = await Promise.all([talk(), talk()]);
+  const rest = await until("four calls in the books", async () => {
+    const { body } = await browser.get("/user/usage", accessToken);
+    return body.length === 3 ? body : undefined;
+  });
+  expect(rest).toEqual(lines.map((line) => expect.objectContaining(line)));
+  const { usage } = await app.grpc(AIService).listUsage({}, { headers });
+  expect(usage).toEqual(lines.map((line) => expect.objectContaining(line)));
+  expect((await browser.get("/user/usage")).status).toBe(401);
+});
+
+test("GET /admin/usage and ListAllUsage tell everybody's, per user, to administrators alone", async () => {
+  const [ann, bob] = await Promise.all([talk(), talk()]);
+  const admin = await app.signIn(await app.addUser({ role: "admin" }));
+  const headers = { authorization: `Bearer ${admin.accessToken}` };
+  const all = await admin.browser.get("/admin/usage", admin.accessToken);
+  for (const { lines } of [ann, bob]) {
+    for (const line of lines) expect(all.body).toContainEqual(expect.objectContaining(line));
+  }
+  const one = await admin.browser.get(`/admin/usage?userId=${bob.user.id}`, admin.accessToken);
+  expect(one.body).toEqual(bob.lines.map((line) => expect.objectContaining(line)));
+  const { usage } = await app.grpc(AIService).listAllUsage({ userId: bob.user.id }, { headers });
+  expect(usage).toEqual(bob.lines.map((line) => expect.objectContaining(line)));
+  expect((await ann.browser.get("/admin/usage", ann.accessToken)).status).toBe(403);
+  expect((await admin.browser.get("/admin/usage?userId=nobody", admin.accessToken)).status).toBe(400);
+  const denied = await app
+    .grpc(AIService)
+    .listAllUsage({}, { headers: ann.headers })
+    .catch((thrown) => ConnectError.from(thrown).code);
+  expect(denied).toBe(Code.PermissionDenied);
+});
