@@ -13,6 +13,8 @@ import { median, startServer } from "./server.ts";
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
 const OPEN_STREAMS = 1_000;
 const PAUSE_MS = 500;
+/** Everyone who is measured, the provider without any gateway included. */
+type Field = Record<"alone" | "pipe" | "portkey" | "gatehouse" | "apart", Contender>;
 /** Load of a round: requests, and how many at once. Latency is looked at where nothing queues, cost where it is busy. */
 const LOADS: [name: string, kind: Kind, count: number, atOnce: number][] = [
   ["chat, 2 at once", "chat", 300, 2],
@@ -24,54 +26,64 @@ const LOADS: [name: string, kind: Kind, count: number, atOnce: number][] = [
 if (availableParallelism() > 1 && process.platform === "linux") {
   execFileSync("taskset", ["-apc", "1", String(process.pid)], { stdio: "ignore" });
 }
-const upstream = await startServer(["bench/ai/upstream.ts"], {}, 1);
-const pipe = await startPipe(upstream);
-const portkey = await startPortkey(upstream);
-const gatehouse = await startGatehouse(upstream);
-const contenders = [direct(upstream), pipe.contender, portkey.contender, gatehouse.inOne, gatehouse.apart];
+const closers: (() => Promise<unknown>)[] = [];
 try {
-  for (const [name, kind, count, atOnce] of LOADS) report(name, await inTurns(kind, count, atOnce));
-  await reportMemory();
+  const upstream = await startServer(["bench/ai/upstream.ts"], {}, 1);
+  closers.push(upstream.close);
+  const pipe = await startPipe(upstream);
+  closers.push(pipe.server.close);
+  const portkey = await startPortkey(upstream);
+  closers.push(portkey.server.close);
+  const gatehouse = await startGatehouse(upstream);
+  closers.push(gatehouse.close);
+  const field: Field = {
+    alone: direct(upstream),
+    pipe: pipe.contender,
+    portkey: portkey.contender,
+    gatehouse: gatehouse.inOne,
+    apart: gatehouse.apart,
+  };
+  for (const [name, kind, count, atOnce] of LOADS) report(name, field, await inTurns(field, kind, count, atOnce));
+  await reportMemory(field);
 } finally {
-  await Promise.all([gatehouse.close(), portkey.server.close(), pipe.server.close()]);
-  await upstream.close();
+  for (const close of closers.reverse()) await close();
 }
 
-/** Every contender in every round, one after the other. @returns each one's samples, by name */
-async function inTurns(kind: Kind, count: number, atOnce: number): Promise<Map<string, Sample[]>> {
-  const samples = new Map(contenders.map(({ name }) => [name, [] as Sample[]]));
-  for (const contender of contenders) await load(contender, kind, Math.ceil(count / 3), atOnce); // warm up
+/** Everyone in every round, one after the other. @returns each one's samples */
+async function inTurns(field: Field, kind: Kind, count: number, atOnce: number): Promise<Map<Contender, Sample[]>> {
+  const samples = new Map(Object.values(field).map((contender) => [contender, [] as Sample[]]));
+  for (const contender of samples.keys()) await load(contender, kind, count, atOnce); // warm up
   for (let round = 0; round < ROUNDS; round++) {
-    for (const contender of contenders) samples.get(contender.name)?.push(await load(contender, kind, count, atOnce));
+    for (const [contender, own] of samples) own.push(await load(contender, kind, count, atOnce));
   }
   return samples;
 }
 
-function report(name: string, samples: Map<string, Sample[]>): void {
+function report(name: string, { alone, pipe, portkey }: Field, samples: Map<Contender, Sample[]>): void {
   process.stdout.write(`\n${name}\n`);
-  const of = (contender: Contender) => samples.get(contender.name) ?? [];
-  const [alone, bare, peer] = [of(contenders[0] as Contender), of(pipe.contender), of(portkey.contender)];
-  for (const contender of contenders) {
-    const own = of(contender);
-    const added = own.map(({ ms }, i) => ms - (alone[i]?.ms ?? 0));
-    const addedBy = (other: Sample[]) => median(added.map((ms, i) => ms / ((other[i]?.ms ?? 0) - (alone[i]?.ms ?? 0))));
-    const cpuOf = (other: Sample[]) => median(own.map(({ cpuMicros }, i) => cpuMicros / (other[i]?.cpuMicros ?? 1)));
+  const of = (contender: Contender, round: number) => samples.get(contender)?.[round] as Sample;
+  const addedBy = (contender: Contender, round: number) => of(contender, round).ms - of(alone, round).ms;
+  for (const [contender, own] of samples) {
+    const added = (to: Contender) =>
+      median(own.map((_, round) => addedBy(contender, round) / addedBy(to, round))).toFixed(3);
+    const cpu = (to: Contender) =>
+      median(own.map((_, round) => of(contender, round).cpuMicros / of(to, round).cpuMicros)).toFixed(2);
     const figures = [
       `${median(own.map(({ ms }) => ms)).toFixed(2)} ms`,
       `p99 ${median(own.map(({ p99 }) => p99)).toFixed(1)}`,
-      `adds ${median(added).toFixed(2)} ms`,
-      `${addedBy(peer).toFixed(3)} of Portkey's`,
+      `adds ${median(own.map((_, round) => addedBy(contender, round))).toFixed(2)} ms`,
+      `${added(portkey)} of Portkey's`,
       `CPU ${median(own.map(({ cpuMicros }) => cpuMicros)).toFixed(0)} µs`,
-      `${cpuOf(peer).toFixed(2)} of Portkey's`,
-      `${cpuOf(bare).toFixed(2)} of the pipe's`,
+      `${cpu(portkey)} of Portkey's`,
+      `${cpu(pipe)} of the pipe's`,
     ];
-    process.stdout.write(`  ${contender.name.padEnd(18)}${figures.map((text) => text.padStart(17)).join("")}\n`);
+    process.stdout.write(`  ${contender.name.padEnd(18)}${figures.map((text) => text.padStart(20)).join("")}\n`);
   }
 }
 
-async function reportMemory(): Promise<void> {
+async function reportMemory({ pipe, portkey, gatehouse, apart }: Field): Promise<void> {
   process.stdout.write(`\nresident memory per open stream, ${OPEN_STREAMS} open\n`);
-  for (const contender of contenders.slice(1)) {
+  for (const contender of [pipe, portkey, gatehouse, apart]) {
     const rss = () => contender.servers.reduce((sum, server) => sum + server.rssKiB(), 0);
     const before = rss();
     const close = await openStreams(contender, OPEN_STREAMS);
