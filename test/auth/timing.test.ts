@@ -40,30 +40,34 @@ describe("POST /auth/login", () => {
     expect(await app.sql("select failed from attempts where subject = ? and failed > 0", [user.email])).toEqual([]);
   });
 
-  test("answers a storm by 503 with Retry-After beyond its queue, other routes staying open", async () => {
-    const { browser, accessToken } = await app.signIn();
-    const victims = times(600, () => `${randomUUID()}@example.com`);
-    const storm = victims.map((email) => app.visitor().post("/auth/login", { email, password: wrong }));
-    const reads: number[] = [];
-    let stormy = true;
-    const watching = (async () => {
-      while (stormy && reads.length < 60) {
-        const started = performance.now();
-        expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
-        reads.push(performance.now() - started);
-      }
-    })();
-    const answers = await Promise.all(storm);
-    stormy = false;
-    await watching;
-    const told = tally(answers, (a) => a.status);
-    expect((told[401] ?? 0) + (told[503] ?? 0)).toBe(600);
-    expect(told[503]).toBeGreaterThan(0);
-    expect(told[401]).toBeGreaterThan(256);
-    const refused = answers.find((a) => a.status === 503);
-    expect(refused?.body).toMatchObject({ statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" });
-    expect(Number(refused?.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
-    expect(reads.length).toBeGreaterThan(5);
-    expect(await app.sql("select subject from attempts where reserved > 0")).toEqual([]);
-  });
+  // an embedded database lets logins through more slowly than they are hashed: there the queue never fills
+  test.skipIf(app.mode === "embedded")(
+    "answers a storm by 503 with Retry-After beyond its queue, other routes staying open",
+    async () => {
+      const { browser, accessToken } = await app.signIn();
+      const victims = times(600, () => `${randomUUID()}@example.com`);
+      const storm = victims.map((email) => app.visitor().post("/auth/login", { email, password: wrong }));
+      const reads: number[] = [];
+      let stormy = true;
+      const watching = (async () => {
+        while (stormy && reads.length < 60) {
+          const started = performance.now();
+          expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
+          reads.push(performance.now() - started);
+        }
+      })();
+      const answers = await Promise.all(storm);
+      stormy = false;
+      await watching;
+      const told = tally(answers, (a) => a.status);
+      expect((told[401] ?? 0) + (told[503] ?? 0)).toBe(600);
+      expect(told[503]).toBeGreaterThan(0);
+      expect(told[401]).toBeGreaterThan(256);
+      const refused = answers.find((a) => a.status === 503);
+      expect(refused?.body).toMatchObject({ statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" });
+      expect(Number(refused?.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+      expect(reads.length).toBeGreaterThan(5);
+      expect(await app.sql("select subject from attempts where reserved > 0")).toEqual([]);
+    },
+  );
 });
