@@ -60,11 +60,11 @@ test("a connection that doesn't come to stand is given up, and not tried again",
 });
 
 test("a slow consumer is not mistaken for a silent provider", async () => {
-  const bench = await startBench("openai", { ...patient, idleMs: 50 });
+  const bench = await startBench("openai", { ...patient, idleMs: SETTING_MS });
   const signal = new AbortController().signal;
   let pieces = 0;
   for await (const piece of bench.provider.stream(promptOf(bench, "case: bytes"), signal)) {
-    if (piece.text && ++pieces === 1) await new Promise((resolve) => setTimeout(resolve, 150));
+    if (piece.text && ++pieces === 1) await new Promise((resolve) => setTimeout(resolve, 2 * SETTING_MS));
   }
   expect(pieces).toBeGreaterThan(1);
   await bench.close();
