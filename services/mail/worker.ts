@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Clock } from "../call.ts";
 import type { Config } from "../config.ts";
@@ -20,6 +21,8 @@ const MAX_RETRY_MS = 3_600_000;
 /** When a letter is given up that the mail server keeps putting off, and one that no mail server answers for, in ms. */
 const GIVE_UP_MS = 24 * 3_600_000;
 const GIVE_UP_UNANSWERED_MS = 7 * GIVE_UP_MS;
+/** How long closing waits for letters that are on their way, in ms: what takes longer is another worker's, by its lease. */
+const CLOSE_MS = 10_000;
 /** Kept of an error, in characters. */
 const MAX_ERROR = 300;
 
@@ -73,7 +76,9 @@ export function startOutbox(needs: Needs): Outbox {
     async close() {
       closing = true;
       wake();
-      await running;
+      const patience = new AbortController();
+      await Promise.race([running, wait(CLOSE_MS, undefined, { signal: patience.signal }).catch(() => {})]);
+      patience.abort();
     },
   };
 }
