@@ -13,6 +13,7 @@ const product = [
   "test/user/**/*.test.ts",
   "test/admin/**/*.test.ts",
   "test/ai/routes/**/*.test.ts",
+  "test/product/**/*.test.ts",
 ];
 
 /** Deployments: all in one process on embedded parts, the same on servers, and gateway and services apart on servers. */

@@ -26,7 +26,7 @@ export function requestId(request: IncomingMessage): string {
 }
 
 /** Headers of every answer of the API; pages replace the content security policy by their own. */
-const HEADERS = {
+export const HEADERS = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
   "cross-origin-opener-policy": "same-origin",
@@ -103,7 +103,7 @@ function knownRoutes(app: FastifyInstance): { methodsOf: (url: string) => string
   });
   return {
     methodsOf(url) {
-      const given = url.replace(/[?;#].*$/s, "").split("/");
+      const given = url.replace(/[?#].*$/s, "").split("/");
       const fits = (segments: string[]) =>
         segments.length === given.length && segments.every((s, i) => s === given[i] || (s.startsWith(":") && given[i]));
       return known.filter(({ segments }) => fits(segments)).flatMap(({ methods }) => methods);

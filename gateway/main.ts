@@ -30,7 +30,10 @@ function readSettings(env: NodeJS.ProcessEnv): Settings {
   const gateway = readGatewayConfig(env);
   const services = env.SERVICES_URL ? undefined : readConfig(env);
   const problems = [gateway, services].flatMap((read) => (read && "problems" in read ? read.problems : []));
-  if ("problems" in gateway || (services && "problems" in services)) return refuse([...new Set(problems)]);
+  if ("problems" in gateway || (services && "problems" in services)) {
+    const byVariable = new Map(problems.map((problem) => [problem.split(" ")[0], problem])); // both sides read some
+    return refuse([...byVariable.values()]);
+  }
   return { gateway: gateway.config, services: services?.config };
 }
 

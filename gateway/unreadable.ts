@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { HEADERS } from "./edge.ts";
 import type { HttpFailure } from "./transcode/errors.ts";
 import { failure, Refused, toFailure } from "./transcode/errors.ts";
 
@@ -50,8 +51,7 @@ export function answerUnreadable(
     "Content-Type: application/json; charset=utf-8",
     `Content-Length: ${Buffer.byteLength(text)}`,
     `X-Request-Id: ${requestId}`,
-    "Cache-Control: no-store",
-    "X-Content-Type-Options: nosniff",
+    ...Object.entries(HEADERS).map(([name, value]) => `${name}: ${value}`),
     "Connection: close",
   ];
   log.info({ requestId, status: body.statusCode }, "unreadable request");

@@ -1,5 +1,8 @@
+import { create } from "@bufbuild/protobuf";
 import ms, { type StringValue } from "ms";
 import { z } from "zod";
+import { RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { violationsOf } from "./rules.ts";
 import type { DatabaseLocation } from "./store/orm.ts";
 
 const duration = (fallback: string) =>
@@ -126,8 +129,18 @@ function contradictions(v: Variables, apart: boolean): string[] {
     v.GRPC_TLS_CA && !v.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
     (v.ADMIN_EMAIL === undefined) !== (v.ADMIN_PASSWORD === undefined) &&
       "ADMIN_EMAIL and ADMIN_PASSWORD must be set together",
+    ...adminProblems(v),
     v.REFRESH_TOKEN_TTL > v.SESSION_MAX_AGE && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
   ].filter((problem) => typeof problem === "string");
+}
+
+/** The first administrator meets the rules of everybody's registration. */
+function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Variables): string[] {
+  if (email === undefined || password === undefined) return [];
+  const account = create(RegisterRequestSchema, { email, password, name: "Administrator", acceptTerms: true });
+  return violationsOf(RegisterRequestSchema, account).map(
+    ({ field, message }) => `ADMIN_${field.toUpperCase()} ${message}`,
+  );
 }
 
 function databaseLocation(v: Variables): DatabaseLocation {

@@ -13,6 +13,8 @@ export type RefusalFacts = {
 export class Refusal extends Error {
   readonly reason: Reason;
   readonly facts: RefusalFacts;
+  /** Response headers, or metadata, that go with it. */
+  readonly headers: [string, string][] = [];
 
   constructor(reason: Reason, message: string, facts: RefusalFacts = {}) {
     super(message);
@@ -44,6 +46,7 @@ export function toConnectError(refusal: Refusal): ConnectError {
     { desc: FailureSchema, value: detail },
   ]);
   if (facts.retryAfterSeconds !== undefined) error.metadata.set("retry-after", String(facts.retryAfterSeconds));
+  for (const [name, value] of refusal.headers) error.metadata.set(name, value);
   return error;
 }
 

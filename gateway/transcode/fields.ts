@@ -1,6 +1,7 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
-import { fromJson, ScalarType } from "@bufbuild/protobuf";
+import { fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 
 /** One offending field, by its JSON path, and what is wrong with it; never its value. */
 export type Problem = { field: string; message: string };
@@ -65,6 +66,12 @@ function readField(field: DescField, value: unknown, path: string, problems: Pro
   if (field.fieldKind !== "list") return readItem(field, value, path, problems);
   if (!Array.isArray(value)) {
     problems.push({ field: path, message: "must be a list" });
+    return [];
+  }
+  const { type } = getOption(field, fieldRules);
+  const most = type.case === "repeated" ? Number(type.value.maxItems) : 0;
+  if (most > 0 && value.length > most) {
+    problems.push({ field: path, message: `must contain at most ${most} items` }); // and is not looked into
     return [];
   }
   return value.map((item, i) => readItem(field, item, `${path}[${i}]`, problems));

@@ -30,6 +30,9 @@ const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
+/** Problems of one request that are told of. */
+const MAX_TOLD = 50;
+
 const validator = createValidator({ registry: createRegistry(file_gatehouse_platform_v1_rules) });
 
 /** Compiles every rule, which takes half a second, so that no caller has to wait for it. */
@@ -139,15 +142,17 @@ function decodeQuery(text: string): string {
 
 /** Adds what the field rules say of the other fields. A rule of the whole message names its field by its id. */
 function withRules(schema: DescMessage, message: MessageShape<DescMessage>, problems: Problem[]): Problem[] {
-  const told = problems.map((p) => p.field);
+  const told = new Set(problems.map((p) => p.field));
+  const isTold = (field: string) =>
+    [...field.matchAll(/(?=[.[])|$/g)].some(({ index }) => told.has(field.slice(0, index)));
   const violations = validator.validate(schema, message).violations ?? [];
   const others = violations
     .map(({ field, ruleId, message }) => ({
       field: field.length > 0 ? jsonPath(field) : jsonName(schema, ruleId),
       message,
     }))
-    .filter(({ field }) => !told.some((t) => field === t || field.startsWith(`${t}.`) || field.startsWith(`${t}[`)));
-  return [...problems, ...others];
+    .filter(({ field }) => !isTold(field));
+  return [...problems, ...others].slice(0, MAX_TOLD);
 }
 
 const jsonName = (schema: DescMessage, name: string) => schema.fields.find((f) => f.name === name)?.jsonName ?? name;

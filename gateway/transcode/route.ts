@@ -1,4 +1,4 @@
-import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
+import type { DescMessage, DescMethodServerStreaming, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { ConnectError } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -62,18 +62,53 @@ type Answer = (request: FastifyRequest, reply: FastifyReply, call: Call) => Prom
 
 function unary(rule: Rule, method: DescMethodUnary, { transport, metadata, cookies }: Transcoder): Answer {
   return async (request, reply, { signal }) => {
-    const input = readRequest(rule, incoming(request));
-    const response = await transport.unary(method, signal, undefined, metadata(request), input);
+    const { header, input } = await prepare(rule, request, reply, metadata, (announced) =>
+      transport.unary(method, signal, undefined, announced, {}),
+    );
+    const response = await transport.unary(method, signal, undefined, header, input);
     passOn(response.header, reply);
     sendMessage(rule, reply, response.message, cookies);
   };
 }
 
+/** Sent with a request that can't be read, and sent back by services that have nothing else against it. */
+const UNREADABLE = "x-gatehouse-unreadable";
+
+/**
+ * Reads the request. One that can't be read is announced to the services all the same, so that they first say who may
+ * call, and how often, as they do of every other.
+ */
+async function prepare(
+  rule: Rule,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  metadata: Transcoder["metadata"],
+  announce: (header: Headers) => Promise<unknown>,
+): Promise<{ header: Headers; input: MessageShape<DescMessage> }> {
+  const header = metadata(request);
+  try {
+    return { header, input: readRequest(rule, incoming(request)) };
+  } catch (thrown) {
+    if (!(thrown instanceof Refused)) throw thrown;
+    header.set(UNREADABLE, "1");
+    const refusal = await announce(header).then(
+      () => undefined,
+      (error: unknown) => ConnectError.from(error),
+    );
+    if (refusal && !refusal.metadata.has(UNREADABLE)) throw refusal;
+    if (refusal) passOn(refusal.metadata, reply);
+    throw thrown;
+  }
+}
+
 function stream(rule: Rule, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
   const { transport, metadata, keepAliveMs, report } = transcoder;
   return async (request, reply, call) => {
-    const input = readRequest(rule, incoming(request));
-    const start = () => transport.stream(method, call.signal, undefined, metadata(request), one(input));
+    const { header, input } = await prepare(rule, request, reply, metadata, async (announced) => {
+      const { message } = await transport.stream(method, call.signal, undefined, announced, one({}));
+      for await (const _ of message); // over gRPC the refusal comes with the first message
+    });
+    const start = () => transport.stream(method, call.signal, undefined, header, one(input));
     await sendStream(rule, reply, call, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
   };
 }

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { toJson } from "@bufbuild/protobuf";
-import type { StreamResponse } from "@connectrpc/connect";
+import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "./call.ts";
@@ -36,20 +36,22 @@ export async function sendStream(
 ): Promise<void> {
   const { raw } = reply;
   const events = eventStream(reply, keepAliveMs);
+  let header: Headers | undefined;
   try {
     const response = await start();
+    header = response.header;
     for await (const message of response.message) {
-      events.open(response.header);
+      events.open(header);
       await events.write(event(toJson(rule.method.output, message, emitDefaults)), call.signal);
     }
-    events.open(response.header);
+    events.open(header);
   } catch (thrown) {
     if (raw.destroyed) return; // nobody is left to be told
     const failed = toFailure(call.reasonFor(thrown));
     call.stop(); // leaving the loop does not cancel a Connect stream
     if (!events.isOpen() && !isEvent(failed)) throw thrown;
     if (failed.unexpected) report(thrown);
-    events.open();
+    events.open(header ?? ConnectError.from(thrown).metadata);
     raw.write(event({ error: failed.body.message }));
   } finally {
     events.close();

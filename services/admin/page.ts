@@ -1,5 +1,5 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
-import { parse, stringify } from "uuid";
+import { parse } from "uuid";
 import { invalid } from "../refusal.ts";
 
 /** Rows in a page where the request does not say. */
@@ -38,7 +38,7 @@ export function placeOf({ limit = DEFAULT_LIMIT, cursor, page }: PageRequest): P
   const total = bytes.readUInt32BE(ID_BYTES + 1);
   return {
     limit,
-    below: stringify(new Uint8Array(bytes.subarray(0, ID_BYTES)), 0),
+    below: bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-"),
     offset: 0,
     total: bytes[ID_BYTES] ? { total, totalEstimated: true } : { total },
   };

@@ -3,7 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { AccountKey, type Limit, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { type Call, callOf } from "../call.ts";
 import { type MethodRules, rulesOf } from "../policy.ts";
-import { Refusal, toConnectError } from "../refusal.ts";
+import { Refusal } from "../refusal.ts";
 import { networkOf } from "../security/address.ts";
 import { type Attempt, reserveAttempt } from "../security/attempts.ts";
 import { canonicalEmail } from "../security/email-address.ts";
@@ -25,11 +25,15 @@ export function limit(limits: Limits | undefined): Interceptor {
     const account = await accountOf(call, rules, req);
     const attempt = account ? await attemptFor(call, rules.policy.lockout, account) : undefined;
     call.attempt = attempt;
+    let standing: [string, string][] = [];
     try {
-      const headers = limits && (await take(limits, call, rules.limits, account));
+      if (limits) standing = await take(limits, call, rules.limits, account);
       const res = await next(req);
-      for (const [name, value] of headers ?? []) res.header.set(name, value);
+      for (const [name, value] of standing) res.header.set(name, value);
       return res;
+    } catch (error) {
+      if (error instanceof Refusal) error.headers.push(...standing);
+      throw error;
     } finally {
       await attempt?.release();
     }
@@ -41,17 +45,17 @@ async function take(
   call: Call,
   rules: Limit[],
   account: string | undefined,
-): Promise<[string, string][] | undefined> {
+): Promise<[string, string][]> {
   const counted = rules.flatMap((rule) => countedBy(rule, call, account));
-  if (counted.length === 0) return undefined;
+  if (counted.length === 0) return [];
   const standing = await limits.take(counted);
   const headers = headersOf(standing);
   if (standing.remaining >= 0) return headers;
   const message = rules.find((rule) => rule.message)?.message ?? "Too many requests. Please try again later.";
   const retryAfterSeconds = Math.max(1, Math.ceil(standing.resetMs / 1000));
-  const error = toConnectError(new Refusal(Reason.RATE_LIMITED, message, { retryAfterSeconds }));
-  for (const [name, value] of headers) error.metadata.set(name, value);
-  throw error;
+  const refusal = new Refusal(Reason.RATE_LIMITED, message, { retryAfterSeconds });
+  refusal.headers.push(...headers);
+  throw refusal;
 }
 
 function countedBy(rule: Limit, call: Call, account: string | undefined): Counted[] {

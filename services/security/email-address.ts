@@ -4,6 +4,9 @@ import { invalid, Refusal } from "../refusal.ts";
 
 /** Longest address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
+const LOCAL_PART = /^[\x21-\x7e]+$/;
+/** Two labels or more, as host names have them (RFC 1123 section 2.1). */
+const DOMAIN = /^(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-)[a-z0-9-]{2,63}(?<!-)$/i;
 
 /** An e-mail address: where mail goes, and what makes it the same account. */
 export type EmailAddress = {
@@ -29,12 +32,11 @@ export function readEmailAddress(text: string, field = "email"): EmailAddress {
 export function canonicalEmail(text: string): EmailAddress | undefined {
   const stored = text.trim();
   const at = stored.lastIndexOf("@");
-  const [local, domain] = [stored.slice(0, at), domainToASCII(stored.slice(at + 1))];
-  const printable = /^[\x21-\x7e]+$/;
+  const [local, typed] = [stored.slice(0, at), stored.slice(at + 1)];
+  const domain = domainToASCII(typed); // reads it as the host of a URL, which would decode a percent sign
   const canonical = `${local.toLowerCase()}@${domain.toLowerCase()}`;
-  const valid =
-    at > 0 && printable.test(local) && domain.includes(".") && printable.test(domain) && stored.length <= MAX_LENGTH;
-  return valid && canonical.length <= MAX_LENGTH ? { stored, canonical } : undefined;
+  const valid = at > 0 && LOCAL_PART.test(local) && !typed.includes("%") && DOMAIN.test(domain);
+  return valid && stored.length <= MAX_LENGTH && canonical.length <= MAX_LENGTH ? { stored, canonical } : undefined;
 }
 
 /** The answer to an address that another account has. */

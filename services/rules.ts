@@ -1,0 +1,69 @@
+import {
+  create,
+  createRegistry,
+  type DescMessage,
+  type DescService,
+  getOption,
+  type Message,
+} from "@bufbuild/protobuf";
+import type { Path } from "@bufbuild/protobuf/reflect";
+import { createValidator } from "@bufbuild/protovalidate";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import { file_gatehouse_platform_v1_rules } from "../gen/gatehouse/platform/v1/rules_pb.ts";
+
+/** One offending field, by its JSON path; never its value. */
+export type FieldViolation = { field: string; message: string };
+
+const validator = createValidator({ registry: createRegistry(file_gatehouse_platform_v1_rules) });
+
+/** Compiles every rule, which takes half a second, so that no caller has to wait for it. */
+export function warmUp(services: readonly DescService[]): void {
+  for (const { methods } of services) for (const { input } of methods) validator.validate(input, create(input));
+}
+
+/** Everything in a message that breaks a rule of its proto. A list that is too long is not looked into. */
+export function violationsOf(schema: DescMessage, message: Message): FieldViolation[] {
+  const tooLong = overlongLists(schema, message);
+  if (tooLong.length > 0) return tooLong;
+  const result = validator.validate(schema, message);
+  if (result.kind === "error") throw result.error;
+  const nuls = nulsIn(message, "").map((field) => ({ field, message: "must not contain the NUL character" }));
+  const broken = (result.violations ?? []).map(({ field, ruleId, message: told }) => ({
+    field: field.length === 0 ? ruleId : jsonPath(field), // a rule of the whole message names the field to blame by its id
+    message: told,
+  }));
+  return [...nuls, ...broken];
+}
+
+function overlongLists(schema: DescMessage, message: Message): FieldViolation[] {
+  return schema.fields.flatMap((field) => {
+    if (field.fieldKind !== "list") return [];
+    const { type } = getOption(field, fieldRules);
+    const most = type.case === "repeated" ? Number(type.value.maxItems) : 0;
+    const list = (message as unknown as Record<string, unknown[]>)[field.localName] ?? [];
+    return most > 0 && list.length > most
+      ? [{ field: field.jsonName, message: `must contain at most ${most} items` }]
+      : [];
+  });
+}
+
+/** Paths of the texts that hold a NUL, which PostgreSQL can't store. Local names are JSON names in our protos. */
+function nulsIn(value: unknown, path: string): string[] {
+  if (typeof value === "string") return value.includes("\0") ? [path] : [];
+  if (Array.isArray(value)) return value.flatMap((item, index) => nulsIn(item, `${path}[${index}]`));
+  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return [];
+  return Object.entries(value).flatMap(([name, item]) =>
+    name.startsWith("$") ? [] : nulsIn(item, path ? `${path}.${name}` : name),
+  );
+}
+
+/** `messages[0].role` */
+function jsonPath(path: Path): string {
+  let text = "";
+  for (const step of path) {
+    if (step.kind === "list_sub") text += `[${step.index}]`;
+    else if (step.kind === "map_sub") text += `[${JSON.stringify(step.key)}]`;
+    else if (step.kind === "field") text += text ? `.${step.jsonName}` : step.jsonName;
+  }
+  return text;
+}
