@@ -12,6 +12,7 @@ import type { KeyRing } from "./security/keys.ts";
 import type { Locate } from "./security/location.ts";
 import type { Passwords } from "./security/passwords.ts";
 import type { Caller } from "./security/sessions.ts";
+import type { Store } from "./store/orm.ts";
 import type { Tracing } from "./tracing.ts";
 
 /** What the time is. Tests move it; nothing else may ask the machine. */
@@ -55,6 +56,8 @@ export type Call = Tools & {
   caller: Caller | undefined;
   /** A unit of work of its own. */
   em: SqlEntityManager;
+  /** Runs a statement of the hot path, outside of any transaction. */
+  query: Store["query"];
   /** The guess that a method with a lockout has counted; its operation settles it. */
   attempt: Attempt | undefined;
   /** What is done once the call has ended, whatever became of it. */

@@ -28,6 +28,7 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
         em ??= store.fork(); // not every call asks the database
         return em;
       },
+      query: store.query,
       signal: req.signal,
       afterwards,
     });

@@ -3,6 +3,7 @@ import { v7 as uuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
+import type { Statement } from "../store/orm.ts";
 import type { Role, User } from "../store/user.ts";
 import { ACTIVITY_STEP_MS } from "./activity.ts";
 import { lockUser } from "./lock-user.ts";
@@ -78,7 +79,7 @@ export const OPEN_SESSION = `pruned as (
  * @throws Refusal UNAUTHENTICATED
  */
 export async function identify(
-  call: Pick<Call, "em" | "clock" | "config" | "keys" | "activity">,
+  call: Pick<Call, "em" | "query" | "clock" | "config" | "keys" | "activity">,
   accessToken: string | undefined,
 ): Promise<Caller> {
   const claims = accessToken ? await readAccessToken(call, accessToken) : undefined;
@@ -139,17 +140,18 @@ export const IS_OPEN = `s.revoked_at is null and s.expires_at > ? and s.ends_at 
          select from sessions a where a.id = s.actor_session_id
            and a.revoked_at is null and a.expires_at > ? and a.ends_at > ?))`;
 
-/** A session and its user, unless it has ended or, under impersonation, the administrator's own has. */
-async function findOpen(call: Pick<Call, "em" | "clock">, sessionId: string): Promise<OpenRow | undefined> {
-  const now = call.clock.now();
-  const [row] = await call.em.execute<OpenRow[]>(
-    `select s.generation, s.acknowledged, s.created_at as session_created_at, s.last_active_at, s.actor_id, u.id,
+const FIND_OPEN: Statement = {
+  name: "find_open_session",
+  text: `select s.generation, s.acknowledged, s.created_at as session_created_at, s.last_active_at, s.actor_id, u.id,
        u.email, u.name, u.bio, u.role, u.email_verified_at is not null as email_verified, u.mfa_secret is not null as mfa_enabled,
        u.password_changed_at, u.created_at, u.updated_at
      from sessions s join users u on u.id = s.user_id
-     where s.id = ? and ${IS_OPEN}`,
-    [sessionId, now, now, now, now],
-  );
+     where s.id = $1 and ${IS_OPEN.replaceAll("?", "$2")}`,
+};
+
+/** A session and its user, unless it has ended or, under impersonation, the administrator's own has. */
+async function findOpen(call: Pick<Call, "query" | "clock">, sessionId: string): Promise<OpenRow | undefined> {
+  const [row] = await call.query<OpenRow>(FIND_OPEN, [sessionId, call.clock.now()]);
   return row;
 }
 
