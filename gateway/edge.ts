@@ -70,7 +70,7 @@ export function greet(request: FastifyRequest, reply: FastifyReply, { log, origi
 function logWhenDone(request: FastifyRequest, reply: FastifyReply, log: Logger): void {
   const started = performance.now();
   const { raw } = reply;
-  raw.once("close", () => {
+  raw.on("close", () => {
     const isComplete = raw.writableFinished;
     log.info({
       requestId: request.id,

@@ -28,7 +28,7 @@ export function createLifecycle(app: FastifyInstance, calls: OpenCalls, graceMs:
   let onIdle = () => {};
   app.addHook("onRequest", (_request, reply, done) => {
     open += 1;
-    reply.raw.once("close", () => {
+    reply.raw.on("close", () => {
       open -= 1;
       if (open === 0) onIdle();
     });

@@ -25,7 +25,7 @@ export function measureRequests(app: FastifyInstance): Registry {
   app.addHook("onRequest", ({ method, routeOptions }, { raw }, done) => {
     const started = performance.now();
     active.inc();
-    raw.once("close", () => {
+    raw.on("close", () => {
       active.dec();
       const labels = {
         http_request_method: method,

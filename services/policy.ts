@@ -29,9 +29,9 @@ export function readRules(services: readonly DescService[]): void {
 
 /** The rules of a method; undefined for one that is not ours, such as health and reflection. */
 export function rulesOf(method: DescMethod): MethodRules | undefined {
-  if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
   const known = rulesByMethod.get(method);
   if (known) return known;
+  if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
   const rules = read(method);
   rulesByMethod.set(method, rules);
   return rules;

@@ -13,7 +13,7 @@ export type Call = {
   /** Ends the call, wherever it stands. */
   stop(): void;
   /** Forgets the call, once it is answered. */
-  end(): void;
+  end(): unknown;
 };
 
 const SHUTTING_DOWN = new Refused(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
@@ -22,18 +22,16 @@ const STOPPED = new Error("the call was given up");
 /** Opens a call on behalf of a client; to be done before anything is waited for, since the client may leave at any time. */
 export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   const controller = new AbortController();
-  const leave = () => controller.abort();
+  const end = () => calls.delete(controller);
+  const leave = () => end() && controller.abort(); // every answer closes at last, most of them after their call
+  calls.add(controller);
   raw.on("close", leave);
   if (raw.destroyed) leave();
-  calls.add(controller);
   return {
     signal: controller.signal,
     reasonFor: (thrown) => (controller.signal.reason === SHUTTING_DOWN ? SHUTTING_DOWN : thrown),
     stop: () => controller.abort(STOPPED),
-    end() {
-      raw.off("close", leave);
-      calls.delete(controller);
-    },
+    end,
   };
 }
 

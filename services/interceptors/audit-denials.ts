@@ -19,12 +19,12 @@ const DENIALS: ReadonlySet<Reason> = new Set([
 
 /** Records who was refused what, and about whom. The deed's own transaction is gone by then: this is one of its own. */
 export const auditDenials: Interceptor = (next) => async (req) => {
+  const rules = rulesOf(req.method);
+  if (rules?.policy.access !== Access.ADMIN && !rules?.policy.forbidImpersonation) return next(req);
   try {
     return await next(req);
   } catch (error) {
-    const rules = rulesOf(req.method);
-    const guarded = rules && (rules.policy.access === Access.ADMIN || rules.policy.forbidImpersonation);
-    if (guarded && error instanceof Refusal && DENIALS.has(error.reason)) {
+    if (error instanceof Refusal && DENIALS.has(error.reason)) {
       const call = callOf({ values: req.contextValues, signal: req.signal });
       const userId = rules.policy.access === Access.ADMIN ? targetOf(req) : call.caller?.user.id;
       const details = { reason: ReasonSchema.value[error.reason]?.localName, rpc: req.method.name };

@@ -11,35 +11,42 @@ export const peerKey = createContextKey<string>("127.0.0.1", { description: "pee
 /** Longest User-Agent that is kept, in characters. */
 const MAX_AGENT = 400;
 
+/** What is a call's own; the rest it inherits, since copying it would cost every call more than all of this. */
+type OwnPart = Omit<Call, keyof Tools | "em" | "query"> & { unitOfWork: Call["em"] | undefined };
+
 /** Opens the call that the handler serves: who asks, from where, with a unit of work of its own. */
 export function openCall(tools: Tools, store: Store, internalSecret: string | undefined): Interceptor {
+  const secret = internalSecret ? Buffer.from(internalSecret) : undefined;
+  const shared = {
+    ...tools,
+    query: store.query,
+    get em() {
+      const own = this as unknown as OwnPart;
+      own.unitOfWork ??= store.fork(); // not every call asks the database
+      return own.unitOfWork;
+    },
+  };
   return (next) => (req) => {
-    const afterwards: Call["afterwards"] = [];
-    let em: Call["em"] | undefined;
-    req.contextValues.set(callKey, {
-      ...tools,
+    const own: OwnPart = {
       requestId: saneRequestId(req.header.get("x-request-id")),
       startedAt: performance.now(),
       traceparent: req.header.get("traceparent"),
-      client: clientOf(req.header, req.contextValues.get(peerKey), internalSecret),
+      client: clientOf(req.header, req.contextValues.get(peerKey), secret),
       caller: undefined,
       attempt: undefined,
-      get em() {
-        em ??= store.fork(); // not every call asks the database
-        return em;
-      },
-      query: store.query,
+      unitOfWork: undefined,
       signal: req.signal,
-      afterwards,
-    });
+      afterwards: [],
+    };
+    req.contextValues.set(callKey, Object.assign(Object.create(shared), own));
     return settled(next, req, () => {
-      for (const after of afterwards) after();
+      for (const after of own.afterwards) after();
     });
   };
 }
 
 /** What metadata says of the client counts only when the gateway's secret comes with it. */
-function clientOf(header: Headers, peer: string, internalSecret: string | undefined): Client {
+function clientOf(header: Headers, peer: string, internalSecret: Buffer | undefined): Client {
   const secret = header.get("x-gatehouse-secret");
   if (internalSecret && secret && equalSecrets(secret, internalSecret)) {
     return {

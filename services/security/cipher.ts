@@ -40,6 +40,8 @@ export function createCipher(secretKey: Buffer): Cipher {
 
 /** Whether two secrets are equal, in a time that depends on their lengths alone. */
 export function equalSecrets(a: string | Buffer, b: string | Buffer): boolean {
-  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  const [left, right] = [toBuffer(a), toBuffer(b)];
   return left.length === right.length && timingSafeEqual(left, right);
 }
+
+const toBuffer = (secret: string | Buffer) => (typeof secret === "string" ? Buffer.from(secret) : secret);
