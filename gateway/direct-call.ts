@@ -2,8 +2,8 @@ import { Code, ConnectError } from "@connectrpc/connect";
 
 /** The life of one call in process: until it ends, its client aborts it, or its deadline passes. */
 export type DirectCall = {
-  /** The handler's signal; fires when the call is over, however it ended. */
-  signal: AbortSignal;
+  /** The handler's signal; fires when the call is over, however it ended. Made when first asked for: most never ask. */
+  signal(): AbortSignal;
   /** When the call times out, in milliseconds of the system clock. */
   deadline: number | undefined;
   /** Settles as the work does, or rejects the moment the call is aborted. Unknown errors are masked, as on the wire. */
@@ -16,7 +16,7 @@ const ENDED = new ConnectError("the call has ended", Code.Canceled);
 
 /** Starts the clock of a call. */
 export function startCall(client: AbortSignal | undefined, timeoutMs: number | undefined): DirectCall {
-  const controller = new AbortController();
+  let controller: AbortController | undefined;
   let over: ConnectError | undefined;
   let rejectWaiting: ((error: ConnectError) => void) | undefined;
   const end = (reason: ConnectError) => {
@@ -24,7 +24,7 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
     over = reason;
     clearTimeout(timer);
     client?.removeEventListener("abort", leave);
-    controller.abort(reason);
+    controller?.abort(reason);
   };
   const abort = (error: ConnectError) => {
     rejectWaiting?.(error);
@@ -36,7 +36,13 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
   if (client?.aborted) leave();
   else client?.addEventListener("abort", leave);
   return {
-    signal: controller.signal,
+    signal() {
+      if (controller === undefined) {
+        controller = new AbortController();
+        if (over) controller.abort(over);
+      }
+      return controller.signal;
+    },
     deadline: timeoutMs === undefined ? undefined : Date.now() + timeoutMs,
     settle(work) {
       if (over) return Promise.reject(over);
@@ -59,7 +65,7 @@ export function callMessages<T>(source: AsyncIterable<T>, call: DirectCall): Asy
     [Symbol.asyncIterator]() {
       const from = source[Symbol.asyncIterator]();
       const close = () => void from.return?.().catch(() => {}); // its failure has nobody left to hear it
-      call.signal.addEventListener("abort", close, { once: true });
+      call.signal().addEventListener("abort", close, { once: true });
       return {
         async next() {
           try {

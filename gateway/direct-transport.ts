@@ -2,28 +2,18 @@ import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from "@b
 import { create } from "@bufbuild/protobuf";
 import type {
   ConnectRouter,
-  ContextValues,
   HandlerContext,
   Interceptor,
   MethodImplSpec,
-  StreamRequest,
   StreamResponse,
   Transport,
-  UnaryRequest,
   UnaryResponse,
 } from "@connectrpc/connect";
-import {
-  Code,
-  ConnectError,
-  createContextValues,
-  createMethodImplSpec,
-  createServiceImplSpec,
-} from "@connectrpc/connect";
-import type { DirectCall } from "./direct-call.ts";
+import { Code, ConnectError, createMethodImplSpec, createServiceImplSpec } from "@connectrpc/connect";
 import { callMessages, startCall } from "./direct-call.ts";
+import { DirectContext, DirectRequest } from "./direct-request.ts";
 
-type Request = (UnaryRequest | StreamRequest) & { deadline: number | undefined };
-type Run = (request: Request) => Promise<UnaryResponse | StreamResponse>;
+type Run = (request: DirectRequest) => Promise<UnaryResponse | StreamResponse>;
 
 /**
  * A transport to services in the same process. Messages are handed over by reference: nothing is serialized, so neither
@@ -47,7 +37,7 @@ export function createDirectTransport(
       const run = find(method);
       const call = startCall(signal, timeoutMs);
       const message = create(method.input, input);
-      const request = requestOf(method, call, header, contextValues, { stream: false, message });
+      const request = new DirectRequest(method, call, header, contextValues, { stream: false, message });
       try {
         return (await call.settle(() => run(request))) as UnaryResponse as never;
       } finally {
@@ -58,7 +48,8 @@ export function createDirectTransport(
       const run = find(method);
       const call = startCall(signal, timeoutMs);
       const message = messagesOf(method.input, input);
-      const request = requestOf(method, call, header, contextValues, { stream: true, message });
+      const plain = new DirectRequest(method, call, header, contextValues, { stream: true, message });
+      const request = { ...plain, signal: call.signal() }; // interceptors copy it to wrap its messages
       try {
         const response = (await call.settle(() => run(request))) as StreamResponse;
         return { ...response, message: callMessages(response.message, call) } as never;
@@ -68,27 +59,6 @@ export function createDirectTransport(
       }
     },
   };
-}
-
-function requestOf(
-  method: DescMethod,
-  call: DirectCall,
-  header: ConstructorParameters<typeof Headers>[0],
-  contextValues: ContextValues | undefined,
-  { stream, message }: { stream: boolean; message: unknown },
-): Request {
-  return {
-    stream,
-    method,
-    message,
-    service: method.parent,
-    requestMethod: "POST",
-    url: `direct:/${method.parent.typeName}/${method.name}`,
-    signal: call.signal,
-    deadline: call.deadline,
-    header: header instanceof Headers ? header : new Headers(header),
-    contextValues: contextValues ?? createContextValues(),
-  } as Request;
 }
 
 /** Runs `routes` on a router that keeps the implementations, and folds the interceptors around each of them once. */
@@ -119,7 +89,7 @@ function implementation(spec: MethodImplSpec): Run {
   switch (spec.kind) {
     case "unary":
       return async (request) => {
-        const context = handlerContext(request);
+        const context = new DirectContext(request);
         try {
           const message = create(method.output, await spec.impl(request.message as never, context));
           return { stream: false, method: spec.method, message, ...headersOf(context) };
@@ -129,30 +99,13 @@ function implementation(spec: MethodImplSpec): Run {
       };
     case "server_streaming":
       return async (request) => {
-        const context = handlerContext(request);
+        const context = new DirectContext(request);
         const message = messagesOf(method.output, spec.impl(await only(request.message as never), context));
         return { stream: true, method: spec.method, message, ...headersOf(context) };
       };
     default:
       throw new Error(`${method} is ${spec.kind}, which is not served in process`);
   }
-}
-
-function handlerContext(request: Request): HandlerContext {
-  const { method, service, signal, requestMethod, url, deadline } = request;
-  return {
-    method,
-    service,
-    signal,
-    requestMethod,
-    url,
-    requestHeader: request.header,
-    responseHeader: new Headers(),
-    responseTrailer: new Headers(),
-    values: request.contextValues,
-    protocolName: "direct",
-    timeoutMs: () => (deadline === undefined ? undefined : deadline - Date.now()),
-  };
 }
 
 const headersOf = ({ service, responseHeader, responseTrailer }: HandlerContext) => ({

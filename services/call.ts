@@ -72,14 +72,14 @@ export type SignedInCall = Call & { caller: Caller };
 export const callKey = createContextKey<Call | undefined>(undefined, { description: "call" });
 
 /** The call that a handler serves. */
-export function callOf(ctx: Pick<HandlerContext, "values" | "signal">): Call {
+export function callOf(ctx: Pick<HandlerContext, "values">): Call {
   const call = ctx.values.get(callKey);
   if (!call) throw new Error("no call was opened: the interceptors are missing");
   return call;
 }
 
 /** The call of a handler whose method demands an access token. */
-export function signedInCallOf(ctx: Pick<HandlerContext, "values" | "signal">): SignedInCall {
+export function signedInCallOf(ctx: Pick<HandlerContext, "values">): SignedInCall {
   const call = callOf(ctx);
   if (!call.caller) throw new Error("the method's policy lets anybody in, its handler expects a caller");
   return call as SignedInCall;

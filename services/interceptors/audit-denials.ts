@@ -25,7 +25,7 @@ export const auditDenials: Interceptor = (next) => async (req) => {
     return await next(req);
   } catch (error) {
     if (error instanceof Refusal && DENIALS.has(error.reason)) {
-      const call = callOf({ values: req.contextValues, signal: req.signal });
+      const call = callOf({ values: req.contextValues });
       const userId = rules.policy.access === Access.ADMIN ? targetOf(req) : call.caller?.user.id;
       const details = { reason: ReasonSchema.value[error.reason]?.localName, rpc: req.method.name };
       await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });

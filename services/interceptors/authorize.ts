@@ -10,7 +10,7 @@ import { identify } from "../security/sessions.ts";
 export const authenticate: Interceptor = (next) => async (req) => {
   const rules = rulesOf(req.method);
   if (rules && rules.policy.access !== Access.PUBLIC) {
-    const call = callOf({ values: req.contextValues, signal: req.signal });
+    const call = callOf({ values: req.contextValues });
     call.caller = await identify(call, bearerToken(req.header.get("authorization")));
   }
   return next(req);
@@ -20,7 +20,7 @@ export const authenticate: Interceptor = (next) => async (req) => {
 export const authorize: Interceptor = (next) => async (req) => {
   const rules = rulesOf(req.method);
   if (rules && rules.policy.access !== Access.PUBLIC) {
-    const { caller } = callOf({ values: req.contextValues, signal: req.signal });
+    const { caller } = callOf({ values: req.contextValues });
     if (rules.policy.access === Access.ADMIN && caller?.user.role !== "admin") {
       throw new Refusal(Reason.FORBIDDEN, "This needs the role admin.");
     }

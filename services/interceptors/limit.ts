@@ -21,7 +21,7 @@ export function limit(limits: Limits | undefined): Interceptor {
   return (next) => async (req) => {
     const rules = rulesOf(req.method);
     if (!rules) return next(req);
-    const call = callOf({ values: req.contextValues, signal: req.signal });
+    const call = callOf({ values: req.contextValues });
     const account = await accountOf(call, rules, req);
     const attempt = account ? await attemptFor(call, rules.policy.lockout, account) : undefined;
     call.attempt = attempt;

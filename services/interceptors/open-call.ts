@@ -12,7 +12,10 @@ export const peerKey = createContextKey<string>("127.0.0.1", { description: "pee
 const MAX_AGENT = 400;
 
 /** What is a call's own; the rest it inherits, since copying it would cost every call more than all of this. */
-type OwnPart = Omit<Call, keyof Tools | "em" | "query"> & { unitOfWork: Call["em"] | undefined };
+type OwnPart = Omit<Call, keyof Tools | "em" | "query" | "signal"> & {
+  request: { signal: AbortSignal };
+  unitOfWork: Call["em"] | undefined;
+};
 
 /** Opens the call that the handler serves: who asks, from where, with a unit of work of its own. */
 export function openCall(tools: Tools, store: Store, internalSecret: string | undefined): Interceptor {
@@ -20,10 +23,13 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
   const shared = {
     ...tools,
     query: store.query,
-    get em() {
+    get em(): Call["em"] {
       const own = this as unknown as OwnPart;
       own.unitOfWork ??= store.fork(); // not every call asks the database
       return own.unitOfWork;
+    },
+    get signal(): AbortSignal {
+      return (this as unknown as OwnPart).request.signal;
     },
   };
   return (next) => (req) => {
@@ -35,7 +41,7 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
       caller: undefined,
       attempt: undefined,
       unitOfWork: undefined,
-      signal: req.signal,
+      request: req,
       afterwards: [],
     };
     req.contextValues.set(callKey, Object.assign(Object.create(shared), own));
