@@ -11,7 +11,14 @@ const plain = await startServer(["bench/plain-fastify.ts"], {
 const signedIn = { path: "/user/profile", headers: { authorization: `Bearer ${stage.accessToken}` } };
 try {
   report(
-    "a trivial route: the public keys",
+    "a trivial route: GET /health/live",
+    await inTurns({
+      "plain Fastify": { server: plain, request: { path: "/health/live" } },
+      Gatehouse: { server: stage.server, request: { path: "/health/live" } },
+    }),
+  );
+  report(
+    "a trivial RPC: the public keys",
     await inTurns({
       "plain Fastify": { server: plain, request: { path: "/trivial" } },
       Gatehouse: { server: stage.server, request: { path: "/.well-known/jwks.json" } },
