@@ -10,8 +10,8 @@ import { Refused } from "./transcode/errors.ts";
 export type EdgeOptions = {
   log: Logger;
   origins: Origins;
-  /** Whether clients reach the gateway by https. */
-  secure: boolean;
+  /** What `commonHeaders` gives. */
+  headers: Record<string, string>;
   /** Whether new requests are refused, since the process is about to end. */
   isDraining: () => boolean;
 };
@@ -25,8 +25,7 @@ export function requestId(request: IncomingMessage): string {
   return typeof given === "string" && SANE_ID.test(given) ? given : randomUUID();
 }
 
-/** Headers of every answer of the API; pages replace the content security policy by their own. */
-export const HEADERS = {
+const HEADERS = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
   "cross-origin-opener-policy": "same-origin",
@@ -37,19 +36,31 @@ export const HEADERS = {
 };
 const SECURE_HEADERS = { ...HEADERS, "strict-transport-security": "max-age=31536000; includeSubDomains" };
 
-/** Adds the hooks that every request passes: log line, common headers, CORS, unknown routes, draining. */
-export function addEdge(app: FastifyInstance, edge: EdgeOptions): void {
+/**
+ * Headers of every answer of the API; pages replace the content security policy by their own.
+ * @param secure whether clients reach the gateway by https
+ */
+export const commonHeaders = (secure: boolean): Record<string, string> => (secure ? SECURE_HEADERS : HEADERS);
+
+/** The methods that an address takes; none where there is nothing. */
+export type MethodsOf = (url: string) => string[];
+
+/**
+ * Adds the hooks that every request passes: log line, common headers, CORS, unknown routes, draining.
+ * @returns what is known of the routes that are added from now on
+ */
+export function addEdge(app: FastifyInstance, edge: EdgeOptions): MethodsOf {
   const { origins, isDraining } = edge;
-  const routes = knownRoutes(app);
+  const methodsOf = knownRoutes(app);
   app.addHook("onRequest", (request, reply, done) => {
     greet(request, reply, edge);
     checkHost(request.raw);
     if (request.is404) {
-      const methods = routes.methodsOf(request.raw.url ?? "");
-      if (methods.length === 0) throw new Refused(Reason.NOT_FOUND, "There is nothing at this address.");
-      if (request.method === "OPTIONS" && origins.preflight(request.headers, reply, methods)) return;
-      reply.header("allow", methods.join(", "));
-      throw new Refused(Reason.METHOD_NOT_ALLOWED, `This address takes ${methods.join(", ")}.`);
+      const methods = methodsOf(request.raw.url ?? "");
+      const isKnown = methods.length > 0;
+      if (isKnown && request.method === "OPTIONS" && origins.preflight(request.headers, reply, methods)) return;
+      if (isKnown) reply.header("allow", methods.join(", "));
+      throw noRoute(methods);
     }
     if (isDraining() && !HEALTH.test(request.raw.url ?? "")) {
       reply.header("connection", "close");
@@ -57,12 +68,19 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): void {
     }
     done();
   });
+  return methodsOf;
+}
+
+/** Why no route takes a request to an address that takes these methods. */
+export function noRoute(methods: string[]): Refused {
+  if (methods.length === 0) return new Refused(Reason.NOT_FOUND, "There is nothing at this address.");
+  return new Refused(Reason.METHOD_NOT_ALLOWED, `This address takes ${methods.join(", ")}.`);
 }
 
 /** What every answer has, however early it is given: common headers, CORS and a log line. */
-export function greet(request: FastifyRequest, reply: FastifyReply, { log, origins, secure }: EdgeOptions): void {
+export function greet(request: FastifyRequest, reply: FastifyReply, { log, origins, headers }: EdgeOptions): void {
   logWhenDone(request, reply, log);
-  reply.headers(secure ? SECURE_HEADERS : HEADERS).header("x-request-id", request.id);
+  reply.headers(headers).header("x-request-id", request.id);
   origins.allow(request.headers, reply);
 }
 
@@ -96,17 +114,27 @@ function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
 }
 
 /** Remembers the routes that are added from now on, to tell an unknown path from a known one with another method. */
-function knownRoutes(app: FastifyInstance): { methodsOf: (url: string) => string[] } {
+function knownRoutes(app: FastifyInstance): MethodsOf {
   const known: { segments: string[]; methods: string[] }[] = [];
   app.addHook("onRoute", ({ url, method }) => {
     known.push({ segments: url.split("/"), methods: [method].flat() });
   });
-  return {
-    methodsOf(url) {
-      const given = url.replace(/[?#].*$/s, "").split("/");
-      const fits = (segments: string[]) =>
-        segments.length === given.length && segments.every((s, i) => s === given[i] || (s.startsWith(":") && given[i]));
-      return known.filter(({ segments }) => fits(segments)).flatMap(({ methods }) => methods);
-    },
+  return (url) => {
+    const given = segmentsOf(url);
+    const fits = (segments: string[]) =>
+      segments.length === given.length && segments.every((s, i) => s === given[i] || (s.startsWith(":") && given[i]));
+    return known.filter(({ segments }) => fits(segments)).flatMap(({ methods }) => methods);
   };
+}
+
+/** The segments of a path, decoded each by itself as the router does; none of one that can't be decoded. */
+function segmentsOf(url: string): string[] {
+  try {
+    return url
+      .replace(/[?#].*$/s, "")
+      .split("/")
+      .map(decodeURIComponent);
+  } catch {
+    return [];
+  }
 }

@@ -13,7 +13,7 @@ import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createClientAddress } from "./client-address.ts";
 import type { GatewayConfig } from "./config.ts";
 import { createOrigins } from "./cors.ts";
-import { addEdge, greet, requestId } from "./edge.ts";
+import { addEdge, commonHeaders, greet, requestId } from "./edge.ts";
 import { addHealth } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
@@ -73,15 +73,24 @@ export function createGateway(options: GatewayOptions): Gateway {
     if (failed.reason === Reason.PAYLOAD_TOO_LARGE) linger(request, reply);
     sendFailure(failed, reply);
   };
-  const edge = { log, origins, secure, isDraining: () => lifecycle.phase() === "draining" };
-  const app = createServer(log, options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS, (thrown, request, reply) => {
-    greet(request, reply, edge); // the router refused the path before any hook ran
-    answer(thrown, request, reply);
-  });
+  const edge = {
+    log,
+    origins,
+    headers: commonHeaders(secure),
+    isDraining: () => lifecycle.phase() === "draining",
+  };
+  const app = createServer(
+    options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
+    (error, socket, isAnswered) => answerUnreadable(error, socket, isAnswered, { ...edge, methodsOf }),
+    (thrown, request, reply) => {
+      greet(request, reply, edge); // the router refused the path before any hook ran
+      answer(thrown, request, reply);
+    },
+  );
   const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
   const metrics = measureRequests(app);
   const traceparentOf = options.startSpan && traceRequests(app, options.startSpan);
-  addEdge(app, edge);
+  const methodsOf = addEdge(app, edge);
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
@@ -102,9 +111,10 @@ export function createGateway(options: GatewayOptions): Gateway {
 }
 
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
+type AnswerUnreadable = (error: Error, socket: Duplex, isAnswered: boolean) => void;
 
 /** An HTTP server that leaves every decision about bodies and refusals to us. */
-function createServer(log: Logger, requestTimeout: number, frameworkErrors: Answer): FastifyInstance {
+function createServer(requestTimeout: number, unreadable: AnswerUnreadable, frameworkErrors: Answer): FastifyInstance {
   const app = fastify({
     genReqId: requestId,
     bodyLimit: DEFAULT_BODY_BYTES,
@@ -121,15 +131,13 @@ function createServer(log: Logger, requestTimeout: number, frameworkErrors: Answ
       maxParamLength: 1_024, // longer than any id, so that a wrong one is told by its name
       querystringParser: () => ({}), // queries are read by the types of their fields
     },
-    clientErrorHandler: (error, socket) => answerUnreadable(error, socket, isAnswered(socket), log),
+    clientErrorHandler: (error, socket) => unreadable(error, socket, isAnswered(socket)),
     frameworkErrors,
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
-  app.server.on("connect", (_request, socket) =>
-    answerUnreadable(new Error("tunnels are not served"), socket, false, log),
-  );
+  app.server.on("connect", (_request, socket) => unreadable(new Error("tunnels are not served"), socket, false));
   return app;
 }
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
-import { HEADERS } from "./edge.ts";
+import { type MethodsOf, noRoute } from "./edge.ts";
 import type { HttpFailure } from "./transcode/errors.ts";
 import { failure, Refused, toFailure } from "./transcode/errors.ts";
 
@@ -29,21 +29,22 @@ export function toEdgeFailure(thrown: Error & { code?: unknown; statusCode?: num
   return toFailure(isClients ? new Refused(Reason.MALFORMED_REQUEST, unreadable) : thrown);
 }
 
+/** What an answer that no route gives is made of. */
+export type Unrouted = { log: Logger; headers: Record<string, string>; methodsOf: MethodsOf };
+
 /**
  * Answers on the socket itself a request that never became one: unreadable HTTP, or one that arrives too slowly.
  * @param isAnswered whether a response has begun on this socket, which a second one would garble
  */
-export function answerUnreadable(
-  error: Error & { code?: string },
-  socket: Duplex,
-  isAnswered: boolean,
-  log: Logger,
-): void {
+export function answerUnreadable(error: Unreadable, socket: Duplex, isAnswered: boolean, unrouted: Unrouted): void {
   if (error.code === "ECONNRESET" || !socket.writable || isAnswered) {
     socket.destroy();
     return;
   }
-  const { body } = serverErrors[error.code ?? ""] ?? failure(Reason.MALFORMED_REQUEST, unreadable);
+  const methods = methodsAt(error, unrouted.methodsOf);
+  const { body } = methods
+    ? toFailure(noRoute(methods))
+    : (serverErrors[error.code ?? ""] ?? failure(Reason.MALFORMED_REQUEST, unreadable));
   const text = JSON.stringify(body);
   const requestId = randomUUID();
   const head = [
@@ -51,9 +52,24 @@ export function answerUnreadable(
     "Content-Type: application/json; charset=utf-8",
     `Content-Length: ${Buffer.byteLength(text)}`,
     `X-Request-Id: ${requestId}`,
-    ...Object.entries(HEADERS).map(([name, value]) => `${name}: ${value}`),
+    ...Object.entries(unrouted.headers).map(([name, value]) => `${name}: ${value}`),
+    ...(methods?.length ? [`Allow: ${methods.join(", ")}`] : []),
     "Connection: close",
   ];
-  log.info({ requestId, status: body.statusCode }, "unreadable request");
+  unrouted.log.info({ requestId, status: body.statusCode }, "unreadable request");
   socket.end(`${head.join("\r\n")}\r\n\r\n${text}`, () => socket.destroy());
+}
+
+/** What Node's server tells of a request that it could not read. */
+type Unreadable = Error & { code?: string; rawPacket?: Buffer; bytesParsed?: number };
+
+/**
+ * The methods of the address that a request with a method unknown to Node's parser asks for: such a request is
+ * well-formed, and refused for its method like any other. Undefined where no request line can be made out.
+ */
+function methodsAt({ code, rawPacket, bytesParsed = 0 }: Unreadable, methodsOf: MethodsOf): string[] | undefined {
+  if (code !== "HPE_INVALID_METHOD" || !rawPacket) return undefined;
+  const line = rawPacket.toString("latin1", rawPacket.lastIndexOf("\n", bytesParsed) + 1);
+  const [, url] = /^[\w!#$%&'*+.^`|~-]+ (\/\S*) HTTP\/1\.[01]\r?\n/.exec(line) ?? [];
+  return url === undefined ? undefined : methodsOf(url);
 }

@@ -6,6 +6,7 @@ import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/co
 import { ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { pino } from "pino";
+import { expect } from "vitest";
 import type { GatewayConfig } from "../../gateway/config.ts";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createDirectTransport } from "../../gateway/direct-transport.ts";
@@ -94,6 +95,18 @@ export async function start(routes: Routes, settings: Settings = {}): Promise<St
     },
   };
 }
+
+/** Headers of every answer of the API, those to unreadable requests included. */
+export const usualHeaders = {
+  "cache-control": "no-store",
+  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+  "x-request-id": expect.stringMatching(/^[0-9a-f-]{36}$/) as string,
+};
 
 /** A configuration with a grace that tests can wait for. */
 export function configOf(env: Record<string, string> = {}): GatewayConfig {
