@@ -1,32 +1,9 @@
 import { create } from "@bufbuild/protobuf";
-import ms, { type StringValue } from "ms";
 import { z } from "zod";
 import { RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { violationsOf } from "./rules.ts";
 import type { DatabaseLocation } from "./store/orm.ts";
-
-const duration = (fallback: string) =>
-  z
-    .string()
-    .regex(/^(0|\d+(ms|s|m|h|d))$/, "must be a duration such as 500ms, 15m or 7d")
-    .default(fallback)
-    .transform((text) => ms(text as StringValue));
-
-const number = (fallback: number, least: number, most: number) =>
-  z
-    .string()
-    .regex(/^\d+$/, `must be a whole number from ${least} to ${most}`)
-    .default(String(fallback))
-    .transform(Number)
-    .refine((n) => n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
-
-const choice = <const T extends [string, ...string[]]>(values: T, fallback: T[number]) =>
-  z.enum(values, `must be one of ${values.join(", ")}`).default(fallback as T[number]);
-
-const url = (protocols: string[], what: string) =>
-  z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), `must be ${what}`);
-
-const webUrl = url(["http:", "https:"], "a URL with http or https").transform((text) => text.replace(/\/+$/, ""));
+import { choice, duration, number, url, webUrl } from "./variable-kinds.ts";
 
 const SECRET_BYTES = 32;
 
@@ -109,37 +86,42 @@ export type ConfigResult = { config: Config } | { problems: string[] };
  * @param apart the services run in a process of their own, and have to recognise their gateway.
  */
 export function readConfig(env: Record<string, string | undefined>, { apart = false } = {}): ConfigResult {
-  const present = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ""));
+  const present: Present = Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => (value ? [[name, value]] : [])),
+  );
   const read = variables.safeParse(present);
-  const problems = read.success
-    ? contradictions(read.data, apart)
-    : read.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`);
+  const problems = [
+    ...(read.error?.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`) ?? []),
+    ...contradictions(present, apart),
+  ];
+  if (read.success && read.data.REFRESH_TOKEN_TTL > read.data.SESSION_MAX_AGE) {
+    problems.push("REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE");
+  }
   if (!read.success || problems.length > 0) return { problems };
-  return { config: Object.freeze(arrange(read.data, present as Record<string, string>)) };
+  return { config: Object.freeze(arrange(read.data, present)) };
 }
 
 type Variables = z.infer<typeof variables>;
+type Present = Record<string, string>;
 
-function contradictions(v: Variables, apart: boolean): string[] {
+function contradictions(v: Present, apart: boolean): string[] {
   return [
     apart && !v.INTERNAL_SECRET && "INTERNAL_SECRET must be set when gateway and services run apart",
     v.NODE_ENV === "production" && !v.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
-    (v.GRPC_TLS_CERT === undefined) !== (v.GRPC_TLS_KEY === undefined) &&
-      "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
+    !v.GRPC_TLS_CERT !== !v.GRPC_TLS_KEY && "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
     v.GRPC_TLS_CA && !v.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
-    (v.ADMIN_EMAIL === undefined) !== (v.ADMIN_PASSWORD === undefined) &&
-      "ADMIN_EMAIL and ADMIN_PASSWORD must be set together",
+    !v.ADMIN_EMAIL !== !v.ADMIN_PASSWORD && "ADMIN_EMAIL and ADMIN_PASSWORD must be set together",
     ...adminProblems(v),
-    v.REFRESH_TOKEN_TTL > v.SESSION_MAX_AGE && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
   ].filter((problem) => typeof problem === "string");
 }
 
 /** The first administrator meets the rules of everybody's registration. */
-function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Variables): string[] {
-  if (email === undefined || password === undefined) return [];
+function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Present): string[] {
+  if (!email || !password) return [];
   const account = create(RegisterRequestSchema, { email, password, name: "Administrator", acceptTerms: true });
-  return violationsOf(RegisterRequestSchema, account).map(
-    ({ field, message }) => `ADMIN_${field.toUpperCase()} ${message}`,
+  const byField = Map.groupBy(violationsOf(RegisterRequestSchema, account), ({ field }) => field);
+  return [...byField].map(
+    ([field, violations]) => `ADMIN_${field.toUpperCase()} ${violations.map(({ message }) => message).join(", ")}`,
   );
 }
 
@@ -148,7 +130,7 @@ function databaseLocation(v: Variables): DatabaseLocation {
   return v.DATABASE_URL ? { kind: "postgres", url: v.DATABASE_URL } : { kind: "folder", path: v.DATA_DIR };
 }
 
-function arrange(v: Variables, env: Record<string, string>) {
+function arrange(v: Variables, env: Present) {
   const publicUrl = v.PUBLIC_URL ?? `http://localhost:${v.PORT}`;
   return {
     grpc: {

@@ -30,3 +30,31 @@ describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one
     expect(ends).toEqual([0, 0, 0, 0]);
   }, 120_000);
 });
+
+describe("a start with wrong settings", () => {
+  const refusal = (env: Record<string, string>, main?: string) =>
+    startProcess({ DATABASE_URL: "memory:", ...env }, main).then(
+      () => "started",
+      (error: Error) => error.message,
+    );
+
+  test("is refused by one line a variable, whichever side reads it, and shows no value", async () => {
+    const env = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "hidden", SHUTDOWN_TIMEOUT: "hidden" };
+    const told = await refusal({ ...env, PUBLIC_URL: "hidden" });
+    expect(told).toContain("ended with 1: Gatehouse can't start:\n");
+    const lines = told.split("\n").slice(1, -1);
+    expect(lines.map((line) => line.trim().split(" ")[0]).sort()).toEqual([
+      "ADMIN_PASSWORD",
+      "PUBLIC_URL",
+      "SHUTDOWN_TIMEOUT",
+    ]);
+    expect(told).not.toContain("hidden");
+  });
+
+  test("is refused by services that run alone as well", async () => {
+    const env = { INTERNAL_SECRET: "between-gateway-and-services", ADMIN_EMAIL: "root@example.com" };
+    const told = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
+    expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
+    expect(told).not.toContain("hidden");
+  });
+});

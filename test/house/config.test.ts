@@ -7,6 +7,7 @@ const problemsOf = (env: Record<string, string>, apart = false) => {
   const read = readConfig(env, { apart });
   return "problems" in read ? read.problems : [];
 };
+const subject = (problem: string) => problem.split(" ")[0];
 const configOf = (env: Record<string, string>) => {
   const read = readConfig(env);
   if ("problems" in read) throw new Error(read.problems.join());
@@ -51,8 +52,31 @@ describe("the services' configuration", () => {
       "SMTP_URL",
       "REDIS_URL",
     ];
-    expect(problems.map((problem) => problem.split(" ")[0]).sort()).toEqual(names.sort());
+    expect(problems.map(subject).sort()).toEqual(names.sort());
     expect(problems.join()).not.toContain("secret-");
+  });
+
+  test("names each variable once, however much is wrong with it", () => {
+    const source = readFileSync("services/config.ts", "utf8");
+    const names = [...source.matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(([, name]) => name as string);
+    const wrong = problemsOf(Object.fromEntries(names.map((name) => [name, "\r\n\0 ?"])), true).map(subject);
+    expect(wrong.length).toBeGreaterThan(names.length / 2);
+    expect(wrong).toEqual([...new Set(wrong)]);
+    const far = problemsOf({ GRPC_PORT: "99999", LOCKOUT_THRESHOLD: "0", AI_RETRIES: "11" }).map(subject);
+    expect(far.sort()).toEqual(["AI_RETRIES", "GRPC_PORT", "LOCKOUT_THRESHOLD"]);
+  });
+
+  test("holds the first administrator to the rules of registration, whatever else is wrong", () => {
+    expect(problemsOf({ ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "secret" })).toEqual([
+      "ADMIN_PASSWORD must be 8 to 128 characters, must contain an uppercase letter, must contain a digit, must contain a special character",
+    ]);
+    const both = { ADMIN_EMAIL: "secret-nobody", ADMIN_PASSWORD: "secret-word", LOG_LEVEL: "loud" };
+    expect(problemsOf(both).map(subject)).toEqual(["LOG_LEVEL", "ADMIN_EMAIL", "ADMIN_PASSWORD"]);
+    expect(problemsOf(both).join()).not.toContain("secret");
+    expect(configOf({ ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "Correct-horse-1" }).admin).toEqual({
+      email: "root@example.com",
+      password: "Correct-horse-1",
+    });
   });
 
   test("demands what a deployment can't do without", () => {
@@ -105,7 +129,7 @@ describe("the variables", () => {
       CORS_ORIGINS: "*",
     });
     const problems = "problems" in read ? read.problems : [];
-    expect(problems.map((problem) => problem.split(" ")[0]).sort()).toEqual([
+    expect(problems.map(subject).sort()).toEqual([
       "CORS_ORIGINS",
       "INTERNAL_SECRET",
       "PORT",

@@ -1,0 +1,32 @@
+import ms, { type StringValue } from "ms";
+import { z } from "zod";
+
+/** `15m`, `7d`, `500ms`: milliseconds. */
+export const duration = (fallback: string) =>
+  z
+    .string()
+    .regex(/^(0|\d+(ms|s|m|h|d))$/, "must be a duration such as 500ms, 15m or 7d")
+    .default(fallback)
+    .transform((text) => ms(text as StringValue));
+
+/** A whole number within bounds. */
+export const number = (fallback: number, least: number, most: number) =>
+  z
+    .string()
+    .regex(/^\d+$/, `must be a whole number from ${least} to ${most}`)
+    .default(String(fallback))
+    .transform(Number)
+    .refine((n) => n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
+
+/** One of a few words. */
+export const choice = <const T extends [string, ...string[]]>(values: T, fallback: T[number]) =>
+  z.enum(values, `must be one of ${values.join(", ")}`).default(fallback as T[number]);
+
+/** A URL with one of these protocols. @param what a wrong one is told to be */
+export const url = (protocols: string[], what: string) =>
+  z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), `must be ${what}`);
+
+/** A URL of http or https, without a trailing slash. */
+export const webUrl = url(["http:", "https:"], "a URL with http or https").transform((text) =>
+  text.replace(/\/+$/, ""),
+);
