@@ -11,9 +11,9 @@ import { revokeSessions } from "../security/sessions.ts";
 type Account = { id: string; email: string; canonical_email: string; name: string; was_verified: boolean };
 
 /**
- * Sets a new password with a mailed token. Every session ends, the login's lock clears, the address counts as verified.
- * The second factor and its own lock stay: whoever reads the mail has not proved that one. On an account that was
- * never verified it goes as well, since somebody else may have made it.
+ * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
+ * counts as verified. The second factor itself stays: whoever reads the mail has not proved that one. On an account that
+ * was never verified it goes as well, since somebody else may have made it.
  * @throws Refusal TOKEN_INVALID, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
@@ -25,6 +25,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     await revokeSessions(call, userId);
     await voidOneTimeTokens(call, userId);
     await clearLock(call, { kind: "password", subject: user.canonical_email });
+    await clearLock(call, { kind: "second-factor", subject: userId });
     if (!user.was_verified) await removeSecondFactor(call, userId);
     await recordAudit(call, "auth.password_reset", { userId });
     await queueEmail(call, { userId, to: user.email, template: "password-reset", facts: { name: user.name } });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { type TestUser, testApp } from "../app.ts";
+import { setUpFactor, ticketFor } from "../authenticator.ts";
 import { tally, times } from "../until.ts";
 
 const app = await testApp();
@@ -41,6 +42,19 @@ describe("POST /auth/reset-password", () => {
     expect((await login(user)).status).toBe(423);
     expect((await reset(token)).status).toBe(200);
     expect((await login(user, NEW)).status).toBe(200);
+  });
+
+  test("clears the second factor's lock, and leaves the factor in force", async () => {
+    const { user, authenticator } = await setUpFactor(app, await app.addVerifiedUser());
+    const verify = async (tempToken: string, code: string) =>
+      (await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status;
+    const locked = await ticketFor(app, user);
+    for (let i = 0; i < 5; i++) expect(await verify(locked, "000000")).toBe(401);
+    expect(await verify(await ticketFor(app, user), await authenticator.code())).toBe(423);
+    expect((await reset(await tokenFor(user))).status).toBe(200);
+    const afterwards = await ticketFor(app, { ...user, credentials: { email: user.email, password: NEW } });
+    expect(await verify(afterwards, "000000")).toBe(401);
+    expect(await verify(afterwards, await authenticator.code())).toBe(200);
   });
 
   test("leaves the token good after a weak password, and counts the address as verified", async () => {
