@@ -1,4 +1,5 @@
 import { Anthropic } from "@anthropic-ai/sdk";
+import { type GenerateContentResponse, GoogleGenAI } from "@google/genai";
 import { OpenAI } from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { REPLY } from "../fakes/providers/play.ts";
@@ -94,5 +95,54 @@ describe("the simulator of anthropic, as the official SDK sees it", () => {
   test("plays its cases", async () => {
     const overloaded = sdk.messages.create({ ...basics, messages: [{ role: "user", content: "case: overloaded" }] });
     await expect(overloaded).rejects.toMatchObject({ status: 529 });
+  });
+});
+
+describe("the simulator of google, as the official SDK sees it", () => {
+  let simulator: Simulator;
+  let sdk: GoogleGenAI;
+  const connect = (apiKey: string) =>
+    new GoogleGenAI({ apiKey, vertexai: false, httpOptions: { baseUrl: simulator.url } });
+  beforeAll(async () => {
+    simulator = await startProviderSimulator({ dialect: "google" });
+    sdk = connect(key);
+  });
+  afterAll(() => simulator.close());
+  const basics = { model: "gemini-3.5-flash", contents: said };
+  const usage = { promptTokenCount: tokens.input };
+
+  test("completes", async () => {
+    const response = await sdk.models.generateContent({ ...basics, config: { maxOutputTokens: 100, temperature: 1 } });
+    expect(response.text).toBe(REPLY);
+    expect(response.candidates?.[0]?.finishReason).toBe("STOP");
+    expect(response.usageMetadata).toMatchObject({ ...usage, candidatesTokenCount: tokens.output });
+  });
+  test("streams", async () => {
+    let text = "";
+    let last: GenerateContentResponse | undefined;
+    for await (last of await sdk.models.generateContentStream(basics)) text += last.text ?? "";
+    expect(text).toBe(REPLY);
+    expect(last?.candidates?.[0]?.finishReason).toBe("STOP");
+    expect(last?.usageMetadata).toMatchObject(usage);
+    const { candidatesTokenCount = 0, thoughtsTokenCount = 0 } = last?.usageMetadata ?? {};
+    expect(candidatesTokenCount + thoughtsTokenCount).toBe(tokens.output);
+  });
+  test("takes a conversation with a system instruction", async () => {
+    const chat = sdk.chats.create({ model: basics.model, config: { systemInstruction: "Be brief." } });
+    expect((await chat.sendMessage({ message: said })).text).toBe(REPLY);
+    expect((await chat.sendMessage({ message: said })).text).toBe(REPLY);
+  });
+  test("refuses as the real one does", async () => {
+    const wrongKey = connect("wrong").models.generateContent(basics);
+    await expect(wrongKey).rejects.toMatchObject({ status: 400, message: expect.stringContaining("API_KEY_INVALID") });
+    const unknownModel = sdk.models.generateContent({ ...basics, model: "unheard-of" });
+    await expect(unknownModel).rejects.toMatchObject({ status: 404 });
+    const tooHot = sdk.models.generateContent({ ...basics, config: { temperature: 2.5 } });
+    await expect(tooHot).rejects.toMatchObject({ status: 400 });
+    await expect(sdk.models.generateContentStream({ ...basics, contents: "" })).rejects.toMatchObject({ status: 400 });
+  });
+  test("plays its cases", async () => {
+    const overloaded = sdk.models.generateContent({ ...basics, contents: "case: overloaded" });
+    await expect(overloaded).rejects.toMatchObject({ status: 503 });
   });
 });
