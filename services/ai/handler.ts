@@ -1,3 +1,4 @@
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { signedInCallOf } from "../call.ts";
@@ -17,11 +18,16 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   async *streamChat(req, ctx) {
     for await (const chunk of streamChat(signedInCallOf(ctx), req)) yield { chunk };
   },
-  async listUsage(_req, ctx) {
+  async listUsage(req, ctx) {
     const call = signedInCallOf(ctx);
-    return { usage: await listUsage(call, call.caller.user.id) };
+    return { usage: await listUsage(call, { ...spanOf(req), userId: call.caller.user.id }) };
   },
   async listAllUsage(req, ctx) {
-    return { usage: await listUsage(signedInCallOf(ctx), req.userId) };
+    return { usage: await listUsage(signedInCallOf(ctx), { ...spanOf(req), userId: req.userId }) };
   },
 };
+
+const spanOf = ({ from, to }: { from?: Timestamp; to?: Timestamp }) => ({
+  from: from && timestampDate(from),
+  to: to && timestampDate(to),
+});

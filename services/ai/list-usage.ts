@@ -1,4 +1,5 @@
 import type { SignedInCall } from "../call.ts";
+import { invalid } from "../refusal.ts";
 import type { Ai } from "./ai.ts";
 
 /** What one user asked of one model on one UTC day. */
@@ -14,25 +15,41 @@ export type UsageOfDay = {
   estimatedCalls: number;
 };
 
+/** Which usage. */
+export type UsageFilter = {
+  /** Whose; everybody's when undefined. */
+  userId?: string | undefined;
+  /** Not before. */
+  from?: Date | undefined;
+  /** Before. */
+  to?: Date | undefined;
+};
+
 /** Lines of one answer; the newest ones are kept. */
 const MAX_LINES = 5_000;
+const DAY_MS = 86_400_000;
+/** How far back an answer reaches where the request does not say, and at most. */
+const DEFAULT_DAYS = 31;
+const MAX_DAYS = 366;
 
-/** Sums up usage by day, user, provider and model, newest day first. @param userId whose; everybody's when undefined */
+/** Sums up usage by day, user, provider and model, newest day first. @throws Refusal VALIDATION_FAILED */
 export async function listUsage(
-  { em, ai }: Pick<SignedInCall, "em"> & { ai: Pick<Ai, "usage"> },
-  userId: string | undefined,
+  { em, clock, ai }: Pick<SignedInCall, "em" | "clock"> & { ai: Pick<Ai, "usage"> },
+  { userId, from, to }: UsageFilter,
 ): Promise<UsageOfDay[]> {
+  const daysBefore = (days: number) => new Date((to ?? clock.now()).getTime() - days * DAY_MS);
+  if (from && from < daysBefore(MAX_DAYS)) throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
   await ai.usage.flush();
   const rows = await em.execute<(Omit<UsageOfDay, "userId"> & { userId: string | null })[]>(
     `select to_char(created_at at time zone 'UTC', 'YYYY-MM-DD') as day, user_id as "userId", provider, model,
             count(*)::int as calls, sum(input_tokens)::float8 as "inputTokens",
             sum(output_tokens)::float8 as "outputTokens", (count(*) filter (where estimated))::int as "estimatedCalls"
      from ai_usage
-     where ?::uuid is null or user_id = ?::uuid
+     where (?::uuid is null or user_id = ?::uuid) and created_at >= ? and created_at < coalesce(?::timestamptz, 'infinity')
      group by 1, 2, 3, 4
      order by 1 desc, 2, 3, 4
      limit ?`,
-    [userId ?? null, userId ?? null, MAX_LINES],
+    [userId ?? null, userId ?? null, from ?? daysBefore(DEFAULT_DAYS), to ?? null, MAX_LINES],
   );
   return rows.map(({ userId: whose, ...row }) => ({ ...row, ...(whose !== null && { userId: whose }) }));
 }

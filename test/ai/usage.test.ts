@@ -28,8 +28,8 @@ test("usage is summed up by day, user, provider and model", async () => {
     outputTokens: 3 * tokensIn(REPLY),
     estimatedCalls: 1,
   };
-  expect(await listUsage({ em: desk.store.fork(), ai: desk.ai }, call.userId)).toEqual([line]);
-  expect(await listUsage({ em: desk.store.fork(), ai: desk.ai }, undefined)).toContainEqual(line);
+  expect(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, { userId: call.userId })).toEqual([line]);
+  expect(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {})).toContainEqual(line);
 });
 
 test("usage of an account erased meanwhile is kept without it", async () => {
@@ -37,11 +37,11 @@ test("usage of an account erased meanwhile is kept without it", async () => {
   const chunks = streamChat(call, saying("case: silent-midway"));
   await chunks.next();
   await desk.store.fork().execute("delete from users where id = ?", [call.userId]);
-  const before = await listUsage({ em: desk.store.fork(), ai: desk.ai }, undefined);
+  const before = await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {});
   await chunks.return(undefined);
   const nobodys = (lines: typeof before) =>
     lines.filter(({ userId }) => userId === undefined).reduce((sum, { calls }) => sum + calls, 0);
-  expect(nobodys(await listUsage({ em: desk.store.fork(), ai: desk.ai }, undefined))).toBe(nobodys(before));
+  expect(nobodys(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {}))).toBe(nobodys(before));
   expect(nobodys(before)).toBeGreaterThan(0);
 });
 

@@ -65,3 +65,31 @@ test("GET /admin/usage and ListAllUsage tell everybody's, per user, to administr
     .catch((thrown) => ConnectError.from(thrown).code);
   expect(denied).toBe(Code.PermissionDenied);
 });
+
+test.each(["/user/usage", "/admin/usage"])("GET %s tells the last 31 days, or from and to", async (path) => {
+  const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
+  const daysAgo = (days: number) => new Date(app.clock.now().getTime() - days * 86_400_000).toISOString();
+  for (const [days, model] of [
+    ["1", "new"],
+    ["30", "older"],
+    ["32", "old"],
+    ["400", "ancient"],
+  ] as const) {
+    await app.sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+       values (gen_random_uuid(), ?, 'provider-a', ?, 'completed', ?)`,
+      [user.id, model, daysAgo(Number(days))],
+    );
+  }
+  const told = async (query: string) => {
+    const { status, body } = await browser.get(`${path}?userId=${user.id}&${query}`, accessToken);
+    return status === 200 ? body.map(({ model }: { model: string }) => model) : body;
+  };
+  expect(await told("")).toEqual(["new", "older"]);
+  expect(await told(`from=${daysAgo(33)}`)).toEqual(["new", "older", "old"]);
+  expect(await told(`to=${daysAgo(2)}`)).toEqual(["older", "old"]);
+  expect(await told(`from=${daysAgo(31)}&to=${daysAgo(29)}`)).toEqual(["older"]);
+  expect(await told(`from=${daysAgo(401)}&to=${daysAgo(399)}`)).toEqual(["ancient"]);
+  expect(await told(`from=${daysAgo(401)}`)).toMatchObject({ statusCode: 400, violations: [{ field: "from" }] });
+  expect(await told("to=tomorrow")).toMatchObject({ statusCode: 400 });
+});
