@@ -27,7 +27,8 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   },
 };
 
-const spanOf = ({ from, to }: { from?: Timestamp; to?: Timestamp }) => ({
+type UsageSpan = { from?: Timestamp | undefined; to?: Timestamp | undefined };
+const spanOf = ({ from, to }: UsageSpan) => ({
   from: from && timestampDate(from),
   to: to && timestampDate(to),
 });
