@@ -13,7 +13,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   escapes: { text: "NUL \u0000, half \ufffd of a character" },
   "split-surrogates": { text: "half 👋 and half" },
   "large-event": { text: "x".repeat(900_000) },
-  "tiny-events 20000": { text: "x".repeat(20_000) },
+  "tiny-frames 20000": [{ text: "x".repeat(20_000) }, { text: "xx" }],
   invalid: nothing("rejected the request"),
   "bad-key": nothing("refused the key"),
   "no-credit": nothing("quota exhausted"),
@@ -56,7 +56,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
 };
 
 /** Cases that call for an argument or need a test of their own. */
-const ELSEWHERE = ["tiny-events", "retry-after", "redirect", "endless", "counting"];
+const ELSEWHERE = ["tiny-frames", "large-reply", "retry-after", "redirect", "endless", "counting"];
 export const NAMES = [...new Set([...Object.keys(CASES), ...Object.keys(EXPECTED)])].filter(
   (name) => !ELSEWHERE.includes(name),
 );

@@ -8,6 +8,7 @@ import { createDatabase } from "../databases.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { times, until } from "../until.ts";
 import { createVisitor } from "../visitor.ts";
+import { countListeners } from "./inspector.ts";
 import { freePort, readMetrics } from "./metrics.ts";
 import { type Process, startProcess } from "./process.ts";
 
@@ -21,6 +22,7 @@ const AT_ONCE = 60;
 const REST_MS = 11_000;
 /** What may differ between two looks at a process at rest: connections that happen to be kept. */
 const SLACK = 10;
+const LISTENERS_OF_A_CONNECTION = 30;
 const MIB = 1024 * 1024;
 /** What the provider may go on to send in a second to one who reads 1 KB: the network moves bytes by the packet. */
 const PAUSED_BYTES = 64 * 1024;
@@ -86,7 +88,7 @@ async function talk(count: number): Promise<void> {
 /** What the process holds once it has come to rest and has thrown away what it can. */
 async function held() {
   await wait(REST_MS);
-  await collectGarbage();
+  const listeners = await countListeners(running);
   const seen = await readMetrics(metricsPort);
   return {
     heapMiB: Math.round((seen.get("nodejs_heap_size_used_bytes") ?? Number.NaN) / MIB),
@@ -94,22 +96,10 @@ async function held() {
     files: seen.get("process_open_fds") ?? Number.NaN,
     sockets: seen.get('nodejs_active_resources{type="TCPSocketWrap"}') ?? 0,
     timers: seen.get('nodejs_active_resources{type="Timeout"}') ?? 0,
+    listeners,
   };
 }
 
-/** Asks the process by its debugging port. */
-async function collectGarbage(): Promise<void> {
-  const [address] = /ws:\/\/\S+/.exec(running.output()) ?? [];
-  const inspector = new WebSocket(address as string);
-  await new Promise((resolve) => inspector.addEventListener("open", resolve));
-  for (let round = 0; round < 5; round++) {
-    // what weak references and finalizers have held goes one round later
-    inspector.send(JSON.stringify({ id: round, method: "HeapProfiler.collectGarbage" }));
-    await new Promise((resolve) => inspector.addEventListener("message", resolve, { once: true }));
-    await wait(200);
-  }
-  inspector.close();
-}
 const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
 
 describe("memory", () => {
@@ -140,22 +130,26 @@ describe("memory", () => {
     await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined) || undefined);
   }, 180_000);
 
-  test("of a chat reply of 100 MB is bounded: it is refused", async () => {
-    const before = await rss();
-    const asked = simulator.requests.length;
-    const answers = await Promise.all(times(4, () => send("/ai/chat", "case: endless-event")));
-    const grown = (await rss()) - before;
-    for (const answer of answers) {
-      expect(answer.status).toBe(500);
-      expect(await answer.json()).toMatchObject({ message: expect.stringContaining("reply too large") });
-    }
-    for (const { sentBytes } of simulator.requests.slice(asked)) expect(sentBytes).toBeLessThan(100_000_000);
-    process.stdout.write(`4 endless chat replies: ${(grown / MIB).toFixed(0)} MiB in all\n`);
-    expect(grown).toBeLessThan(4 * 100_000_000 * 0.8);
-  }, 60_000);
+  test.each(["large-reply 100000000", "endless-event"])(
+    "of a chat reply of 100 MB is bounded: %s is refused",
+    async (name) => {
+      const before = await rss();
+      const asked = simulator.requests.length;
+      const answers = await Promise.all(times(4, () => send("/ai/chat", `case: ${name}`)));
+      const grown = (await rss()) - before;
+      for (const answer of answers) {
+        expect(answer.status).toBe(500);
+        expect(await answer.json()).toMatchObject({ message: expect.stringContaining("reply too large") });
+      }
+      for (const { sentBytes } of simulator.requests.slice(asked)) expect(sentBytes).toBeLessThan(100_000_000);
+      process.stdout.write(`4 chat replies of ${name}: ${(grown / MIB).toFixed(0)} MiB in all\n`);
+      expect(grown).toBeLessThan(4 * 100_000_000 * 0.8);
+    },
+    60_000,
+  );
 });
 
-test(`${STREAMS} streams with a third aborted leave memory, sockets and timers where they were`, async () => {
+test(`${STREAMS} streams with a third aborted leave memory, sockets, timers and listeners where they were`, async () => {
   const before = await held();
   await talk(STREAMS);
   await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined) || undefined);
@@ -164,6 +158,7 @@ test(`${STREAMS} streams with a third aborted leave memory, sockets and timers w
   expect(after.sockets).toBeLessThanOrEqual(before.sockets + SLACK);
   expect(after.files).toBeLessThanOrEqual(before.files + SLACK);
   expect(after.timers).toBeLessThanOrEqual(before.timers + SLACK);
+  expect(after.listeners).toBeLessThanOrEqual(before.listeners + SLACK * LISTENERS_OF_A_CONNECTION);
   expect(after.heapMiB).toBeLessThan(before.heapMiB + 10);
 }, 600_000);
 

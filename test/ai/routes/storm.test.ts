@@ -8,9 +8,11 @@ import { times, until } from "../../until.ts";
 const LEAVING = process.env.SOAK || process.env.TEST_MODE === "apart" ? 1_500 : 300;
 const STORM_MS = 3_000;
 const STEADY = 50;
-/** The exact time is measured elsewhere, one client at a time. */
-const PATIENCE_MS = 1_000;
+/** Upstream must be closed that soon after the client has gone. */
+const CLOSED_WITHIN_MS = 50;
 const MOMENTS = 24;
+/** Of the moments of one door, so many may fall into a pause of the machine. */
+const PAUSES = 2;
 /** Told by a steady stream, 50 a second. */
 const NUMBERS = 200;
 
@@ -57,16 +59,26 @@ describe("clients that leave", () => {
       if (ms === undefined)
         await until("the request at the provider", () => simulator().requests.length > had || undefined);
       else await wait(ms);
-      const tookMs = performance.now() - startedAt;
+      const leftAt = performance.now();
       client.abort();
       await calling;
-      await until("nothing open at the provider", () => openReplies() === 0 || undefined, PATIENCE_MS);
-      return tookMs;
+      await until("nothing open at the provider", () => openReplies() === 0 || undefined);
+      const closedAt = Math.max(
+        leftAt,
+        ...simulator()
+          .requests.slice(had)
+          .map((request) => request.closedAt ?? 0),
+      );
+      return { tookMs: leftAt - startedAt, openMs: closedAt - leftAt };
     };
     await leaveAfter(undefined);
-    const usualMs = await leaveAfter(undefined);
+    const { tookMs } = await leaveAfter(undefined);
     // while it is queued, in the checks, before the headers, before the first text, after it
-    for (let moment = 0; moment < MOMENTS; moment++) await leaveAfter((2 * usualMs * moment) / MOMENTS);
+    const openMs: number[] = [];
+    for (let moment = 0; moment < MOMENTS; moment++) {
+      openMs.push((await leaveAfter((2 * tookMs * moment) / MOMENTS)).openMs);
+    }
+    expect(openMs.filter((ms) => ms > CLOSED_WITHIN_MS).length).toBeLessThanOrEqual(PAUSES);
     expect(simulator().requests.length).toBeGreaterThan(before + 2);
   });
 

@@ -5,6 +5,9 @@ import type { Event } from "./speaker.ts";
 
 /** Between two numbers. */
 const COUNTING_MS = 20;
+/** Stands for the text of a reply that is never held in one piece; it is sent in parts of so many bytes. */
+const TEXT = "the text";
+const LARGE_PART = 65_536;
 const endings = [
   ["\n", "\n"],
   ["\r\n", "\r\n"],
@@ -147,9 +150,26 @@ export const CONTENTS: Record<string, Case> = {
   escapes: { pieces: () => ["NUL \u0000, ", "half \ud83d", " of a character"] },
   "split-surrogates": { pieces: () => ["half \ud83d", "\udc4b and half"] },
   "large-event": { pieces: () => ["x".repeat(900_000)] },
-  "tiny-events": {
-    pieces: (count) => Array.from({ length: Number(count) }, () => "x"),
-    send: (play, parts, headers) => send(play, [Buffer.concat(parts)], headers),
+  "tiny-frames": {
+    pieces: () => ["x", "x"],
+    send: (play, parts, headers) => {
+      const at = parts.findIndex((part) => part.includes('"x"'));
+      const frame = parts[at] ?? Buffer.of();
+      const frames = Buffer.alloc(frame.length * (Number(play.argument) - 1), frame);
+      return send(play, [Buffer.concat([...parts.slice(0, at), frames, ...parts.slice(at + 1)])], headers);
+    },
+  },
+  "large-reply": {
+    async answer({ response, speaker, asked, argument }) {
+      const [head = "", tail = ""] = JSON.stringify(speaker.whole(TEXT, { input: 1, output: 1 }, asked)).split(TEXT);
+      response.writeHead(200, { "content-type": "application/json" });
+      await write(response, head);
+      const part = "x".repeat(LARGE_PART);
+      for (let left = Number(argument); left > 0 && !response.destroyed; left -= LARGE_PART) {
+        await write(response, part.slice(0, left));
+      }
+      response.end(tail);
+    },
   },
   counting: {
     pieces: (count) => Array.from({ length: Number(count) }, (_, index) => `${index} `),

@@ -1,0 +1,76 @@
+import type { Process } from "./process.ts";
+
+/** Counts, in the process that is looked into, the listeners of its emitters or of its abort signals. */
+const COUNT_EMITTERS = `function () {
+  let count = 0;
+  for (const emitter of this) {
+    try {
+      for (const name of emitter.eventNames()) count += emitter.listenerCount(name);
+    } catch {} // a prototype is no emitter
+  }
+  return count;
+}`;
+const COUNT_SIGNALS = `function () {
+  const { getEventListeners } = process.getBuiltinModule("node:events");
+  let count = 0;
+  for (const signal of this) {
+    try {
+      count += getEventListeners(signal, "abort").length;
+    } catch {} // a prototype is no signal
+  }
+  return count;
+}`;
+
+/**
+ * Throws away what a process can throw away, and counts the listeners of all that it still holds.
+ * The process must have been started with `--inspect`.
+ */
+export async function countListeners(process: Process): Promise<number> {
+  const inspector = await inspect(process);
+  await inspector.ask("HeapProfiler.enable");
+  // what weak references and finalizers have held goes a few rounds later
+  for (let round = 0; round < 5; round++) await inspector.ask("HeapProfiler.collectGarbage");
+  const emitters = await inspector.count(
+    "process.getBuiltinModule('node:events').EventEmitter.prototype",
+    COUNT_EMITTERS,
+  );
+  const signals = await inspector.count("AbortSignal.prototype", COUNT_SIGNALS);
+  inspector.close();
+  return emitters + signals;
+}
+
+async function inspect(process: Process) {
+  const [address] = /ws:\/\/\S+/.exec(process.output()) ?? [];
+  const socket = new WebSocket(address as string);
+  await new Promise((resolve) => socket.addEventListener("open", resolve));
+  const waiting = new Map<number, (answer: Answer) => void>();
+  socket.addEventListener("message", ({ data }) => {
+    const answer = JSON.parse(data) as Answer;
+    waiting.get(answer.id)?.(answer);
+  });
+  let last = 0;
+  const ask = (method: string, params: object = {}) =>
+    new Promise<Answer["result"]>((resolve, reject) => {
+      const id = ++last;
+      waiting.set(id, ({ result, error }) => (error ? reject(new Error(error.message)) : resolve(result)));
+      socket.send(JSON.stringify({ id, method, params }));
+    });
+  /** What `count` makes of all living objects with a prototype. */
+  const count = async (prototype: string, count: string) => {
+    const { result } = await ask("Runtime.evaluate", { expression: prototype, objectGroup: GROUP });
+    const { objects } = await ask("Runtime.queryObjects", { prototypeObjectId: result.objectId, objectGroup: GROUP });
+    const counted = await ask("Runtime.callFunctionOn", {
+      objectId: objects.objectId,
+      functionDeclaration: count,
+      returnByValue: true,
+    });
+    await ask("Runtime.releaseObjectGroup", { objectGroup: GROUP }); // else the inspector itself holds them
+    return counted.result.value;
+  };
+  return { ask, count, close: () => socket.close() };
+}
+
+const GROUP = "counted";
+
+type Remote = { objectId: string; value: number };
+type Answer = { id: number; result: { result: Remote; objects: Remote }; error?: { message: string } };
