@@ -1,12 +1,10 @@
 import { v7 as uuid } from "uuid";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { toldLifetime } from "../mail/templates.ts";
 import { emailTaken, readEmailAddress } from "../security/email-address.ts";
-import { issueOneTimeToken } from "../security/one-time-tokens.ts";
 import { isDuplicate } from "../store/errors.ts";
 import { User } from "../store/user.ts";
+import { queueToken } from "./queue-token.ts";
 
 /**
  * Makes an account and queues the proof of its address, both or neither.
@@ -32,7 +30,7 @@ export async function register(call: Call, email: string, password: string, name
         createdAt: now,
         updatedAt: now,
       });
-      await queueVerification(call, { id, email: address.stored, name: name.trim() });
+      await queueToken(call, "verify-email", { id, email: address.stored, name: name.trim() });
       await recordAudit(call, "auth.register", { userId: id });
     });
   } catch (error) {
@@ -42,21 +40,4 @@ export async function register(call: Call, email: string, password: string, name
     throw error;
   }
   return id;
-}
-
-/** Queues the mail that proves a user's address; an older one is void. Joins the transaction it is called in. */
-export async function queueVerification(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
-  const tokenId = await issueOneTimeToken(call, {
-    kind: "verify-email",
-    userId: user.id,
-    email: user.email,
-    lifetimeMs: call.config.verifyTokenMs,
-  });
-  await queueEmail(call, {
-    userId: user.id,
-    to: user.email,
-    template: "verify-email",
-    facts: { name: user.name, lifetime: toldLifetime(call.config.verifyTokenMs) },
-    tokenId,
-  });
 }

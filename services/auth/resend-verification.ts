@@ -2,7 +2,7 @@ import type { Call } from "../call.ts";
 import { lockUser } from "../security/lock-user.ts";
 import { atSteadyPace } from "../security/steady-pace.ts";
 import { findAccount } from "./find-account.ts";
-import { queueVerification } from "./register.ts";
+import { queueToken } from "./queue-token.ts";
 
 /** Mails the proof of an unverified address again; nobody can tell by the answer or its time whether it was sent. */
 export async function resendVerification(call: Call, email: string): Promise<void> {
@@ -10,7 +10,7 @@ export async function resendVerification(call: Call, email: string): Promise<voi
     const user = await findAccount(call, email);
     if (!user || user.emailVerified) return;
     await call.em.transactional(async () => {
-      if (await lockUser(call, user.id)) await queueVerification(call, user);
+      if (await lockUser(call, user.id)) await queueToken(call, "verify-email", user);
     });
   });
 }

@@ -1,37 +1,18 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { SignJWT } from "jose";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Routes, Settings, Started } from "./harness.ts";
-import { failWith, start, ways } from "./harness.ts";
-
-const NOW = new Date("2026-11-21T12:00:00Z");
+import { NOW, openEdges } from "./edges.ts";
+import { failWith, ways } from "./harness.ts";
 
 describe.each(ways)("an answer %s", (way) => {
-  let edge: Started;
-  const open = async (routes: Routes, settings: Settings = {}) => {
-    edge = await start(routes, { way, clock: { now: () => NOW }, ...settings });
-  };
-  afterEach(() => edge.close());
-  const failing = (error: () => unknown, settings?: Settings) =>
-    open(
-      (router) =>
-        router.service(AuthService, {
-          login: () => {
-            throw error();
-          },
-          refresh: () => {
-            throw error();
-          },
-        }),
-      settings,
-    );
-  const login = () => edge.send("POST", "/auth/login", { email: "a@b.cd", password: "x" });
+  const edge = openEdges(way);
+  const { open, failing, login } = edge;
 
   test("is the bare field that response_body names, defaults written out, absent what is optional and unset", async () => {
     await open((router) =>

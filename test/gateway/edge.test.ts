@@ -1,25 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { until } from "../until.ts";
-import type { Routes, Started } from "./harness.ts";
+import { playAccounts } from "./accounts.ts";
+import type { Started } from "./harness.ts";
 import { start, usualHeaders } from "./harness.ts";
 
-let metadata: Record<string, string> = {};
-const routes: Routes = (router) =>
-  router
-    .service(UserService, {
-      getProfile: (_request, context) => {
-        metadata = Object.fromEntries(context.requestHeader);
-        return { user: { id: "1" } };
-      },
-      revokeSession: () => ({ message: "ok" }),
-    })
-    .service(AuthService, {
-      login: () => ({ accessToken: "secret-token", refreshToken: "secret-refresh" }),
-      refresh: () => ({}),
-      logout: () => ({}),
-    });
+const { routes, metadata } = playAccounts();
 
 describe("every request", () => {
   let edge: Started;
@@ -32,7 +17,7 @@ describe("every request", () => {
     for (const sane of ["a", "A.b_c-9", "x".repeat(128)]) {
       const answer = await edge.send("GET", "/user/profile", undefined, { "x-request-id": sane });
       expect(answer.headers.get("x-request-id")).toBe(sane);
-      expect(metadata["x-request-id"]).toBe(sane);
+      expect(metadata()["x-request-id"]).toBe(sane);
     }
     for (const other of ["", "x".repeat(129), "a b", "a,b", "é", "<script>"]) {
       const answer = await edge.send("GET", "/user/profile", undefined, { "x-request-id": other });
@@ -91,7 +76,7 @@ describe("every request", () => {
       "x-gatehouse-secret": "guess",
       "x-other": "stays outside",
     });
-    expect(metadata).toEqual({
+    expect(metadata()).toEqual({
       authorization: "Bearer abc",
       "x-request-id": expect.any(String),
       "x-gatehouse-client-address": "127.0.0.1",

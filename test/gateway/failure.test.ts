@@ -1,33 +1,14 @@
 import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Routes, Settings, Started } from "./harness.ts";
+import { openEdges } from "./edges.ts";
 import { failWith, start, ways } from "./harness.ts";
 
-const NOW = new Date("2026-11-21T12:00:00Z");
-
 describe.each(ways)("an answer %s", (way) => {
-  let edge: Started;
-  const open = async (routes: Routes, settings: Settings = {}) => {
-    edge = await start(routes, { way, clock: { now: () => NOW }, ...settings });
-  };
-  afterEach(() => edge.close());
-  const failing = (error: () => unknown, settings?: Settings) =>
-    open(
-      (router) =>
-        router.service(AuthService, {
-          login: () => {
-            throw error();
-          },
-          refresh: () => {
-            throw error();
-          },
-        }),
-      settings,
-    );
-  const login = () => edge.send("POST", "/auth/login", { email: "a@b.cd", password: "x" });
+  const edge = openEdges(way);
+  const { failing, login } = edge;
 
   test.each(
     ReasonSchema.values

@@ -1,24 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
-import type { Routes, Started } from "./harness.ts";
+import { playAccounts } from "./accounts.ts";
+import type { Started } from "./harness.ts";
 import { start } from "./harness.ts";
 
-let metadata: Record<string, string> = {};
-const routes: Routes = (router) =>
-  router
-    .service(UserService, {
-      getProfile: (_request, context) => {
-        metadata = Object.fromEntries(context.requestHeader);
-        return { user: { id: "1" } };
-      },
-      revokeSession: () => ({ message: "ok" }),
-    })
-    .service(AuthService, {
-      login: () => ({ accessToken: "secret-token", refreshToken: "secret-refresh" }),
-      refresh: () => ({}),
-      logout: () => ({}),
-    });
+const { routes, metadata } = playAccounts();
 
 describe("pages of other origins", () => {
   const ours = "https://api.example.com";
@@ -88,7 +73,7 @@ describe("the client's address", () => {
   const addressFor = async (trusted: string, forwarded: string) => {
     edge = await start(routes, { env: { TRUST_PROXY: trusted } });
     await edge.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
-    return metadata["x-gatehouse-client-address"];
+    return metadata()["x-gatehouse-client-address"];
   };
 
   test.each([

@@ -1,33 +1,13 @@
-import { create } from "@bufbuild/protobuf";
-import type { Transport } from "@connectrpc/connect";
-import { Code, type ConnectError } from "@connectrpc/connect";
-import { afterEach, describe, expect, test } from "vitest";
-import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { Code } from "@connectrpc/connect";
+import { describe, expect, test } from "vitest";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { until } from "../until.ts";
-import type { Played, Routes } from "./harness.ts";
 import { failWith, play, ways } from "./harness.ts";
-
-const { streamChat } = AIService.method;
-
-async function* one<T>(value: T) {
-  yield value;
-}
-const chat = (transport: Transport, signal?: AbortSignal) =>
-  transport.stream(streamChat, signal, undefined, undefined, one(create(StreamChatRequestSchema, { provider: "p" })));
-const errorOf = (promise: Promise<unknown>): Promise<ConnectError> =>
-  promise.then(
-    () => expect.unreachable("it should have failed"),
-    (error) => error,
-  );
+import { chat, errorOf, openWays } from "./transports.ts";
 
 describe.each(ways)("a streaming call %s", (way) => {
-  let played: Played | undefined;
-  const open = async (routes: Routes, ...rest: never[]) => {
-    played = await play(way, routes, ...rest);
-    return played.transport;
-  };
-  afterEach(() => played?.close());
+  const open = openWays(way);
 
   test("streams messages in order, then ends", async () => {
     const transport = await open((router) =>

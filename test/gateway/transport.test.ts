@@ -1,35 +1,18 @@
-import { create } from "@bufbuild/protobuf";
-import type { HandlerContext, Transport } from "@connectrpc/connect";
+import type { HandlerContext } from "@connectrpc/connect";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { until } from "../until.ts";
-import type { Played, Routes } from "./harness.ts";
-import { failWith, play, ways } from "./harness.ts";
+import type { Routes } from "./harness.ts";
+import { failWith, ways } from "./harness.ts";
+import { chat, errorOf, openWays } from "./transports.ts";
 
 const { login } = AuthService.method;
-const { streamChat } = AIService.method;
-
-async function* one<T>(value: T) {
-  yield value;
-}
-const chat = (transport: Transport, signal?: AbortSignal) =>
-  transport.stream(streamChat, signal, undefined, undefined, one(create(StreamChatRequestSchema, { provider: "p" })));
-const errorOf = (promise: Promise<unknown>): Promise<ConnectError> =>
-  promise.then(
-    () => expect.unreachable("it should have failed"),
-    (error) => error,
-  );
 
 describe.each(ways)("a call %s", (way) => {
-  let played: Played | undefined;
-  const open = async (routes: Routes, ...rest: never[]) => {
-    played = await play(way, routes, ...rest);
-    return played.transport;
-  };
-  afterEach(() => played?.close());
+  const open = openWays(way);
 
   test("carries message, headers and trailers both ways", async () => {
     const transport = await open((router) =>

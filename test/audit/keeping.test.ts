@@ -1,0 +1,108 @@
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { startAuditKeeper } from "../../services/audit/keeper.ts";
+import { addPartitions, dropPartitions } from "../../services/audit/partitions.ts";
+import { headOf, sealEvents } from "../../services/audit/seal.ts";
+import { times, until } from "../until.ts";
+import { engines, openLedger } from "./ledger.ts";
+
+describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
+  const { store, clock, tamper, record, sealedLog, verify } = await openLedger(engine);
+
+  test("refuses update, delete and truncate, of every partition", async () => {
+    await sealedLog();
+    const parts = await store
+      .fork()
+      .execute<{ name: string }[]>(
+        "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
+      );
+    for (const table of ["audit_events", "audit_seals", ...parts.map(({ name }) => name)]) {
+      await expect(store.fork().execute(`truncate ${table}`)).rejects.toThrow("append-only");
+    }
+    for (const table of ["audit_events", "audit_seals"]) {
+      await expect(store.fork().execute(`delete from ${table}`)).rejects.toThrow("append-only");
+    }
+    await expect(store.fork().execute("update audit_events set ip = ''")).rejects.toThrow("append-only");
+    await expect(store.fork().execute("update audit_seals set head = ''")).rejects.toThrow("append-only");
+    expect(await verify()).toMatchObject({ findings: [], events: 12 });
+  });
+
+  test("seals what commits late, without keeping anybody waiting", async () => {
+    if (engine === "PGlite") return; // one connection: nothing commits late
+    await sealedLog([2]);
+    let commit = () => {};
+    const held = new Promise<void>((resolve) => {
+      commit = resolve;
+    });
+    const em = store.fork();
+    const late = em.transactional(async () => {
+      await record(0, clock, em);
+      await held;
+    });
+    for (const i of times(3, (i) => i)) await record(i);
+    await sealEvents(store.fork(), clock.now());
+    expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 0 });
+    commit();
+    await late;
+    expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 1 });
+    await sealEvents(store.fork(), clock.now());
+    expect(await verify()).toMatchObject({ findings: [], events: 6, unsealed: 0 });
+  });
+
+  test("is one chain, however many seal at once", async () => {
+    await sealedLog([1]);
+    await Promise.all(
+      times(40, async (i) => {
+        await record(i);
+        await sealEvents(store.fork(), clock.now());
+      }),
+    );
+    for (let more = true; more; ) more = (await sealEvents(store.fork(), clock.now())) !== undefined;
+    expect(await verify()).toMatchObject({ findings: [], events: 41, unsealed: 0 });
+  });
+
+  test("drops old months as a whole once they are sealed, and the chain tells so", async () => {
+    await sealedLog([3]);
+    const now = new Date(clock.now().getTime() + 70 * 86_400_000); // the months to come have their partitions
+    await record(0);
+    await record(0, { now: () => now });
+    expect(await dropPartitions(store.fork(), now, now)).toEqual([]); // one is not sealed yet
+    await sealEvents(store.fork(), now);
+    const retention = new Date(now.getTime() - 40 * 86_400_000);
+    expect((await dropPartitions(store.fork(), now, retention)).length).toBeGreaterThan(0);
+    expect(await verify()).toMatchObject({ findings: [], events: 1, dropped: 4 });
+    expect(await dropPartitions(store.fork(), now, retention)).toEqual([]);
+    await tamper(`update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`);
+    expect((await verify()).findings.map(({ kind }) => kind)).toContain("seal-broken");
+  });
+
+  test("keeps what comes before its month has a partition, and drops it in its time", async () => {
+    await sealedLog([1]);
+    const late = new Date(clock.now().getTime() + 400 * 86_400_000);
+    await record(0, { now: () => late });
+    await addPartitions(store.fork(), late); // not the late one's month: its row is in the way
+    await sealEvents(store.fork(), late);
+    expect(await verify()).toMatchObject({ findings: [], events: 2 });
+    const muchLater = new Date(late.getTime() + 70 * 86_400_000);
+    expect(await dropPartitions(store.fork(), muchLater, muchLater)).toContain("audit_events_default");
+    expect(await verify()).toMatchObject({ findings: [], events: 0, dropped: 2 });
+    await expect(store.fork().execute("truncate audit_events_default")).rejects.toThrow("append-only");
+    await record(1, { now: () => new Date(muchLater.getTime() + 400 * 86_400_000) });
+    expect(await verify()).toMatchObject({ findings: [], unsealed: 1 });
+  });
+
+  test("is kept in the background, and its head told to the log", async () => {
+    const lines: string[] = [];
+    const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+    await sealedLog([2]);
+    await record(3);
+    const keeper = startAuditKeeper({ store, clock, config: { auditRetentionMs: 0 }, log: told });
+    await until("the event to be sealed", async () => (await headOf(store.fork()))?.position === 2);
+    await record(4);
+    await keeper.close();
+    const head = await headOf(store.fork());
+    expect(head?.position).toBe(3);
+    expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ msg: "audit chain head", ...head });
+    expect(await verify(head)).toMatchObject({ findings: [], events: 4, unsealed: 0 });
+  });
+});
