@@ -1,12 +1,14 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
+import type { Attempt } from "../security/attempts.ts";
+import { readEmailAddress } from "../security/email-address.ts";
+import type { GuessedAccount } from "../security/guessed-account.ts";
 import { issueTicket } from "../security/tickets.ts";
-import type { User } from "../store/user.ts";
 import { recordWrongPassword } from "./confirm-password.ts";
-import { findAccount } from "./find-account.ts";
+import { isGone } from "./find-account.ts";
 import { queueReset } from "./forgot-password.ts";
-import { isPasswordExpired, lockUnchanged, type SignedIn, signIn } from "./sign-in.ts";
+import { isPasswordExpired, lockUnchanged, type SignedIn, type SigningIn, signIn } from "./sign-in.ts";
 
 /** What became of a login. */
 export type LoginOutcome = ({ kind: "signed-in" } & SignedIn) | { kind: "mfa-required"; ticket: string };
@@ -17,45 +19,55 @@ export type LoginOutcome = ({ kind: "signed-in" } & SignedIn) | { kind: "mfa-req
  * @throws Refusal INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED, UNAVAILABLE
  */
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
-  const user = await findAccount(call, email);
+  readEmailAddress(email);
+  const attempt = attemptOf(call);
+  const user = attempt.account && !isGone(attempt.account, call.clock.now()) ? attempt.account : undefined;
   const matches = await call.passwords.matches(user?.passwordHash, password);
   if (!user || !matches) {
-    await recordWrongPassword(call, call.attempt, user?.id);
+    await recordWrongPassword(call, attempt, user?.id);
     throw invalidCredentials();
   }
-  await call.attempt?.succeed();
   if (call.config.requireVerifiedEmail && !user.emailVerified) {
+    await attempt.succeed();
     throw new Refusal(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
   }
   if (call.config.refuseExpiredPasswords && isPasswordExpired(call, user)) {
+    await attempt.succeed();
     await queueReset(call, user);
     throw new Refusal(Reason.PASSWORD_EXPIRED, "Your password is too old. We have mailed you a link to set a new one.");
   }
   if (call.passwords.isOutdated(user.passwordHash)) await rehash(call, user, password);
-  const outcome = await (user.mfaEnabled ? askForFactor(call, user) : open(call, user));
+  const outcome = await (user.mfaEnabled ? askForFactor(call, user, attempt) : open(call, user, attempt));
   if (!outcome) throw invalidCredentials(); // password or second factor have just been changed
   return outcome;
 }
 
-async function open(call: Call, user: User): Promise<LoginOutcome | undefined> {
-  const signedIn = await signIn(call, user);
+async function open(call: Call, user: SigningIn, attempt: Attempt): Promise<LoginOutcome | undefined> {
+  const signedIn = await attempt.succeedWith((subject) => signIn(call, user, subject));
   return signedIn && { kind: "signed-in", ...signedIn };
 }
 
-function askForFactor(call: Call, user: User): Promise<LoginOutcome | undefined> {
+async function askForFactor(call: Call, user: SigningIn, attempt: Attempt): Promise<LoginOutcome | undefined> {
+  await attempt.succeed();
   return call.em.transactional(async () => {
     if (!(await lockUnchanged(call, user))) return undefined;
     return { kind: "mfa-required", ticket: await issueTicket(call, user) };
   });
 }
 
-async function rehash(call: Call, user: User, password: string): Promise<void> {
+async function rehash(call: Call, user: GuessedAccount, password: string): Promise<void> {
   const passwordHash = await call.passwords.hash(password);
   await call.em.execute("update users set password_hash = ? where id = ? and password_hash = ?", [
     passwordHash,
     user.id,
     user.passwordHash,
   ]);
+}
+
+/** The guess that the limit interceptor has counted. */
+function attemptOf({ attempt }: Call): Attempt {
+  if (!attempt) throw new Error("no guess was counted: the method's policy names no lockout");
+  return attempt;
 }
 
 function invalidCredentials(): Refusal {

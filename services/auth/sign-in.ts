@@ -1,12 +1,17 @@
 import { auditRow } from "../audit.ts";
 import type { Call } from "../call.ts";
+import { SETTLE_RIGHT_PASSWORD } from "../security/attempts.ts";
 import { newSession, OPEN_SESSION } from "../security/sessions.ts";
 import { pairOf, type TokenPair } from "../security/tokens.ts";
+import { prepared } from "../store/orm.ts";
 import type { User } from "../store/user.ts";
+
+/** The parts of an account that a sign-in looks at. */
+export type SigningIn = Pick<User, "id" | "email" | "name" | "role" | "passwordChangedAt" | "mfaSecret">;
 
 /** Somebody who has proved who they are. */
 export type SignedIn = {
-  user: User;
+  user: SigningIn;
   tokens: TokenPair;
   passwordExpired: boolean;
   /** A requested deletion was taken back. */
@@ -15,27 +20,32 @@ export type SignedIn = {
 
 /**
  * Opens a session for a user whose proofs were checked against this row, unless password or second factor have changed
- * since. Takes a requested deletion back.
+ * since. Takes a requested deletion back. Joins a transaction.
+ * @param guessed whose right password is settled with it; null when a second factor was the proof.
  * @returns undefined when the row is no longer the one that was checked.
  */
-export async function signIn(call: Call, user: User): Promise<SignedIn | undefined> {
+export async function signIn(call: Call, user: SigningIn, guessed: string | null): Promise<SignedIn | undefined> {
   const now = call.clock.now();
   const session = newSession(call);
   const events = (["user.restored", "auth.login"] as const).map((event) => auditRow(call, event, { userId: user.id }));
-  const [row] = await call.em.execute<{ restored: boolean }[]>(SIGN_IN, [
+  const values = [
     user.id,
     now,
     ...unchangedValues(user, now),
     JSON.stringify(session.row),
     JSON.stringify(events),
-  ]);
+    guessed,
+  ];
+  const [row] = await (call.em.isInTransaction()
+    ? call.em.execute<{ restored: boolean }[]>(SIGN_IN, values)
+    : call.query<{ restored: boolean }>(PREPARED_SIGN_IN, values));
   if (!row) return undefined;
   const tokens = await pairOf(call, session.token, user);
   return { user, tokens, passwordExpired: isPasswordExpired(call, user), restored: row.restored };
 }
 
 /** Locks a user whose password was checked against this row. @returns false when the row has changed since. */
-export async function lockUnchanged(call: Call, user: User): Promise<boolean> {
+export async function lockUnchanged(call: Call, user: SigningIn): Promise<boolean> {
   const rows = await call.em.execute<unknown[]>(
     `select u.id from users as u where u.id = ? and ${UNCHANGED} for no key update`,
     [user.id, ...unchangedValues(user, call.clock.now())],
@@ -46,7 +56,7 @@ export async function lockUnchanged(call: Call, user: User): Promise<boolean> {
 const UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct from ?
   and (u.deletion_at is null or u.deletion_at > ?)`;
 
-/** One statement, so one round trip and one commit: user, session and audit events, all of them or nothing. */
+/** One statement, so one round trip and one commit: user, session, audit events and counter, all of them or nothing. */
 const SIGN_IN = `with old as (select id, deletion_at from users where id = ? for no key update),
   signed as (
     update users as u set last_login_at = ?, deletion_at = null from old
@@ -56,15 +66,20 @@ const SIGN_IN = `with old as (select id, deletion_at from users where id = ? for
     insert into audit_events
     select r.* from signed, jsonb_populate_recordset(null::audit_events, ?::jsonb) as r
     where signed.restored or r.event <> 'user.restored' returning id),
-  unsealed as (insert into audit_unsealed (event_id) select id from recorded)
+  unsealed as (insert into audit_unsealed (event_id) select id from recorded),
+  ${SETTLE_RIGHT_PASSWORD}
   select restored from signed`;
+const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
 
-function unchangedValues(user: User, now: Date): unknown[] {
+function unchangedValues(user: SigningIn, now: Date): unknown[] {
   return [user.passwordChangedAt, user.mfaSecret ?? null, now];
 }
 
 /** Whether the password has reached its greatest age. */
-export function isPasswordExpired({ config, clock }: Pick<Call, "config" | "clock">, user: User): boolean {
+export function isPasswordExpired(
+  { config, clock }: Pick<Call, "config" | "clock">,
+  user: Pick<User, "passwordChangedAt">,
+): boolean {
   return (
     config.passwordMaxAgeMs > 0 && clock.now().getTime() - user.passwordChangedAt.getTime() >= config.passwordMaxAgeMs
   );

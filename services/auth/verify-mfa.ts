@@ -21,7 +21,7 @@ export async function verifyMfa(call: Call, tempToken: string, factor: SecondFac
     },
     work: async () => {
       await consumeTicket(call, ticket.id);
-      const signedIn = await signIn(call, user);
+      const signedIn = await signIn(call, user, null);
       if (!signedIn) throw invalidTicket(); // password or second factor have just been changed
       const method = "code" in factor ? "totp" : "backup-code";
       await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });

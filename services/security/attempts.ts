@@ -2,14 +2,20 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
+import type { Statement } from "../store/orm.ts";
+import { ACCOUNT_COLUMNS, type AccountRow, accountOf, type GuessedAccount } from "./guessed-account.ts";
 
 /** Guesses are counted per e-mail address for passwords and per user for second factors. */
 export type AttemptKey = { kind: "password" | "second-factor"; subject: string };
 
 /** One guess that has been counted and may now be looked at. Settle it once. */
 export type Attempt = {
+  /** Read on the same trip as the guess is counted; undefined for second factors, and where there is no account. */
+  account: GuessedAccount | undefined;
   /** The guess was right: the counter starts anew, unless a lock has come about. */
   succeed(): Promise<void>;
+  /** The same within a statement of the caller's own, which has `SETTLE_RIGHT_PASSWORD` for its subject. */
+  succeedWith<T>(statement: (subject: string) => Promise<T>): Promise<T>;
   /** The guess was wrong. @returns whether that locks the account. */
   fail(): Promise<boolean>;
   /** There was nothing to look at after all. Does nothing once settled. */
@@ -22,7 +28,7 @@ const ABANDONED_MS = 30_000;
 const PATIENCE_MS = 15_000;
 const LOOK_MS = 20;
 
-type Needs = Pick<Call, "em" | "clock" | "config" | "signal">;
+type Needs = Pick<Call, "em" | "query" | "clock" | "config" | "signal">;
 
 /**
  * Counts a guess before it is looked at, so that however many arrive at once no more than the threshold are evaluated.
@@ -31,7 +37,8 @@ type Needs = Pick<Call, "em" | "clock" | "config" | "signal">;
  */
 export async function reserveAttempt(call: Needs, key: AttemptKey): Promise<Attempt> {
   for (let waited = 0; waited < PATIENCE_MS; waited += LOOK_MS) {
-    if (await reserve(call, key)) return attemptOf(call, key);
+    const { reserved, account } = await reserve(call, key);
+    if (reserved) return attemptOf(call, key, account);
     await refuseIfLocked(call, key);
     await wait(LOOK_MS, undefined, { signal: call.signal });
   }
@@ -54,23 +61,40 @@ const UNHURRIED = "set_config('synchronous_commit', 'off', true) as unhurried";
 /** A failure counts until the reset time has passed since the last one, and not beyond a lock. */
 const LIVE_FAILURES = "(case when a.locked_until is null and a.failed_at > ? then a.failed else 0 end)";
 
-async function reserve({ em, clock, config }: Needs, { kind, subject }: AttemptKey): Promise<boolean> {
-  const now = clock.now();
-  const forgetAt = new Date(now.getTime() - config.lockout.resetMs);
-  const rows = await em.execute<unknown[]>(
-    `insert into attempts as a (kind, subject, reserved, reserved_at)
-     select ?, ?, 1, ?::timestamptz from ${UNHURRIED}
+/** Counts a guess and reads the account that a password is guessed of: one round trip. */
+const RESERVE: Statement = {
+  name: "reserve_attempt",
+  text: `with counted as (
+     insert into attempts as a (kind, subject, reserved, reserved_at)
+     select $1::text, $2::text, 1, $3::timestamptz from ${UNHURRIED}
      on conflict (kind, subject) do update set
-       failed = ${LIVE_FAILURES},
+       failed = ${LIVE_FAILURES.replaceAll("?", "$4")},
        reserved = (case when a.locked_until is null then a.reserved else 0 end) + 1,
        reserved_at = excluded.reserved_at,
        locked_until = null
-     where a.locked_until <= ? or (a.locked_until is null and ${LIVE_FAILURES} + a.reserved < ?)
-     returning kind`,
-    [kind, subject, now, forgetAt, now, forgetAt, config.lockout.threshold],
-  );
-  return rows.length > 0;
+     where a.locked_until <= $3
+       or (a.locked_until is null and ${LIVE_FAILURES.replaceAll("?", "$4")} + a.reserved < $5)
+     returning kind)
+   select exists (select from counted) as reserved, ${ACCOUNT_COLUMNS}
+   from (values ($1::text)) as asked (kind) left join users as u on asked.kind = 'password' and u.canonical_email = $2`,
+};
+
+async function reserve({ query, clock, config }: Needs, { kind, subject }: AttemptKey) {
+  const now = clock.now();
+  const forgetAt = new Date(now.getTime() - config.lockout.resetMs);
+  const values = [kind, subject, now, forgetAt, config.lockout.threshold];
+  const [row] = await query<{ reserved: boolean } & AccountRow>(RESERVE, values);
+  return { reserved: row?.reserved ?? false, account: row && accountOf(row) };
 }
+
+/**
+ * Part of a statement: a password was right. Comes after `old`, the lock on the user's row, as locks are taken in that
+ * order everywhere. Takes the subject; nothing happens where it is null.
+ */
+export const SETTLE_RIGHT_PASSWORD = `settled as (
+    update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = 0, failed_at = null
+    from (select count(*) from old) as after_lock
+    where a.kind = 'password' and a.subject = ? and a.locked_until is null)`;
 
 async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: AttemptKey): Promise<void> {
   const now = clock.now();
@@ -93,7 +117,11 @@ async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: A
   );
 }
 
-function attemptOf({ em, clock, config }: Needs, { kind, subject }: AttemptKey): Attempt {
+function attemptOf(
+  { em, clock, config }: Needs,
+  { kind, subject }: AttemptKey,
+  account: GuessedAccount | undefined,
+): Attempt {
   let settled = false;
   const settle = async (assignments: string, values: unknown[], from = "") => {
     settled = true;
@@ -105,6 +133,12 @@ function attemptOf({ em, clock, config }: Needs, { kind, subject }: AttemptKey):
     return row?.locked ?? false;
   };
   return {
+    account,
+    async succeedWith(statement) {
+      const outcome = await statement(subject);
+      settled = true;
+      return outcome;
+    },
     succeed: async () => void (await settle("failed = 0, failed_at = null", [], `from ${UNHURRIED}`)),
     fail: () => {
       const now = clock.now();

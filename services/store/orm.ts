@@ -37,6 +37,12 @@ export type DatabaseLocation =
 /** SQL with $1, $2 for its values; a connection parses and plans it once and finds it again by its name. */
 export type Statement = { name: string; text: string };
 
+/** Prepares SQL that has `?` for its values. */
+export function prepared(name: string, sql: string): Statement {
+  let count = 0;
+  return { name, text: sql.replaceAll("?", () => `$${++count}`) };
+}
+
 /** An open database. */
 export type Store = {
   /** A fresh unit of work for one call. Inside `transactional` it joins the transaction by itself. */
