@@ -31,7 +31,7 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
     return { user, expiresAt };
   });
   const session = { id, generation: 0, rotatedAt: now, expiresAt, actorId: admin.id };
-  return { accessToken: await accessTokenOf(call, session, user), user, expiresAt };
+  return { accessToken: accessTokenOf(call, session, user), user, expiresAt };
 }
 
 /** Opens the session, unless the user is an administrator by now. @returns when it ends */

@@ -6,6 +6,7 @@ import { Refusal } from "../refusal.ts";
 import { lockUser } from "../security/lock-user.ts";
 import { revokeSession } from "../security/sessions.ts";
 import { pairOf, type RefreshClaims, readRefreshToken, type TokenPair } from "../security/tokens.ts";
+import { prepared } from "../store/orm.ts";
 import type { Role } from "../store/user.ts";
 
 type SessionRow = {
@@ -41,28 +42,23 @@ export async function refresh(call: Call, token: string): Promise<TokenPair> {
   throw invalidToken();
 }
 
+/** Guarded by the generation that the token carries. */
+const ROTATE = prepared(
+  "rotate_session",
+  `update sessions as s set generation = s.generation + 1, acknowledged = false, rotated_at = ?, last_active_at = ?,
+     ip = ?, location = ?, expires_at = least(s.ends_at, ?)
+   from users as u
+   where u.id = s.user_id and s.id = ? and s.user_id = ? and s.generation = ? and s.actor_id is null
+     and s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
+   returning ${COLUMNS}`,
+);
+
 async function rotate(call: Call, { sessionId, userId, generation }: RefreshClaims): Promise<SessionRow | undefined> {
   const now = call.clock.now();
-  const [row] = await call.em.execute<SessionRow[]>(
-    `update sessions as s set generation = s.generation + 1, acknowledged = false, rotated_at = ?, last_active_at = ?,
-       ip = ?, location = ?, expires_at = least(s.ends_at, ?)
-     from users as u
-     where u.id = s.user_id and s.id = ? and s.user_id = ? and s.generation = ? and s.actor_id is null
-       and s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
-     returning ${COLUMNS}`,
-    [
-      now,
-      now,
-      call.client.address,
-      call.locate(call.client.address),
-      new Date(now.getTime() + call.config.refreshTokenMs),
-      sessionId,
-      userId,
-      generation,
-      now,
-      now,
-    ],
-  );
+  const { address } = call.client;
+  const expiresAt = new Date(now.getTime() + call.config.refreshTokenMs);
+  const seen = [now, now, address, call.locate(address), expiresAt];
+  const [row] = await call.query<SessionRow>(ROTATE, [...seen, sessionId, userId, generation, now, now]);
   return row;
 }
 
@@ -82,7 +78,7 @@ function inGrace({ clock, config }: Call, row: SessionRow): boolean {
   return !row.acknowledged && clock.now().getTime() - new Date(row.rotated_at).getTime() <= config.refreshGraceMs;
 }
 
-function rebuild(call: Call, row: SessionRow): Promise<TokenPair> {
+function rebuild(call: Call, row: SessionRow): TokenPair {
   const session = {
     id: row.id,
     generation: row.generation,

@@ -40,7 +40,7 @@ export async function signIn(call: Call, user: SigningIn, guessed: string | null
     ? call.em.execute<{ restored: boolean }[]>(SIGN_IN, values)
     : call.query<{ restored: boolean }>(PREPARED_SIGN_IN, values));
   if (!row) return undefined;
-  const tokens = await pairOf(call, session.token, user);
+  const tokens = pairOf(call, session.token, user);
   return { user, tokens, passwordExpired: isPasswordExpired(call, user), restored: row.restored };
 }
 

@@ -1,4 +1,5 @@
-import { type JWTPayload, jwtVerify, SignJWT } from "jose";
+import { sign as signBytes } from "node:crypto";
+import { type JWTPayload, jwtVerify } from "jose";
 import { validate as isUuid } from "uuid";
 import type { Call, Tools } from "../call.ts";
 import type { Session } from "../store/session.ts";
@@ -32,20 +33,19 @@ function audience(kind: Kind): string {
 const seconds = (time: Date) => Math.floor(time.getTime() / 1000);
 
 /** Rebuilds the tokens of a session's present generation: the same row gives the same text, so nothing has to be stored. */
-export async function pairOf(call: Signing, session: TokenSession, user: TokenUser): Promise<TokenPair> {
-  const [accessToken, refreshToken] = await Promise.all([
-    accessTokenOf(call, session, user),
-    sign(call, "refresh", session.rotatedAt, session.expiresAt, user.id, {
+export function pairOf(call: Signing, session: TokenSession, user: TokenUser): TokenPair {
+  return {
+    accessToken: accessTokenOf(call, session, user),
+    refreshToken: sign(call, "refresh", session.rotatedAt, session.expiresAt, user.id, {
       jti: tokenId(call, "refresh", session),
       sid: session.id,
       gen: session.generation,
     }),
-  ]);
-  return { accessToken, refreshToken };
+  };
 }
 
 /** The access token of a session's present generation; under impersonation it names the actor (RFC 8693 section 4.1). */
-export function accessTokenOf(call: Signing, session: TokenSession, user: TokenUser): Promise<string> {
+export function accessTokenOf(call: Signing, session: TokenSession, user: TokenUser): string {
   const expiresAt = new Date(
     Math.min(session.rotatedAt.getTime() + call.config.accessTokenMs, session.expiresAt.getTime()),
   );
@@ -91,17 +91,26 @@ export async function readTicket(call: Verifying, token: string): Promise<{ id: 
 
 type Verifying = Pick<Call, "config" | "keys" | "clock">;
 
-function sign(call: Signing, type: Kind, issuedAt: Date, expiresAt: Date, subject: string, claims: JWTPayload) {
+/**
+ * A JWT in compact serialization (RFC 7515 section 3.1), signed by Ed25519 (RFC 8037) on the spot: the signature takes
+ * less than the way to another thread and back.
+ */
+function sign(call: Signing, type: Kind, issuedAt: Date, expiresAt: Date, subject: string, claims: JWTPayload): string {
   const { kid, privateKey } = call.keys.signer(issuedAt);
-  return new SignJWT({ ...claims, type })
-    .setProtectedHeader({ alg: "EdDSA", typ: "JWT", kid })
-    .setSubject(subject)
-    .setIssuer(call.config.publicUrl)
-    .setAudience(audience(type))
-    .setIssuedAt(seconds(issuedAt))
-    .setExpirationTime(seconds(expiresAt))
-    .sign(privateKey);
+  const payload = {
+    ...claims,
+    type,
+    sub: subject,
+    iss: call.config.publicUrl,
+    aud: audience(type),
+    iat: seconds(issuedAt),
+    exp: seconds(expiresAt),
+  };
+  const signed = `${encode({ alg: "EdDSA", typ: "JWT", kid })}.${encode(payload)}`;
+  return `${signed}.${signBytes(null, Buffer.from(signed), privateKey).toString("base64url")}`;
 }
+
+const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString("base64url");
 
 async function verify(call: Verifying, type: Kind, token: string): Promise<JWTPayload | undefined> {
   const now = call.clock.now();
