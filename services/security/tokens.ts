@@ -23,7 +23,7 @@ type TokenUser = Pick<User, "id" | "email" | "role">;
 /** A verified token is remembered by its whole text; the oldest goes. */
 const REMEMBERED_TOKENS = 10_000;
 
-type Signing = Pick<Tools, "config" | "keys" | "cipher">;
+type Signing = Pick<Tools, "config" | "keys">;
 
 /** An audience of its own for each kind: a verifier that knows only `aud` refuses the others too. */
 function audience(kind: Kind): string {
@@ -37,7 +37,7 @@ export function pairOf(call: Signing, session: TokenSession, user: TokenUser): T
   return {
     accessToken: accessTokenOf(call, session, user),
     refreshToken: sign(call, "refresh", session.rotatedAt, session.expiresAt, user.id, {
-      jti: tokenId(call, "refresh", session),
+      jti: tokenId("refresh", session),
       sid: session.id,
       gen: session.generation,
     }),
@@ -52,7 +52,7 @@ export function accessTokenOf(call: Signing, session: TokenSession, user: TokenU
   return sign(call, "access", session.rotatedAt, expiresAt, user.id, {
     email: user.email,
     role: user.role,
-    jti: tokenId(call, "access", session),
+    jti: tokenId("access", session),
     sid: session.id,
     gen: session.generation,
     ...(session.actorId && { act: { sub: session.actorId } }),
@@ -157,6 +157,7 @@ function isId(claim: unknown): boolean {
   return typeof claim === "string" && isUuid(claim);
 }
 
-function tokenId(call: Signing, kind: Kind, session: TokenSession): string {
-  return call.cipher.mac(`${kind} ${session.id} ${session.generation}`, "jti").toString("base64url").slice(0, 22);
+/** Unique, and the same whenever the token is rebuilt. */
+function tokenId(kind: Kind, { id, generation }: TokenSession): string {
+  return `${kind}.${id}.${generation}`;
 }
