@@ -5,6 +5,8 @@ import autocannon from "autocannon";
 
 /** Kernel ticks in a second, as /proc counts processor time. */
 const TICKS_PER_SECOND = 100;
+/** Looked at before a benchmark keeps to a core of its own, after which there seems to be one alone. */
+const CORES = availableParallelism();
 
 /** A server in a process of its own, on one core. */
 export type Server = {
@@ -18,7 +20,7 @@ export type Server = {
 
 /** Starts a server that prints its address; pinned to one core, so that the load on the others does not disturb it. */
 export async function startServer(args: string[], env: Record<string, string> = {}, core = 0): Promise<Server> {
-  const pin = availableParallelism() > 1 && process.platform === "linux" ? ["taskset", "-c", String(core)] : [];
+  const pin = CORES > 1 && process.platform === "linux" ? ["taskset", "-c", String(core)] : [];
   const [command, ...rest] = [...pin, process.execPath, ...args] as [string, ...string[]];
   const child = spawn(command, rest, {
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
