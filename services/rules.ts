@@ -1,6 +1,7 @@
 import {
   create,
   createRegistry,
+  type DescField,
   type DescMessage,
   type DescService,
   getOption,
@@ -36,15 +37,26 @@ export function violationsOf(schema: DescMessage, message: Message): FieldViolat
 }
 
 function overlongLists(schema: DescMessage, message: Message): FieldViolation[] {
-  return schema.fields.flatMap((field) => {
-    if (field.fieldKind !== "list") return [];
+  const lists = message as unknown as Record<string, unknown[] | undefined>;
+  return boundsOf(schema)
+    .filter(({ field, most }) => (lists[field.localName]?.length ?? 0) > most)
+    .map(({ field, most }) => ({ field: field.jsonName, message: `must contain at most ${most} items` }));
+}
+
+type Bound = { field: DescField; most: number };
+const bounds = new WeakMap<DescMessage, Bound[]>();
+
+/** The lists of a message that have a bound, looked up once: reading an option decodes it every time. */
+function boundsOf(schema: DescMessage): Bound[] {
+  const known = bounds.get(schema);
+  if (known) return known;
+  const found = schema.fields.flatMap((field) => {
     const { type } = getOption(field, fieldRules);
     const most = type.case === "repeated" ? Number(type.value.maxItems) : 0;
-    const list = (message as unknown as Record<string, unknown[]>)[field.localName] ?? [];
-    return most > 0 && list.length > most
-      ? [{ field: field.jsonName, message: `must contain at most ${most} items` }]
-      : [];
+    return most > 0 ? [{ field, most }] : [];
   });
+  bounds.set(schema, found);
+  return found;
 }
 
 /** Paths of the texts that hold a NUL, which PostgreSQL can't store. Local names are JSON names in our protos. */

@@ -68,13 +68,24 @@ function readField(field: DescField, value: unknown, path: string, problems: Pro
     problems.push({ field: path, message: "must be a list" });
     return [];
   }
-  const { type } = getOption(field, fieldRules);
-  const most = type.case === "repeated" ? Number(type.value.maxItems) : 0;
-  if (most > 0 && value.length > most) {
+  const most = mostItems(field);
+  if (value.length > most) {
     problems.push({ field: path, message: `must contain at most ${most} items` }); // and is not looked into
     return [];
   }
   return value.map((item, i) => readItem(field, item, `${path}[${i}]`, problems));
+}
+
+const bounds = new WeakMap<DescField, number>();
+
+/** How many items a list may hold, looked up once: reading an option decodes it every time. */
+function mostItems(field: DescField): number {
+  const known = bounds.get(field);
+  if (known !== undefined) return known;
+  const { type } = getOption(field, fieldRules);
+  const most = (type.case === "repeated" && Number(type.value.maxItems)) || Number.POSITIVE_INFINITY;
+  bounds.set(field, most);
+  return most;
 }
 
 function readItem(field: DescField, value: unknown, path: string, problems: Problem[]): unknown {
