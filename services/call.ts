@@ -8,6 +8,7 @@ import type { Metrics } from "./metrics.ts";
 import type { Activity } from "./security/activity.ts";
 import type { Attempt } from "./security/attempts.ts";
 import type { Cipher } from "./security/cipher.ts";
+import type { FindSession } from "./security/find-session.ts";
 import type { KeyRing } from "./security/keys.ts";
 import type { Locate } from "./security/location.ts";
 import type { Passwords } from "./security/passwords.ts";
@@ -58,6 +59,8 @@ export type Call = Tools & {
   em: SqlEntityManager;
   /** Runs a statement of the hot path, outside of any transaction. */
   query: Store["query"];
+  /** Finds the session of an access token. */
+  findSession: FindSession;
   /** The guess that a method with a lockout has counted; its operation settles it. */
   attempt: Attempt | undefined;
   /** What is done once the call has ended, whatever became of it. */

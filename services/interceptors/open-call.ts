@@ -2,6 +2,7 @@ import { createContextKey, type Interceptor } from "@connectrpc/connect";
 import { v4 as randomId } from "uuid";
 import { type Call, type Client, callKey, type Tools } from "../call.ts";
 import { equalSecrets } from "../security/cipher.ts";
+import { createFindSession } from "../security/find-session.ts";
 import type { Store } from "../store/orm.ts";
 import { settled } from "./settled.ts";
 
@@ -12,7 +13,7 @@ export const peerKey = createContextKey<string>("127.0.0.1", { description: "pee
 const MAX_AGENT = 400;
 
 /** What is a call's own; the rest it inherits, since copying it would cost every call more than all of this. */
-type OwnPart = Omit<Call, keyof Tools | "em" | "query" | "signal"> & {
+type OwnPart = Omit<Call, keyof Tools | "em" | "query" | "findSession" | "signal"> & {
   request: { signal: AbortSignal };
   unitOfWork: Call["em"] | undefined;
 };
@@ -23,6 +24,7 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
   const shared = {
     ...tools,
     query: store.query,
+    findSession: createFindSession(store, tools.clock),
     get em(): Call["em"] {
       const own = this as unknown as OwnPart;
       own.unitOfWork ??= store.fork(); // not every call asks the database

@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Clock } from "../call.ts";
 import { Refusal } from "../refusal.ts";
 import type { Store } from "../store/orm.ts";
-import { IS_OPEN } from "./sessions.ts";
+import { IS_OPEN } from "./find-session.ts";
 
 /** How often the sessions of what is under way are looked at, in ms: revocation takes effect about as soon. */
 const LOOK_MS = 750;

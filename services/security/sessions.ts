@@ -3,8 +3,7 @@ import { v7 as uuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
-import type { Statement } from "../store/orm.ts";
-import type { Role, User } from "../store/user.ts";
+import type { User } from "../store/user.ts";
 import { ACTIVITY_STEP_MS } from "./activity.ts";
 import { lockUser } from "./lock-user.ts";
 import { readAccessToken } from "./tokens.ts";
@@ -79,11 +78,11 @@ export const OPEN_SESSION = `pruned as (
  * @throws Refusal UNAUTHENTICATED
  */
 export async function identify(
-  call: Pick<Call, "em" | "query" | "clock" | "config" | "keys" | "activity">,
+  call: Pick<Call, "em" | "findSession" | "clock" | "config" | "keys" | "activity">,
   accessToken: string | undefined,
 ): Promise<Caller> {
   const claims = accessToken ? await readAccessToken(call, accessToken) : undefined;
-  const row = claims && (await findOpen(call, claims.sessionId));
+  const row = claims && (await call.findSession(claims.sessionId));
   if (!claims || !row || row.id !== claims.userId) {
     throw new Refusal(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
   }
@@ -114,45 +113,6 @@ export async function identify(
     actorId: row.actor_id ?? undefined,
     tokenExpiresAt: claims.expiresAt,
   };
-}
-
-type OpenRow = {
-  generation: number;
-  acknowledged: boolean;
-  session_created_at: string;
-  last_active_at: string;
-  actor_id: string | null;
-  id: string;
-  email: string;
-  name: string;
-  bio: string | null;
-  role: Role;
-  email_verified: boolean;
-  mfa_enabled: boolean;
-  password_changed_at: string;
-  created_at: string;
-  updated_at: string;
-};
-
-/** Whether session `s` is open and, under impersonation, the administrator's own too; takes the present time four times. */
-export const IS_OPEN = `s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
-       and (s.actor_session_id is null or exists (
-         select from sessions a where a.id = s.actor_session_id
-           and a.revoked_at is null and a.expires_at > ? and a.ends_at > ?))`;
-
-const FIND_OPEN: Statement = {
-  name: "find_open_session",
-  text: `select s.generation, s.acknowledged, s.created_at as session_created_at, s.last_active_at, s.actor_id, u.id,
-       u.email, u.name, u.bio, u.role, u.email_verified_at is not null as email_verified, u.mfa_secret is not null as mfa_enabled,
-       u.password_changed_at, u.created_at, u.updated_at
-     from sessions s join users u on u.id = s.user_id
-     where s.id = $1 and ${IS_OPEN.replaceAll("?", "$2")}`,
-};
-
-/** A session and its user, unless it has ended or, under impersonation, the administrator's own has. */
-async function findOpen(call: Pick<Call, "query" | "clock">, sessionId: string): Promise<OpenRow | undefined> {
-  const [row] = await call.query<OpenRow>(FIND_OPEN, [sessionId, call.clock.now()]);
-  return row;
 }
 
 /** Ends a session; false when it had ended already. Sessions it opened by impersonation end with it. */
