@@ -9,7 +9,7 @@ import { type SimulatedDialect, startProviderSimulator } from "../test/fakes/pro
 
 const PACE_MS = 60;
 const PASSWORD = "Correct-horse-1";
-const [ADMIN, USER] = ["admin@example.com", "ann@example.com"];
+const [ADMIN, USER] = ["admin@example.com", "user@example.com"];
 const dialects: [SimulatedDialect, variable: string, path: string][] = [
   ["openai", "OPENAI", "/v1"],
   ["anthropic", "ANTHROPIC", ""],
@@ -44,7 +44,12 @@ curl -sN ${url}/ai/stream -H "Authorization: Bearer $TOKEN" -H 'Content-Type: ap
 `);
 
 async function addVerifiedUser(): Promise<void> {
-  const registered = await post("/auth/register", { email: USER, password: PASSWORD, name: "Ann", acceptTerms: true });
+  const registered = await post("/auth/register", {
+    email: USER,
+    password: PASSWORD,
+    name: "Ursula",
+    acceptTerms: true,
+  });
   if (registered.status !== 201) return; // from an earlier demo in the same DATA_DIR
   for (let token: string | undefined; !token; await new Promise((resolve) => setTimeout(resolve, 50))) {
     token = await mailedToken();

@@ -46,11 +46,11 @@ function unescaped(value: string): string {
   }
 }
 
-/** Seconds until a JWT expires; undefined where the token does not say. */
+/** Seconds until a JWT expires, one that has begun counted whole; undefined where the token does not say. */
 function secondsLeft(token: string, now: number): number | undefined {
   try {
     const { exp } = decodeJwt(token);
-    return exp === undefined ? undefined : Math.max(0, Math.floor(exp - now / 1000));
+    return exp === undefined ? undefined : Math.max(0, Math.ceil(exp - now / 1000));
   } catch {
     return undefined; // not a JWT: the cookie ends with the browser's session
   }

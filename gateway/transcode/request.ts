@@ -32,6 +32,8 @@ const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
 /** Problems of one request that are told of. */
 const MAX_TOLD = 50;
+/** Problems that the sentence for people names. */
+const MAX_NAMED = 10;
 
 const validator = createValidator({ registry: createRegistry(file_gatehouse_platform_v1_rules) });
 
@@ -60,11 +62,8 @@ export function readRequest(rule: Rule, incoming: Incoming): MessageShape<DescMe
   }
   const message = create(method.input, init);
   if (problems.length > 0) {
-    throw new Refused(
-      Reason.VALIDATION_FAILED,
-      "The request is not valid.",
-      withRules(method.input, message, problems),
-    );
+    const told = withRules(method.input, message, problems);
+    throw new Refused(Reason.VALIDATION_FAILED, sentenceOf(told), told);
   }
   if (body.suspect && hasBrokenText(body.json)) {
     // in a key or in a field that is not read
@@ -138,6 +137,13 @@ function decodeQuery(text: string): string {
   } catch {
     throw new Refused(Reason.MALFORMED_REQUEST, "The query is not valid percent-encoded UTF-8.");
   }
+}
+
+/** The problems in a sentence, worded as the services word theirs. */
+function sentenceOf(problems: Problem[]): string {
+  const named = problems.slice(0, MAX_NAMED).map(({ field, message }) => `${field} ${message}`);
+  const more = problems.length - named.length;
+  return `Invalid request: ${[...named, ...(more > 0 ? [`and ${more} more`] : [])].join("; ")}.`;
 }
 
 /** Adds what the field rules say of the other fields. A rule of the whole message names its field by its id. */

@@ -12,6 +12,9 @@ const LETTERS_PER_CONNECTION = 200;
 const CONNECT_TIMEOUT_MS = 10_000;
 const SILENCE_TIMEOUT_MS = 20_000;
 
+/** What all letters have in common; nobody's out-of-office reply shall answer one (RFC 3834). */
+const letterhead = (from: string) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
+
 /** Hands letters over to whoever delivers them. */
 export type Sender = {
   /** Resolves when the letter is in safe hands. Its errors carry the SMTP `responseCode` where there was one. */
@@ -37,7 +40,7 @@ function bySmtp(url: string, from: string): Sender {
       greetingTimeout: CONNECT_TIMEOUT_MS,
       socketTimeout: SILENCE_TIMEOUT_MS,
     },
-    { from },
+    letterhead(from),
   );
   return {
     send: async (letter) => void (await transport.sendMail(letter)),
@@ -49,7 +52,7 @@ function bySmtp(url: string, from: string): Sender {
 function toFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): Sender {
   const folder = join(dataDir, "mail");
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, { from: mail.from });
+  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, letterhead(mail.from));
   return {
     async send(letter) {
       const { message } = await transport.sendMail(letter);

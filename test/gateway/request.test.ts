@@ -58,6 +58,12 @@ describe.each(ways)("a request %s", (way) => {
       "temperature",
     ]);
     expect(answer.text).not.toContain("hidden");
+    const many = await edge.send("POST", "/ai/chat", { provider: 7, messages: Array(20).fill(null) });
+    expect(many.body).toMatchObject({
+      message: expect.stringMatching(
+        /^Invalid request: provider must be a string; messages\[0\] [^;]+;.*; and \d+ more\.$/,
+      ),
+    });
   });
 
   test("with a wrong type is told what the field rules say of the rest, a field given wrongly counting as given", async () => {

@@ -55,6 +55,7 @@ describe.each(modes)("mail delivery, %s", async (mode) => {
     for (const email of emails) {
       await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
       expect(arrivedFor(email)).toHaveLength(1);
+      expect(arrivedFor(email)[0]?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
     }
   });
 
