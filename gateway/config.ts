@@ -28,6 +28,7 @@ export type GatewayConfig = Readonly<{
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 const DEFAULT_PORT = 3000;
 const MAX_PORT = 65_535;
+const LONGEST_TIMER = "24d";
 
 const isUrl = (text: string) => /^https?:\/\//i.test(text) && URL.canParse(text);
 const isOrigin = (text: string) => isUrl(text) && !text.includes("*") && new URL(text).origin === text;
@@ -68,8 +69,8 @@ const variables = {
     z
       .string()
       .transform(milliseconds)
-      .refine((n) => n >= 0),
-    "a duration such as 25s",
+      .refine((n) => n >= 0 && n <= milliseconds(LONGEST_TIMER)),
+    `a duration such as 25s, up to ${LONGEST_TIMER}`,
   ],
   LOG_LEVEL: [z.enum(LOG_LEVELS), `one of ${LOG_LEVELS.join(", ")}`],
   OTEL_EXPORTER_OTLP_ENDPOINT: [url, "an http or https URL"],

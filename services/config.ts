@@ -3,7 +3,7 @@ import { z } from "zod";
 import { RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { violationsOf } from "./rules.ts";
 import type { DatabaseLocation } from "./store/orm.ts";
-import { choice, duration, number, url, webUrl } from "./variable-kinds.ts";
+import { choice, duration, lifetime, number, timeLimit, url, webUrl } from "./variable-kinds.ts";
 
 const SECRET_BYTES = 32;
 
@@ -47,15 +47,15 @@ const variables = z.object({
   MAIL_RETRY_BASE: duration("30s"),
   ADMIN_EMAIL: z.string().optional(),
   ADMIN_PASSWORD: z.string().optional(),
-  ACCESS_TOKEN_TTL: duration("15m"),
-  REFRESH_TOKEN_TTL: duration("7d"),
-  SESSION_MAX_AGE: duration("30d"),
+  ACCESS_TOKEN_TTL: lifetime("15m"),
+  REFRESH_TOKEN_TTL: lifetime("7d"),
+  SESSION_MAX_AGE: lifetime("30d"),
   REFRESH_GRACE: duration("10s"),
-  MFA_TOKEN_TTL: duration("5m"),
-  VERIFY_TOKEN_TTL: duration("24h"),
-  RESET_TOKEN_TTL: duration("1h"),
+  MFA_TOKEN_TTL: lifetime("5m"),
+  VERIFY_TOKEN_TTL: lifetime("24h"),
+  RESET_TOKEN_TTL: lifetime("1h"),
   LOCKOUT_THRESHOLD: number(5, 1, 1000),
-  LOCKOUT_DURATION: duration("15m"),
+  LOCKOUT_DURATION: lifetime("15m"),
   LOCKOUT_RESET: duration("1h"),
   PASSWORD_MAX_AGE: duration("90d"),
   PASSWORD_EXPIRY: choice(["warn", "refuse"], "warn"),
@@ -64,13 +64,13 @@ const variables = z.object({
   REQUIRE_VERIFIED_EMAIL: choice(["true", "false"], "false"),
   RATE_LIMITS: choice(["on", "off"], "on"),
   AI_CATALOG: z.string().optional(),
-  AI_FIRST_BYTE_TIMEOUT: duration("60s"),
-  AI_IDLE_TIMEOUT: duration("60s"),
-  AI_TOTAL_TIMEOUT: duration("10m"),
+  AI_FIRST_BYTE_TIMEOUT: timeLimit("60s"),
+  AI_IDLE_TIMEOUT: timeLimit("60s"),
+  AI_TOTAL_TIMEOUT: timeLimit("10m"),
   AI_RETRIES: number(2, 0, 10),
   GEOIP_DB: z.string().optional(),
   OTEL_EXPORTER_OTLP_ENDPOINT: webUrl.optional(),
-  SHUTDOWN_TIMEOUT: duration("25s"),
+  SHUTDOWN_TIMEOUT: timeLimit("25s"),
   METRICS_PORT: number(0, 0, 65535),
   LOG_LEVEL: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"], "info"),
 });

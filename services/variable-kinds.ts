@@ -1,13 +1,24 @@
 import ms, { type StringValue } from "ms";
 import { z } from "zod";
 
-/** `15m`, `7d`, `500ms`: milliseconds. */
-export const duration = (fallback: string) =>
-  z
+type Bounds = { least?: StringValue | "0"; most?: StringValue };
+
+/** `15m`, `7d`, `500ms`: milliseconds, by default up to a hundred years. */
+export const duration = (fallback: StringValue, { least = "0", most = "36500d" }: Bounds = {}) => {
+  const allowed = `must be a duration such as 500ms, 15m or 7d, from ${least} to ${most}`;
+  return z
     .string()
-    .regex(/^(0|\d+(ms|s|m|h|d))$/, "must be a duration such as 500ms, 15m or 7d")
+    .regex(/^(0|\d+(ms|s|m|h|d))$/, allowed)
     .default(fallback)
-    .transform((text) => ms(text as StringValue));
+    .transform((text) => ms(text as StringValue))
+    .refine((time) => time >= ms(least as StringValue) && time <= ms(most), allowed);
+};
+
+/** How long something is good for: a while at least, else it is dead when it is given out. */
+export const lifetime = (fallback: StringValue) => duration(fallback, { least: "1s" });
+
+/** How long something is waited for: no longer than a timer can run. */
+export const timeLimit = (fallback: StringValue) => duration(fallback, { most: "24d" });
 
 /** A whole number within bounds. */
 export const number = (fallback: number, least: number, most: number) =>

@@ -66,6 +66,18 @@ describe("the services' configuration", () => {
     expect(far.sort()).toEqual(["AI_RETRIES", "GRPC_PORT", "LOCKOUT_THRESHOLD"]);
   });
 
+  test("takes no duration that could not be kept", () => {
+    const endless = { AI_TOTAL_TIMEOUT: "25d", SHUTDOWN_TIMEOUT: "25d", DELETION_GRACE: "36501d" };
+    expect(problemsOf(endless).map(subject)).toEqual(["DELETION_GRACE", "AI_TOTAL_TIMEOUT", "SHUTDOWN_TIMEOUT"]);
+    const dead = { ACCESS_TOKEN_TTL: "0", MFA_TOKEN_TTL: "999ms" };
+    expect(problemsOf(dead).map(subject)).toEqual(["ACCESS_TOKEN_TTL", "MFA_TOKEN_TTL"]);
+    expect(configOf({ PASSWORD_MAX_AGE: "0", REFRESH_GRACE: "0", AI_TOTAL_TIMEOUT: "24d" })).toMatchObject({
+      passwordMaxAgeMs: 0,
+      refreshGraceMs: 0,
+      ai: { totalMs: 24 * 86_400_000 },
+    });
+  });
+
   test("holds the first administrator to the rules of registration, whatever else is wrong", () => {
     expect(problemsOf({ ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "secret" })).toEqual([
       "ADMIN_PASSWORD must be 8 to 128 characters, must contain an uppercase letter, must contain a digit, must contain a special character",
@@ -124,6 +136,7 @@ describe("the variables", () => {
   test("of a gateway are refused all together, no secret's value shown", () => {
     const read = readGatewayConfig({
       PORT: "x",
+      SHUTDOWN_TIMEOUT: "25d",
       TRUST_PROXY: "everybody",
       SERVICES_URL: "secret-url",
       CORS_ORIGINS: "*",
@@ -134,6 +147,7 @@ describe("the variables", () => {
       "INTERNAL_SECRET",
       "PORT",
       "SERVICES_URL",
+      "SHUTDOWN_TIMEOUT",
       "TRUST_PROXY",
     ]);
     expect(problems.join()).not.toContain("secret-url");
