@@ -79,7 +79,8 @@ function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {
   const type = headers["content-type"];
   const isJson = type !== undefined && JSON_TYPE.test(type) && /^(?:utf-?8)?$/i.test(CHARSET.exec(type)?.[1] ?? "");
   const isPlain = (headers["content-encoding"] ?? "identity") === "identity";
-  if (!isPlain || !(isJson || (type === undefined && !isRead))) {
+  if (!isPlain) throw new Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent uncompressed.");
+  if (!(isJson || (type === undefined && !isRead))) {
     throw new Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent as Content-Type: application/json.");
   }
   return isRead ? jsonMembers(body) : NO_BODY;
