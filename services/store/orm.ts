@@ -11,6 +11,7 @@ import { createPostgreSqlTypeParsers } from "@mikro-orm/sql";
 import type { Logger } from "pino";
 import array from "postgres-array";
 import { AuditEvent } from "./audit-event.ts";
+import { giveBackBroken } from "./broken-connections.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
 import { OneTimeToken } from "./one-time-token.ts";
@@ -87,14 +88,15 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
       keepAlive: true,
     },
   });
+  const pool = await orm.em.getConnection().getNativeClient();
+  giveBackBroken(pool);
   return {
     ...forkAndPing(orm),
     async query<Row>(statement: Statement, values: unknown[]) {
-      const pool = await orm.em.getConnection().getNativeClient();
       return (await pool.query({ ...statement, values })).rows as Row[];
     },
     async migrate() {
-      const client = await (await orm.em.getConnection().getNativeClient()).connect();
+      const client = await pool.connect();
       try {
         await client.query("set statement_timeout = 0");
         await client.query("select pg_advisory_lock($1)", [MIGRATION_LOCK]);

@@ -1,0 +1,38 @@
+import { randomUUID } from "node:crypto";
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { openStore } from "../../services/store/orm.ts";
+import { createDatabase } from "../databases.ts";
+import { startProxy } from "./proxy.ts";
+
+/** More than a process has connections. */
+const BREAKS = 12;
+
+describe.runIf(process.env.TEST_SERVERS)("a connection that breaks in a transaction", async () => {
+  const database = new URL(await createDatabase(`broken_${randomUUID().slice(0, 8)}`));
+  const proxy = await startProxy({ host: database.hostname, port: Number(database.port || 5432) });
+  database.host = `127.0.0.1:${proxy.port}`;
+
+  test.each([
+    ["at its start", "begin"],
+    ["in its midst", "statement"],
+    ["at its end", "commit"],
+  ])("%s gives its place to another, and lets the store close", async (_when, at) => {
+    const store = await openStore({ kind: "postgres", url: database.href }, pino({ level: "silent" }));
+    const breakAt = (moment: string) => moment === at && proxy.cut();
+    for (let i = 0; i < BREAKS; i++) {
+      const em = store.fork();
+      await em.execute("select 1"); // a connection is there
+      breakAt("begin");
+      const work = em.transactional(async () => {
+        breakAt("statement");
+        await em.execute("select 1");
+        breakAt("commit");
+      });
+      await expect(work).rejects.toThrow();
+      proxy.restore();
+    }
+    await store.ping();
+    await store.close();
+  });
+});
