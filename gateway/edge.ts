@@ -4,6 +4,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Origins } from "./cors.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import type { RequestMetrics } from "./metrics.ts";
 import { Refused } from "./transcode/errors.ts";
 
 /** What every request meets before its route. */
@@ -12,11 +14,13 @@ export type EdgeOptions = {
   origins: Origins;
   /** What `commonHeaders` gives. */
   headers: Record<string, string>;
-  /** Whether new requests are refused, since the process is about to end. */
-  isDraining: () => boolean;
+  lifecycle: Pick<Lifecycle, "phase" | "enter" | "leave">;
+  metrics: Pick<RequestMetrics, "began" | "ended">;
 };
 
 const SANE_ID = /^[A-Za-z0-9._-]{1,128}$/;
+/** Status of a request whose client went away before its answer. */
+const CLIENT_GONE = 499;
 const HEALTH = /^\/health(?:\/|$)/;
 
 /** The caller's request id if it is a sane one, else a new one. */
@@ -50,7 +54,7 @@ export type MethodsOf = (url: string) => string[];
  * @returns what is known of the routes that are added from now on
  */
 export function addEdge(app: FastifyInstance, edge: EdgeOptions): MethodsOf {
-  const { origins, isDraining } = edge;
+  const { origins, lifecycle } = edge;
   const methodsOf = knownRoutes(app);
   app.addHook("onRequest", (request, reply, done) => {
     greet(request, reply, edge);
@@ -62,7 +66,7 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): MethodsOf {
       if (isKnown) reply.header("allow", methods.join(", "));
       throw noRoute(methods);
     }
-    if (isDraining() && !HEALTH.test(request.raw.url ?? "")) {
+    if (lifecycle.phase() === "draining" && !HEALTH.test(request.raw.url ?? "")) {
       reply.header("connection", "close");
       throw new Refused(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
     }
@@ -77,27 +81,28 @@ export function noRoute(methods: string[]): Refused {
   return new Refused(Reason.METHOD_NOT_ALLOWED, `This address takes ${methods.join(", ")}.`);
 }
 
-/** What every answer has, however early it is given: common headers, CORS and a log line. */
-export function greet(request: FastifyRequest, reply: FastifyReply, { log, origins, headers }: EdgeOptions): void {
-  logWhenDone(request, reply, log);
+/** What every answer has, however early it is given: common headers, CORS, its measure and a log line. */
+export function greet(request: FastifyRequest, reply: FastifyReply, edge: EdgeOptions): void {
+  const { origins, headers } = edge;
+  follow(request, reply, edge);
   reply.headers(headers).header("x-request-id", request.id);
   origins.allow(request.headers, reply);
 }
 
-/** One line per request; never a body, a token, a cookie or a query value. */
-function logWhenDone(request: FastifyRequest, reply: FastifyReply, log: Logger): void {
+/** Follows a request to the end of its answer. One line is logged; never a body, a token, a cookie or a query value. */
+function follow(request: FastifyRequest, { raw }: FastifyReply, { log, lifecycle, metrics }: EdgeOptions): void {
   const started = performance.now();
-  const { raw } = reply;
+  lifecycle.enter();
+  metrics.began();
   raw.on("close", () => {
-    const isComplete = raw.writableFinished;
-    log.info({
-      requestId: request.id,
-      method: request.method,
-      route: request.routeOptions.url,
-      status: raw.headersSent ? raw.statusCode : 499,
-      ms: Math.round((performance.now() - started) * 10) / 10,
-      ...(isComplete ? {} : { clientGone: true }),
-    });
+    const ms = performance.now() - started;
+    const { id: requestId, method } = request;
+    const route = request.routeOptions.url;
+    const status = raw.headersSent ? raw.statusCode : CLIENT_GONE;
+    metrics.ended(method, route ?? "", status, ms);
+    const clientGone = raw.writableFinished ? undefined : true;
+    log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
+    lifecycle.leave();
   });
 }
 

@@ -8,6 +8,9 @@ export type Phase = "starting" | "serving" | "draining";
 /** The life of a gateway. */
 export type Lifecycle = {
   phase(): Phase;
+  /** Counts a request as open, from its arrival to the end of its answer. */
+  enter(): void;
+  leave(): void;
   /** Opens the port; answers the address that clients can use, such as http://127.0.0.1:3000. */
   listen(address: { host: string; port: number }): Promise<string>;
   /** Refuses new requests, gives the open ones their grace, ends them, and closes the port. Safe to call twice. */
@@ -26,14 +29,6 @@ export function createLifecycle(app: FastifyInstance, calls: OpenCalls, graceMs:
   let drained: Promise<void> | undefined;
   let open = 0;
   let onIdle = () => {};
-  app.addHook("onRequest", (_request, reply, done) => {
-    open += 1;
-    reply.raw.on("close", () => {
-      open -= 1;
-      if (open === 0) onIdle();
-    });
-    done();
-  });
   const idleWithin = (ms: number) =>
     new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
@@ -52,6 +47,13 @@ export function createLifecycle(app: FastifyInstance, calls: OpenCalls, graceMs:
   };
   return {
     phase: () => phase,
+    enter() {
+      open += 1;
+    },
+    leave() {
+      open -= 1;
+      if (open === 0) onIdle();
+    },
     async listen(address) {
       const url = await app.listen(address);
       phase = "serving";

@@ -18,7 +18,7 @@ import { addHealth } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { createMetadata } from "./metadata.ts";
-import { measureRequests } from "./metrics.ts";
+import { createRequestMetrics } from "./metrics.ts";
 import { addOpenApi } from "./openapi.ts";
 import { addPages } from "./pages.ts";
 import { type StartSpan, traceRequests } from "./tracing.ts";
@@ -73,12 +73,6 @@ export function createGateway(options: GatewayOptions): Gateway {
     if (failed.reason === Reason.PAYLOAD_TOO_LARGE) linger(request, reply);
     sendFailure(failed, reply);
   };
-  const edge = {
-    log,
-    origins,
-    headers: commonHeaders(secure),
-    isDraining: () => lifecycle.phase() === "draining",
-  };
   const app = createServer(
     options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
     (error, socket, isAnswered) => answerUnreadable(error, socket, isAnswered, { ...edge, methodsOf }),
@@ -88,7 +82,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
   );
   const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
-  const metrics = measureRequests(app);
+  const metrics = createRequestMetrics();
+  const edge = { log, origins, headers: commonHeaders(secure), lifecycle, metrics };
   const traceparentOf = options.startSpan && traceRequests(app, options.startSpan);
   const methodsOf = addEdge(app, edge);
   app.setErrorHandler(answer);
@@ -107,7 +102,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   addHealth(app, transport, lifecycle.phase);
   addOpenApi(app, rules, config.publicUrl);
   addPages(app);
-  return { app, metrics, ...lifecycle };
+  return { app, metrics: metrics.registry, ...lifecycle };
 }
 
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
