@@ -17,7 +17,7 @@ export const authenticate: Interceptor = (next) => async (req) => {
 };
 
 /** Lets in whom the method's policy lets in; before the request is looked at, so a refusal tells nothing about it. */
-export const authorize: Interceptor = (next) => async (req) => {
+export const authorize: Interceptor = (next) => (req) => {
   const rules = rulesOf(req.method);
   if (rules && rules.policy.access !== Access.PUBLIC) {
     const { caller } = callOf({ values: req.contextValues });

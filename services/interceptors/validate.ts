@@ -12,7 +12,7 @@ const MAX_NAMED = 10;
 const UNREADABLE = "x-gatehouse-unreadable";
 
 /** Checks every request against the rules of its proto; names every offending field by its JSON name, never its value. */
-export const validate: Interceptor = (next) => async (req) => {
+export const validate: Interceptor = (next) => (req) => {
   if (req.header.has(UNREADABLE)) throw unreadable();
   if (req.method.input.fields.length === 0) return next(req);
   if (!req.stream) {
