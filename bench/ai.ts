@@ -8,6 +8,7 @@ import { availableParallelism } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { direct, startGatehouse, startPipe, startPortkey } from "./ai/contenders.ts";
 import { type Contender, type Kind, load, openStreams, type Sample } from "./ai/load.ts";
+import { closeAll } from "./closing.ts";
 import { median, startServer } from "./server.ts";
 
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
@@ -15,46 +16,52 @@ const OPEN_STREAMS = 1_000;
 const PAUSE_MS = 500;
 /** Everyone who is measured, the provider without any gateway included. */
 type Field = Record<"alone" | "pipe" | "portkey" | "gatehouse" | "apart", Contender>;
-/** Load of a round: requests, and how many at once. Latency is looked at where nothing queues, cost where it is busy. */
-const LOADS: [name: string, kind: Kind, count: number, atOnce: number][] = [
-  ["chat, 2 at once", "chat", 300, 2],
-  ["chat, 32 at once", "chat", 1_200, 32],
-  ["stream, 10 at once", "stream", 30, 10],
-  ["stream, 150 at once", "stream", 450, 150],
+/** Requests, and how many of them at once. */
+type Load = [kind: Kind, count: number, atOnce: number];
+/** Enough that everyone's code is compiled by the time anything counts. */
+const WARM_UP: Load[] = [
+  ["chat", 3_000, 32],
+  ["stream", 1_000, 250],
 ];
+/** What counts, in every round: latency is looked at where nothing queues, cost where it is busy. */
+const LOADS: Record<string, Load> = {
+  "chat, 2 at once": ["chat", 500, 2],
+  "chat, 32 at once": ["chat", 2_000, 32],
+  "stream, 10 at once": ["stream", 30, 10],
+  "stream, 150 at once": ["stream", 450, 150],
+};
+const MEMORY = `resident memory per open stream, ${OPEN_STREAMS} open`;
+/** BENCH_ONLY chooses among the measurements by a part of their names. */
+const isChosen = (name: string) => name.includes(process.env.BENCH_ONLY ?? "");
 
 if (availableParallelism() > 1 && process.platform === "linux") {
   execFileSync("taskset", ["-apc", "1", String(process.pid)], { stdio: "ignore" });
 }
-const closers: (() => Promise<unknown>)[] = [];
 try {
   const upstream = await startServer(["bench/ai/upstream.ts"], {}, 1);
-  closers.push(upstream.close);
-  const pipe = await startPipe(upstream);
-  closers.push(pipe.server.close);
-  const portkey = await startPortkey(upstream);
-  closers.push(portkey.server.close);
   const gatehouse = await startGatehouse(upstream);
-  closers.push(gatehouse.close);
   const field: Field = {
     alone: direct(upstream),
-    pipe: pipe.contender,
-    portkey: portkey.contender,
+    pipe: await startPipe(upstream),
+    portkey: await startPortkey(upstream),
     gatehouse: gatehouse.inOne,
     apart: gatehouse.apart,
   };
-  for (const [name, kind, count, atOnce] of LOADS) report(name, field, await inTurns(field, kind, count, atOnce));
-  await reportMemory(field);
+  const chosen = Object.entries(LOADS).filter(([name]) => isChosen(name));
+  for (const warmUp of WARM_UP.filter(([kind]) => chosen.some(([, [of]]) => of === kind))) {
+    for (const contender of Object.values(field)) await load(contender, ...warmUp);
+  }
+  for (const [name, counted] of chosen) report(name, field, await inTurns(field, counted));
+  if (isChosen(MEMORY)) await reportMemory(field);
 } finally {
-  for (const close of closers.reverse()) await close();
+  await closeAll();
 }
 
 /** Everyone in every round, one after the other. @returns each one's samples */
-async function inTurns(field: Field, kind: Kind, count: number, atOnce: number): Promise<Map<Contender, Sample[]>> {
+async function inTurns(field: Field, counted: Load): Promise<Map<Contender, Sample[]>> {
   const samples = new Map(Object.values(field).map((contender) => [contender, [] as Sample[]]));
-  for (const contender of samples.keys()) await load(contender, kind, count, atOnce); // warm up
   for (let round = 0; round < ROUNDS; round++) {
-    for (const [contender, own] of samples) own.push(await load(contender, kind, count, atOnce));
+    for (const [contender, own] of samples) own.push(await load(contender, ...counted));
   }
   return samples;
 }
@@ -82,7 +89,7 @@ function report(name: string, { alone, pipe, portkey }: Field, samples: Map<Cont
 }
 
 async function reportMemory({ pipe, portkey, gatehouse, apart }: Field): Promise<void> {
-  process.stdout.write(`\nresident memory per open stream, ${OPEN_STREAMS} open\n`);
+  process.stdout.write(`\n${MEMORY}\n`);
   for (const contender of [pipe, portkey, gatehouse, apart]) {
     const rss = () => contender.servers.reduce((sum, server) => sum + server.rssKiB(), 0);
     const before = rss();

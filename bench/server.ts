@@ -1,17 +1,17 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import autocannon from "autocannon";
+import { closing } from "./closing.ts";
 
-/** Kernel ticks in a second, as /proc counts processor time. */
-const TICKS_PER_SECOND = 100;
 /** Looked at before a benchmark keeps to a core of its own, after which there seems to be one alone. */
 const CORES = availableParallelism();
 
 /** A server in a process of its own, on one core. */
 export type Server = {
   url: string;
-  /** Processor time it has used so far, in ms. */
+  /** Processor time that all its threads have used so far, in ms. */
   cpuMs(): number;
   /** Resident memory, in KiB. */
   rssKiB(): number;
@@ -26,20 +26,25 @@ export async function startServer(args: string[], env: Record<string, string> = 
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
+  const close = closing(() => end(child));
   const url = await urlOf(child);
   return {
     url,
     cpuMs: () => {
-      const fields = procFile(child, "stat").split(") ")[1]?.split(" ") ?? [];
-      return ((Number(fields[11]) + Number(fields[12])) * 1000) / TICKS_PER_SECOND;
+      const threads = readdirSync(`/proc/${child.pid}/task`);
+      const nanos = threads.map((thread) => Number.parseInt(procFile(child, `task/${thread}/schedstat`), 10));
+      return nanos.reduce((sum, each) => sum + each, 0) / 1e6;
     },
     rssKiB: () => Number(/VmRSS:\s+(\d+)/.exec(procFile(child, "status"))?.[1]),
-    close: () =>
-      new Promise((resolve) => {
-        child.once("close", () => resolve());
-        child.kill("SIGTERM");
-      }),
+    close,
   };
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const closed = once(child, "close");
+  child.kill("SIGTERM");
+  await closed;
 }
 
 const procFile = ({ pid }: ChildProcess, name: string) => readFileSync(`/proc/${pid}/${name}`, "utf8");

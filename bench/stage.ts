@@ -3,6 +3,7 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
+import { closing } from "./closing.ts";
 import { type Server, startServer } from "./server.ts";
 
 const databaseServer = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
@@ -21,6 +22,7 @@ export type Stage = {
 export async function setStage(env: Record<string, string> = {}): Promise<Stage> {
   const name = `gatehouse_bench_${randomUUID().slice(0, 8)}`;
   await onServer(`create database ${name}`);
+  const drop = closing(() => onServer(`drop database ${name} with (force)`));
   const databaseUrl = Object.assign(new URL(databaseServer), { pathname: `/${name}` }).href;
   const server = await startServer(["gateway/main.ts"], {
     DATABASE_URL: databaseUrl,
@@ -41,7 +43,7 @@ export async function setStage(env: Record<string, string> = {}): Promise<Stage>
     refreshToken,
     async close() {
       await server.close();
-      await onServer(`drop database ${name} with (force)`);
+      await drop();
     },
   };
 }

@@ -43,13 +43,12 @@ function asOpenai(name: string, server: Server, headers: Record<string, string> 
 export const direct = (upstream: Server): Contender => asOpenai("no gateway", upstream);
 
 /** A bare `node:http` pipe. */
-export async function startPipe(upstream: Server): Promise<{ contender: Contender; server: Server }> {
-  const server = await startServer(["bench/ai/pipe.ts"], { UPSTREAM: upstream.url });
-  return { contender: asOpenai("node:http pipe", server), server };
+export async function startPipe(upstream: Server): Promise<Contender> {
+  return asOpenai("node:http pipe", await startServer(["bench/ai/pipe.ts"], { UPSTREAM: upstream.url }));
 }
 
 /** Portkey's gateway, installed from the lockfile beside this benchmark when it isn't there yet. */
-export async function startPortkey(upstream: Server): Promise<{ contender: Contender; server: Server }> {
+export async function startPortkey(upstream: Server): Promise<Contender> {
   if (!existsSync(join(peers, "node_modules"))) {
     execFileSync("npm", ["ci", "--prefix", peers, "--ignore-scripts", "--no-audit", "--no-fund"], { stdio: "inherit" });
   }
@@ -57,7 +56,7 @@ export async function startPortkey(upstream: Server): Promise<{ contender: Conte
   const env = { NODE_ENV: "production", TRUSTED_CUSTOM_HOSTS: "localhost,127.0.0.1" };
   const server = await startServer([main, `--port=${await freePort()}`, "--headless"], env);
   const headers = { "x-portkey-provider": "openai", "x-portkey-custom-host": `${upstream.url}/v1` };
-  return { contender: asOpenai("Portkey 1.15.2", server, headers), server };
+  return asOpenai("Portkey 1.15.2", server, headers);
 }
 
 /** Gatehouse with everything on (token, session, limits, usage, metrics): in one process, and with gateway and services apart. */
@@ -95,11 +94,6 @@ export async function startGatehouse(upstream: Server) {
   return {
     inOne: asGatehouse("Gatehouse", [stage.server], tokens),
     apart: asGatehouse("Gatehouse, apart", [gateway, services], tokens),
-    async close() {
-      await gateway.close();
-      await services.close();
-      await stage.close();
-    },
   };
 }
 
