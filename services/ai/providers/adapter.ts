@@ -1,15 +1,16 @@
 import type { Readable } from "node:stream";
 import { Exchange } from "./exchange.ts";
 import { Fault, faultOf, ProviderFailure } from "./failure.ts";
+import { listen } from "./listen.ts";
 import type { Completion, Limits, Piece, Prompt, Provider, Stopwatch } from "./provider.ts";
 import { collect, type Opened, open } from "./reader.ts";
 import { type Mapping, meaningOf, Transcript, wholeUsage } from "./transcript.ts";
-import type { Reply } from "./wire.ts";
+import type { Answer } from "./wire.ts";
 
 /** A dialect at one endpoint: how a prompt is sent, and what the answers say. */
 export type Adapter = Mapping & {
   /** Sends the request once and resolves when the status line has arrived, whatever it says. */
-  send(prompt: Prompt, stream: boolean, signal: AbortSignal): Promise<Reply>;
+  send(prompt: Prompt, stream: boolean, signal: AbortSignal): Promise<Answer>;
 };
 
 /** How long a reply that is known to be over may take to end, so that its connection can be used again. */
@@ -87,7 +88,7 @@ function* atOnce({ content, usage }: Completion): Iterable<Piece> {
   if (usage) yield { usage };
 }
 
-/** Reads a reply that comes as events. Bytes are taken only when the consumer asks: a slow one slows the provider. */
+/** Reads a reply that comes as events. */
 async function* pieces(
   { body, type }: Opened,
   transcript: Transcript,
@@ -95,35 +96,14 @@ async function* pieces(
   limits: Limits,
 ): AsyncGenerator<Piece, void, undefined> {
   if (type !== "" && type !== "text/event-stream") throw new Fault("unreadable reply");
-  let received = 0;
-  exchange.expectWithin(limits.idleMs);
-  try {
-    for await (const bytes of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-      received += bytes.length;
-      if (received > limits.streamBytes) throw new Fault("reply too large");
-      const startedAt = performance.now();
-      const text = transcript.feed(bytes);
-      exchange.stopwatch?.worked(performance.now() - startedAt);
-      if (text !== "") {
-        exchange.rest(); // the consumer may take its time
-        yield { text };
-      }
-      if (transcript.fault) throw transcript.fault;
-      if (transcript.over) break;
-      if (transcript.active) exchange.expectWithin(transcript.finished ? limits.afterFinishMs : limits.idleMs);
-    }
-    const text = transcript.end();
-    if (text !== "") yield { text };
-    if (transcript.fault) throw transcript.fault;
-  } catch (thrown) {
-    // After the finish marker any end will do: a reset, silence, a half-sent closing frame.
-    if (transcript.fault || !transcript.finished) throw thrown;
-  }
+  const next = listen(body, transcript, exchange, limits);
+  for (let text = await next(); text !== ""; text = await next()) yield { text };
   if (transcript.usage) yield { usage: transcript.usage };
 }
 
 /** Lets the body end so that its connection returns to the pool; one that doesn't end is closed. */
 function drain(body: Readable): void {
+  if (body.readableEnded) return;
   const giveUp = setTimeout(() => body.destroy(), DRAIN_MS).unref();
   body.once("close", () => clearTimeout(giveUp)).resume();
 }

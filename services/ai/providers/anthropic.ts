@@ -3,37 +3,22 @@ import type { Adapter } from "./adapter.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
 import type { Mapping, Meaning } from "./transcript.ts";
-import { type Endpoint, NEVER_MS, type Reply } from "./wire.ts";
+import { below, type Endpoint } from "./wire.ts";
 
-/** The API version that still takes a temperature; the SDK's own version refuses any. */
+/** The current version of the API refuses any temperature; the one before takes them. */
+const VERSION = "2026-10-21";
 const VERSION_WITH_TEMPERATURE = "2023-06-01";
 
 /** Anthropic's messages. */
 export function anthropicAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
-  let opening: Promise<Anthropic> | undefined;
-  const sdk = () => {
-    opening ??= import("@anthropic-ai/sdk").then(
-      ({ Anthropic }) =>
-        new Anthropic({
-          apiKey: key,
-          authToken: null,
-          baseURL: baseUrl,
-          fetch: wire.fetch,
-          maxRetries: 0,
-          timeout: NEVER_MS,
-          logLevel: "off",
-        }),
-    );
-    return opening;
-  };
+  const url = below(baseUrl, "v1/messages");
   return {
     ...anthropicMapping,
-    async send(prompt, stream, signal) {
-      const { messages } = await sdk();
+    send(prompt, stream, signal) {
       const temperature = temperatureOf(prompt);
       const request = { ...requestOf(prompt), ...(temperature !== undefined && { temperature }), stream };
-      const headers = temperature === undefined ? {} : { "anthropic-version": VERSION_WITH_TEMPERATURE };
-      return (await messages.create(request, { signal, headers }).asResponse()) as Reply;
+      const version = temperature === undefined ? VERSION : VERSION_WITH_TEMPERATURE;
+      return wire.post(url, { "x-api-key": key, "anthropic-version": version }, request, signal);
     },
   };
 }

@@ -12,6 +12,8 @@ export class Exchange {
   readonly #endsAt: number;
   readonly #total: NodeJS.Timeout;
   #silence: NodeJS.Timeout | undefined;
+  #silenceMs = 0;
+  #isResting = false;
   readonly stopwatch: Stopwatch | undefined;
 
   constructor(client: AbortSignal, totalMs: number, stopwatch?: Stopwatch) {
@@ -39,13 +41,16 @@ export class Exchange {
 
   /** From now on the provider has that long; replaces what was said before. */
   expectWithin(ms: number): void {
+    this.#isResting = false;
+    if (this.#silence && this.#silenceMs === ms) return void this.#silence.refresh(); // cheaper than a new one
     clearTimeout(this.#silence);
-    this.#silence = setTimeout(this.#ring, ms);
+    this.#silenceMs = ms;
+    this.#silence = setTimeout(() => this.#isResting || this.#ring(), ms);
   }
 
   /** Nothing is expected of the provider: it is the client's turn, or nobody's. */
   rest(): void {
-    clearTimeout(this.#silence);
+    this.#isResting = true;
   }
 
   /** Waits, unless the client leaves. */

@@ -3,20 +3,17 @@ import type { FailureKind } from "./failure.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
 import type { Mapping, Meaning } from "./transcript.ts";
-import type { Endpoint } from "./wire.ts";
+import { below, type Endpoint } from "./wire.ts";
 
-/**
- * Gemini, spoken without an SDK: the one that is kept up (@google/genai) can't hand out the raw response of a stream,
- * and its own reader loses events that begin with a comment and takes a truncated stream for a whole one.
- */
+/** Gemini. */
 export function googleAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
-  const headers = { "x-goog-api-key": key, "content-type": "application/json" };
+  const headers = { "x-goog-api-key": key };
   return {
     ...googleMapping,
     send(prompt, stream, signal) {
       const method = stream ? "streamGenerateContent?alt=sse" : "generateContent";
-      const url = `${baseUrl.replace(/\/$/, "")}/v1beta/models/${encodeURIComponent(prompt.model.upstream)}:${method}`;
-      return wire.fetch(url, { method: "POST", headers, body: JSON.stringify(requestOf(prompt)), signal });
+      const url = below(baseUrl, `v1beta/models/${encodeURIComponent(prompt.model.upstream)}:${method}`);
+      return wire.post(url, headers, requestOf(prompt), signal);
     },
   };
 }

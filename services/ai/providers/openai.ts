@@ -3,33 +3,17 @@ import type { Adapter } from "./adapter.ts";
 import { merged, outputTokensOf, temperatureOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
 import type { Mapping, Meaning } from "./transcript.ts";
-import { type Endpoint, NEVER_MS, type Reply } from "./wire.ts";
+import { below, type Endpoint } from "./wire.ts";
 
 /** Chat completions: OpenAI's own, and whatever is compatible with them to some degree. */
 export function openaiAdapter({ baseUrl, key, wire }: Endpoint, isOpenai: boolean): Adapter {
-  let opening: Promise<OpenAI> | undefined;
-  const sdk = () => {
-    opening ??= import("openai").then(
-      ({ OpenAI }) =>
-        new OpenAI({
-          apiKey: key,
-          baseURL: baseUrl,
-          fetch: wire.fetch,
-          maxRetries: 0,
-          timeout: NEVER_MS,
-          logLevel: "off",
-          organization: null,
-          project: null,
-        }),
-    );
-    return opening;
-  };
+  const url = below(baseUrl, "chat/completions");
+  const headers = { authorization: `Bearer ${key}` };
   return {
     ...openaiMapping,
-    async send(prompt, stream, signal) {
-      const { chat } = await sdk();
+    send(prompt, stream, signal) {
       const request = { ...requestOf(prompt), ...(stream && streaming(prompt, isOpenai)) };
-      return (await chat.completions.create(request, { signal }).asResponse()) as Reply;
+      return wire.post(url, headers, request, signal);
     },
   };
 }

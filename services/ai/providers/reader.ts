@@ -4,13 +4,13 @@ import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompre
 import type { Exchange } from "./exchange.ts";
 import { Fault, faultOf, kindOfError, retryDelayOf } from "./failure.ts";
 import type { Limits } from "./provider.ts";
-import type { Reply } from "./wire.ts";
+import type { Answer } from "./wire.ts";
 
 /** The part of an error's body that is looked at. Bytes. */
 const ERROR_BYTES = 64 * 1024;
 
 /** Sends one request and resolves when its status line has arrived. */
-export type Send = (signal: AbortSignal) => Promise<Reply>;
+export type Send = (signal: AbortSignal) => Promise<Answer>;
 
 /** A success that has begun to arrive: its body, decompressed, and its media type ("" when the provider named none). */
 export type Opened = { body: Readable; type: string };
@@ -45,17 +45,20 @@ export async function open(send: Send, exchange: Exchange, limits: Limits): Prom
  * are silence.
  * @throws Fault when it is larger than allowed or breaks off
  */
-export async function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
+export function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   exchange.expectWithin(limits.idleMs);
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > limits.chatBytes) throw new Fault("reply too large");
-    chunks.push(chunk);
-    if (chunk.some((byte) => byte > 0x20)) exchange.expectWithin(limits.idleMs);
-  }
-  return new TextDecoder().decode(Buffer.concat(chunks, size));
+  return new Promise((resolve, reject) => {
+    body.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      if (size > limits.chatBytes) return void body.destroy(new Fault("reply too large"));
+      chunks.push(chunk);
+      if (chunk.some((byte) => byte > 0x20)) exchange.expectWithin(limits.idleMs);
+    });
+    body.once("end", () => resolve(new TextDecoder().decode(Buffer.concat(chunks, size))));
+    body.once("error", reject).once("close", () => reject(new Fault("broke off")));
+  });
 }
 
 /** Waits for the first byte of a success; anything else is a fault. Only statuses that say "later" may pass. */
@@ -77,6 +80,7 @@ async function judge(message: IncomingMessage): Promise<void> {
 /** Waits until there is something to read or, without any, the end. */
 function begun(message: IncomingMessage): Promise<void> {
   return new Promise((resolve, reject) => {
+    if (message.readableLength > 0 || message.complete) return resolve();
     message.once("readable", resolve).once("end", resolve).once("error", reject);
   });
 }

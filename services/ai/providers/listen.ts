@@ -1,0 +1,67 @@
+import type { Readable } from "node:stream";
+import type { Exchange } from "./exchange.ts";
+import { Fault } from "./failure.ts";
+import type { Limits } from "./provider.ts";
+import type { Transcript } from "./transcript.ts";
+
+/**
+ * Hears a reply that comes as events, as it comes. Bytes are taken only while somebody waits for text: a slow reader
+ * slows the provider.
+ * @returns what waits for the next text: all of it that one packet brought; "" once the reply is complete
+ * @throws Fault from there, after the text before it
+ */
+export function listen(
+  body: Readable,
+  transcript: Transcript,
+  exchange: Exchange,
+  limits: Limits,
+): () => Promise<string> {
+  let text = "";
+  let received = 0;
+  let isWanted = false;
+  let ending: { error: unknown } | undefined;
+  let wake = () => {};
+
+  const end = (error?: unknown) => {
+    if (ending) return;
+    // After the finish marker any end will do: a reset, silence, a half-sent closing frame.
+    ending = { error: transcript.fault ?? (transcript.finished ? undefined : error) };
+    body.off("data", take);
+    wake();
+  };
+  const complete = () => {
+    if (!ending) text += transcript.end();
+    end();
+  };
+  const take = (bytes: Buffer) => {
+    received += bytes.length;
+    if (received > limits.streamBytes) return end(new Fault("reply too large"));
+    const startedAt = performance.now();
+    text += transcript.feed(bytes);
+    exchange.stopwatch?.worked(performance.now() - startedAt);
+    if (transcript.fault || transcript.over) return complete();
+    if (!isWanted) return void body.pause();
+    if (text !== "") wake();
+    else if (transcript.active) expect();
+  };
+  const expect = () => exchange.expectWithin(transcript.finished ? limits.afterFinishMs : limits.idleMs);
+
+  body.on("data", take).on("error", end);
+  body.once("end", complete).once("close", () => end(new Fault("broke off")));
+  return async () => {
+    if (text === "" && !ending) {
+      isWanted = true;
+      expect();
+      if (body.isPaused()) body.resume();
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+      isWanted = false;
+    }
+    exchange.rest(); // the reader may take its time
+    if (text === "" && ending?.error) throw ending.error;
+    const taken = text;
+    text = "";
+    return taken;
+  };
+}
