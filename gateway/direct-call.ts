@@ -48,8 +48,12 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
       if (over) return Promise.reject(over);
       return new Promise((resolve, reject) => {
         rejectWaiting = reject;
-        const started = async () => work(); // an interceptor may throw before it returns a promise
-        started().then(resolve, (thrown) => reject(masked(thrown)));
+        const fail = (thrown: unknown) => reject(masked(thrown));
+        try {
+          work().then(resolve, fail);
+        } catch (thrown) {
+          fail(thrown); // an interceptor may throw before it returns a promise
+        }
       });
     },
     end: () => end(ENDED),
@@ -66,18 +70,16 @@ export function callMessages<T>(source: AsyncIterable<T>, call: DirectCall): Asy
       const from = source[Symbol.asyncIterator]();
       const close = () => void from.return?.().catch(() => {}); // its failure has nobody left to hear it
       call.signal().addEventListener("abort", close, { once: true });
-      return {
-        async next() {
-          try {
-            const step = await call.settle(() => from.next());
-            if (step.done) call.end();
-            return step;
-          } catch (thrown) {
-            call.end();
-            throw thrown;
-          }
-        },
+      const hand = (step: IteratorResult<T>) => {
+        if (step.done) call.end();
+        return step;
       };
+      const fail = (thrown: unknown) => {
+        call.end();
+        throw thrown;
+      };
+      const next = () => from.next();
+      return { next: () => call.settle(next).then(hand, fail) };
     },
   };
 }

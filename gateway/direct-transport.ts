@@ -139,7 +139,7 @@ function messagesOf<M extends DescMessage>(
     [Symbol.asyncIterator]() {
       const from = source[Symbol.asyncIterator]();
       return {
-        next: async () => complete(await from.next()),
+        next: () => from.next().then(complete),
         return: async () => ({ done: true, value: (await from.return?.())?.value }),
       };
     },

@@ -42,7 +42,8 @@ export async function sendStream(
     header = response.header;
     for await (const message of response.message) {
       events.open(header);
-      await events.write(event(toJson(rule.method.output, message, emitDefaults)), call.signal);
+      const isTaken = events.write(event(toJson(rule.method.output, message, emitDefaults)));
+      if (!isTaken) await once(raw, "drain", { signal: call.signal });
     }
     events.open(header);
   } catch (thrown) {
@@ -63,11 +64,11 @@ const isEvent = ({ reason, body }: HttpFailure) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
 type EventStream = {
-  /** Sends the headers, once. */
+  /** Has the headers sent, once, with what is written next. */
   open(header?: Headers): void;
   isOpen(): boolean;
-  /** Writes, and waits for a slow reader, until the signal fires. */
-  write(text: string, signal: AbortSignal): Promise<void>;
+  /** Writes. @returns whether the reader takes more at the moment */
+  write(text: string): boolean;
   /** Stops the clock; ends an open stream by `[DONE]`. */
   close(): void;
 };
@@ -85,7 +86,6 @@ function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
     });
     if (reply.request.raw.httpVersion === "1.1") reply.header("connection", "keep-alive");
     raw.writeHead(200, reply.getHeaders() as Record<string, string>);
-    raw.flushHeaders();
     raw.setTimeout(STALLED_MS);
   };
   const silence = setInterval(() => {
@@ -95,9 +95,9 @@ function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
   return {
     open,
     isOpen: () => raw.headersSent,
-    async write(text, signal) {
+    write(text) {
       silence.refresh();
-      if (!raw.write(text)) await once(raw, "drain", { signal });
+      return raw.write(text);
     },
     close() {
       clearInterval(silence);

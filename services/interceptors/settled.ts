@@ -26,14 +26,35 @@ export async function settled(next: Next, req: AnyRequest, ended: (ending: Endin
   return { ...res, message: watched(res.message, ended) } as StreamResponse;
 }
 
-async function* watched<T>(messages: AsyncIterable<T>, ended: (ending: Ending) => unknown): AsyncIterable<T> {
-  let ending: Ending = {};
-  try {
-    yield* messages;
-  } catch (error) {
-    ending = { error };
-    throw ended(ending) ?? error;
-  } finally {
-    if (!("error" in ending)) ended(ending);
-  }
+/** Hands messages on as they come; a generator in between would cost each of them several turns of the queue. */
+function watched<T>(messages: AsyncIterable<T>, ended: (ending: Ending) => unknown): AsyncIterable<T> {
+  return {
+    [Symbol.asyncIterator]() {
+      const from = messages[Symbol.asyncIterator]();
+      let isOver = false;
+      const end = (ending: Ending) => {
+        if (isOver) return undefined;
+        isOver = true;
+        return ended(ending);
+      };
+      const hand = (step: IteratorResult<T>) => {
+        if (step.done) end({});
+        return step;
+      };
+      const fail = (error: unknown) => {
+        throw end({ error }) ?? error;
+      };
+      return {
+        next: () => from.next().then(hand, fail),
+        async return() {
+          try {
+            await from.return?.();
+          } finally {
+            end({});
+          }
+          return { done: true, value: undefined };
+        },
+      };
+    },
+  };
 }

@@ -50,7 +50,7 @@ export class Fault extends Error {
   }
 }
 
-/** The fault inside whatever was thrown (SDKs wrap what their transport throws); anything else is of the given kind. */
+/** The fault inside whatever was thrown (it may be wrapped); anything else is of the given kind. */
 export function faultOf(thrown: unknown, otherwise: "unreachable" | "broke off"): Fault {
   let detail: string | undefined;
   for (let error = thrown; error instanceof Error; error = error.cause) {
