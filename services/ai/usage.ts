@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { v7 as uuid } from "uuid";
 import type { Clock } from "../call.ts";
-import type { Store } from "../store/orm.ts";
+import type { Statement, Store } from "../store/orm.ts";
 import type { FailureKind } from "./providers/failure.ts";
 import type { Usage } from "./providers/provider.ts";
 
@@ -61,7 +61,7 @@ const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_T
  * Opens the ledger. A row is written as soon as its call has started, so that it survives the end of the process, and
  * again when the call is settled.
  */
-export function openUsageLedger(store: Pick<Store, "fork">, clock: Clock, log: Logger): UsageLedger {
+export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: Logger): UsageLedger {
   const waiting = new Map<string, UsageRow>();
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> = Promise.resolve();
@@ -85,7 +85,7 @@ export function openUsageLedger(store: Pick<Store, "fork">, clock: Clock, log: L
     const rows = [...waiting.values()];
     waiting.clear();
     try {
-      await store.fork().execute(UPSERT, [JSON.stringify(rows)]);
+      await store.query(UPSERT, [JSON.stringify(rows)]);
     } catch (error) {
       log.warn({ reason: (error as Error).message, rows: rows.length }, "usage could not be recorded yet");
       for (const row of rows) if (!waiting.has(row.id)) waiting.set(row.id, row);
@@ -143,15 +143,18 @@ export function openUsageLedger(store: Pick<Store, "fork">, clock: Clock, log: L
 }
 
 /** The user may have been erased meanwhile; what the call cost stays. */
-const UPSERT = `
+const UPSERT: Statement = {
+  name: "record usage",
+  text: `
   insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
                         first_chunk_ms, created_at)
   select told.id, users.id, told.provider, told.model, told.outcome, told.input_tokens, told.output_tokens,
          told.estimated, told.latency_ms, told.first_chunk_ms, told.created_at
-  from jsonb_to_recordset(?::jsonb) as told (id uuid, user_id uuid, provider text, model text, outcome text,
+  from jsonb_to_recordset($1::jsonb) as told (id uuid, user_id uuid, provider text, model text, outcome text,
        input_tokens int, output_tokens int, estimated boolean, latency_ms int, first_chunk_ms int,
        created_at timestamptz)
   left join users on users.id = told.user_id
   on conflict (id) do update set
     outcome = excluded.outcome, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
-    estimated = excluded.estimated, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`;
+    estimated = excluded.estimated, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`,
+};
