@@ -21,12 +21,7 @@ export type Ai = {
  * Reads the catalogue and prepares its providers.
  * @throws Error with a message for operators, when the catalogue or a variable it names can't be used
  */
-export function openAi(
-  config: Pick<Config, "ai">,
-  store: Pick<Store, "fork" | "query">,
-  clock: Clock,
-  log: Logger,
-): Ai {
+export function openAi(config: Pick<Config, "ai">, store: Pick<Store, "query">, clock: Clock, log: Logger): Ai {
   const { catalogue: path, variables, ...limits } = config.ai;
   const catalogue = readCatalogue(path);
   const providers = openProviders(catalogue, variables, limits);

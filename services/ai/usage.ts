@@ -144,7 +144,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
 
 /** The user may have been erased meanwhile; what the call cost stays. */
 const UPSERT: Statement = {
-  name: "record usage",
+  name: "record_usage",
   text: `
   insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
                         first_chunk_ms, created_at)

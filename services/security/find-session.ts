@@ -26,11 +26,11 @@ export type FoundSession = {
 /** Finds a session as it stands now, unless it has ended or, under impersonation, the administrator's own has. */
 export type FindSession = (id: string) => Promise<FoundSession | undefined>;
 
-/** Whether session `s` is open and, under impersonation, the administrator's own too; takes the present time four times. */
-export const IS_OPEN = `s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
+/** Whether session `s` is open and, under impersonation, the administrator's own too; takes the present time as `$2`. */
+export const IS_OPEN = `s.revoked_at is null and s.expires_at > $2 and s.ends_at > $2
        and (s.actor_session_id is null or exists (
          select from sessions a where a.id = s.actor_session_id
-           and a.revoked_at is null and a.expires_at > ? and a.ends_at > ?))`;
+           and a.revoked_at is null and a.expires_at > $2 and a.ends_at > $2))`;
 
 const FIND: Statement = {
   name: "find_open_sessions",
@@ -38,7 +38,7 @@ const FIND: Statement = {
        u.id, u.email, u.name, u.bio, u.role, u.email_verified_at is not null as email_verified,
        u.mfa_secret is not null as mfa_enabled, u.password_changed_at, u.created_at, u.updated_at
      from sessions s join users u on u.id = s.user_id
-     where s.id = any($1::uuid[]) and ${IS_OPEN.replaceAll("?", "$2")}`,
+     where s.id = any($1::uuid[]) and ${IS_OPEN}`,
 };
 
 /** Sessions are read anew for every request; requests that arrive in the same turn of the event loop share the statement. */

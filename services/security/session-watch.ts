@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Clock } from "../call.ts";
 import { Refusal } from "../refusal.ts";
-import type { Store } from "../store/orm.ts";
+import type { Statement, Store } from "../store/orm.ts";
 import { IS_OPEN } from "./find-session.ts";
 
 /** How often the sessions of what is under way are looked at, in ms: revocation takes effect about as soon. */
@@ -18,8 +18,13 @@ export type Stay = {
 /** Ends what is under way when its session ends, on whichever process that happened. */
 export type SessionWatch = { follow(sessionId: string, client: AbortSignal): Stay };
 
+const OPEN_AMONG: Statement = {
+  name: "open_sessions_among",
+  text: `select s.id from sessions s where s.id = any($1::uuid[]) and ${IS_OPEN}`,
+};
+
 /** One query a round tells of all sessions together; without anything under way there is none. */
-export function watchSessions(store: Pick<Store, "fork">, clock: Clock): SessionWatch {
+export function watchSessions({ query }: Pick<Store, "query">, clock: Clock): SessionWatch {
   const stays = new Set<{ sessionId: string; controller: AbortController }>();
   let isWaiting = false;
 
@@ -44,12 +49,7 @@ export function watchSessions(store: Pick<Store, "fork">, clock: Clock): Session
   }
 
   async function openAmong(ids: string[]): Promise<Set<string>> {
-    const now = clock.now();
-    const rows = await store.fork().execute<{ id: string }[]>(
-      `select s.id from sessions s
-         where s.id in (select value::uuid from jsonb_array_elements_text(?::jsonb)) and ${IS_OPEN}`,
-      [JSON.stringify(ids), now, now, now, now],
-    );
+    const rows = await query<{ id: string }>(OPEN_AMONG, [ids, clock.now()]);
     return new Set(rows.map(({ id }) => id));
   }
 

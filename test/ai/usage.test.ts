@@ -3,6 +3,7 @@ import { openAi } from "../../services/ai/ai.ts";
 import { chat } from "../../services/ai/chat.ts";
 import { listUsage } from "../../services/ai/list-usage.ts";
 import { streamChat } from "../../services/ai/stream-chat.ts";
+import type { Store } from "../../services/store/orm.ts";
 import { REPLY } from "../fakes/providers/play.ts";
 import { tokensIn } from "../fakes/providers/speaker.ts";
 import { clock, type Desk, log, newCall, openDesk, rowsOf, saying } from "./desk.ts";
@@ -48,13 +49,11 @@ test("usage of an account erased meanwhile is kept without it", async () => {
 test("a database that is away delays rows and loses none", async () => {
   const call = await newCall(desk);
   let away = true;
-  const flaky = {
-    fork: () =>
-      away ? Object.assign(desk.store.fork(), { execute: () => Promise.reject(new Error("away")) }) : desk.store.fork(),
-  };
+  const query: Store["query"] = (statement, values) =>
+    away ? Promise.reject(new Error("away")) : desk.store.query(statement, values);
   const shaky = openAi(
     { ai: { catalogue: undefined, variables: {}, firstByteMs: 1, idleMs: 1, totalMs: 1, retries: 0 } },
-    flaky,
+    { query },
     clock,
     log,
   );

@@ -73,7 +73,7 @@ describe("imports", () => {
     expect(circles).toEqual([]);
   });
 
-  test("a provider's SDK is loaded when it is needed, not at the start", () => {
+  test("no provider's SDK is loaded: their types alone are used", () => {
     const sdks = /^import\s+(?!type\b)[^;]*from\s+"(openai|@anthropic-ai\/sdk|@google\/genai)/m;
     expect(files.filter((file) => sdks.test(readFileSync(join(root, file), "utf8")))).toEqual([]);
   });

@@ -18,7 +18,7 @@ export function anthropicAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
       const temperature = temperatureOf(prompt);
       const request = { ...requestOf(prompt), ...(temperature !== undefined && { temperature }), stream };
       const version = temperature === undefined ? VERSION : VERSION_WITH_TEMPERATURE;
-      return wire.post(url, { "x-api-key": key, "anthropic-version": version }, request, signal);
+      return wire.post(url, { authorization: `Bearer ${key}`, "anthropic-version": version }, request, signal);
     },
   };
 }
