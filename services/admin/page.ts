@@ -5,7 +5,7 @@ import { invalid } from "../refusal.ts";
 /** Rows in a page where the request does not say. */
 const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number, and estimated beyond. */
-const COUNTED = 10_000;
+export const COUNTED = 10_000;
 const ID_BYTES = 16;
 const CURSOR_BYTES = ID_BYTES + 5;
 
@@ -77,25 +77,33 @@ export function pageOf<Row extends { id: string }>(rows: Row[], limit: number, t
   return { items, ...total, ...(rows.length > limit && last && { nextCursor: cursorBelow(last.id, total) }) };
 }
 
-/** Reads a page's rows and one more, which tells that there is a next page. */
+/**
+ * Reads a page's rows and one more, which tells that there is a next page. The ids come first, from an index that knows
+ * all it is asked; rows are read for the page alone.
+ */
 export async function readRows<Row>(
   em: SqlEntityManager,
   { columns, from, joins = "", where }: Source,
-  { limit, below, offset }: Pick<Place, "limit" | "below" | "offset">,
+  place: Pick<Place, "limit" | "below" | "offset">,
 ): Promise<Row[]> {
-  const { sql, values } = all([...where, below === undefined ? undefined : { sql: "t.id < ?", values: [below] }]);
+  const { sql, values } = all([...where, isBelow(place)]);
   return em.execute<Row[]>(
-    `select ${columns} from (select t.* from ${from} t where ${sql} order by t.id desc limit ? offset ?) t ${joins}
-     order by t.id desc`,
-    [...values, limit + 1, offset],
+    `select ${columns} from (select t.id from ${from} t where ${sql} order by t.id desc limit ? offset ?) p
+     join ${from} t on t.id = p.id ${joins} order by t.id desc`,
+    [...values, place.limit + 1, place.offset],
   );
 }
 
-/** Counts up to 10,000; beyond, the planner's estimate is told. */
+/** The condition that a row comes after the cursor. */
+export function isBelow({ below }: Pick<Place, "below">): Condition | undefined {
+  return when(below, "t.id < ?");
+}
+
+/** Counts up to 10,000, along the index that pages are read by; beyond, the planner's estimate is told. */
 export async function countMatches(em: SqlEntityManager, from: string, where: Source["where"]): Promise<Total> {
   const { sql, values } = all(where);
   const [row] = await em.execute<{ n: number }[]>(
-    `select count(*)::int as n from (select 1 from ${from} t where ${sql} limit ${COUNTED + 1}) as counted`,
+    `select count(*)::int as n from (select 1 from ${from} t where ${sql} order by t.id desc limit ${COUNTED + 1}) as counted`,
     values,
   );
   const total = row?.n ?? 0;
