@@ -2,7 +2,7 @@ import type { Call } from "../call.ts";
 import type { Role } from "../store/user.ts";
 import { ADMIN_USER_COLUMNS, type AdminUser, type AdminUserRow, adminUserOf, LOCK_JOIN } from "./admin-user.ts";
 import { type Condition, type Page, type PageRequest, readPage, when } from "./page.ts";
-import { readSparsePage } from "./sparse-page.ts";
+import { readShortPage, readSparsePage } from "./sparse-page.ts";
 
 /** Which users. */
 export type UserFilter = {
@@ -25,15 +25,15 @@ export async function listUsers(
   filter: UserFilter,
   request: PageRequest,
 ): Promise<Page<AdminUser>> {
-  const { search, locked } = filter;
   const now = call.clock.now();
   const source = { columns: ADMIN_USER_COLUMNS, from: "users", joins: LOCK_JOIN, where: conditions(filter, now) };
-  const indexed = search === undefined || [...search].length >= TRIGRAM;
-  const page =
-    search === undefined && !locked
-      ? await readPage<AdminUserRow>(call.em, source, request)
-      : await readSparsePage<AdminUserRow>(call.em, source, request, { indexed });
+  const page = await readerFor(filter)<AdminUserRow>(call.em, source, request);
   return { ...page, items: page.items.map((row) => adminUserOf(row, now)) };
+}
+
+function readerFor({ search, locked }: UserFilter) {
+  if (search !== undefined && [...search].length < TRIGRAM) return readShortPage;
+  return search !== undefined || locked ? readSparsePage : readPage;
 }
 
 function conditions({ search, role, emailVerified, locked }: UserFilter, now: Date): (Condition | undefined)[] {

@@ -1,9 +1,11 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import {
   all,
+  COUNTED,
   countMatches,
   cursorBelow,
   estimateMatches,
+  isBelow,
   type Page,
   type PageRequest,
   type Place,
@@ -11,60 +13,135 @@ import {
   placeOf,
   readRows,
   type Source,
+  type Total,
 } from "./page.ts";
 
-/** Rows that are looked through in order before the index is asked: what matches often is found among them. */
-const LOOK_THROUGH = 5_000;
-/** The same where no index helps: as far as one request goes. */
-const LOOK_THROUGH_AT_MOST = 20_000;
+/** What a match costs that the index only lists, and one that is read by it, in rows that are looked through in order. */
+const LISTED = 1 / 5;
+const READ = 8;
+/** Looking through goes so many times as far as evenly spread matches would need. */
+const PATIENCE = 4;
+/** Rows that one request looks through where no index helps. */
+const LOOK_THROUGH = 20_000;
 
 /**
- * Reads one page of rows that match here and there, by a condition whose index does not keep the order of the ids.
- * A frequent match is found by reading the newest rows in order, a rare one by its index; the planner, left alone,
- * mistakes one for the other. Where there is no index, a page may be short, and its cursor goes on where it stopped.
+ * Reads one page of rows that match here and there, by conditions whose index does not keep the order of the ids.
+ * Many matches are found by looking through the rows in order, few by their index; the planner, left alone, mistakes
+ * one for the other.
  * @throws Refusal VALIDATION_FAILED
  */
 export async function readSparsePage<Row extends { id: string }>(
   em: SqlEntityManager,
   source: Source,
   request: PageRequest,
-  { indexed }: { indexed: boolean },
 ): Promise<Page<Row>> {
   const place = placeOf(request);
-  const near = await lookThrough<Row>(em, source, place, indexed ? LOOK_THROUGH : LOOK_THROUGH_AT_MOST);
-  const enough = near.end === undefined || near.rows.length > place.limit;
-  if (!indexed && near.end !== undefined && place.offset === 0) {
-    const total = place.total ?? (await estimateMatches(em, source.from, source.where));
-    if (enough) return pageOf(near.rows, place.limit, total);
-    return { items: near.rows, ...total, nextCursor: cursorBelow(near.end, total) };
-  }
-  const [rows, total] = await Promise.all([
-    enough ? near.rows : collect<Row>(em, source, place),
-    place.total ?? countMatches(em, source.from, source.where),
-  ]);
-  return pageOf(rows, place.limit, total);
+  const size = await sizeOf(em, source);
+  const { total, ids } = place.total ? { total: place.total } : await survey(em, source, place, size);
+  const found = ids ?? (await lookThrough(em, source, place, size, total)) ?? (await collect(em, source, place));
+  return pageOf(await readThese<Row>(em, source, found), place.limit, total);
 }
 
-/** Reads a page from so many rows in order. @returns also the id of the last one looked at, unless all were. */
-async function lookThrough<Row>(em: SqlEntityManager, source: Source, place: Place, most: number) {
-  const below = all([place.below === undefined ? undefined : { sql: "t.id < ?", values: [place.below] }]);
+/**
+ * Reads one page of rows that no index finds. By cursor it may be short, and its cursor goes on where it stopped; by
+ * number it looks on for as long as it takes.
+ * @throws Refusal VALIDATION_FAILED
+ */
+export async function readShortPage<Row extends { id: string }>(
+  em: SqlEntityManager,
+  source: Source,
+  request: PageRequest,
+): Promise<Page<Row>> {
+  const place = placeOf(request);
+  const below = all([isBelow(place)]);
   const [last] = await em.execute<{ id: string }[]>(
-    `select t.id from ${source.from} t where ${below.sql} order by t.id desc limit 1 offset ?`,
-    [...below.values, most - 1],
+    `select t.id from ${source.from} t where ${below.sql} order by t.id desc limit 1 offset ${LOOK_THROUGH - 1}`,
+    [...below.values],
   );
-  const nearest = last && { sql: "t.id >= ?", values: [last.id] };
-  const rows = await readRows<Row>(em, { ...source, where: [nearest, ...source.where] }, place);
-  return { rows, end: last?.id };
+  const near = last && place.offset === 0 ? { sql: "t.id >= ?", values: [last.id] } : undefined;
+  const rows = await readRows<Row>(em, { ...source, where: [near, ...source.where] }, place);
+  const total = place.total ?? (await (last ? estimateMatches : countMatches)(em, source.from, source.where));
+  if (!last || !near || rows.length > place.limit) return pageOf(rows, place.limit, total);
+  return { items: rows, ...total, nextCursor: cursorBelow(last.id, total) };
 }
 
-/** Collects the ids of every match before any order or limit, so that the planner has no reason to walk the table. */
-async function collect<Row>(em: SqlEntityManager, source: Source, { limit, below, offset }: Place): Promise<Row[]> {
-  const { columns, from, joins = "", where } = source;
-  const found = all([...where, below === undefined ? undefined : { sql: "t.id < ?", values: [below] }]);
-  return em.execute<Row[]>(
-    `with found as materialized (select t.id from ${from} t where ${found.sql}),
-       top as materialized (select id from found order by id desc limit ? offset ?)
-     select ${columns} from top join ${from} t on t.id = top.id ${joins} order by t.id desc`,
-    [...found.values, limit + 1, offset],
+/** The planner's estimate of how many rows there are. */
+async function sizeOf(em: SqlEntityManager, { from }: Source): Promise<number> {
+  const [table] = await em.execute<{ rows: number }[]>(
+    "select greatest(reltuples, 0)::float8 as rows from pg_class where oid = ?::regclass",
+    [from],
   );
+  return table?.rows ?? 0;
+}
+
+/** Counts the matches, and tells the page's ids where that has found them. */
+async function survey(
+  em: SqlEntityManager,
+  { from, where }: Source,
+  { limit, offset }: Place,
+  size: number,
+): Promise<{ total: Total; ids?: string[] }> {
+  const estimate = await estimateMatches(em, from, where);
+  const inOrder = (COUNTED * size) / estimate.total <= LISTED * estimate.total;
+  const matching = all(where);
+  const ask = () =>
+    em.execute<{ n: number; ids: string[] }[]>(
+      `with found as materialized (
+         select t.id from ${from} t where ${matching.sql} ${inOrder ? "order by t.id desc" : ""} limit ${COUNTED + 1})
+       select (select count(*)::int from found) as n, array(select id from found order by id desc limit ? offset ?) as ids`,
+      [...matching.values, limit + 1, offset],
+    );
+  const [{ n, ids } = { n: 0, ids: [] }] = await (inOrder ? ask() : byIndex(em, ask));
+  const total = n > COUNTED ? estimate : { total: n };
+  return inOrder || n <= COUNTED ? { total, ids } : { total };
+}
+
+/** Asks in a transaction where the planner can't trust that a walk through the rows will soon have met enough matches. */
+function byIndex<T>(em: SqlEntityManager, ask: () => Promise<T>): Promise<T> {
+  return em.transactional(async () => {
+    await em.execute("select set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)");
+    return ask();
+  });
+}
+
+/** Looks through the rows in order. @returns undefined where the index is cheaper, or the page is not found in time */
+async function lookThrough(
+  em: SqlEntityManager,
+  { from, where }: Source,
+  place: Place,
+  size: number,
+  { total }: Total,
+): Promise<string[] | undefined> {
+  const distance = ((place.offset + place.limit + 1) * size) / total;
+  if (!(distance <= READ * total)) return undefined; // nothing divided by nothing included
+  const [below, matching] = [all([isBelow(place)]), all(where)];
+  const rows = await em.execute<{ id: string }[]>(
+    `select t.id from (select t.* from ${from} t where ${below.sql} order by t.id desc limit ?) t
+     where ${matching.sql} order by t.id desc limit ? offset ?`,
+    [...below.values, Math.ceil(distance * PATIENCE), ...matching.values, place.limit + 1, place.offset],
+  );
+  return rows.length > place.limit ? rows.map(({ id }) => id) : undefined;
+}
+
+/** Collects every match below the cursor. */
+async function collect(em: SqlEntityManager, { from, where }: Source, place: Place): Promise<string[]> {
+  const matching = all([...where, isBelow(place)]);
+  const rows = await byIndex(em, () =>
+    em.execute<{ id: string }[]>(
+      `with found as materialized (select t.id from ${from} t where ${matching.sql})
+       select id from found order by id desc limit ? offset ?`,
+      [...matching.values, place.limit + 1, place.offset],
+    ),
+  );
+  return rows.map(({ id }) => id);
+}
+
+async function readThese<Row>(
+  em: SqlEntityManager,
+  { columns, from, joins = "" }: Source,
+  ids: string[],
+): Promise<Row[]> {
+  return em.execute<Row[]>(`select ${columns} from ${from} t ${joins} where t.id = any(?::uuid[]) order by t.id desc`, [
+    `{${ids}}`,
+  ]);
 }
