@@ -4,18 +4,19 @@ import { createLog } from "../services/log.ts";
 import { openStore } from "../services/store/orm.ts";
 
 /**
- * Fills an empty PostgreSQL database with users and audit events spread over the past year, made by the server itself:
- * `node bench/seed.ts --url postgres://… [--users 1000000] [--events 5000000]`.
+ * Fills an empty PostgreSQL database with users, audit events and e-mails spread over the past year, made by the server
+ * itself: `node bench/seed.ts --url postgres://… [--users 1000000] [--events 5000000] [--emails 1000000]`.
  */
 const { values } = parseArgs({
   options: {
     url: { type: "string" },
     users: { type: "string", default: "1000000" },
     events: { type: "string", default: "5000000" },
+    emails: { type: "string", default: "1000000" },
   },
 });
 if (!values.url) throw new Error("--url is missing");
-const [users, events] = [Number(values.users), Number(values.events)];
+const [users, events, emails] = [Number(values.users), Number(values.events), Number(values.emails)];
 const CHUNK = 250_000;
 
 const store = await openStore({ kind: "postgres", url: values.url }, createLog("warn"));
@@ -61,7 +62,9 @@ await client.query(`
 await client.query(`
   select audit_add_partition(month::date) from generate_series(
     date_trunc('month', (now() - interval '366 days') at time zone 'UTC'), date_trunc('month', now()), '1 month') as month`);
-await client.query("create temporary table people as select row_number() over (order by id) as n, id, role from users");
+await client.query(
+  "create temporary table people as select row_number() over (order by id) as n, id, role, email from users",
+);
 await client.query("create index on people (n); analyze people");
 await client.query(
   "create temporary table admins as select row_number() over (order by id) as n, id from people where role = 'admin'",
@@ -85,10 +88,25 @@ await inChunks(
         from generate_series(${from}, ${to}) as i) as e
   join people p on p.n = e.person join admins a on a.n = 1 + (e.i / 100) % ${admins}`,
 );
+// One e-mail in five hundred has failed, and the newest wait.
+await inChunks(
+  "e-mails",
+  emails,
+  (from, to) => `
+  insert into emails (id, user_id, "to", template, facts, status, attempts, last_error, created_at, sent_at, next_attempt_at)
+  select ${idOf("i", emails)}, p.id, p.email, (array['verify-email','verify-email','reset-password','password-changed','account-locked'])[1 + i % 5],
+    '{}', status, case when status = 'queued' then 0 else 1 end, case when status = 'failed' then '550 no such mailbox' end,
+    ${timeOf("i", emails)}, case when status = 'sent' then ${timeOf("i", emails)} end, case when status = 'queued' then now() end
+  from (select i, 1 + (i::bigint * 104729) % ${users} as person,
+          case when i > ${emails} - 50 then 'queued' when i % 500 = 3 then 'failed' else 'sent' end as status
+        from generate_series(${from}, ${to}) as i) as e
+  join people p on p.n = e.person`,
+);
 await client.query(`
   create index users_search on users using gin ((lower(email) || chr(10) || lower(name)) gin_trgm_ops) with (fastupdate = off)`);
 await client.query("vacuum (analyze) users");
 await client.query("vacuum (analyze) audit_events");
 await client.query("vacuum (analyze) attempts");
+await client.query("vacuum (analyze) emails");
 process.stdout.write("seeded; the events are not sealed\n");
 await client.end();
