@@ -71,6 +71,6 @@ function countInProcess() {
       if (counts.size > MAX_KEYS) counts.delete(counts.keys().next().value as string);
     }
     count.count++;
-    return count;
+    return { ...count }; // as it stands for this request: others are counted before it is looked at
   };
 }

@@ -40,6 +40,8 @@ describe("GET /user/profile", () => {
       times(101, (i) => app.visitor().get("/user/profile", i % 2 ? other : accessToken)),
     );
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 100, 429: 1 });
+    const left = answers.map((a) => Number(a.headers.get("ratelimit-remaining")));
+    expect(left.sort((a, b) => a - b)).toEqual([0, ...times(100, (i) => i)]);
     app.clock.advance("1m");
     expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(200);
   });
