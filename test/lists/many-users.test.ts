@@ -21,7 +21,8 @@ async function addUsers(store: Store): Promise<Row[]> {
       terms_accepted_at, created_at, updated_at)
     select (lpad(to_hex(1700000000000 + i), 12, '0') || '7000a' || substr(md5(i::text), 1, 15))::uuid, mail, mail,
       'N' || i || case when i % 2 = 0 then ' even' else '' end || case when i % 10 = 0 then ' tenth' else '' end
-        || case when i % 1000 = 0 then ' rarely' else '' end || case when i <= 300 then ' Eldest qz' else '' end,
+        || case when i % 1000 = 0 then ' rarely' else '' end || case when i <= 300 then ' Eldest qz' else '' end
+        || case when i <= 3000 or i > ${COUNT} - 600 then ' outer' else '' end,
       case when i % 500 = 0 then 'admin' else 'user' end, '-', now(), case when i % 3 = 0 then now() end, now(), now(), now()
     from (select i, 'p' || i || '@example.com' as mail from generate_series(1, ${COUNT}) as i) as made`);
   await em.execute(`
@@ -47,6 +48,7 @@ const filters: UserFilter[] = [
   { search: "tenth" },
   { search: "rarely" },
   { search: "eldest" },
+  { search: "outer" }, // the newest and the eldest, and nobody between: looking through stops short
   { search: "nobody" },
   { search: "p29999@example.com" },
   { search: "even", emailVerified: false },
