@@ -3,7 +3,7 @@ import type { Clock } from "../call.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../store/orm.ts";
 import type { Head } from "./chain.ts";
-import { addPartitions, dropPartitions } from "./partitions.ts";
+import { addPartitions, dropPartitions, ownsPartitions } from "./partitions.ts";
 import { headOf, sealEvents } from "./seal.ts";
 
 /** How often new events are sealed, in ms. */
@@ -35,7 +35,7 @@ export function startAuditKeeper({ store, clock, config, log }: Needs): AuditKee
   const partition = async () => {
     const now = clock.now();
     await addPartitions(store.fork(), now);
-    if (config.auditRetentionMs === 0) return;
+    if (config.auditRetentionMs === 0 || !(await ownsPartitions(store.fork()))) return;
     const dropped = await dropPartitions(store.fork(), now, new Date(now.getTime() - config.auditRetentionMs));
     if (dropped.length > 0) log.info({ dropped }, "old audit partitions dropped");
   };

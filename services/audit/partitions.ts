@@ -44,6 +44,14 @@ export async function dropPartitions(em: SqlEntityManager, now: Date, olderThan:
   });
 }
 
+/** Whether this database role may drop partitions; where it may not, `npm run migrate` does, as their owner. */
+export async function ownsPartitions(em: SqlEntityManager): Promise<boolean> {
+  const [log] = await em.execute<{ own: boolean }[]>(
+    "select pg_has_role(relowner, 'usage') as own from pg_class where oid = 'audit_events'::regclass",
+  );
+  return log?.own ?? false;
+}
+
 const DEFAULT_PARTITION = "audit_events_default";
 
 async function duePartitions(em: SqlEntityManager, month: string): Promise<string[]> {

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { afterAll, describe, expect, test } from "vitest";
+import { addPartitions, ownsPartitions } from "../../services/audit/partitions.ts";
 import { openStore } from "../../services/store/orm.ts";
 import { grantServiceRole } from "../../services/store/service-role.ts";
 import { signInAdmin } from "../admin/support.ts";
@@ -36,6 +37,20 @@ describe.runIf(process.env.TEST_SERVERS)("the service under a database role of i
       const [row] = await app.sql<{ n: number }>("select count(*)::int as n from audit_unsealed");
       return row?.n === 0;
     });
+  });
+
+  test("leaves old months to their owner, and can tell that the next ones are not there", async () => {
+    expect(app.logs.filter((line) => line.includes("has to wait"))).toEqual([]);
+    const service = await openStore({ kind: "postgres", url: own }, log);
+    try {
+      expect(await ownsPartitions(service.fork())).toBe(false);
+      expect(await ownsPartitions(owner.fork())).toBe(true);
+      await addPartitions(service.fork(), new Date());
+      const later = new Date(Date.now() + 35 * 86_400_000);
+      await expect(addPartitions(service.fork(), later)).rejects.toThrow("permission denied");
+    } finally {
+      await service.close();
+    }
   });
 
   test("can't change, remove or cut off what was audited, nor the triggers that guard it", async () => {
