@@ -2,30 +2,32 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { SignedInCall } from "../call.ts";
 import { listOpenSessions } from "../security/open-sessions.ts";
 
-/** Most rows of each list, newest first: the answer stays well below the largest message. */
+/** Most rows of each list in a page, which stays well below the largest message. */
 const MOST_EVENTS = 4_000;
 const MOST_EMAILS = 1_000;
 const MOST_USAGE = 4_000;
 
 /**
- * Everything kept about the caller, as JSON; never a secret. A list that was cut short is named in `truncated`.
+ * Everything kept about the caller, as JSON, each list newest first; never a secret.
+ * @param page 1-based; where there is more, the answer names the next one as `nextPage`
  */
-export async function exportData(call: SignedInCall): Promise<JsonObject> {
+export async function exportData(call: SignedInCall, page: number): Promise<JsonObject> {
   const { id } = call.caller.user;
-  const read = (sql: string, most: number) => call.em.execute<Row[]>(`${sql} limit ?`, [id, most + 1]);
+  const further: { nextPage?: number } = {};
+  const read = async (sql: string, most: number) => {
+    const rows = await call.em.execute<Row[]>(`${sql} limit ? offset ?`, [id, most + 1, (page - 1) * most]);
+    if (rows.length > most) further.nextPage = page + 1;
+    return rows.slice(0, most).map(tidy);
+  };
   const [profile] = await call.em.execute<Row[]>(PROFILE, [id]);
-  const lists: [string, number, Row[]][] = [
-    ["sessions", Number.POSITIVE_INFINITY, await sessions(call)],
-    ["auditEvents", MOST_EVENTS, await read(EVENTS, MOST_EVENTS)],
-    ["emails", MOST_EMAILS, await read(EMAILS, MOST_EMAILS)],
-    ["usage", MOST_USAGE, await read(USAGE, MOST_USAGE)],
-  ];
-  const truncated = lists.filter(([, most, rows]) => rows.length > most).map(([name]) => name);
   return {
     exportedAt: call.clock.now().toISOString(),
     profile: tidy(profile ?? {}),
-    ...Object.fromEntries(lists.map(([name, most, rows]) => [name, rows.slice(0, most).map(tidy)])),
-    ...(truncated.length > 0 && { truncated }),
+    sessions: page === 1 ? (await sessions(call)).map(tidy) : [],
+    auditEvents: await read(EVENTS, MOST_EVENTS),
+    emails: await read(EMAILS, MOST_EMAILS),
+    usage: await read(USAGE, MOST_USAGE),
+    ...further,
   };
 }
 
@@ -37,7 +39,7 @@ const EVENTS = `select id, event, outcome, actor_id, ip, user_agent, request_id,
   from audit_events where user_id = ? order by id desc`;
 const EMAILS = `select id, "to", template, status, created_at, sent_at from emails where user_id = ? order by id desc`;
 const USAGE = `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
-  created_at from ai_usage where user_id = ? order by created_at desc`;
+  created_at from ai_usage where user_id = ? order by created_at desc, id desc`;
 
 async function sessions(call: SignedInCall): Promise<Row[]> {
   const open = await listOpenSessions(call, call.caller.user.id);

@@ -46,8 +46,8 @@ export const userHandler: ServiceImpl<typeof UserService> = {
     const message = "Your account will be deleted. To keep it, sign in before then.";
     return { message, deletionDate: timestampFromDate(deletionAt) };
   },
-  async exportData(_req, ctx) {
-    return { data: await exportData(signedInCallOf(ctx)) };
+  async exportData({ page = 1 }, ctx) {
+    return { data: await exportData(signedInCallOf(ctx), page) };
   },
 };
 

@@ -161,6 +161,33 @@ describe("GET /user/export", () => {
     expect(body.usage).toMatchObject([{ provider: "provider-a", inputTokens: 7, outputTokens: 11 }]);
   });
 
+  test("goes on page by page until everything is told", async () => {
+    const { user, browser, accessToken } = await app.signIn();
+    await app.sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, created_at)
+       select gen_random_uuid(), ?, 'provider-a', 'model-a-1', 'completed', n, 1, ? from generate_series(1, 9001) as n`,
+      [user.id, app.clock.now()],
+    );
+    const tokens = new Set<number>();
+    const pages: number[] = [];
+    for (let page: number | undefined = 1; page; ) {
+      const { body } = await browser.get(`/user/export?page=${page}`, accessToken);
+      pages.push(body.usage.length);
+      for (const { inputTokens } of body.usage) tokens.add(inputTokens);
+      expect(body.auditEvents).toHaveLength(page === 1 ? 2 : 0);
+      expect(body.sessions).toHaveLength(page === 1 ? 1 : 0);
+      page = body.nextPage;
+    }
+    expect(pages).toEqual([4_000, 4_000, 1_001]);
+    expect(tokens.size).toBe(9_001);
+    for (const page of ["0", "10001", "two"]) {
+      expect(await browser.get(`/user/export?page=${page}`, accessToken)).toMatchObject({
+        status: 400,
+        body: { message: expect.stringContaining("page") },
+      });
+    }
+  });
+
   test("needs an access token", async () => {
     expect((await app.visitor().get("/user/export")).status).toBe(401);
   });
