@@ -15,8 +15,8 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   async chat(req, ctx) {
     return chat(signedInCallOf(ctx), req);
   },
-  async *streamChat(req, ctx) {
-    for await (const chunk of streamChat(signedInCallOf(ctx), req)) yield { chunk };
+  streamChat(req, ctx) {
+    return streamChat(signedInCallOf(ctx), req);
   },
   async listUsage(req, ctx) {
     const call = signedInCallOf(ctx);

@@ -5,7 +5,10 @@ import { type Conversation, type Needs, routeOf, settleFailure, startUsage } fro
  * without an error only when the provider said that the reply is complete, and with one when the session ends.
  * @throws Refusal VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR, UNAUTHENTICATED
  */
-export async function* streamChat(call: Needs, conversation: Conversation): AsyncGenerator<string, void, undefined> {
+export async function* streamChat(
+  call: Needs,
+  conversation: Conversation,
+): AsyncGenerator<{ chunk: string }, void, undefined> {
   const route = routeOf(call.ai, conversation);
   const stay = call.ai.sessions.follow(call.caller.session.id, call.signal);
   const entry = startUsage(call, stay.signal, route, true);
@@ -15,7 +18,7 @@ export async function* streamChat(call: Needs, conversation: Conversation): Asyn
         entry.report(piece.usage);
       } else {
         entry.wrote(piece.text);
-        yield piece.text;
+        yield { chunk: piece.text };
       }
     }
     entry.settle("completed");

@@ -84,7 +84,7 @@ describe("stream", () => {
   test("hands on the text as it comes, and leaves a row", async () => {
     const call = await newCall(desk);
     let text = "";
-    for await (const chunk of streamChat(call, { ...saying("case: plain"), model: "model-a-3" })) {
+    for await (const { chunk } of streamChat(call, { ...saying("case: plain"), model: "model-a-3" })) {
       expect(chunk).not.toBe("");
       text += chunk;
     }
@@ -97,7 +97,7 @@ describe("stream", () => {
   test("is in the books while it runs, and counted by its text when it breaks off", async () => {
     const call = await newCall(desk);
     const chunks = streamChat(call, saying("case: silent-midway"));
-    expect((await chunks.next()).value).toBe(PREFIX);
+    expect((await chunks.next()).value).toEqual({ chunk: PREFIX });
     const outcomes = () => desk.store.fork().execute("select outcome from ai_usage where user_id = ?", [call.userId]);
     await vi.waitFor(async () => expect(await outcomes()).toEqual([{ outcome: "running" }]));
     await chunks.return(undefined);
@@ -118,7 +118,7 @@ describe("stream", () => {
     const call = await newCall(desk);
     let text = "";
     const reading = (async () => {
-      for await (const chunk of streamChat(call, saying("case: reset-midway"))) text += chunk;
+      for await (const { chunk } of streamChat(call, saying("case: reset-midway"))) text += chunk;
     })();
     await expect(reading).rejects.toMatchObject({
       reason: Reason.PROVIDER_ERROR,
@@ -145,7 +145,7 @@ test("nobody gets another's text, however many ask at once", async () => {
       const mine = `I am number ${index}.`;
       if (index % 2 === 0) return [mine, (await chat(call, saying(mine))).content] as const;
       let text = "";
-      for await (const chunk of streamChat(call, saying(mine))) text += chunk;
+      for await (const { chunk } of streamChat(call, saying(mine))) text += chunk;
       return [mine, text] as const;
     }),
   );

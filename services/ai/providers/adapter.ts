@@ -48,8 +48,11 @@ export function asProvider(id: string, adapter: Adapter, limits: Limits): Provid
     let opened: Opened | undefined;
     try {
       opened = await open((signal) => adapter.send(prompt, true, signal), exchange, limits);
-      if (opened.type.endsWith("json")) yield* atOnce(await whole(opened, adapter, exchange, limits));
-      else yield* pieces(opened, transcript, exchange, limits);
+      if (opened.type.endsWith("json")) return yield* atOnce(await whole(opened, adapter, exchange, limits));
+      if (opened.type !== "" && opened.type !== "text/event-stream") throw new Fault("unreadable reply");
+      const next = listen(opened.body, transcript, exchange, limits);
+      for (let text = await next(); text !== ""; text = await next()) yield { text };
+      if (transcript.usage) yield { usage: transcript.usage };
     } catch (thrown) {
       throw failure(thrown, exchange, client);
     } finally {
@@ -86,19 +89,6 @@ async function whole(
 function* atOnce({ content, usage }: Completion): Iterable<Piece> {
   if (content !== "") yield { text: content };
   if (usage) yield { usage };
-}
-
-/** Reads a reply that comes as events. */
-async function* pieces(
-  { body, type }: Opened,
-  transcript: Transcript,
-  exchange: Exchange,
-  limits: Limits,
-): AsyncGenerator<Piece, void, undefined> {
-  if (type !== "" && type !== "text/event-stream") throw new Fault("unreadable reply");
-  const next = listen(body, transcript, exchange, limits);
-  for (let text = await next(); text !== ""; text = await next()) yield { text };
-  if (transcript.usage) yield { usage: transcript.usage };
 }
 
 /** Lets the body end so that its connection returns to the pool; one that doesn't end is closed. */
