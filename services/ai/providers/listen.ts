@@ -47,7 +47,7 @@ export function listen(
   const expect = () => exchange.expectWithin(transcript.finished ? limits.afterFinishMs : limits.idleMs);
 
   body.on("data", take).on("error", end);
-  body.once("end", complete).once("close", () => end(new Fault("broke off")));
+  body.once("end", complete).once("close", () => ending || end(new Fault("broke off")));
   return async () => {
     if (text === "" && !ending) {
       isWanted = true;

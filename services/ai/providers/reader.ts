@@ -57,7 +57,7 @@ export function collect(body: Readable, exchange: Exchange, limits: Limits): Pro
       if (chunk.some((byte) => byte > 0x20)) exchange.expectWithin(limits.idleMs);
     });
     body.once("end", () => resolve(new TextDecoder().decode(Buffer.concat(chunks, size))));
-    body.once("error", reject).once("close", () => reject(new Fault("broke off")));
+    body.once("error", reject).once("close", () => body.readableEnded || reject(new Fault("broke off")));
   });
 }
 

@@ -8,7 +8,7 @@ export type Answer = { message: IncomingMessage; sentAt: number };
 /** How requests leave the process, and the pool of connections behind it. */
 export type Wire = {
   /** Posts a JSON document, and resolves when the status line of the answer has arrived, whatever it says. */
-  post(url: string, headers: Record<string, string>, document: object, signal: AbortSignal): Promise<Answer>;
+  post(url: URL, headers: Record<string, string>, document: object, signal: AbortSignal): Promise<Answer>;
   close(): void;
 };
 
@@ -31,9 +31,8 @@ export function openWire(connectMs: number): Wire {
   const pools = { "http:": new http.Agent(options), "https:": new https.Agent(options) };
   return {
     post(url, headers, document, signal) {
-      const target = new URL(url);
-      const isPlain = target.protocol === "http:";
-      const sending = (isPlain ? http : https).request(target, {
+      const isPlain = url.protocol === "http:";
+      const sending = (isPlain ? http : https).request(url, {
         method: "POST",
         agent: pools[isPlain ? "http:" : "https:"],
         headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
@@ -62,4 +61,4 @@ export function openWire(connectMs: number): Wire {
 }
 
 /** The address of a method below a base URL, which may end in a slash. */
-export const below = (baseUrl: string, path: string): string => `${baseUrl.replace(/\/$/, "")}/${path}`;
+export const below = (baseUrl: string, path: string): URL => new URL(`${baseUrl.replace(/\/$/, "")}/${path}`);
