@@ -2,6 +2,7 @@ import { createContextKey, type HandlerContext } from "@connectrpc/connect";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import type { Ai } from "./ai/ai.ts";
+import type { Clock } from "./clock.ts";
 import type { Config } from "./config.ts";
 import type { Outbox } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
@@ -15,9 +16,6 @@ import type { Passwords } from "./security/passwords.ts";
 import type { Caller } from "./security/sessions.ts";
 import type { Store } from "./store/orm.ts";
 import type { Tracing } from "./tracing.ts";
-
-/** What the time is. Tests move it; nothing else may ask the machine. */
-export type Clock = { now(): Date };
 
 /** Who sent the request, as far as a socket and a trusted gateway can tell. */
 export type Client = {

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { v7 as uuid } from "uuid";
-import type { Clock } from "../call.ts";
+import type { Clock } from "../clock.ts";
 import type { Statement, Store } from "../store/orm.ts";
 import type { FailureKind } from "./providers/failure.ts";
 import type { Usage } from "./providers/provider.ts";

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { Clock } from "../call.ts";
+import type { Clock } from "../clock.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../store/orm.ts";
 import type { Head } from "./chain.ts";

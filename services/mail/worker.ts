@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Clock } from "../call.ts";
+import type { Clock } from "../clock.ts";
 import type { Config } from "../config.ts";
 import type { Cipher } from "../security/cipher.ts";
 import { oneTimeTokenText } from "../security/one-time-tokens.ts";

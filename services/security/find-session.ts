@@ -1,5 +1,5 @@
 import { setImmediate } from "node:timers/promises";
-import type { Clock } from "../call.ts";
+import type { Clock } from "../clock.ts";
 import type { Statement, Store } from "../store/orm.ts";
 import type { Role } from "../store/user.ts";
 

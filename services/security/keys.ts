@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { importJWK, type JWTPayload } from "jose";
 import { v7 as uuid } from "uuid";
-import type { Clock } from "../call.ts";
+import type { Clock } from "../clock.ts";
 import type { Store } from "../store/orm.ts";
 import { SigningKey } from "../store/signing-key.ts";
 import type { Cipher } from "./cipher.ts";

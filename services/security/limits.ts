@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from "ioredis";
-import type { Clock } from "../call.ts";
+import type { Clock } from "../clock.ts";
 
 /** What a request counts towards: how many of the same key fit into a window, and its length in ms. */
 export type Counted = { key: string; most: number; windowMs: number };

@@ -1,5 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Clock } from "../call.ts";
+import type { Clock } from "../clock.ts";
 import { Refusal } from "../refusal.ts";
 import type { Statement, Store } from "../store/orm.ts";
 import { IS_OPEN } from "./find-session.ts";

@@ -1,6 +1,6 @@
 import { generateSecret, generateURI, verify } from "otplib";
 import { toDataURL } from "qrcode";
-import type { Clock } from "../call.ts";
+import type { Clock } from "../clock.ts";
 import type { Cipher } from "./cipher.ts";
 
 /** How far a device's clock may be off, in seconds: one step either way (RFC 6238 section 5.2). */
