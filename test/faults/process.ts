@@ -1,4 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { until } from "../until.ts";
 
 /** A Gatehouse process of its own. */
@@ -11,6 +13,9 @@ export type Process = {
   end(signal: NodeJS.Signals): Promise<number | NodeJS.Signals>;
 };
 
+/** Many processes are started: what one has compiled, the next need not. */
+const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
+
 /**
  * Starts `npm start`'s process on free ports and waits until it is ready.
  * @param ready what it writes then, with its address
@@ -21,7 +26,7 @@ export async function startProcess(
   ready = /(https?:\/\/127\.0\.0\.1:\d+),? /,
 ): Promise<Process> {
   const child = spawn(process.execPath, [main], {
-    env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
+    env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
