@@ -92,4 +92,7 @@ test.each(["/user/usage", "/admin/usage"])("GET %s tells the last 31 days, or fr
   expect(await told(`from=${daysAgo(401)}&to=${daysAgo(399)}`)).toEqual(["ancient"]);
   expect(await told(`from=${daysAgo(401)}`)).toMatchObject({ statusCode: 400, violations: [{ field: "from" }] });
   expect(await told("to=tomorrow")).toMatchObject({ statusCode: 400 });
+  for (const never of ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"]) {
+    expect(await told(`to=${never}`)).toMatchObject({ statusCode: 400, violations: [{ field: "to" }] });
+  }
 });
