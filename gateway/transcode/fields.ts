@@ -95,14 +95,14 @@ function readItem(field: DescField, value: unknown, path: string, problems: Prob
     problems.push({ field: path, message: "must be an object" });
     return {};
   }
-  const read = message ? readTimestamp(value) : readScalar(field.scalar as ScalarType, value);
+  const read = message ? readTimestamp(value) : readScalar(field, value);
   if ("value" in read) return read.value;
   problems.push({ field: path, message: read.problem });
   return message ? {} : zero(field.scalar as ScalarType);
 }
 
-function readScalar(type: ScalarType, value: unknown): Read {
-  switch (type) {
+function readScalar(field: DescField, value: unknown): Read {
+  switch (field.scalar) {
     case ScalarType.STRING:
       if (typeof value !== "string") return { problem: "must be a string" };
       if (value.includes("\0")) return { problem: "must not contain NUL characters" };
@@ -113,21 +113,26 @@ function readScalar(type: ScalarType, value: unknown): Read {
       // 1e999 parses as Infinity
       return typeof value === "number" && Number.isFinite(value) ? { value } : { problem: "must be a number" };
     default:
-      return readInteger(value, ranges.get(type) ?? INT32);
+      return readInteger(field, value);
   }
 }
 
-function readInteger(value: unknown, { min, max }: typeof INT32): Read {
+function readInteger(field: DescField, value: unknown): Read {
   if (!Number.isInteger(value)) return { problem: "must be a whole number" };
-  const inRange = (value as number) >= min && (value as number) <= max;
-  return inRange ? { value } : { problem: `must be between ${min} and ${max}` };
+  const { min, max } = ranges.get(field.scalar as ScalarType) ?? INT32;
+  if ((value as number) >= min && (value as number) <= max) return { value };
+  const { type } = getOption(field, fieldRules);
+  const { greaterThan, lessThan } = type.case === "int32" || type.case === "uint32" ? type.value : {};
+  return { problem: `must be between ${greaterThan?.value ?? min} and ${lessThan?.value ?? max}` };
 }
 
 function readTimestamp(value: unknown): Read {
   const problem = "must be a date and time such as 2026-01-31T12:00:00Z";
   if (typeof value !== "string") return { problem };
   try {
-    return { value: fromJson(TimestampSchema, value) };
+    const day = value.slice(0, 10);
+    const isDay = new Date(day).toISOString().startsWith(day); // 30 February would be read as 2 March
+    return isDay ? { value: fromJson(TimestampSchema, value) } : { problem };
   } catch {
     return { problem }; // the decoder's own words quote the value
   }

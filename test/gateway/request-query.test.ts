@@ -45,10 +45,18 @@ describe.each(ways)("a request's query and cookies %s", (way) => {
     ["audit-logs?from=yesterday", "from"],
     ["audit-logs?from=2026-13-01T00:00:00Z", "from"],
     ["audit-logs?from=2026-01-01", "from"],
+    ["audit-logs?from=2026-02-30T00:00:00Z", "from"],
   ])("with the query %s is not valid", async (query, field) => {
     const answer = await edge.send("GET", `/admin/${query}`);
     expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
     expect(blamed(answer)).toEqual([field]);
+  });
+
+  test("with a number that its type can't hold is told the bounds of the field", async () => {
+    for (const limit of ["-1", "4294967296"]) {
+      const violations = [{ field: "limit", message: "must be between 1 and 100" }];
+      expect(await edge.send("GET", `/admin/users?limit=${limit}`)).toMatchObject({ body: { violations } });
+    }
   });
 
   test.each(["/admin/users?search=%zz", "/admin/users?search=%ff", "/admin/users?%c3=1"])(
