@@ -15,6 +15,7 @@ const STALLED_MS = 120_000;
 
 const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
+const LAST_CHUNK = "0\r\n\r\n";
 const emitDefaults = { alwaysEmitImplicit: true };
 const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 
@@ -53,7 +54,7 @@ export async function sendStream(
     if (!events.isOpen() && !isEvent(failed)) throw thrown;
     if (failed.unexpected) report(thrown);
     events.open(header ?? ConnectError.from(thrown).metadata);
-    raw.write(event({ error: failed.body.message }));
+    events.write(event({ error: failed.body.message }));
   } finally {
     events.close();
   }
@@ -75,6 +76,7 @@ type EventStream = {
 
 function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
   const raw: ServerResponse = reply.raw;
+  let isChunked = false;
   const open = (header?: Headers) => {
     if (raw.headersSent || raw.destroyed) return;
     if (header) passOn(header, reply);
@@ -87,21 +89,26 @@ function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
     if (reply.request.raw.httpVersion === "1.1") reply.header("connection", "keep-alive");
     raw.writeHead(200, reply.getHeaders() as Record<string, string>);
     raw.setTimeout(STALLED_MS);
+    isChunked = raw.chunkedEncoding;
+    raw.chunkedEncoding = false;
   };
+  // A chunk (RFC 9112 section 7.1) in one text: Node's own way writes its four parts one by one, which costs a sixth of
+  // the whole stream.
+  const framed = (text: string) => (isChunked ? `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n` : text);
   const silence = setInterval(() => {
     open();
-    if (!raw.writableNeedDrain && !raw.destroyed) raw.write(KEEP_ALIVE);
+    if (!raw.writableNeedDrain && !raw.destroyed) raw.write(framed(KEEP_ALIVE));
   }, keepAliveMs);
   return {
     open,
     isOpen: () => raw.headersSent,
     write(text) {
       silence.refresh();
-      return raw.write(text);
+      return raw.write(framed(text));
     },
     close() {
       clearInterval(silence);
-      if (raw.headersSent && !raw.destroyed) raw.end(DONE);
+      if (raw.headersSent && !raw.destroyed) raw.end(framed(DONE) + (isChunked ? LAST_CHUNK : ""));
     },
   };
 }

@@ -132,6 +132,26 @@ describe.each(ways)("the life of an event stream %s", (way) => {
     await drained;
   });
 
+  test.each([
+    ["1.1", (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`, "0\r\n\r\n"],
+    ["1.0", (event: string) => event, ""],
+  ])("comes to clients of HTTP/%s as that version cuts it", async (version, cut, end) => {
+    edge = await startChatting(way, async function* () {
+      yield { chunk: "zwölf €" };
+    });
+    const socket = net.connect(edge.port, "127.0.0.1").setEncoding("utf8");
+    let text = "";
+    socket.on("data", (data) => {
+      text += data;
+    });
+    const json = JSON.stringify(CONVERSATION);
+    const head = `Host: x\r\nContent-Type: application/json\r\nContent-Length: ${json.length}`;
+    socket.write(`POST /ai/stream HTTP/${version}\r\n${head}\r\n\r\n${json}`);
+    const body = `${cut('data: {"chunk":"zwölf €"}\n\n')}${cut(DONE)}${end}`;
+    await until("the end", () => text.endsWith(`\r\n\r\n${body}`));
+    socket.destroy();
+  });
+
   test("leaves nothing behind: neither a call nor a listener", async () => {
     edge = await startChatting(way, async function* () {
       yield { chunk: "a" };
