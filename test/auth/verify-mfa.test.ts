@@ -76,7 +76,9 @@ describe("POST /auth/verify-mfa", () => {
     const { user, authenticator } = await setUpFactor(app);
     const tempToken = await ticketFor(app, user);
     for (const factor of [{}, { code: "1", backupCode: "2" }]) {
-      expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body: { violations: [{ field: "code" }] } });
+      const message = "Invalid request: code or backupCode must be given, and not both.";
+      const body = { message, violations: [{ field: "code" }] };
+      expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body });
     }
     expect(await verify("", wrongCode)).toMatchObject({ status: 400, body: { violations: [{ field: "tempToken" }] } });
     expect(await verify("x.y.z", wrongCode)).toMatchObject(invalidTicket);

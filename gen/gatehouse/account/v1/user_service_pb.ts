@@ -163,7 +163,8 @@ export type ChangePasswordRequest = Message<"gatehouse.account.v1.ChangePassword
   currentPassword: string;
 
   /**
-   * Spec section 5.6; differs from the present one.
+   * 8 to 128 characters, with an uppercase and a lowercase letter, a digit and a special character, and other than the
+   * present one.
    *
    * @generated from field: string new_password = 2;
    */
