@@ -31,9 +31,15 @@ const ownRules = [
   [presented_password, { format: "password", minLength: 1, maxLength: 128 }],
 ] as const;
 
-/** What the proto says about a message, a field or a method. */
+const SOURCE = / \(spec section [\d.]+\)/;
+const FIELD_NAME = /`[a-z]+(?:_[a-z]+)+`/g;
+
+/** What the proto says about a message, a field or a method, with fields by their JSON names. */
 export function commentOn(desc: DescMessage | DescField | DescMethod): string {
-  return comments[desc.kind === "message" ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
+  const comment = comments[desc.kind === "message" ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
+  return comment
+    .replace(SOURCE, "")
+    .replace(FIELD_NAME, (name) => name.replace(/_./g, ([, c = ""]) => c.toUpperCase()));
 }
 
 /** The schema of a field; messages are named in `used`, to be described once. */
@@ -51,7 +57,7 @@ export function objectSchema(fields: readonly DescField[], used: Set<DescMessage
   const properties = Object.fromEntries(
     fields.map((field) => [field.jsonName, { ...fieldSchema(field, used), description: commentOn(field) }]),
   );
-  const required = fields.filter((f) => !f.proto.proto3Optional && f.fieldKind !== "message").map((f) => f.jsonName);
+  const required = fields.filter((f) => !f.proto.proto3Optional).map((f) => f.jsonName);
   return { type: "object", properties, ...(required.length > 0 ? { required } : {}) };
 }
 

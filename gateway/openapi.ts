@@ -82,7 +82,7 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
     description: [commentOn(method), access(policy.access), ...limits.map(limitText)].join(" "),
     parameters: [...pathFields.map(parameter("path")), ...queryFields.map(parameter("query"))],
-    ...(bodyFields ? { requestBody: json("", objectSchema(bodyFields, used)) } : {}),
+    ...(bodyFields ? { requestBody: requestBody(objectSchema(bodyFields, used)) } : {}),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
     responses: {
       [rule.successStatus]: success(rule, used),
@@ -104,6 +104,9 @@ function success(rule: Rule, used: Set<DescMessage>) {
   const { responseField, method } = rule;
   return json("Success.", responseField ? fieldSchema(responseField, used) : objectSchema(method.output.fields, used));
 }
+
+/** A body that may be left out where none of its fields is required. */
+const requestBody = (schema: Schema) => ({ ...json("", schema), ...("required" in schema && { required: true }) });
 
 const access = (of: Access) =>
   of === Access.PUBLIC ? "Open to anybody." : of === Access.ADMIN ? "For administrators." : "For signed-in users.";

@@ -31,10 +31,12 @@ beforeEach(() => {
 });
 
 describe("GET /openapi.json", () => {
+  type Answer = { content?: Record<string, { schema: object }> };
+  type Operation = { responses: Record<number, Answer>; security: object[]; requestBody?: object };
   type Document = {
     openapi: string;
-    paths: Record<string, Record<string, { responses: object; security: object[] }>>;
-    components: { schemas: object };
+    paths: Record<string, Record<string, Operation>>;
+    components: { schemas: Record<string, object> };
   };
   const document = async () => (await edge.send("GET", "/openapi.json")).body as Document;
 
@@ -59,6 +61,18 @@ describe("GET /openapi.json", () => {
     const whole = await document();
     const names = [...JSON.stringify(whole).matchAll(/#\/components\/schemas\/(\w+)/g)].map(([, name]) => name);
     expect(Object.keys(whole.components.schemas)).toEqual(expect.arrayContaining(names));
+  });
+
+  test("tells what is always there, by the names that JSON has", async () => {
+    const { paths, components } = await document();
+    const required = (schema: unknown) => (schema as { required: string[] }).required;
+    expect(required(components.schemas.User)).toEqual(expect.arrayContaining(["createdAt", "updatedAt"]));
+    const answer = (path: string) => paths[path]?.post?.responses[200]?.content?.["application/json"]?.schema;
+    expect(required(answer("/auth/login"))).toEqual(["requiresMfa"]);
+    expect(required(answer("/ai/chat"))).toEqual(["content", "model", "provider"]);
+    expect(paths["/auth/register"]?.post?.requestBody).toMatchObject({ required: true });
+    expect(paths["/user/profile"]?.put?.requestBody).not.toHaveProperty("required");
+    expect(JSON.stringify({ paths, components })).not.toMatch(/`[a-z]+_[a-z_]+`|spec section/i);
   });
 
   test("states who may call, how often, and the rules of fields", async () => {
