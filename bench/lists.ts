@@ -39,7 +39,7 @@ function figureOf(times: number[]): Figure {
   return { p50: at(0.5), p95: at(0.95) };
 }
 
-async function timed(list: Case, request: () => PageRequest): Promise<Figure> {
+async function timed(list: Case, request: () => PageRequest): Promise<number[]> {
   const times: number[] = [];
   for (let i = -WARM_UP; i < SAMPLES; i++) {
     const asked = request();
@@ -47,11 +47,11 @@ async function timed(list: Case, request: () => PageRequest): Promise<Figure> {
     await list.read(asked);
     if (i >= 0) times.push(performance.now() - started);
   }
-  return figureOf(times);
+  return times;
 }
 
 /** First page, by cursor, by number. */
-async function figuresOf(list: Case, total: Total, pages: number): Promise<Figure[]> {
+async function timesOf(list: Case, total: Total, pages: number): Promise<number[][]> {
   return [
     await timed(list, () => ({})),
     await timed(list, () => ({ cursor: list.cursor(total) })),
@@ -68,23 +68,37 @@ const told = ({ total, totalEstimated }: Total) => `${totalEstimated ? "~" : ""}
 const show = ({ p50, p95 }: Figure) => `${p50.toFixed(1)} / ${p95.toFixed(1)}`;
 const compare = (a: Figure, b: Figure) => `${(a.p50 / b.p50).toFixed(1)} / ${(a.p95 / b.p95).toFixed(1)}`;
 
+function line(name: string, rows: string, [figures = [], others]: Figure[][]): void {
+  const cells = figures.map((figure, n) => {
+    const other = others?.[n];
+    return other ? `${show(figure)} (${show(other)}; ×${compare(figure, other)})` : show(figure);
+  });
+  process.stdout.write(`| ${name} | ${rows} | ${cells.join(" | ")} |\n`);
+}
+
+/** Filter by filter; the last line takes all of them together. */
 async function compareAll(): Promise<void> {
   process.stdout.write("| list, ms p50 / p95 | rows | first page | by cursor | by number |\n|---|---|---|---|---|\n");
   const [cases = [], tenths] = await Promise.all(stores.map(listCases));
+  const all: number[][][] = stores.map(() => [[], [], []]);
   for (const [i, list] of cases.entries()) {
     if (!list.name.startsWith(values.only)) continue;
     const both = [list, ...(tenths?.[i] ? [tenths[i]] : [])];
     const totals = await Promise.all(both.map(totalOf));
     const pages = Math.max(1, Math.min(...totals.map(({ total }) => Math.ceil(total / 20)), LAST_PAGE));
     const columns = [];
-    for (const [n, one] of both.entries()) columns.push(await figuresOf(one, totals[n] as Total, pages));
-    const [figures = [], others] = columns;
-    const cells = figures.map((figure, n) => {
-      const other = others?.[n];
-      return other ? `${show(figure)} (${show(other)}; ×${compare(figure, other)})` : show(figure);
-    });
-    process.stdout.write(`| ${list.name} | ${totals.map(told).join(" / ")} | ${cells.join(" | ")} |\n`);
+    for (const [n, one] of both.entries()) {
+      const times = await timesOf(one, totals[n] as Total, pages);
+      for (const [column, own] of times.entries()) all[n]?.[column]?.push(...own);
+      columns.push(times.map(figureOf));
+    }
+    line(list.name, totals.map(told).join(" / "), columns);
   }
+  line(
+    "all",
+    "",
+    all.map((columns) => columns.map(figureOf)),
+  );
 }
 
 if (values.plans) await printPlans(stores[0] as Store, values.only);
