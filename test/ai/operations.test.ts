@@ -55,6 +55,7 @@ describe("chat", () => {
   test.each<[string, Partial<Conversation>, Reason, RegExp]>([
     ["an unknown provider", { provider: "provider-z" }, Reason.VALIDATION_FAILED, /provider-a, provider-b/],
     ["an unknown model", { model: "model-b-1" }, Reason.VALIDATION_FAILED, /model-a-1, model-a-2/],
+    ["system text alone", { messages: [{ role: "system", content: "Hi" }] }, Reason.VALIDATION_FAILED, /messages/],
     ["a user who says nothing", { messages: [{ role: "user", content: "" }] }, Reason.VALIDATION_FAILED, /messages/],
     [
       "too many characters",
