@@ -8,6 +8,8 @@ export type GatewayConfig = Readonly<{
   port: number;
   /** Where the services are; undefined: in this process. */
   servicesUrl: string | undefined;
+  /** What the gateway shows the services, and whom it takes for them. */
+  servicesTls: TlsFiles;
   /** Proves to the services that the metadata of a call comes from a gateway of theirs. */
   internalSecret: string | undefined;
   /** Where clients reach the gateway, without a trailing slash. */
@@ -24,6 +26,9 @@ export type GatewayConfig = Readonly<{
   /** Where traces go, without a trailing slash. */
   otlpEndpoint: string | undefined;
 }>;
+
+/** A certificate and its key, and the authority that the other side's must come from. */
+export type TlsFiles = Readonly<{ cert?: string | undefined; key?: string | undefined; ca?: string | undefined }>;
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 const DEFAULT_PORT = 3000;
@@ -60,6 +65,9 @@ const variables = {
   HOST: [z.string(), "an address or a host name"],
   PORT: [port, "a port number, 0 to 65535"],
   SERVICES_URL: [url, "an http or https URL"],
+  GRPC_TLS_CERT: [z.string(), "a file"],
+  GRPC_TLS_KEY: [z.string(), "a file"],
+  GRPC_TLS_CA: [z.string(), "a file"],
   INTERNAL_SECRET: [z.string().regex(/^[\x21-\x7e]+$/), "printable ASCII characters without spaces"],
   PUBLIC_URL: [url, "an http or https URL"],
   APP_URL: [url, "an http or https URL"],
@@ -98,6 +106,9 @@ export function readGatewayConfig(
   if (env.SERVICES_URL?.trim() && !env.INTERNAL_SECRET?.trim()) {
     problems.push("INTERNAL_SECRET is required with SERVICES_URL: the services believe no gateway without it");
   }
+  if (!given.GRPC_TLS_CERT !== !given.GRPC_TLS_KEY) {
+    problems.push("GRPC_TLS_CERT and GRPC_TLS_KEY must be set together");
+  }
   return problems.length > 0 ? { problems } : { config: withDefaults(given as Values) };
 }
 
@@ -108,6 +119,7 @@ function withDefaults(given: Values): GatewayConfig {
     host: given.HOST ?? "127.0.0.1",
     port: listenPort,
     servicesUrl: given.SERVICES_URL,
+    servicesTls: { cert: given.GRPC_TLS_CERT, key: given.GRPC_TLS_KEY, ca: given.GRPC_TLS_CA },
     internalSecret: given.INTERNAL_SECRET,
     publicUrl,
     appUrl: given.APP_URL ?? publicUrl,

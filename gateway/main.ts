@@ -43,7 +43,7 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   const clock = { now: () => new Date() };
   const tracing = await openTracing(config.otlpEndpoint, services ? "gatehouse" : "gatehouse-gateway");
   const app = services && (await openApp(services, { log, clock, internalSecret, tracing }));
-  const remote = config.servicesUrl ? createRemoteTransport(config.servicesUrl) : undefined;
+  const remote = config.servicesUrl ? createRemoteTransport(config.servicesUrl, config.servicesTls) : undefined;
   const transport = app ? createDirectTransport(app.routes, app.interceptors) : remote;
   if (!transport) throw new Error("There are no services, neither here nor at SERVICES_URL.");
   const gateway = createGateway({ config: { ...config, internalSecret }, transport, log, startSpan: tracing?.start });

@@ -1,5 +1,9 @@
+import { readFileSync } from "node:fs";
+import type { SecureClientSessionOptions } from "node:http2";
+import { createSecureContext } from "node:tls";
 import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import type { TlsFiles } from "./config.ts";
 
 /** Largest message read from the services, in bytes; the default would be 4 GiB. */
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
@@ -29,10 +33,13 @@ export type RemoteTransport = Transport & {
 /**
  * gRPC to the services behind a URL: HTTP/2 in the clear for http, TLS for https. Unary calls and streams use separate
  * connections, so that a burst of leaving stream readers can't take logins with it.
+ * @param files for TLS: the gateway's own certificate, for services that want one, and the authority of theirs
+ * @throws Error for operators, if a file can't be read
  */
-export function createRemoteTransport(url: string): RemoteTransport {
-  const unary = createConnection(url);
-  const streams = Array.from({ length: STREAM_SESSIONS }, () => createConnection(url));
+export function createRemoteTransport(url: string, files: TlsFiles = {}): RemoteTransport {
+  const tls = readTls(files);
+  const unary = createConnection(url, tls);
+  const streams = Array.from({ length: STREAM_SESSIONS }, () => createConnection(url, tls));
   let turn = 0;
   return {
     async unary(method, signal, timeoutMs = UNARY_TIMEOUT_MS, ...rest) {
@@ -60,6 +67,17 @@ export function createRemoteTransport(url: string): RemoteTransport {
   };
 }
 
+function readTls({ cert, key, ca }: TlsFiles): SecureClientSessionOptions {
+  try {
+    const own = cert && key && { cert: readFileSync(cert), key: readFileSync(key) };
+    const read = { ...own, ...(ca && { ca: readFileSync(ca) }) };
+    createSecureContext(read); // refuses what is no certificate, or no key of it
+    return read;
+  } catch (error) {
+    throw new Error(`GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CA can't be used: ${(error as Error).message}`);
+  }
+}
+
 async function* untilEnd<T>(messages: AsyncIterable<T>, end: () => void): AsyncIterable<T> {
   try {
     yield* messages;
@@ -74,11 +92,11 @@ type Connection = {
   close(): void;
 };
 
-function createConnection(url: string): Connection {
+function createConnection(url: string, tls: SecureClientSessionOptions): Connection {
   const sessions = new Set<Http2SessionManager>();
   const open = () => {
     for (const session of sessions) if (session.state() === "closed") sessions.delete(session);
-    const sessionManager = new Http2SessionManager(url, { ...PING, idleConnectionTimeoutMs: IDLE_MS });
+    const sessionManager = new Http2SessionManager(url, { ...PING, idleConnectionTimeoutMs: IDLE_MS }, tls);
     sessions.add(sessionManager);
     const transport = createGrpcTransport({
       baseUrl: url,

@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
-import { createSecureServer, createServer, type Http2SecureServer, type Http2Server } from "node:http2";
+import type { Http2SecureServer, Http2Server, SecureServerOptions } from "node:http2";
+import { createSecureServer, createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
+import { createSecureContext } from "node:tls";
 import { createContextValues } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
@@ -23,8 +25,14 @@ export type GrpcServer = {
   close(graceMs: number): Promise<void>;
 };
 
-/** Serves gRPC, gRPC-Web and Connect on one port: cleartext HTTP/2, or TLS where a certificate is given. */
-export async function listenGrpc(app: App, config: Pick<Config, "grpc">): Promise<GrpcServer> {
+/**
+ * Serves gRPC, gRPC-Web and Connect on one port: cleartext HTTP/2, or TLS where a certificate is given.
+ * @throws Error for operators, if a file can't be read or the port can't be had
+ */
+export async function listenGrpc(
+  app: Pick<App, "routes" | "interceptors">,
+  config: Pick<Config, "grpc">,
+): Promise<GrpcServer> {
   const { host, port, tls, reflection } = config.grpc;
   const handler = connectNodeAdapter({
     routes(router) {
@@ -37,15 +45,7 @@ export async function listenGrpc(app: App, config: Pick<Config, "grpc">): Promis
   });
   const settings = { settings: { maxConcurrentStreams: MAX_STREAMS } };
   const server: Http2Server | Http2SecureServer = tls
-    ? createSecureServer(
-        {
-          ...settings,
-          cert: readFileSync(tls.cert),
-          key: readFileSync(tls.key),
-          ...(tls.ca && { ca: readFileSync(tls.ca), requestCert: true, rejectUnauthorized: true }),
-        },
-        handler,
-      )
+    ? createSecureServer({ ...settings, ...readTls(tls) }, handler)
     : createServer(settings, handler);
   const sessions = new Set<{ close(): void; destroy(): void }>();
   server.on("session", (session) => {
@@ -70,4 +70,14 @@ export async function listenGrpc(app: App, config: Pick<Config, "grpc">): Promis
       clearTimeout(overdue);
     },
   };
+}
+
+function readTls({ cert, key, ca }: NonNullable<Config["grpc"]["tls"]>): SecureServerOptions {
+  try {
+    const files = { cert: readFileSync(cert), key: readFileSync(key), ...(ca && { ca: readFileSync(ca) }) };
+    createSecureContext(files); // refuses what is no certificate, or no key of it
+    return { ...files, ...(ca && { requestCert: true, rejectUnauthorized: true }) };
+  } catch (error) {
+    throw new Error(`GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CA can't be used: ${(error as Error).message}`);
+  }
 }

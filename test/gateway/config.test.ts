@@ -17,6 +17,7 @@ describe("the gateway's configuration", () => {
       host: "127.0.0.1",
       port: 3000,
       servicesUrl: undefined,
+      servicesTls: {},
       internalSecret: undefined,
       publicUrl: "http://localhost:3000",
       appUrl: "http://localhost:3000",
@@ -34,6 +35,9 @@ describe("the gateway's configuration", () => {
         HOST: "0.0.0.0",
         PORT: "8080",
         SERVICES_URL: "https://services:50051/",
+        GRPC_TLS_CERT: "own.pem",
+        GRPC_TLS_KEY: "own.key",
+        GRPC_TLS_CA: "ca.pem",
         INTERNAL_SECRET: "between-us",
         PUBLIC_URL: "https://api.example.com/",
         APP_URL: "",
@@ -47,6 +51,7 @@ describe("the gateway's configuration", () => {
       host: "0.0.0.0",
       port: 8080,
       servicesUrl: "https://services:50051",
+      servicesTls: { cert: "own.pem", key: "own.key", ca: "ca.pem" },
       internalSecret: "between-us",
       publicUrl: "https://api.example.com",
       appUrl: "https://api.example.com",
@@ -79,6 +84,12 @@ describe("the gateway's configuration", () => {
       "PORT SERVICES_URL INTERNAL_SECRET PUBLIC_URL TRUST_PROXY CORS_ORIGINS SHUTDOWN_TIMEOUT LOG_LEVEL METRICS_PORT";
     expect(problems.map((problem) => problem.split(" ")[0])).toEqual(names.split(" "));
     expect(problems.join()).not.toContain("hidden");
+  });
+
+  test("wants a certificate with its key", () => {
+    const told = ["GRPC_TLS_CERT and GRPC_TLS_KEY must be set together"];
+    expect(problemsOf({ GRPC_TLS_CERT: "own.pem" })).toEqual(told);
+    expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual(told);
   });
 
   test("wants a secret between gateway and services that run apart", () => {
