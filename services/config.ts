@@ -42,7 +42,10 @@ const variables = z.object({
   SMTP_URL: url(["smtp:", "smtps:"], "smtp://user:pass@host:port").optional(),
   MAIL_FROM: z
     .string()
-    .regex(/^[^\r\n]+$/, "must be one line")
+    .regex(
+      /^(?:[^<>\r\n]*<[^\s<>@]+@[^\s<>@]+>|[^\s<>@]+@[^\s<>@]+)$/,
+      "must be an address such as Acme <no-reply@example.com>",
+    )
     .default("Gatehouse <no-reply@localhost>"),
   MAIL_RETRY_BASE: duration("30s"),
   ADMIN_EMAIL: z.string().optional(),

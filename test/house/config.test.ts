@@ -41,6 +41,7 @@ describe("the services' configuration", () => {
       ACCESS_TOKEN_TTL: "soon",
       PASSWORD_EXPIRY: "maybe",
       SMTP_URL: "secret-nonsense",
+      MAIL_FROM: "secret nonsense",
       REDIS_URL: "http://secret-host",
     });
     const names = [
@@ -50,6 +51,7 @@ describe("the services' configuration", () => {
       "ACCESS_TOKEN_TTL",
       "PASSWORD_EXPIRY",
       "SMTP_URL",
+      "MAIL_FROM",
       "REDIS_URL",
     ];
     expect(problems.map(subject).sort()).toEqual(names.sort());
