@@ -1,11 +1,13 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { getOption } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
+import { Reason, ReasonSchema } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Limit } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, AccessSchema, default_limit, LimitKey } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { version } from "./health.ts";
 import type { Schema } from "./openapi-schemas.ts";
 import { commentOn, fieldSchema, objectSchema } from "./openapi-schemas.ts";
+import { outcomes } from "./transcode/errors.ts";
 import type { Rule } from "./transcode/rules.ts";
 
 const ERROR: Schema = {
@@ -27,8 +29,9 @@ const CHECK: Schema = {
   properties: { status: { type: "string", enum: ["ok", "down"] }, latencyMs: { type: "number" } },
 };
 
+const ERROR_REF = { $ref: "#/components/schemas/Error" };
+
 const json = (description: string, schema: Schema) => ({ description, content: { "application/json": { schema } } });
-const failed = (description: string) => json(description, { $ref: "#/components/schemas/Error" });
 
 /** Adds GET /openapi.json: OpenAPI 3.1, made once from the rules that the routes are made of. */
 export function addOpenApi(app: FastifyInstance, rules: readonly Rule[], publicUrl: string): void {
@@ -84,15 +87,37 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     parameters: [...pathFields.map(parameter("path")), ...queryFields.map(parameter("query"))],
     ...(bodyFields ? { requestBody: requestBody(objectSchema(bodyFields, used)) } : {}),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
-    responses: {
-      [rule.successStatus]: success(rule, used),
-      400: failed("The request is not valid."),
-      ...(isOpen && requestCookies.length === 0 ? {} : { 401: failed("The token is missing, invalid or expired.") }),
-      ...(policy.access === Access.ADMIN ? { 403: failed("Administrators only.") } : {}),
-      ...(limits.length > 0 ? { 429: failed("Too many requests; see Retry-After.") } : {}),
-      default: failed("Any other failure."),
-    },
+    responses: { [rule.successStatus]: success(rule, used), ...failures(rule, limits.length > 0) },
   };
+}
+
+/** What can go wrong, by status: what every rule of the method implies, and what its operation refuses. */
+function failures({ method, policy, bodyFields, refusesOtherSites }: Rule, isLimited: boolean) {
+  const reasons = [
+    Reason.MALFORMED_REQUEST,
+    ...(method.input.fields.length > 0 ? [Reason.VALIDATION_FAILED] : []),
+    ...(bodyFields ? [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE] : []),
+    ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
+    ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN] : []),
+    ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
+    ...(refusesOtherSites ? [Reason.CROSS_SITE] : []),
+    ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
+    ...(isLimited ? [Reason.RATE_LIMITED] : []),
+    ...(method.methodKind === "unary" ? policy.refusals : []), // those of a stream are events
+  ];
+  const byStatus = Object.groupBy(reasons.map(outcomeOf), ({ status }) => status);
+  const answers = Object.entries(byStatus).map(([status, group = []]) => {
+    const described = group.map(({ code, meaning }) => `\`${code}\`: ${meaning}`).join(" ");
+    return [status, json(described, { ...ERROR_REF, properties: { code: { enum: group.map(({ code }) => code) } } })];
+  });
+  return { ...Object.fromEntries(answers), default: json("Any other failure.", ERROR_REF) };
+}
+
+function outcomeOf(reason: Reason) {
+  const value = ReasonSchema.value[reason];
+  const known = outcomes.get(reason);
+  if (!value || !known) throw new Error(`failure.proto has no reason ${reason}`);
+  return { ...known, meaning: commentOn(value) };
 }
 
 function success(rule: Rule, used: Set<DescMessage>) {

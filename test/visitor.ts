@@ -1,10 +1,11 @@
 import { randomInt } from "node:crypto";
+import { holdToDocument } from "./described.ts";
 
 /** An answer of the REST door. */
 // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
 export type Answer = { status: number; headers: Headers; body: any };
 
-/** Somebody at the REST door, with an address and cookies of their own. */
+/** Somebody at the REST door, with an address and cookies of their own, who takes no answer that is not described. */
 export type Visitor = ReturnType<typeof createVisitor>;
 
 /** Comes from a random address unless one is given. */
@@ -29,7 +30,13 @@ export function createVisitor(url: string, address = randomAddress()) {
     });
     for (const line of response.headers.getSetCookie()) keep(line);
     const text = await response.text();
-    return { status: response.status, headers: response.headers, body: isJson(response) ? JSON.parse(text) : text };
+    const answer = {
+      status: response.status,
+      headers: response.headers,
+      body: isJson(response) ? JSON.parse(text) : text,
+    };
+    await holdToDocument(url, method, path, answer);
+    return answer;
   }
   function keep(line: string): void {
     const [pair = ""] = line.split(";");

@@ -31,7 +31,7 @@ const INTERNAL_MESSAGE = "Something went wrong on our side. Please try again lat
 const UNAVAILABLE_RETRY_SECONDS = 1;
 
 /** HTTP status and `code` word of each reason, as failure.proto states them. */
-const outcomes = new Map<Reason, { status: number; code: string }>(
+export const outcomes: ReadonlyMap<Reason, { status: number; code: string }> = new Map(
   ReasonSchema.values.map((value) => [
     value.number as Reason,
     {

@@ -72,7 +72,23 @@ describe("GET /openapi.json", () => {
     expect(required(answer("/ai/chat"))).toEqual(["content", "model", "provider"]);
     expect(paths["/auth/register"]?.post?.requestBody).toMatchObject({ required: true });
     expect(paths["/user/profile"]?.put?.requestBody).not.toHaveProperty("required");
-    expect(JSON.stringify({ paths, components })).not.toMatch(/`[a-z]+_[a-z_]+`|spec section/i);
+    expect(JSON.stringify({ paths, components })).not.toMatch(/`[a-z]+_[a-z_]+`|[Ss]pec section/);
+  });
+
+  test("names what each route refuses, by status and code", async () => {
+    const { paths } = await document();
+    const codes = (path: string, status: number) => {
+      const schema = paths[path]?.post?.responses[status]?.content?.["application/json"]?.schema;
+      return (schema as { properties: { code: { enum: string[] } } } | undefined)?.properties.code.enum;
+    };
+    expect(codes("/auth/register", 409)).toEqual(["EMAIL_TAKEN"]);
+    expect(codes("/auth/login", 401)).toEqual(["INVALID_CREDENTIALS"]);
+    expect(codes("/auth/login", 423)).toEqual(["ACCOUNT_LOCKED"]);
+    expect(codes("/auth/refresh", 403)).toEqual(["CROSS_SITE"]);
+    expect(codes("/ai/chat", 422)).toEqual(["PROVIDER_NOT_CONFIGURED"]);
+    expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
+    expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
+    expect(codes("/ai/stream", 413)).toEqual(["PAYLOAD_TOO_LARGE"]);
   });
 
   test("states who may call, how often, and the rules of fields", async () => {
