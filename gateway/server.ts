@@ -54,6 +54,8 @@ export type Gateway = Lifecycle & { app: FastifyInstance; metrics: Registry };
 const SERVICES = [AuthService, UserService, AdminService, AIService];
 const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
+/** Longest request line with its headers. */
+const MAX_HEAD_BYTES = 16 * 1024;
 /** A refused body is still read for this long, in milliseconds, so that its sender gets to see the answer. */
 const LINGER_MS = 2_000;
 
@@ -119,11 +121,12 @@ function createServer(requestTimeout: number, unreadable: AnswerUnreadable, fram
     http: {
       requestTimeout,
       headersTimeout: requestTimeout,
+      maxHeaderSize: MAX_HEAD_BYTES,
       connectionsCheckingInterval: Math.min(1_000, requestTimeout / 4),
       requireHostHeader: false, // checked by a hook, which answers in the error shape
     },
     routerOptions: {
-      maxParamLength: 1_024, // longer than any id, so that a wrong one is told by its name
+      maxParamLength: MAX_HEAD_BYTES, // however long, a wrong id is told by its name
       querystringParser: () => ({}), // queries are read by the types of their fields
     },
     clientErrorHandler: (error, socket) => unreadable(error, socket, isAnswered(socket)),

@@ -72,6 +72,12 @@ describe.each(ways)("a request's query and cookies %s", (way) => {
     expect(blamed(answer)).toEqual(["id"]);
   });
 
+  test("with an endless id in its path is for the services to refuse, by the field's name", async () => {
+    const id = "a".repeat(10_000);
+    await edge.send("DELETE", `/user/sessions/${id}`);
+    expect(edge.last()).toMatchObject({ id });
+  });
+
   test("fills a field from its cookie, and from nowhere else", async () => {
     const cookie = "theme=dark; refreshToken=abc.def.ghi; refreshToken=other";
     await edge.send("POST", "/auth/refresh", { refreshToken: "body" }, { cookie });
