@@ -2,6 +2,7 @@ import { Gauge, Histogram, Registry } from "prom-client";
 
 /** Bounds in seconds, as the OpenTelemetry semantic conventions for HTTP advise. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
+
 /** Requests in figures. */
 export type RequestMetrics = {
   registry: Registry;

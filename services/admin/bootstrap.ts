@@ -29,6 +29,6 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
            on conflict (canonical_email) do nothing returning id`,
           [uuid({ msecs: now.getTime() }), address.stored, address.canonical, passwordHash, now, now, now, now, now],
         );
-    if (row) await recordAudit(call, "admin.user_updated", { userId: row.id, details: { role: "admin", by: "start" } });
+    if (row) await recordAudit(call, "admin.user_updated", { userId: row.id, details: { role: "admin" } });
   });
 }

@@ -51,6 +51,14 @@ describe.runIf(process.env.TEST_SERVERS)("npm run admin, beside the running serv
     const password = /shown once: (\S{24})\n/.exec(out)?.[1];
     const { status, body } = await app.visitor().post("/auth/login", { email, password });
     expect({ status, role: body.user.role }).toEqual({ status: 200, role: "admin" });
+    const [made] = await app.sql("select event, user_agent, details from audit_events where user_id = ? order by id", [
+      body.user.id,
+    ]);
+    expect(made).toEqual({
+      event: "admin.user_updated",
+      user_agent: expect.stringMatching(/^npm run admin, by \S/),
+      details: { role: "admin" },
+    });
     expect((await admin("promote", email)).out).not.toContain("password");
   });
 
