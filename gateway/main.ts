@@ -51,7 +51,6 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   const registries = [gateway.metrics, ...(app ? [app.metrics.registry] : [])];
   const metrics = config.metricsPort ? await listenMetrics(config.host, config.metricsPort, registries) : undefined;
   const url = await gateway.listen({ host: config.host, port: config.port });
-  greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined);
   const stop = async () => {
     app?.drain();
     await Promise.all([gateway.drain(), grpc?.close(config.shutdownTimeoutMs)]);
@@ -63,6 +62,7 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   };
   process.once("SIGTERM", stop);
   process.once("SIGINT", stop);
+  greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined);
 }
 
 /** For people, on standard error: standard output carries the log. */

@@ -22,7 +22,6 @@ try {
   const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
   const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret, tracing });
   const server = await listenGrpc(app, config);
-  log.info(`gRPC, gRPC-Web and Connect on ${config.grpc.host}:${server.port}`);
   const { metricsPort, grpc } = config;
   const metrics = metricsPort ? await listenMetrics(grpc.host, metricsPort, [app.metrics.registry]) : undefined;
   const stop = async () => {
@@ -35,6 +34,7 @@ try {
   };
   process.once("SIGTERM", stop);
   process.once("SIGINT", stop);
+  log.info(`gRPC, gRPC-Web and Connect on ${config.grpc.host}:${server.port}`);
 } catch (error) {
   process.stderr.write(`Gatehouse can't start: ${(error as Error).message}\n`);
   process.exit(1);

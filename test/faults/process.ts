@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { until } from "../until.ts";
 
 /** A Gatehouse process of its own. */
 export type Process = {
@@ -30,10 +29,18 @@ export async function startProcess(
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (part: Buffer) => (output += part));
+  const isReady = new Promise<string>((resolve) => {
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (part: Buffer) => {
+        output += part;
+        const url = ready.exec(output)?.[1];
+        if (url) resolve(url); // at once: what it says it is, it has to be by then
+      });
+    }
+  });
   const ended = endOf(child);
   const url = await Promise.race([
-    until("the process to be ready", () => ready.exec(output)?.[1], 30_000),
+    isReady,
     ended.then((code) => {
       throw new Error(`the process ended with ${code}: ${output}`);
     }),
