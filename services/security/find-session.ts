@@ -38,7 +38,7 @@ const FIND: Statement = {
        u.id, u.email, u.name, u.bio, u.role, u.email_verified_at is not null as email_verified,
        u.mfa_secret is not null as mfa_enabled, u.password_changed_at, u.created_at, u.updated_at
      from sessions s join users u on u.id = s.user_id
-     where s.id = any($1::uuid[]) and ${IS_OPEN}`,
+     where s.id = any((select $1::uuid[])::uuid[]) and ${IS_OPEN}`, // seeing the ids, PostgreSQL would plan anew for every few of them
 };
 
 /** Sessions are read anew for every request; requests that arrive in the same turn of the event loop share the statement. */
