@@ -6,10 +6,11 @@ export type DirectCall = {
   signal(): AbortSignal;
   /** When the call times out, in milliseconds of the system clock. */
   deadline: number | undefined;
-  /** Settles as the work does, or rejects the moment the call is aborted. Unknown errors are masked, as on the wire. */
-  settle<T>(work: () => Promise<T>): Promise<T>;
-  /** Frees the timer and the listener. */
-  end(): void;
+  /**
+   * Settles as the work does, or rejects the moment the call is aborted. Unknown errors are masked, as on the wire.
+   * @param isLast whether the work's result ends the call; its failure always does
+   */
+  settle<T>(work: () => Promise<T>, isLast: (result: T) => boolean): Promise<T>;
 };
 
 const ENDED = new ConnectError("the call has ended", Code.Canceled);
@@ -44,19 +45,25 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
       return controller.signal;
     },
     deadline: timeoutMs === undefined ? undefined : Date.now() + timeoutMs,
-    settle(work) {
+    settle<T>(work: () => Promise<T>, isLast: (result: T) => boolean) {
       if (over) return Promise.reject(over);
-      return new Promise((resolve, reject) => {
+      return new Promise<T>((resolve, reject) => {
         rejectWaiting = reject;
-        const fail = (thrown: unknown) => reject(masked(thrown));
+        const pass = (result: T) => {
+          if (isLast(result)) end(ENDED);
+          resolve(result);
+        };
+        const fail = (thrown: unknown) => {
+          end(ENDED);
+          reject(masked(thrown));
+        };
         try {
-          work().then(resolve, fail);
+          work().then(pass, fail);
         } catch (thrown) {
           fail(thrown); // an interceptor may throw before it returns a promise
         }
       });
     },
-    end: () => end(ENDED),
   };
 }
 
@@ -70,19 +77,13 @@ export function callMessages<T>(source: AsyncIterable<T>, call: DirectCall): Asy
       const from = source[Symbol.asyncIterator]();
       const close = () => void from.return?.().catch(() => {}); // its failure has nobody left to hear it
       call.signal().addEventListener("abort", close, { once: true });
-      const hand = (step: IteratorResult<T>) => {
-        if (step.done) call.end();
-        return step;
-      };
-      const fail = (thrown: unknown) => {
-        call.end();
-        throw thrown;
-      };
       const next = () => from.next();
-      return { next: () => call.settle(next).then(hand, fail) };
+      return { next: () => call.settle(next, isDone) };
     },
   };
 }
+
+const isDone = ({ done }: IteratorResult<unknown>) => done === true;
 
 const masked = (thrown: unknown): ConnectError =>
   thrown instanceof ConnectError

@@ -13,6 +13,9 @@ import { Code, ConnectError, createMethodImplSpec, createServiceImplSpec } from 
 import { callMessages, startCall } from "./direct-call.ts";
 import { DirectContext, DirectRequest } from "./direct-request.ts";
 
+const always = () => true;
+const never = () => false;
+
 type Run = (request: DirectRequest) => Promise<UnaryResponse | StreamResponse>;
 
 /**
@@ -38,11 +41,7 @@ export function createDirectTransport(
       const call = startCall(signal, timeoutMs);
       const message = create(method.input, input);
       const request = new DirectRequest(method, call, header, contextValues, { stream: false, message });
-      try {
-        return (await call.settle(() => run(request))) as UnaryResponse as never;
-      } finally {
-        call.end();
-      }
+      return (await call.settle(() => run(request), always)) as UnaryResponse as never;
     },
     async stream(method, signal, timeoutMs, header, input, contextValues) {
       const run = find(method);
@@ -50,13 +49,8 @@ export function createDirectTransport(
       const message = messagesOf(method.input, input);
       const plain = new DirectRequest(method, call, header, contextValues, { stream: true, message });
       const request = { ...plain, signal: call.signal() }; // interceptors copy it to wrap its messages
-      try {
-        const response = (await call.settle(() => run(request))) as StreamResponse;
-        return { ...response, message: callMessages(response.message, call) } as never;
-      } catch (thrown) {
-        call.end();
-        throw thrown;
-      }
+      const response = (await call.settle(() => run(request), never)) as StreamResponse;
+      return { ...response, message: callMessages(response.message, call) } as never;
     },
   };
 }

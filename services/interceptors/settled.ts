@@ -3,6 +3,7 @@ import type { StreamRequest, StreamResponse, UnaryRequest, UnaryResponse } from 
 type AnyRequest = UnaryRequest | StreamRequest;
 type AnyResponse = UnaryResponse | StreamResponse;
 type Next = (req: AnyRequest) => Promise<AnyResponse>;
+type Ended = (ending: Ending) => unknown;
 
 /** How a call ended. */
 export type Ending = { error: unknown } | Record<never, never>;
@@ -12,7 +13,7 @@ export type Ending = { error: unknown } | Record<never, never>;
  * has started, so the ending of a stream is the ending of its messages.
  * @param ended is told once; what it returns as an error replaces the one that was thrown.
  */
-export async function settled(next: Next, req: AnyRequest, ended: (ending: Ending) => unknown): Promise<AnyResponse> {
+export async function settled(next: Next, req: AnyRequest, ended: Ended): Promise<AnyResponse> {
   let res: AnyResponse;
   try {
     res = await next(req);
@@ -26,35 +27,54 @@ export async function settled(next: Next, req: AnyRequest, ended: (ending: Endin
   return { ...res, message: watched(res.message, ended) } as StreamResponse;
 }
 
-/** Hands messages on as they come; a generator in between would cost each of them several turns of the queue. */
-function watched<T>(messages: AsyncIterable<T>, ended: (ending: Ending) => unknown): AsyncIterable<T> {
-  return {
-    [Symbol.asyncIterator]() {
-      const from = messages[Symbol.asyncIterator]();
-      let isOver = false;
-      const end = (ending: Ending) => {
-        if (isOver) return undefined;
-        isOver = true;
-        return ended(ending);
-      };
-      const hand = (step: IteratorResult<T>) => {
-        if (step.done) end({});
-        return step;
-      };
-      const fail = (error: unknown) => {
-        throw end({ error }) ?? error;
-      };
-      return {
-        next: () => from.next().then(hand, fail),
-        async return() {
-          try {
-            await from.return?.();
-          } finally {
-            end({});
-          }
-          return { done: true, value: undefined };
-        },
-      };
-    },
-  };
+/** What is watched already gets one more watcher: each layer around it would cost each message a turn of the queue. */
+function watched<T>(messages: AsyncIterable<T>, ended: Ended): Watched<T> {
+  return messages instanceof Watched
+    ? new Watched(messages.source, [...messages.watchers, ended])
+    : new Watched(messages, [ended]);
+}
+
+/** Hands messages on as they come, and tells of their end. */
+class Watched<T> implements AsyncIterable<T> {
+  readonly source: AsyncIterable<T>;
+  /** Innermost first: each hears of the error that the one before it made of it. */
+  readonly watchers: Ended[];
+
+  constructor(source: AsyncIterable<T>, watchers: Ended[]) {
+    this.source = source;
+    this.watchers = watchers;
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<T> {
+    const from = this.source[Symbol.asyncIterator]();
+    let isOver = false;
+    const end = (ending: Ending): Ending => {
+      if (isOver) return ending;
+      isOver = true;
+      let heard = ending;
+      for (const ended of this.watchers) {
+        const error = ended(heard);
+        if ("error" in heard) heard = { error: error ?? heard.error };
+      }
+      return heard;
+    };
+    const hand = (step: IteratorResult<T>) => {
+      if (step.done) end({});
+      return step;
+    };
+    const fail = (error: unknown) => {
+      throw (end({ error }) as { error: unknown }).error;
+    };
+    return {
+      next: () => from.next().then(hand, fail),
+      async return() {
+        try {
+          await from.return?.();
+        } finally {
+          end({});
+        }
+        return { done: true, value: undefined };
+      },
+    };
+  }
 }
