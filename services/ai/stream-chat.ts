@@ -13,14 +13,12 @@ export async function* streamChat(
   const stay = call.ai.sessions.follow(call.caller.session.id, call.signal);
   const entry = startUsage(call, stay.signal, route, true);
   try {
-    for await (const piece of route.provider.stream(route.prompt, stay.signal, entry.stopwatch)) {
-      if (piece.usage) {
-        entry.report(piece.usage);
-      } else {
-        entry.wrote(piece.text);
-        yield { chunk: piece.text };
-      }
+    const reply = route.provider.stream(route.prompt, stay.signal, entry.stopwatch);
+    for await (const chunk of reply) {
+      entry.wrote(chunk);
+      yield { chunk };
     }
+    if (reply.usage) entry.report(reply.usage);
     entry.settle("completed");
   } catch (thrown) {
     throw settleFailure(call, stay.signal, entry, thrown);

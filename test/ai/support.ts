@@ -54,10 +54,9 @@ export async function readStream(
 ): Promise<Outcome> {
   const outcome: Outcome = { text: "" };
   try {
-    for await (const piece of provider.stream(prompt, signal)) {
-      if (piece.usage) outcome.usage = piece.usage;
-      else outcome.text += piece.text;
-    }
+    const reply = provider.stream(prompt, signal);
+    for await (const text of reply) outcome.text += text;
+    if (reply.usage) outcome.usage = reply.usage;
   } catch (thrown) {
     outcome.failure = failureOf(thrown);
   }

@@ -19,8 +19,11 @@ export type Usage = { inputTokens: number; outputTokens: number };
 /** The whole reply. `usage` is absent when the provider didn't report any. */
 export type Completion = { content: string; usage?: Usage | undefined };
 
-/** A part of a streamed reply: some text, never empty and of whole characters, or at the end what it cost. */
-export type Piece = { text: string; usage?: never } | { usage: Usage; text?: never };
+/** A streamed reply: its text as it comes, never empty and of whole characters. It can be read once. */
+export type Reply = AsyncIterable<string> & {
+  /** What it cost, once it has been read to its end; absent when the provider didn't say. */
+  readonly usage: Usage | undefined;
+};
 
 /** Told what a call costs this process. */
 export type Stopwatch = {
@@ -37,7 +40,7 @@ export type Stopwatch = {
  */
 export type Provider = {
   complete(prompt: Prompt, signal: AbortSignal, stopwatch?: Stopwatch): Promise<Completion>;
-  stream(prompt: Prompt, signal: AbortSignal, stopwatch?: Stopwatch): AsyncIterable<Piece>;
+  stream(prompt: Prompt, signal: AbortSignal, stopwatch?: Stopwatch): Reply;
 };
 
 /** Bounds of one call: durations in milliseconds, sizes in bytes. */

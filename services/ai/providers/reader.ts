@@ -3,7 +3,8 @@ import { pipeline, type Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
 import type { Exchange } from "./exchange.ts";
 import { Fault, faultOf, kindOfError, retryDelayOf } from "./failure.ts";
-import type { Limits } from "./provider.ts";
+import type { Completion, Limits } from "./provider.ts";
+import { type Mapping, meaningOf, wholeUsage } from "./transcript.ts";
 import type { Answer } from "./wire.ts";
 
 /** The part of an error's body that is looked at. Bytes. */
@@ -41,11 +42,31 @@ export async function open(send: Send, exchange: Exchange, limits: Limits): Prom
 }
 
 /**
+ * Reads a reply that comes as one JSON document.
+ * @throws Fault
+ */
+export async function whole(
+  { body, type }: Opened,
+  { whole }: Mapping,
+  exchange: Exchange,
+  limits: Limits,
+): Promise<Completion> {
+  if (type !== "" && !type.endsWith("json")) throw new Fault("unreadable reply");
+  const json = await collect(body, exchange, limits);
+  const startedAt = performance.now();
+  const { text = "", usage, finished, failed } = meaningOf(json, whole);
+  exchange.stopwatch?.worked(performance.now() - startedAt);
+  if (failed) throw new Fault(failed);
+  if (!finished) throw new Fault("broke off");
+  return { content: text.toWellFormed(), usage: wholeUsage(usage) };
+}
+
+/**
  * Collects a body that has to be whole to mean anything. Blank bytes, with which some servers keep a connection busy,
  * are silence.
  * @throws Fault when it is larger than allowed or breaks off
  */
-export function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
+function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   exchange.expectWithin(limits.idleMs);
