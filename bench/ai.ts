@@ -16,8 +16,10 @@ const OPEN_STREAMS = 1_000;
 const PAUSE_MS = 500;
 /** Everyone who is measured, the provider without any gateway included. */
 type Field = Record<"alone" | "pipe" | "portkey" | "gatehouse" | "apart", Contender>;
-/** Requests, and how many of them at once. */
-type Load = [kind: Kind, count: number, atOnce: number];
+/** Requests, how many of them at once, and over how long these begin. */
+type Load = [kind: Kind, count: number, atOnce: number, spreadMs?: number];
+/** How long a streamed reply takes: people who come one by one begin all over it. */
+const REPLY_MS = 1_000;
 /** Enough that everyone's code is compiled by the time anything counts. */
 const WARM_UP: Load[] = [
   ["chat", 3_000, 32],
@@ -27,8 +29,9 @@ const WARM_UP: Load[] = [
 const LOADS: Record<string, Load> = {
   "chat, 2 at once": ["chat", 500, 2],
   "chat, 32 at once": ["chat", 2_000, 32],
-  "stream, 10 at once": ["stream", 30, 10],
-  "stream, 150 at once": ["stream", 450, 150],
+  "stream, 10 at once": ["stream", 50, 10, REPLY_MS],
+  "stream, 150 at once": ["stream", 450, 150, REPLY_MS],
+  "stream, 150 begun together": ["stream", 450, 150],
 };
 const MEMORY = `resident memory per open stream, ${OPEN_STREAMS} open`;
 /** BENCH_ONLY chooses among the measurements by a part of their names. */

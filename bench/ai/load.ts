@@ -1,4 +1,5 @@
 import { Agent, type ClientRequest, type IncomingMessage, request as send } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Server } from "../server.ts";
 
 /** What a request asks for. */
@@ -18,13 +19,23 @@ export type Sample = { ms: number; p99: number; cpuMicros: number };
 const agent = new Agent({ keepAlive: true, maxSockets: 5_000 });
 let turn = 0;
 
-/** Puts so many requests, so many at once. @throws Error unless every one of them is answered well */
-export async function load(contender: Contender, kind: Kind, count: number, atOnce: number): Promise<Sample> {
+/**
+ * Puts so many requests, so many at once. @throws Error unless every one of them is answered well
+ * @param spreadMs over how long they begin, one after another
+ */
+export async function load(
+  contender: Contender,
+  kind: Kind,
+  count: number,
+  atOnce: number,
+  spreadMs = 0,
+): Promise<Sample> {
   const cpu = () => contender.servers.reduce((sum, server) => sum + server.cpuMs(), 0);
   const times: number[] = [];
   let left = count;
   const before = cpu();
-  const work = async () => {
+  const work = async (_: unknown, i: number) => {
+    if (spreadMs > 0) await sleep((spreadMs * i) / atOnce);
     while (left-- > 0) times.push(await once(contender, kind));
   };
   await Promise.all(Array.from({ length: atOnce }, work));
