@@ -37,14 +37,18 @@ function operatorCall(store: Store) {
 }
 
 async function promote(store: Store, email: string): Promise<void> {
+  const isOne = `${email} is an administrator now.`;
   const id = await find(store, email);
   if (id) {
     await updateUser(operatorCall(store), id, { role: "admin" });
-    return tell(`${email} is an administrator now.`);
+    return tell(isOne);
   }
   const password = randomPassword();
-  await bootstrapAdmin({ ...operatorCall(store), passwords: await createPasswords() }, { email, password });
-  tell(`${email} has an account now, as an administrator. Its password, shown once: ${password}`);
+  const isMade = await bootstrapAdmin(
+    { ...operatorCall(store), passwords: await createPasswords() },
+    { email, password },
+  );
+  tell(isMade ? `${email} has an account now, as an administrator. Its password, shown once: ${password}` : isOne);
 }
 
 async function unlock(store: Store, email: string): Promise<void> {
