@@ -62,7 +62,7 @@ const list = (isItem: (item: string) => boolean) =>
 
 /** Each variable and what is allowed; a bad value is never repeated, since it may be a secret. */
 const variables = {
-  HOST: [z.string(), "an address or a host name"],
+  HOST: [z.string().regex(/^[\w.:%-]+$/), "an address or a host name"],
   PORT: [port, "a port number, 0 to 65535"],
   SERVICES_URL: [url, "an http or https URL"],
   GRPC_TLS_CERT: [z.string(), "a file"],

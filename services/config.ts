@@ -9,7 +9,10 @@ const SECRET_BYTES = 32;
 
 const variables = z.object({
   NODE_ENV: z.string().optional(),
-  GRPC_HOST: z.string().default("127.0.0.1"),
+  GRPC_HOST: z
+    .string()
+    .regex(/^[\w.:%-]+$/, "must be an address or a host name")
+    .default("127.0.0.1"),
   GRPC_PORT: number(50051, 0, 65535),
   GRPC_TLS_CERT: z.string().optional(),
   GRPC_TLS_KEY: z.string().optional(),

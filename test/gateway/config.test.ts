@@ -70,6 +70,7 @@ describe("the gateway's configuration", () => {
 
   test("reports every mistake at once, what is allowed, and no value", () => {
     const problems = problemsOf({
+      HOST: "hidden host",
       PORT: "70000",
       SERVICES_URL: "ftp://hidden",
       INTERNAL_SECRET: "hidden with spaces",
@@ -81,7 +82,7 @@ describe("the gateway's configuration", () => {
       METRICS_PORT: "-1",
     });
     const names =
-      "PORT SERVICES_URL INTERNAL_SECRET PUBLIC_URL TRUST_PROXY CORS_ORIGINS SHUTDOWN_TIMEOUT LOG_LEVEL METRICS_PORT";
+      "HOST PORT SERVICES_URL INTERNAL_SECRET PUBLIC_URL TRUST_PROXY CORS_ORIGINS SHUTDOWN_TIMEOUT LOG_LEVEL METRICS_PORT";
     expect(problems.map((problem) => problem.split(" ")[0])).toEqual(names.split(" "));
     expect(problems.join()).not.toContain("hidden");
   });
