@@ -72,6 +72,14 @@ export function readRequest(rule: Rule, incoming: Incoming): MessageShape<DescMe
   return message;
 }
 
+/** What can be read of a request whose other parts can't: the fields that its path names. */
+export function readPath(
+  { method, pathFields }: Rule,
+  { params }: Pick<Incoming, "params">,
+): MessageShape<DescMessage> {
+  return create(method.input, readFields(pathFields, params, "", []));
+}
+
 type Body = { json: object; suspect: boolean };
 
 function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {

@@ -7,7 +7,7 @@ import type { Call, OpenCalls } from "./call.ts";
 import { openCall } from "./call.ts";
 import type { Cookies } from "./cookies.ts";
 import { Refused, toFailure } from "./errors.ts";
-import { readRequest } from "./request.ts";
+import { readPath, readRequest } from "./request.ts";
 import { passOn, sendFailure, sendMessage } from "./response.ts";
 import type { Rule } from "./rules.ts";
 import { sendStream } from "./stream.ts";
@@ -62,8 +62,8 @@ type Answer = (request: FastifyRequest, reply: FastifyReply, call: Call) => Prom
 
 function unary(rule: Rule, method: DescMethodUnary, { transport, metadata, cookies }: Transcoder): Answer {
   return async (request, reply, { signal }) => {
-    const { header, input } = await prepare(rule, request, reply, metadata, (announced) =>
-      transport.unary(method, signal, undefined, announced, {}),
+    const { header, input } = await prepare(rule, request, reply, metadata, (announced, readable) =>
+      transport.unary(method, signal, undefined, announced, readable),
     );
     const response = await transport.unary(method, signal, undefined, header, input);
     passOn(response.header, reply);
@@ -76,14 +76,14 @@ const UNREADABLE = "x-gatehouse-unreadable";
 
 /**
  * Reads the request. One that can't be read is announced to the services all the same, so that they first say who may
- * call, and how often, as they do of every other.
+ * call, and how often, as they do of every other, and know whom it was about.
  */
 async function prepare(
   rule: Rule,
   request: FastifyRequest,
   reply: FastifyReply,
   metadata: Transcoder["metadata"],
-  announce: (header: Headers) => Promise<unknown>,
+  announce: (header: Headers, readable: MessageShape<DescMessage>) => Promise<unknown>,
 ): Promise<{ header: Headers; input: MessageShape<DescMessage> }> {
   const header = metadata(request);
   try {
@@ -91,7 +91,7 @@ async function prepare(
   } catch (thrown) {
     if (!(thrown instanceof Refused)) throw thrown;
     header.set(UNREADABLE, "1");
-    const refusal = await announce(header).then(
+    const refusal = await announce(header, readPath(rule, incoming(request))).then(
       () => undefined,
       (error: unknown) => ConnectError.from(error),
     );
@@ -104,8 +104,8 @@ async function prepare(
 function stream(rule: Rule, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
   const { transport, metadata, keepAliveMs, report } = transcoder;
   return async (request, reply, call) => {
-    const { header, input } = await prepare(rule, request, reply, metadata, async (announced) => {
-      const { message } = await transport.stream(method, call.signal, undefined, announced, one({}));
+    const { header, input } = await prepare(rule, request, reply, metadata, async (announced, readable) => {
+      const { message } = await transport.stream(method, call.signal, undefined, announced, one(readable));
       for await (const _ of message); // over gRPC the refusal comes with the first message
     });
     const start = () => transport.stream(method, call.signal, undefined, header, one(input));

@@ -1,5 +1,6 @@
 import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
 import { validate as isUuid } from "uuid";
+import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { recordAudit } from "../audit.ts";
@@ -7,37 +8,43 @@ import { callOf } from "../call.ts";
 import { rulesOf } from "../policy.ts";
 import { Refusal } from "../refusal.ts";
 
-/** Reasons for which somebody is kept from an administrator's deed, or from one that impersonation forbids. */
-const DENIALS: ReadonlySet<Reason> = new Set([
+/** Reasons for which somebody is kept from an administrator's deed. */
+const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
   Reason.FORBIDDEN,
   Reason.IMPERSONATING,
   Reason.SELF_TARGETED,
   Reason.LAST_ADMIN,
   Reason.CONFLICT,
   Reason.EMAIL_TAKEN,
+  Reason.NOT_FOUND,
 ]);
+/** Those that concern administrators even where anybody may do it: one impersonates, or is the last and wants to go. */
+const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
 
 /** Records who was refused what, and about whom. The deed's own transaction is gone by then: this is one of its own. */
 export const auditDenials: Interceptor = (next) => async (req) => {
   const rules = rulesOf(req.method);
-  if (rules?.policy.access !== Access.ADMIN && !rules?.policy.forbidImpersonation) return next(req);
+  const isAdmins = rules?.policy.access === Access.ADMIN;
+  if (!isAdmins && !rules?.policy.forbidImpersonation) return next(req);
+  const denials = isAdmins ? ADMIN_DENIALS : OWN_DENIALS;
   try {
     return await next(req);
   } catch (error) {
-    if (error instanceof Refusal && DENIALS.has(error.reason)) {
+    if (error instanceof Refusal && denials.has(error.reason)) {
       const call = callOf({ values: req.contextValues });
-      const userId = rules.policy.access === Access.ADMIN ? targetOf(req) : call.caller?.user.id;
-      const details = { reason: ReasonSchema.value[error.reason]?.localName, rpc: req.method.name };
+      const { userId, ...named } = isAdmins ? targetOf(req) : { userId: call.caller?.user.id };
+      const details = { reason: ReasonSchema.value[error.reason]?.localName, rpc: req.method.name, ...named };
       await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });
     }
     throw error;
   }
 };
 
-/** The user that a request names, if any: it may not have been validated yet. */
-function targetOf(req: UnaryRequest | StreamRequest): string | undefined {
-  if (req.stream) return undefined;
+/** What an administrator's request names, if anything: it may not have been validated yet. */
+function targetOf(req: UnaryRequest | StreamRequest): { userId?: string; emailId?: string } {
+  if (req.stream) return {};
   const { id, userId } = req.message as unknown as { id?: unknown; userId?: unknown };
   const named = userId ?? id;
-  return typeof named === "string" && isUuid(named) ? named : undefined;
+  if (typeof named !== "string" || !isUuid(named)) return {};
+  return req.method === AdminService.method.retryEmail ? { emailId: named } : { userId: named };
 }
