@@ -50,6 +50,11 @@ export function toConnectError(refusal: Refusal): ConnectError {
   return error;
 }
 
+/** The word of a reason, as the JSON error body has it for its `code`. */
+export function wordOf(reason: Reason): string | undefined {
+  return ReasonSchema.value[reason]?.localName;
+}
+
 /** What a caller is told about a bug. */
 export function internalError(): ConnectError {
   return new ConnectError("Something went wrong on our side. Please try again later.", Code.Internal);

@@ -1,6 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../refusal.ts";
+import { Refusal, wordOf } from "../refusal.ts";
 import type { Attempt } from "../security/attempts.ts";
 import { readEmailAddress } from "../security/email-address.ts";
 import type { GuessedAccount } from "../security/guessed-account.ts";
@@ -28,11 +29,11 @@ export async function login(call: Call, email: string, password: string): Promis
     throw invalidCredentials();
   }
   if (call.config.requireVerifiedEmail && !user.emailVerified) {
-    await attempt.succeed();
+    await recordRightPassword(call, attempt, user.id, Reason.EMAIL_NOT_VERIFIED);
     throw new Refusal(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
   }
   if (call.config.refuseExpiredPasswords && isPasswordExpired(call, user)) {
-    await attempt.succeed();
+    await recordRightPassword(call, attempt, user.id, Reason.PASSWORD_EXPIRED);
     await queueReset(call, user);
     throw new Refusal(Reason.PASSWORD_EXPIRED, "Your password is too old. We have mailed you a link to set a new one.");
   }
@@ -40,6 +41,12 @@ export async function login(call: Call, email: string, password: string): Promis
   const outcome = await (user.mfaEnabled ? askForFactor(call, user, attempt) : open(call, user, attempt));
   if (!outcome) throw invalidCredentials(); // password or second factor have just been changed
   return outcome;
+}
+
+/** Settles a right guess that opens nothing, and records why; survives the refusal that follows. */
+async function recordRightPassword(call: Call, attempt: Attempt, userId: string, reason: Reason): Promise<void> {
+  await attempt.succeed();
+  await recordAudit(call, "auth.login_failed", { userId, outcome: "failure", details: { reason: wordOf(reason) } });
 }
 
 async function open(call: Call, user: SigningIn, attempt: Attempt): Promise<LoginOutcome | undefined> {

@@ -1,12 +1,12 @@
 import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
 import { validate as isUuid } from "uuid";
 import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { recordAudit } from "../audit.ts";
 import { callOf } from "../call.ts";
 import { rulesOf } from "../policy.ts";
-import { Refusal } from "../refusal.ts";
+import { Refusal, wordOf } from "../refusal.ts";
 
 /** Reasons for which somebody is kept from an administrator's deed. */
 const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
@@ -33,7 +33,7 @@ export const auditDenials: Interceptor = (next) => async (req) => {
     if (error instanceof Refusal && denials.has(error.reason)) {
       const call = callOf({ values: req.contextValues });
       const { userId, ...named } = isAdmins ? targetOf(req) : { userId: call.caller?.user.id };
-      const details = { reason: ReasonSchema.value[error.reason]?.localName, rpc: req.method.name, ...named };
+      const details = { reason: wordOf(error.reason), rpc: req.method.name, ...named };
       await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });
     }
     throw error;

@@ -21,6 +21,13 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
   });
   afterAll(() => app.close());
 
+  /** Failed logins in the audit log, oldest first. */
+  const failures = (userId: string) =>
+    app.sql(
+      `select outcome, details from audit_events where user_id = ? and event = 'auth.login_failed' order by created_at`,
+      [userId],
+    );
+
   test("answers 403 to a right password of an unverified address, 401 to a wrong one", async () => {
     const user = await app.addUser();
     expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({
@@ -29,6 +36,10 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     });
     const wrong = { ...user.credentials, password: "Wrong-1-guess" };
     expect((await app.visitor().post("/auth/login", wrong)).status).toBe(401);
+    expect(await failures(user.id)).toEqual([
+      { outcome: "failure", details: { reason: "EMAIL_NOT_VERIFIED" } },
+      { outcome: "failure", details: {} },
+    ]);
   });
 
   test("shows where a session is, and where it went with a refresh", async () => {
@@ -55,6 +66,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
       body: { code: "PASSWORD_EXPIRED", error: "Forbidden" },
     });
     expect((await app.sql("select id from sessions where user_id = ?", [user.id])).length).toBe(0);
+    expect(await failures(user.id)).toEqual([{ outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } }]);
     const { token } = await app.mail.letterTo(user.email, /Reset/);
     const password = "Brand-new-2";
     expect((await app.visitor().post("/auth/reset-password", { token, password })).status).toBe(200);
