@@ -91,14 +91,15 @@ function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {
   if (!(isJson || (type === undefined && !isRead))) {
     throw new Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent as Content-Type: application/json.");
   }
-  return isRead ? jsonMembers(body) : NO_BODY;
+  return jsonMembers(body, isRead);
 }
 
-function jsonMembers(body: Uint8Array): Body {
+function jsonMembers(body: Uint8Array, isRead: boolean): Body {
   try {
     const { json, suspect } = parseJson(body);
-    if (!isObject(json)) throw new MalformedJson("The body must be a JSON object.");
-    return { json, suspect };
+    if (isObject(json)) return { json, suspect };
+    if (!isRead) return NO_BODY; // some clients send `null` for want of a body
+    throw new MalformedJson("The body must be a JSON object.");
   } catch (thrown) {
     if (thrown instanceof MalformedJson) throw new Refused(Reason.MALFORMED_REQUEST, thrown.message);
     throw thrown;

@@ -115,12 +115,27 @@ describe.each(ways)("a request's body %s", (way) => {
   });
 
   test("has its body ignored, but not unbounded, where the method takes none", async () => {
-    expect((await edge.send("POST", "/auth/logout", "not JSON", JSON_TYPE)).status).toBe(200);
+    expect((await edge.send("POST", "/auth/logout", "null", JSON_TYPE)).status).toBe(200);
     expect((await edge.send("DELETE", "/user/sessions/1", { id: "2" })).status).toBe(200);
     expect(edge.last()).toMatchObject({ id: "1" });
     expect((await edge.send("POST", "/auth/logout", "x".repeat(20_000), JSON_TYPE)).status).toBe(413);
     expect((await edge.send("POST", "/auth/logout", "x", { "content-type": "text/plain" })).status).toBe(415);
   });
+
+  test.each(["{broken", '{"id":"1","id":"2"}', '{"other":"\\u0000"}', "\xff\xfe"])(
+    "is malformed with %j, even where the method takes none",
+    async (body) => {
+      const bytes = Buffer.from(body, "latin1");
+      for (const [method, path] of [
+        ["POST", "/auth/logout"],
+        ["DELETE", "/user/sessions/1"],
+        ["DELETE", "/admin/users/1/sessions"],
+      ] as const) {
+        const malformed = { status: 400, body: { statusCode: 400, code: "MALFORMED_REQUEST" } };
+        expect(await edge.send(method, path, bytes, JSON_TYPE), path).toMatchObject(malformed);
+      }
+    },
+  );
 
   test("over 16 KiB, or 2 MiB for the AI, is too large", async () => {
     const padded = (size: number) =>
