@@ -10,7 +10,7 @@ import { Health } from "../gen/health/v1/health_pb.ts";
 import type { App } from "./app.ts";
 import type { Config } from "./config.ts";
 import { services } from "./index.ts";
-import { peerKey } from "./interceptors/open-call.ts";
+import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
 import { reflectionHandler } from "./reflection.ts";
 
 /** Largest message in bytes, compressed or not: an AI request and what surrounds it. */
@@ -43,10 +43,17 @@ export async function listenGrpc(
     readMaxBytes: MAX_MESSAGE_BYTES,
     contextValues: (req) => createContextValues().set(peerKey, req.socket?.remoteAddress ?? ""),
   });
+  /** Names the request before anybody looks at it, so that its answer, the log and the audit log say the same. */
+  const named: typeof handler = (req, res) => {
+    const id = saneRequestId(req.headers["x-request-id"]);
+    req.headers["x-request-id"] = id;
+    res.setHeader("x-request-id", id);
+    handler(req, res);
+  };
   const settings = { settings: { maxConcurrentStreams: MAX_STREAMS } };
   const server: Http2Server | Http2SecureServer = tls
-    ? createSecureServer({ ...settings, ...readTls(tls) }, handler)
-    : createServer(settings, handler);
+    ? createSecureServer({ ...settings, ...readTls(tls) }, named)
+    : createServer(settings, named);
   const sessions = new Set<{ close(): void; destroy(): void }>();
   server.on("session", (session) => {
     sessions.add(session);

@@ -73,6 +73,7 @@ function decode(text: string): string {
   }
 }
 
-function saneRequestId(id: string | null): string {
-  return id && /^[\w.-]{1,128}$/.test(id) ? id : randomId();
+/** The caller's request id if it is a sane one, else a new one. */
+export function saneRequestId(id: unknown): string {
+  return typeof id === "string" && /^[\w.-]{1,128}$/.test(id) ? id : randomId();
 }
