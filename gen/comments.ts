@@ -203,7 +203,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.ListEmailLogsResponse.total_estimated": "`total` is an estimate; absent otherwise.",
   "gatehouse.account.v1.EmailLog": "One e-mail and what became of it; never its text, never a token.",
   "gatehouse.account.v1.EmailLog.id": "UUIDv7.",
-  "gatehouse.account.v1.EmailLog.user_id": "Whose account it concerns; absent once that is erased.",
+  "gatehouse.account.v1.EmailLog.user_id": "Whose account it concerns; erasing that takes this with it.",
   "gatehouse.account.v1.EmailLog.to": "The address it goes to.",
   "gatehouse.account.v1.EmailLog.template": "Name of the template, such as `verify-email`.",
   "gatehouse.account.v1.EmailLog.status": "`queued`, `sending`, `sent` or `failed`.",

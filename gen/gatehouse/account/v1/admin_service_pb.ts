@@ -757,7 +757,7 @@ export type EmailLog = Message<"gatehouse.account.v1.EmailLog"> & {
   id: string;
 
   /**
-   * Whose account it concerns; absent once that is erased.
+   * Whose account it concerns; erasing that takes this with it.
    *
    * @generated from field: optional string user_id = 2;
    */
