@@ -13,7 +13,7 @@ export type UserFilter = {
   locked?: boolean | undefined;
 };
 
-/** As the index `users_search` has it; an address holds no line feed, so nothing matches across. */
+/** As the index `users_search` has it; what is searched for holds no line feed, so nothing matches across. */
 const SEARCHED = "(lower(t.email) || chr(10) || lower(t.name))";
 /** Characters that the index needs to find anything by, and those that are enough for it: more would only slow it. */
 const TRIGRAM = 3;
