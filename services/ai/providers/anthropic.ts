@@ -2,7 +2,7 @@ import type { Anthropic } from "@anthropic-ai/sdk";
 import type { Adapter } from "./adapter.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
-import type { Mapping, Meaning } from "./transcript.ts";
+import { type Mapping, type Meaning, textIn } from "./transcript.ts";
 import { below, type Endpoint } from "./wire.ts";
 
 /** The current version of the API refuses any temperature; the one before takes them. */
@@ -55,7 +55,7 @@ export const anthropicMapping: Mapping = {
       case "message_start":
         return { usage: inputOf(message?.usage) }; // its count of output is a placeholder
       case "content_block_delta":
-        return { text: delta?.text, active: Boolean(delta?.thinking) };
+        return { text: textIn(delta?.text), active: Boolean(delta?.thinking) };
       case "message_delta":
         return { ...meaningOfStop(delta?.stop_reason), usage: usageOf(usage) };
       case "message_stop":
@@ -66,7 +66,7 @@ export const anthropicMapping: Mapping = {
   },
   whole(body) {
     const { content, stop_reason, usage } = body as Body;
-    const texts = content?.map((block) => (block.type === "text" ? (block.text ?? "") : ""));
+    const texts = content?.map((block) => (block.type === "text" ? textIn(block.text) : ""));
     return { text: texts?.join(""), ...meaningOfStop(stop_reason), usage: usageOf(usage) };
   },
 };

@@ -2,7 +2,7 @@ import type { Adapter } from "./adapter.ts";
 import type { FailureKind } from "./failure.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
-import type { Mapping, Meaning } from "./transcript.ts";
+import { type Mapping, type Meaning, textIn } from "./transcript.ts";
 import { below, type Endpoint } from "./wire.ts";
 
 /** Gemini. */
@@ -55,7 +55,7 @@ function meaningOfBody(body: object): Meaning {
   const parts = candidates?.[0]?.content?.parts ?? [];
   const reason = candidates?.[0]?.finishReason;
   return {
-    text: parts.map((part) => (part.thought ? "" : (part.text ?? ""))).join(""),
+    text: parts.map((part) => (part.thought ? "" : textIn(part.text))).join(""),
     active: parts.some((part) => part.thought),
     usage: usageOf(usageMetadata),
     finished: Boolean(reason),

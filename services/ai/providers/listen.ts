@@ -33,7 +33,18 @@ export function listen(
     if (!ending) text += transcript.end();
     end();
   };
-  const take = (bytes: Buffer) => {
+  /** Nobody catches what a listener throws: it would end the process. Here it ends the reply. */
+  const guarded =
+    <Given extends unknown[]>(listener: (...given: Given) => void) =>
+    (...given: Given) => {
+      try {
+        listener(...given);
+      } catch {
+        transcript.fault ??= new Fault("unreadable reply");
+        end();
+      }
+    };
+  const take = guarded((bytes: Buffer) => {
     received += bytes.length;
     if (received > limits.streamBytes) return end(new Fault("reply too large"));
     const startedAt = performance.now();
@@ -43,11 +54,11 @@ export function listen(
     if (!isWanted) return void body.pause();
     if (text !== "") wake();
     else if (transcript.active) expect();
-  };
+  });
   const expect = () => exchange.expectWithin(transcript.finished ? limits.afterFinishMs : limits.idleMs);
 
   body.on("data", take).on("error", end);
-  body.once("end", complete).once("close", () => ending || end(new Fault("broke off")));
+  body.once("end", guarded(complete)).once("close", () => ending || end(new Fault("broke off")));
   return async () => {
     if (text === "" && !ending) {
       isWanted = true;

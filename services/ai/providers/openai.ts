@@ -2,7 +2,7 @@ import type { OpenAI } from "openai";
 import type { Adapter } from "./adapter.ts";
 import { merged, outputTokensOf, temperatureOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
-import type { Mapping, Meaning } from "./transcript.ts";
+import { type Mapping, type Meaning, textIn } from "./transcript.ts";
 import { below, type Endpoint } from "./wire.ts";
 
 /** Chat completions: OpenAI's own, and whatever is compatible with them to some degree. */
@@ -68,7 +68,7 @@ export const openaiMapping: Mapping = {
 function meaningOfChoice(choice: Choice | undefined, message: Message | null | undefined): Meaning {
   const reason = choice?.finish_reason;
   return {
-    text: textOf(message?.content) + (message?.refusal ?? ""),
+    text: textOf(message?.content) + textIn(message?.refusal),
     active: Boolean(message?.reasoning_content || message?.reasoning),
     finished: Boolean(reason),
     failed: reason === "content_filter" ? "blocked the content" : reason === "error" ? "broke off" : undefined,
@@ -77,8 +77,8 @@ function meaningOfChoice(choice: Choice | undefined, message: Message | null | u
 
 /** Text comes as a string, or (Mistral's reasoning models) as parts of which only some are text. */
 function textOf(content: Content | undefined): string {
-  if (!Array.isArray(content)) return content ?? "";
-  return content.map((part) => (part.type === "text" ? (part.text ?? "") : "")).join("");
+  if (!Array.isArray(content)) return textIn(content);
+  return content.map((part) => (part.type === "text" ? textIn(part.text) : "")).join("");
 }
 
 function usageOf(usage: Body["usage"]): Partial<Usage> {

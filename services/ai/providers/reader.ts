@@ -66,20 +66,23 @@ export async function whole(
  * are silence.
  * @throws Fault when it is larger than allowed or breaks off
  */
-function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
+async function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   exchange.expectWithin(limits.idleMs);
-  return new Promise((resolve, reject) => {
+  await new Promise<void>((resolve, reject) => {
     body.on("data", (chunk: Buffer) => {
       size += chunk.length;
       if (size > limits.chatBytes) return void body.destroy(new Fault("reply too large"));
       chunks.push(chunk);
       if (chunk.some((byte) => byte > 0x20)) exchange.expectWithin(limits.idleMs);
     });
-    body.once("end", () => resolve(new TextDecoder().decode(Buffer.concat(chunks, size))));
-    body.once("error", reject).once("close", () => body.readableEnded || reject(new Fault("broke off")));
+    body
+      .once("end", resolve)
+      .once("error", reject)
+      .once("close", () => body.readableEnded || reject(new Fault("broke off")));
   });
+  return new TextDecoder().decode(Buffer.concat(chunks, size));
 }
 
 /** Waits for the first byte of a success; anything else is a fault. Only statuses that say "later" may pass. */

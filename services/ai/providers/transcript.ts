@@ -17,7 +17,10 @@ export type Meaning = {
   failed?: FailureKind | undefined;
 };
 
-/** A pure mapping from one dialect's JSON, of which nothing is certain but that it is an object. */
+/**
+ * A pure mapping from one dialect's JSON, of which nothing is certain but that it is an object. It may throw over what it
+ * cannot read.
+ */
 export type Mapping = { event(frame: object): Meaning; whole(body: object): Meaning };
 
 /** OpenAI's closing mark; no other dialect sends anything like it. */
@@ -98,7 +101,7 @@ export class Transcript {
 
 /**
  * Reads one JSON document. Errors look alike in all dialects and may come instead of any document, after HTTP said
- * 200 too; Google may wrap them in an array.
+ * 200 too; Google may wrap them in an array. Never throws.
  */
 export function meaningOf(json: string, map: (document: object) => Meaning, isError = false): Meaning {
   let document: unknown;
@@ -111,7 +114,21 @@ export function meaningOf(json: string, map: (document: object) => Meaning, isEr
   if (typeof document !== "object" || document === null) return { failed: "unreadable reply" };
   const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
   if (error || isError || type === "error" || object === "error") return { failed: kindOfError(error || document) };
-  return map(document);
+  try {
+    return map(document);
+  } catch {
+    return { failed: "unreadable reply" };
+  }
+}
+
+/**
+ * A piece of text that may be absent.
+ * @throws TypeError when there is something else in its place
+ */
+export function textIn(value: unknown): string {
+  if (value === undefined || value === null) return "";
+  if (typeof value !== "string") throw new TypeError("Text is a string.");
+  return value;
 }
 
 /** Half a count is none, and neither is nonsense. */

@@ -4,13 +4,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { anthropicSpeaker } from "./anthropic.ts";
 import { FAILURES, PASSING } from "./failing-cases.ts";
 import { googleSpeaker } from "./google.ts";
+import { ODDITIES } from "./odd-cases.ts";
 import { mistralSpeaker, openaiSpeaker } from "./openai.ts";
 import { type Case, PIECES, perform, write } from "./play.ts";
 import { type Asked, isError, type Speaker, tokensIn } from "./speaker.ts";
 import { CONTENTS, SHAPES } from "./whole-cases.ts";
 
 /** Every case by its name. A request asks for one in its last user message: `case: <name> [argument]`. */
-export const CASES: Readonly<Record<string, Case>> = { ...SHAPES, ...CONTENTS, ...PASSING, ...FAILURES };
+export const CASES: Readonly<Record<string, Case>> = { ...SHAPES, ...CONTENTS, ...PASSING, ...FAILURES, ...ODDITIES };
 
 const SPEAKERS = {
   openai: openaiSpeaker,
