@@ -9,6 +9,9 @@ import type { Rule } from "./rules.ts";
 /** Headers of an RPC's answer that are passed on to the client (interface section 1). */
 const PASSED_ON = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
 
+/** Sent by services whose success is to leave the cookies alone. */
+const KEEPS_COOKIES = "x-gatehouse-keeps-cookies";
+
 const JSON_TYPE = "application/json; charset=utf-8";
 const emitDefaults = { alwaysEmitImplicit: true };
 
@@ -24,14 +27,15 @@ export function passOn(from: Headers, reply: FastifyReply): void {
 export function sendMessage(
   rule: Rule,
   reply: FastifyReply,
-  message: MessageShape<DescMessage>,
+  { message, header }: { message: MessageShape<DescMessage>; header: Headers },
   cookies: Cookies,
 ): void {
   for (const { cookie, field } of rule.responseCookies) {
     const token = (message as Record<string, unknown>)[field.localName];
     if (typeof token === "string" && token !== "") reply.header("set-cookie", cookies.set(cookie, token));
   }
-  if (rule.policy.clearsCookie === CookieClearing.ON_SUCCESS) clearCookies(rule, reply, cookies);
+  const clears = rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
+  if (clears) clearCookies(rule, reply, cookies);
   const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
   const body = rule.responseField ? (json[rule.responseField.jsonName] ?? null) : json;
   reply.code(rule.successStatus).header("content-type", JSON_TYPE).send(JSON.stringify(body));

@@ -67,7 +67,7 @@ function unary(rule: Rule, method: DescMethodUnary, { transport, metadata, cooki
     );
     const response = await transport.unary(method, signal, undefined, header, input);
     passOn(response.header, reply);
-    sendMessage(rule, reply, response.message, cookies);
+    sendMessage(rule, reply, response, cookies);
   };
 }
 

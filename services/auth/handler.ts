@@ -16,6 +16,9 @@ import type { SignedIn } from "./sign-in.ts";
 import { verifyEmail } from "./verify-email.ts";
 import { verifyMfa } from "./verify-mfa.ts";
 
+/** Told to the gateway: the cookies that go with every other success are to stay. */
+const KEEPS_COOKIES = "x-gatehouse-keeps-cookies";
+
 /** Messages in, messages out; every decision is made by an operation. */
 export const authHandler: ServiceImpl<typeof AuthService> = {
   async register(req, ctx) {
@@ -28,8 +31,10 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     const { id, email, name, role } = outcome.user;
     return { requiresMfa: false, ...outcome.tokens, user: { id, email, name, role }, ...remarks(outcome) };
   },
-  async logout(_req, ctx) {
-    await logout(signedInCallOf(ctx));
+  async logout(req, ctx) {
+    const call = signedInCallOf(ctx);
+    await logout(call, req.refreshToken);
+    if (call.caller.actorId) ctx.responseHeader.set(KEEPS_COOKIES, "1");
     return { message: "You are signed out." };
   },
   async refresh(req, ctx) {

@@ -1,12 +1,21 @@
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
+import { lockUser } from "../security/lock-user.ts";
 import { revokeSession } from "../security/sessions.ts";
+import { readRefreshToken } from "../security/tokens.ts";
 
-/** Ends the session that asks; none of its tokens works any more. */
-export async function logout(call: SignedInCall): Promise<void> {
+/**
+ * Ends the session that asks, and the one that the refresh token belongs to if it is another of the same user; none of
+ * their tokens works any more. Under impersonation the refresh token, which is the administrator's own, is left alone.
+ */
+export async function logout(call: SignedInCall, refreshToken: string): Promise<void> {
+  const { user, session, actorId } = call.caller;
+  const presented = actorId ? undefined : await readRefreshToken(call, refreshToken);
+  const ended = presented?.userId === user.id ? [session.id, presented.sessionId] : [session.id];
   await call.em.transactional(async () => {
-    if (await revokeSession(call, call.caller.session.id)) {
-      await recordAudit(call, "auth.logout", { userId: call.caller.user.id });
+    await lockUser(call, user.id);
+    for (const id of ended) {
+      if (await revokeSession(call, id)) await recordAudit(call, "auth.logout", { userId: user.id });
     }
   });
 }

@@ -226,7 +226,7 @@ export const SignedInUserSchema: GenMessage<SignedInUser> = /*@__PURE__*/
  */
 export type LogoutRequest = Message<"gatehouse.account.v1.LogoutRequest"> & {
   /**
-   * Only named so that the cookie is cleared; not looked at.
+   * Ends with its session too, where that is another one of the same user.
    *
    * @generated from field: string refresh_token = 1;
    */
@@ -871,7 +871,7 @@ export const AuthService: GenService<{
     output: typeof LoginResponseSchema;
   },
   /**
-   * Ends the session of the access token.
+   * Ends the session of the access token. Under impersonation the cookie, which is the administrator's own, stays.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Logout
    */

@@ -316,7 +316,7 @@ export const CookieClearing = {
   UNSPECIFIED: 0,
 
   /**
-   * With every success.
+   * With every success, unless the services say that they are to stay.
    *
    * @generated from enum value: COOKIE_CLEARING_ON_SUCCESS = 1;
    */
