@@ -1,6 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
-import type { SignedInCall } from "../call.ts";
+import type { Call, SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { invalid, Refusal } from "../refusal.ts";
 import { lockCaller } from "../security/lock-user.ts";
@@ -32,9 +32,18 @@ export async function disableTotp(call: SignedInCall, password: string, factor?:
 }
 
 async function remove(call: SignedInCall, user: User): Promise<void> {
-  if (!(await removeSecondFactor(call, user.id))) throw mfaNotEnabled();
-  await recordAudit(call, "auth.mfa_disabled", { userId: user.id });
-  await queueEmail(call, { userId: user.id, to: user.email, template: "mfa-disabled", facts: { name: user.name } });
+  if (!(await takeSecondFactorOff(call, user))) throw mfaNotEnabled();
+}
+
+/** Takes the second factor off, on record, and tells by mail; joins the transaction. @returns whether there was one */
+export async function takeSecondFactorOff(
+  call: Call,
+  { id: userId, email, name }: Pick<User, "id" | "email" | "name">,
+): Promise<boolean> {
+  if (!(await removeSecondFactor(call, userId))) return false;
+  await recordAudit(call, "auth.mfa_disabled", { userId });
+  await queueEmail(call, { userId, to: email, template: "mfa-disabled", facts: { name } });
+  return true;
 }
 
 /** The answer to those who have no second factor. */

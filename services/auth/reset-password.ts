@@ -5,10 +5,19 @@ import { queueEmail } from "../mail/outbox.ts";
 import { Refusal } from "../refusal.ts";
 import { clearLock } from "../security/attempts.ts";
 import { consumeOneTimeToken, readOneTimeToken, voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { removeSecondFactor } from "../security/second-factor.ts";
 import { revokeSessions } from "../security/sessions.ts";
+import { takeSecondFactorOff } from "./disable-totp.ts";
 
-type Account = { id: string; email: string; canonical_email: string; name: string; was_verified: boolean };
+type Account = {
+  id: string;
+  email: string;
+  canonical_email: string;
+  name: string;
+  /** The address was verified before. */
+  is_proved: boolean;
+  /** This address or another one was. */
+  was_verified: boolean;
+};
 
 /**
  * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
@@ -26,9 +35,10 @@ export async function resetPassword(call: Call, token: string, password: string)
     await voidOneTimeTokens(call, userId);
     await clearLock(call, { kind: "password", subject: user.canonical_email });
     await clearLock(call, { kind: "second-factor", subject: userId });
-    if (!user.was_verified) await removeSecondFactor(call, userId);
     await recordAudit(call, "auth.password_reset", { userId });
     await queueEmail(call, { userId, to: user.email, template: "password-reset", facts: { name: user.name } });
+    if (!user.is_proved) await recordAudit(call, "auth.email_verified", { userId });
+    if (!user.was_verified) await takeSecondFactorOff(call, user);
   });
 }
 
@@ -37,9 +47,9 @@ async function setPassword(call: Call, userId: string, email: string, passwordHa
   const [user] = await call.em.execute<Account[]>(
     `update users as u set password_hash = ?, password_changed_at = ?, updated_at = ?,
        email_verified_at = coalesce(u.email_verified_at, ?)
-     from (select id, email_verified_at is not null as was_verified from users where id = ?) as old
+     from (select id, email_verified_at is not null as is_proved from users where id = ?) as old
      where u.id = old.id and u.email = ? and (u.deletion_at is null or u.deletion_at > ?)
-     returning u.id, u.email, u.canonical_email, u.name, old.was_verified`,
+     returning u.id, u.email, u.canonical_email, u.name, old.is_proved, old.is_proved or u.was_verified as was_verified`,
     [passwordHash, now, now, now, userId, email, now],
   );
   if (!user) throw new Refusal(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");

@@ -13,6 +13,7 @@ const table = defineEntity({
     passwordHash: p.string().hidden(),
     passwordChangedAt: p.datetime(),
     emailVerifiedAt: p.datetime().nullable(),
+    wasVerified: p.boolean().default(false), // before an administrator took that back, or changed the address
     termsAcceptedAt: p.datetime(),
     mfaSecret: p.string().nullable().hidden(), // encrypted; null: no second factor
     mfaConfirmedAt: p.datetime().nullable(), // a first code has been accepted

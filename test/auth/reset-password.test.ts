@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { signInAdmin } from "../admin/support.ts";
 import { type TestUser, testApp } from "../app.ts";
 import { setUpFactor, ticketFor } from "../authenticator.ts";
 import { tally, times } from "../until.ts";
@@ -93,7 +94,25 @@ describe("POST /auth/reset-password", () => {
         user.id,
       ]);
       expect(codes?.n).toBe(kept ? 10 : 0);
+      const events = await app.sql<{ event: string }>("select event from audit_events where user_id = ?", [user.id]);
+      expect(events.filter(({ event }) => event === "auth.mfa_disabled")).toHaveLength(kept ? 0 : 1);
+      expect(events.filter(({ event }) => event === "auth.email_verified")).toHaveLength(1);
+      if (!kept) await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
     }
+  });
+
+  test.each([
+    ["the mark of a verified address is taken back", () => ({ emailVerified: false })],
+    ["the address is changed by an administrator", (user: TestUser) => ({ email: `moved-${user.email}` })],
+  ])("keeps the second factor of an account that was verified before %s", async (_, changes) => {
+    const [admin, user] = [await signInAdmin(app), await app.addVerifiedUser()];
+    const { browser, accessToken } = await app.signIn(user);
+    expect((await browser.post("/auth/setup-totp", undefined, accessToken)).status).toBe(200);
+    const changed = await admin.put(`/admin/users/${user.id}`, changes(user));
+    expect(changed).toMatchObject({ status: 200, body: { user: { emailVerified: false } } });
+    const moved = { ...user, email: changed.body.user.email };
+    expect((await reset(await tokenFor(moved))).status).toBe(200);
+    expect((await login(moved, NEW)).body.requiresMfa).toBe(true);
   });
 
   test("voids links to another address that were asked for before", async () => {
