@@ -2,6 +2,7 @@ import { v7 as uuid } from "uuid";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { readEmailAddress } from "../security/email-address.ts";
+import { endImpersonations } from "../security/sessions.ts";
 import { User } from "../store/user.ts";
 
 type Needs = Pick<Call, "em" | "clock" | "passwords" | "client" | "requestId" | "caller">;
@@ -26,6 +27,7 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
          where u.role <> 'admin' returning u.id, u.xmax = 0 as made`,
       [uuid({ msecs: now.getTime() }), address.stored, address.canonical, passwordHash, now, now, now, now, now],
     );
+    if (row && !row.made) await endImpersonations(call, row.id);
     if (row) await recordAudit(call, "admin.user_updated", { userId: row.id, details: { role: "admin" } });
     return row?.made ?? false;
   });

@@ -3,7 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
 import { Refusal } from "../refusal.ts";
-import { deviceOf } from "../security/sessions.ts";
+import { deviceOf, dropOldestImpersonations } from "../security/sessions.ts";
 import { accessTokenOf } from "../security/tokens.ts";
 import { User } from "../store/user.ts";
 import { userNotFound } from "./admin-user.ts";
@@ -26,6 +26,7 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
   const { user, expiresAt } = await call.em.transactional(async () => {
     const user = await call.em.findOne(User, { id: userId });
     if (!user) throw userNotFound();
+    await dropOldestImpersonations(call, userId);
     const expiresAt = await open(call, id, userId);
     await recordAudit(call, "admin.impersonated", { userId, details: { sessionId: id, ...(reason && { reason }) } });
     return { user, expiresAt };
@@ -34,18 +35,31 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
   return { accessToken: accessTokenOf(call, session, user), user, expiresAt };
 }
 
-/** Opens the session, unless the user is an administrator by now. @returns when it ends */
-async function open({ em, clock, config, client, caller }: SignedInCall, id: string, userId: string): Promise<Date> {
+/** Opens the session, unless the user is an administrator by then. @returns when it ends */
+async function open(call: SignedInCall, id: string, userId: string): Promise<Date> {
+  const { em, clock, config, client, caller, locate } = call;
   const now = clock.now();
   const end = new Date(now.getTime() + Math.min(LONGEST_MS, config.accessTokenMs));
   const [opened] = await em.execute<{ ends_at: string }[]>(
-    `insert into sessions (id, user_id, rotated_at, device, ip, actor_id, actor_session_id, created_at, last_active_at,
+    `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
        expires_at, ends_at)
-     select ?::uuid, u.id, ?::timestamptz, ?, ?, s.user_id, s.id, ?::timestamptz, ?::timestamptz,
+     select ?::uuid, u.id, ?::timestamptz, ?, ?, ?, s.user_id, s.id, ?::timestamptz, ?::timestamptz,
        least(?::timestamptz, s.expires_at, s.ends_at), least(?::timestamptz, s.expires_at, s.ends_at)
-     from users u, sessions s where u.id = ? and u.role <> 'admin' and s.id = ?
+     from users u, sessions s where u.id = ? and u.role <> 'admin' and s.id = ? for share of u
      returning ends_at`,
-    [id, now, deviceOf(client.agent), client.address, now, now, end, end, userId, caller.session.id],
+    [
+      id,
+      now,
+      deviceOf(client.agent),
+      client.address,
+      locate(client.address),
+      now,
+      now,
+      end,
+      end,
+      userId,
+      caller.session.id,
+    ],
   );
   if (!opened) throw new Refusal(Reason.CONFLICT, "Administrators can't be impersonated.");
   return new Date(opened.ends_at);

@@ -5,7 +5,7 @@ import { clearLock } from "../security/attempts.ts";
 import { type EmailAddress, emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
 import { removeSecondFactor } from "../security/second-factor.ts";
-import { revokeSessions } from "../security/sessions.ts";
+import { endImpersonations, revokeSessions } from "../security/sessions.ts";
 import { isDuplicate } from "../store/errors.ts";
 import type { Role } from "../store/user.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
@@ -27,8 +27,8 @@ type Needs = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller" | "af
 type Present = { id: string; email: string; canonical_email: string; name: string; role: Role };
 
 /**
- * Changes a user. A demotion ends the user's sessions, a promotion those of impersonators; a new address counts as unproved unless told otherwise, voids
- * what was mailed to the old one, and the old one is told.
+ * Changes a user. A demotion ends the user's sessions, a promotion those of impersonators; a new address counts as
+ * unproved unless told otherwise.
  * @throws Refusal NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
 export async function updateUser(call: Needs, id: string, changes: UserChanges): Promise<AdminUser> {
@@ -65,7 +65,8 @@ async function change(call: Needs, user: Present, changes: UserChanges, address?
     `update users set name = coalesce(?, name), email = coalesce(?, email),
        canonical_email = coalesce(?, canonical_email), role = coalesce(?, role), updated_at = ?,
        email_verified_at = case ? when 'yes' then coalesce(email_verified_at, ?) when 'no' then null
-         else email_verified_at end
+         else email_verified_at end,
+       was_verified = was_verified or email_verified_at is not null
      where id = ?`,
     [
       changes.name?.trim() ?? null,
@@ -78,25 +79,21 @@ async function change(call: Needs, user: Present, changes: UserChanges, address?
       user.id,
     ],
   );
-  if (moves) await tellOldAddress(call, user, address.stored);
-  if (changes.locked === false) await unlock(call, user);
-  if (changes.mfaEnabled === false) await takeSecondFactorOff(call, user, changes.name);
+  if (moves) await leaveOldAddress(call, user, address.stored);
+  const changed = { ...user, name: changes.name?.trim() ?? user.name, email: address?.stored ?? user.email };
+  if (changes.locked === false)
+    await unlock(call, { ...changed, canonical_email: address?.canonical ?? user.canonical_email });
+  if (changes.mfaEnabled === false) await takeSecondFactorOff(call, changed);
   if (user.role === "admin" && changes.role === "user") await revokeSessions(call, user.id);
-  if (user.role === "user" && changes.role === "admin") await endImpersonations(call, user);
+  if (user.role === "user" && changes.role === "admin") await endImpersonations(call, user.id); // nobody impersonates an administrator
 }
 
-async function tellOldAddress(call: Needs, user: Present, newEmail: string): Promise<void> {
+/** What was mailed to the old address is void, its wrong passwords are forgotten, and it is told. */
+async function leaveOldAddress(call: Needs, user: Present, newEmail: string): Promise<void> {
   await voidOneTimeTokens(call, user.id);
+  await clearLock(call, { kind: "password", subject: user.canonical_email });
   const facts = { name: user.name, newEmail };
   await queueEmail(call, { userId: user.id, to: user.email, template: "email-changed", facts });
-}
-
-/** Administrators can't be impersonated, those to be included. */
-async function endImpersonations(call: Needs, user: Present): Promise<void> {
-  await call.em.execute(
-    "update sessions set revoked_at = ? where user_id = ? and actor_id is not null and revoked_at is null",
-    [call.clock.now(), user.id],
-  );
 }
 
 async function unlock(call: Needs, user: Present): Promise<void> {
@@ -104,7 +101,7 @@ async function unlock(call: Needs, user: Present): Promise<void> {
   await clearLock(call, { kind: "second-factor", subject: user.id });
 }
 
-async function takeSecondFactorOff(call: Needs, user: Present, name = user.name): Promise<void> {
-  if (!(await removeSecondFactor(call, user.id))) return;
-  await queueEmail(call, { userId: user.id, to: user.email, template: "mfa-disabled", facts: { name } });
+async function takeSecondFactorOff(call: Needs, { id, email, name }: Present): Promise<void> {
+  if (!(await removeSecondFactor(call, id))) return;
+  await queueEmail(call, { userId: id, to: email, template: "mfa-disabled", facts: { name } });
 }

@@ -3,6 +3,7 @@ import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { Refusal } from "../refusal.ts";
+import { clearLock } from "../security/attempts.ts";
 import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { consumeOneTimeToken, type Proof, voidOneTimeTokens } from "../security/one-time-tokens.ts";
 import { isDuplicate } from "../store/errors.ts";
@@ -36,12 +37,13 @@ async function confirmAddress(call: Call, { userId, email }: Proof): Promise<voi
   await recordAudit(call, "auth.email_verified", { userId });
 }
 
-/** Links that were mailed to the old address are void from then on, and the old address is told. */
+/** Links that were mailed to the old address are void from then on, its wrong passwords are forgotten, and it is told. */
 async function takeAddress(call: Call, { userId, email }: Proof): Promise<void> {
   const now = call.clock.now();
-  const [old] = await call.em.execute<{ email: string; name: string }[]>("select email, name from users where id = ?", [
-    userId,
-  ]);
+  const [old] = await call.em.execute<{ email: string; canonical_email: string; name: string }[]>(
+    "select email, canonical_email, name from users where id = ?",
+    [userId],
+  );
   await call.em.execute(
     "update users set email = ?, canonical_email = ?, email_verified_at = ?, updated_at = ? where id = ?",
     [email, readEmailAddress(email).canonical, now, now, userId],
@@ -49,6 +51,7 @@ async function takeAddress(call: Call, { userId, email }: Proof): Promise<void> 
   await voidOneTimeTokens(call, userId);
   await recordAudit(call, "user.email_changed", { userId });
   if (!old) return;
+  await clearLock(call, { kind: "password", subject: old.canonical_email });
   const facts = { name: old.name, newEmail: email };
   await queueEmail(call, { userId, to: old.email, template: "email-changed", facts });
 }

@@ -60,7 +60,10 @@ const templates = {
   },
   "email-changed": {
     subject: "Your e-mail address was changed",
-    paragraphs: ({ newEmail }) => [`The e-mail address of your account is now ${newEmail}.`, notYou],
+    paragraphs: ({ newEmail }) => [
+      `The e-mail address of your account is now ${newEmail}.`,
+      "If this was not you, please tell the people who run this service at once: this address can no longer reset the password.",
+    ],
   },
   "mfa-enabled": {
     subject: "Two-factor sign-in is on",
@@ -72,7 +75,7 @@ const templates = {
   },
   "backup-code-used": {
     subject: "A backup code was used",
-    paragraphs: ({ left }) => [`A backup code was used to sign in to your account; ${left} are left.`, notYou],
+    paragraphs: ({ left }) => [`A backup code of your account was used; ${left} are left.`, notYou],
   },
   "session-reused": {
     subject: "A session was ended for your safety",

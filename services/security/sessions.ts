@@ -8,7 +8,7 @@ import { ACTIVITY_STEP_MS } from "./activity.ts";
 import { lockUser } from "./lock-user.ts";
 import { readAccessToken } from "./tokens.ts";
 
-/** Sessions of one user; the oldest goes, one that has ended first. */
+/** Sessions of one user; the oldest goes, one that has ended first, then an administrator's. */
 const MAX_SESSIONS = 100;
 
 /** The session of a call, and who it belongs to: read in one round trip with every authenticated request. */
@@ -61,11 +61,13 @@ export function newSession({ config, client, clock, locate }: Pick<Call, "config
   return { token, row };
 }
 
+/** Those for which there is no room when one more is opened. */
+const SURPLUS = `order by s.revoked_at is not null, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
+
 /** Parts of the statement that signs a user in (`signed`): opens a session by its row in JSON, and drops the oldest. */
 export const OPEN_SESSION = `pruned as (
     delete from sessions where id in (
-      select s.id from sessions s join signed on signed.id = s.user_id
-      order by s.revoked_at is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1})),
+      select s.id from sessions s join signed on signed.id = s.user_id ${SURPLUS})),
   opened as (
     insert into sessions
       (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
@@ -113,6 +115,22 @@ export async function identify(
     actorId: row.actor_id ?? undefined,
     tokenExpiresAt: claims.expiresAt,
   };
+}
+
+/** Makes room for an impersonation, which never drives out a session of the user's own. */
+export async function dropOldestImpersonations({ em }: Pick<Call, "em">, userId: string): Promise<void> {
+  await em.execute(
+    `delete from sessions where actor_id is not null and id in (select s.id from sessions s where s.user_id = ? ${SURPLUS})`,
+    [userId],
+  );
+}
+
+/** Ends what administrators do in a user's name. */
+export async function endImpersonations({ em, clock }: Pick<Call, "em" | "clock">, userId: string): Promise<void> {
+  await em.execute(
+    "update sessions set revoked_at = ? where user_id = ? and actor_id is not null and revoked_at is null",
+    [clock.now(), userId],
+  );
 }
 
 /** Ends a session; false when it had ended already. Sessions it opened by impersonation end with it. */

@@ -23,7 +23,7 @@ export async function deleteAccount(call: SignedInCall, password: string | undef
     throw invalid("password", "must be given when signing in was more than 15 minutes ago");
   }
   return call.em.transactional(async () => {
-    if (user.role === "admin") await requireOtherAdmin(call, user.id);
+    await requireOtherAdmin(call, user.id);
     await lockCaller(call);
     const now = call.clock.now();
     const deletionAt = new Date(now.getTime() + call.config.deletionGraceMs);

@@ -2,6 +2,8 @@ import { decodeJwt } from "jose";
 import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
+import { begin } from "../transaction.ts";
+import { tally } from "../until.ts";
 import { auditOf, signInAdmin } from "./support.ts";
 
 const app = await testApp();
@@ -58,6 +60,38 @@ describe("POST /admin/impersonate/:userId", () => {
     expect(await ask("nobody")).toBe(400);
     const [denied] = await auditOf(app, other.user.id, "admin.denied");
     expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "CONFLICT", rpc: "Impersonate" } });
+  });
+
+  test.runIf(app.mode !== "embedded")("refuses a user who is being promoted", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addUser();
+    const url = app.settings.DATABASE_URL as string;
+    const promotion = await begin(url, "update users set role = 'admin' where id = $1", [user.id]);
+    const asked = admin.post(`/admin/impersonate/${user.id}`, {});
+    await promotion.toBeWaitedFor();
+    await promotion.commit();
+    expect(await asked).toMatchObject({ status: 409, body: { code: "CONFLICT" } });
+  });
+
+  test("never drives out a session of the user's own, and is driven out by it", async () => {
+    const admin = await signInAdmin(app);
+    const { user, browser, accessToken } = await app.signIn();
+    await app.sql(
+      `insert into sessions select (jsonb_populate_record(s, jsonb_build_object(
+           'id', gen_random_uuid(), 'actor_id', ?::text, 'created_at', s.created_at + n * interval '1 ms'))).*
+         from sessions s, generate_series(1, 99) n where s.user_id = ?`,
+      [admin.user.id, user.id],
+    );
+    const kinds = async () => {
+      const { body } = await admin.get(`/admin/users/${user.id}/sessions`);
+      return tally(body as { impersonated?: true }[], ({ impersonated }) => (impersonated ? "theirs" : "own"));
+    };
+    expect(await kinds()).toEqual({ own: 1, theirs: 99 });
+    expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
+    expect(await kinds()).toEqual({ own: 1, theirs: 99 });
+    await app.signIn(user);
+    expect(await kinds()).toEqual({ own: 2, theirs: 98 });
+    expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
   });
 
   test("forbids what the owner alone may do, and everything of administrators; each try is recorded", async () => {

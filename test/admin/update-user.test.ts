@@ -56,6 +56,18 @@ describe("PUT /admin/users/:id", () => {
     expect((await login(user.password)).status).toBe(200);
   });
 
+  test("leaves the lock of an old address behind, and unlocks a new one", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addUser();
+    const email = `moved-${user.email}`;
+    const guess = (at: string) => app.visitor().post("/auth/login", { email: at, password: "Wrong-1-guess" });
+    for (let i = 0; i < 5; i++) await Promise.all([guess(user.email), guess(email)]);
+    const changed = await admin.put(`/admin/users/${user.id}`, { email, locked: false });
+    expect(changed.body.user).toMatchObject({ email, locked: false });
+    expect((await app.visitor().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
+    expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
+  });
+
   test("takes a second factor off, and says so by mail", async () => {
     const admin = await signInAdmin(app);
     const user = await app.addUser();

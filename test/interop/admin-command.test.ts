@@ -3,10 +3,10 @@ import { randomUUID } from "node:crypto";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import pg from "pg";
 import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
+import { begin } from "../transaction.ts";
 import { until } from "../until.ts";
 
 /** Runs a script as npm does. */
@@ -66,19 +66,13 @@ describe.runIf(process.env.TEST_SERVERS)("npm run admin, beside the running serv
   test("promotes the account that appears meanwhile, and shows no password that isn't its own", async () => {
     const user = await app.addUser();
     const email = `${randomUUID()}@example.com`;
-    const client = new pg.Client(url);
-    await client.connect();
-    await client.query("begin");
-    await client.query("update users set email = $1, canonical_email = $1 where id = $2", [email, user.id]);
+    const taking = await begin(url, "update users set email = $1, canonical_email = $1 where id = $2", [
+      email,
+      user.id,
+    ]);
     const promoting = admin("promote", email);
-    await until("it to wait for the address", async () => {
-      const [row] = await app.sql<{ n: number }>(
-        "select count(*)::int as n from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
-      );
-      return row?.n === 1;
-    });
-    await client.query("commit");
-    await client.end();
+    await taking.toBeWaitedFor();
+    await taking.commit();
     expect(await promoting).toEqual({ code: 0, out: `${email} is an administrator now.\n` });
     expect(await app.sql("select role from users where id = ?", [user.id])).toEqual([{ role: "admin" }]);
   });

@@ -13,6 +13,7 @@ const verify = (token: unknown) => app.visitor().post("/auth/verify-email", { to
 describe("POST /user/change-email", () => {
   test("takes effect with the mailed token, and tells the old address twice", async () => {
     const account = await app.signIn();
+    await app.visitor().post("/auth/login", { email: account.user.email, password: "Wrong-1-guess" });
     const newEmail = fresh();
     expect(await ask(account, newEmail)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
     const profile = async () => (await account.browser.get("/user/profile", account.accessToken)).body;
@@ -21,6 +22,7 @@ describe("POST /user/change-email", () => {
     const { token, link } = await app.mail.letterTo(newEmail, /Confirm your new/);
     expect(link).toBe(`http://gatehouse.test/verify-email#token=${token}`);
     expect((await verify(token)).status).toBe(200);
+    expect(await app.sql("select 1 from attempts where subject = ?", [account.user.email])).toEqual([]);
     expect((await verify(token)).status).toBe(400);
     expect(await profile()).toMatchObject({ email: newEmail, emailVerified: true });
     await app.mail.letterTo(account.user.email, /e-mail address was changed/);

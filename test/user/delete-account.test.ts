@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
 import { setUpFactor } from "../authenticator.ts";
+import { begin } from "../transaction.ts";
 import { times, until } from "../until.ts";
 
 const app = await testApp();
@@ -119,6 +120,23 @@ describe("POST /user/delete-account", () => {
     const answer = await remove(account);
     for (const { id } of others) await app.sql("update users set role = 'admin' where id = ?", [id]);
     expect(admins[0]?.n).toBe(others.length + 1);
+    expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
+  });
+
+  test.runIf(app.mode !== "embedded")("is refused to who has just become the last administrator", async () => {
+    const account = await app.signIn();
+    const { id } = account.user;
+    const admins = await app.sql<{ id: string }>("select id from users where role = 'admin'");
+    const exchange = await begin(
+      app.settings.DATABASE_URL as string,
+      "update users set role = case when id = $1 then 'admin' else 'user' end where id = $1 or role = 'admin'",
+      [id],
+    );
+    const asked = remove(account);
+    await exchange.toBeWaitedFor();
+    await exchange.commit();
+    const answer = await asked;
+    await app.sql("update users set role = 'admin' where id in (?)", [admins.map((admin) => admin.id)]);
     expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
   });
 });
