@@ -1,9 +1,10 @@
+import { setMaxListeners } from "node:events";
 import { readFileSync } from "node:fs";
 import type { Http2SecureServer, Http2Server, SecureServerOptions } from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { createSecureContext } from "node:tls";
-import { createContextValues } from "@connectrpc/connect";
+import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
 import { Health } from "../gen/health/v1/health_pb.ts";
@@ -17,6 +18,10 @@ import { reflectionHandler } from "./reflection.ts";
 const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 /** Calls at once on one connection. */
 const MAX_STREAMS = 1_000;
+
+/** What calls that were ended have to say so, in ms, before their connections are cut. */
+const FAREWELL_MS = 1_000;
+const SHUTTING_DOWN = new ConnectError("The service is shutting down.", Code.Unavailable);
 
 /** A listening gRPC server. */
 export type GrpcServer = {
@@ -34,6 +39,8 @@ export async function listenGrpc(
   config: Pick<Config, "grpc">,
 ): Promise<GrpcServer> {
   const { host, port, tls, reflection } = config.grpc;
+  const shutdown = new AbortController();
+  setMaxListeners(0, shutdown.signal); // one for each open call
   const handler = connectNodeAdapter({
     routes(router) {
       app.routes(router);
@@ -41,9 +48,10 @@ export async function listenGrpc(
     },
     interceptors: app.interceptors,
     readMaxBytes: MAX_MESSAGE_BYTES,
+    shutdownSignal: shutdown.signal,
     contextValues: (req) => createContextValues().set(peerKey, req.socket?.remoteAddress ?? ""),
   });
-  /** Names the request before anybody looks at it, so that its answer, the log and the audit log say the same. */
+  // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
   const named: typeof handler = (req, res) => {
     const id = saneRequestId(req.headers["x-request-id"]);
     req.headers["x-request-id"] = id;
@@ -54,7 +62,12 @@ export async function listenGrpc(
   const server: Http2Server | Http2SecureServer = tls
     ? createSecureServer({ ...settings, ...readTls(tls) }, named)
     : createServer(settings, named);
-  const sessions = new Set<{ close(): void; destroy(): void }>();
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.on("close", () => sockets.delete(socket));
+  });
+  const sessions = new Set<{ close(): void }>();
   server.on("session", (session) => {
     sessions.add(session);
     session.on("close", () => sessions.delete(session));
@@ -70,11 +83,15 @@ export async function listenGrpc(
     async close(graceMs) {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const session of sessions) session.close();
-      const overdue = setTimeout(() => {
-        for (const session of sessions) session.destroy();
-      }, graceMs);
+      const overdue = [
+        setTimeout(() => shutdown.abort(SHUTTING_DOWN), graceMs),
+        // Not the sessions: of the calls on a session that is destroyed, clients hear of one alone.
+        setTimeout(() => {
+          for (const socket of sockets) socket.destroy();
+        }, graceMs + FAREWELL_MS),
+      ];
       await closed;
-      clearTimeout(overdue);
+      for (const timer of overdue) clearTimeout(timer);
     },
   };
 }

@@ -1,4 +1,5 @@
 import type { ServerResponse } from "node:http";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Refused } from "./errors.ts";
 
@@ -8,7 +9,7 @@ export type OpenCalls = Set<AbortController>;
 /** A call that is aborted as soon as its client goes away. */
 export type Call = {
   signal: AbortSignal;
-  /** What is to be told instead of what the call threw: the reason, if a shutdown ended it. */
+  /** What is to be told instead of what the call threw: the reason, if not the client but a shutdown or a broken connection ended it. */
   reasonFor(thrown: unknown): unknown;
   /** Ends the call, wherever it stands. */
   stop(): void;
@@ -17,6 +18,7 @@ export type Call = {
 };
 
 const SHUTTING_DOWN = new Refused(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
+const LOST = new ConnectError("the services have gone", Code.Unavailable);
 const STOPPED = new Error("the call was given up");
 
 /** Opens a call on behalf of a client; to be done before anything is waited for, since the client may leave at any time. */
@@ -29,7 +31,11 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   if (raw.destroyed) leave();
   return {
     signal: controller.signal,
-    reasonFor: (thrown) => (controller.signal.reason === SHUTTING_DOWN ? SHUTTING_DOWN : thrown),
+    reasonFor(thrown) {
+      if (controller.signal.reason === SHUTTING_DOWN) return SHUTTING_DOWN;
+      const isLost = thrown instanceof ConnectError && thrown.code === Code.Canceled && !controller.signal.aborted;
+      return isLost ? LOST : thrown;
+    },
     stop: () => controller.abort(STOPPED),
     end,
   };

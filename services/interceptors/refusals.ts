@@ -8,6 +8,12 @@ import { settled } from "./settled.ts";
 /** Seconds after which a caller is told to try again when the database is away. */
 const DATABASE_RETRY_SECONDS = 2;
 
+const SHUTTING_DOWN = "The service is shutting down. Please try again.";
+const SOON = { retryAfterSeconds: 1 };
+
+/** Whether the server has ended the call, and not its client. */
+const isShuttingDown = ({ reason }: AbortSignal) => reason instanceof ConnectError && reason.code === Code.Unavailable;
+
 /** Turns refusals into errors that every client reads; everything else is a bug: masked, and logged once. */
 export function tellRefusals(log: Logger): Interceptor {
   return (next) => (req) =>
@@ -15,6 +21,7 @@ export function tellRefusals(log: Logger): Interceptor {
       if (!("error" in ending)) return undefined;
       const { error } = ending;
       if (error instanceof Refusal) return toConnectError(error);
+      if (isShuttingDown(req.signal)) return toConnectError(new Refusal(Reason.UNAVAILABLE, SHUTTING_DOWN, SOON));
       if (req.signal.aborted) return new ConnectError("The call was cancelled.", Code.Canceled);
       if (isDatabaseAway(error)) {
         log.error({ reason: (error as Error).message }, "the database is away");
