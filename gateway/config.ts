@@ -35,9 +35,10 @@ const DEFAULT_PORT = 3000;
 const MAX_PORT = 65_535;
 const LONGEST_TIMER = "24d";
 
-const isUrl = (text: string) => /^https?:\/\//i.test(text) && URL.canParse(text);
+const isUrl = (text: string) => /^https?:\/\/[^?#]+$/i.test(text) && URL.canParse(text); // paths are put after it
 const isOrigin = (text: string) => isUrl(text) && !text.includes("*") && new URL(text).origin === text;
-const isNetwork = (text: string) => ipaddr.isValid(text) || ipaddr.isValidCIDR(text);
+const isNetwork = (text: string) =>
+  ipaddr.isValidCIDR(text) || ipaddr.IPv4.isValidFourPartDecimal(text) || ipaddr.IPv6.isValid(text);
 const milliseconds = (text: string) => ms(text as ms.StringValue);
 const items = (text: string) =>
   text
@@ -64,24 +65,25 @@ const list = (isItem: (item: string) => boolean) =>
 const variables = {
   HOST: [z.string().regex(/^[\w.:%-]+$/), "an address or a host name"],
   PORT: [port, "a port number, 0 to 65535"],
-  SERVICES_URL: [url, "an http or https URL"],
+  SERVICES_URL: [url, "an http or https URL without ? and #"],
   GRPC_TLS_CERT: [z.string(), "a file"],
   GRPC_TLS_KEY: [z.string(), "a file"],
   GRPC_TLS_CA: [z.string(), "a file"],
-  INTERNAL_SECRET: [z.string().regex(/^[\x21-\x7e]+$/), "printable ASCII characters without spaces"],
-  PUBLIC_URL: [url, "an http or https URL"],
-  APP_URL: [url, "an http or https URL"],
+  INTERNAL_SECRET: [z.string().regex(/^[\x21-\x7e]{16,}$/), "at least 16 printable ASCII characters without spaces"],
+  PUBLIC_URL: [url, "an http or https URL without ? and #"],
+  APP_URL: [url, "an http or https URL without ? and #"],
   TRUST_PROXY: [list(isNetwork), "addresses or CIDRs, separated by commas"],
   CORS_ORIGINS: [list(isOrigin), "origins such as https://app.example.com, separated by commas"],
   SHUTDOWN_TIMEOUT: [
     z
       .string()
+      .regex(/^(0|\d+(ms|s|m|h|d))$/)
       .transform(milliseconds)
       .refine((n) => n >= 0 && n <= milliseconds(LONGEST_TIMER)),
     `a duration such as 25s, up to ${LONGEST_TIMER}`,
   ],
   LOG_LEVEL: [z.enum(LOG_LEVELS), `one of ${LOG_LEVELS.join(", ")}`],
-  OTEL_EXPORTER_OTLP_ENDPOINT: [url, "an http or https URL"],
+  OTEL_EXPORTER_OTLP_ENDPOINT: [url, "an http or https URL without ? and #"],
   METRICS_PORT: [port, "a port number, 0 to 65535"],
 } as const;
 

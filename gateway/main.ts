@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { openApp } from "../services/app.ts";
 import { type Config, readConfig } from "../services/config.ts";
+import { loadEnvFile } from "../services/env-file.ts";
 import { createLog } from "../services/log.ts";
 import { listenMetrics } from "../services/metrics.ts";
 import { listenGrpc } from "../services/server.ts";
@@ -11,11 +12,7 @@ import { createRemoteTransport } from "./remote-transport.ts";
 import { createGateway } from "./server.ts";
 
 /** The process of `npm start`: the gateway, and the services with it unless SERVICES_URL says where they are. */
-try {
-  process.loadEnvFile();
-} catch {
-  // .env is optional
-}
+loadEnvFile();
 const settings = readSettings(process.env);
 try {
   await start(settings);

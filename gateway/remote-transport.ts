@@ -5,8 +5,8 @@ import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import type { TlsFiles } from "./config.ts";
 
-/** Largest message read from the services, in bytes; the default would be 4 GiB. */
-const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
+/** Largest message read from the services, in bytes: a little more than the largest reply of a provider; the default would be 4 GiB. */
+const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
 /** HTTP/2 connections that share the streams. */
 const STREAM_SESSIONS = 4;
 /**

@@ -6,6 +6,7 @@ import { revokeUserSessions } from "../services/admin/revoke-user-sessions.ts";
 import { updateUser } from "../services/admin/update-user.ts";
 import { verifyFromCommandLine } from "../services/audit/command.ts";
 import { readConfig } from "../services/config.ts";
+import { loadEnvFile } from "../services/env-file.ts";
 import { createLog } from "../services/log.ts";
 import { Refusal } from "../services/refusal.ts";
 import { readEmailAddress } from "../services/security/email-address.ts";
@@ -116,11 +117,7 @@ async function run([name = "", subject, ...rest]: string[]): Promise<void> {
   }
 }
 
-try {
-  process.loadEnvFile();
-} catch {
-  // .env is optional
-}
+loadEnvFile();
 try {
   await run(process.argv.slice(2));
 } catch (error) {

@@ -1,11 +1,8 @@
 /** Follows the hash chain over the audit log and tells every row that is not as it was written. */
 import { verifyFromCommandLine } from "../services/audit/command.ts";
+import { loadEnvFile } from "../services/env-file.ts";
 
-try {
-  process.loadEnvFile();
-} catch {
-  // .env is optional
-}
+loadEnvFile();
 try {
   await verifyFromCommandLine(process.argv.slice(2), process.env);
 } catch (error) {

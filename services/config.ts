@@ -18,7 +18,10 @@ const variables = z.object({
   GRPC_TLS_KEY: z.string().optional(),
   GRPC_TLS_CA: z.string().optional(),
   GRPC_REFLECTION: choice(["on", "off"], "on"),
-  INTERNAL_SECRET: z.string().min(16, "must be at least 16 characters").optional(),
+  INTERNAL_SECRET: z
+    .string()
+    .regex(/^[\x21-\x7e]{16,}$/, "must be at least 16 printable ASCII characters without spaces")
+    .optional(),
   PORT: number(3000, 0, 65535),
   PUBLIC_URL: webUrl.optional(),
   APP_URL: webUrl.optional(),
@@ -70,9 +73,9 @@ const variables = z.object({
   REQUIRE_VERIFIED_EMAIL: choice(["true", "false"], "false"),
   RATE_LIMITS: choice(["on", "off"], "on"),
   AI_CATALOG: z.string().optional(),
-  AI_FIRST_BYTE_TIMEOUT: timeLimit("60s"),
-  AI_IDLE_TIMEOUT: timeLimit("60s"),
-  AI_TOTAL_TIMEOUT: timeLimit("10m"),
+  AI_FIRST_BYTE_TIMEOUT: timeLimit("60s", "1ms"),
+  AI_IDLE_TIMEOUT: timeLimit("60s", "1ms"),
+  AI_TOTAL_TIMEOUT: timeLimit("10m", "1ms"),
   AI_RETRIES: number(2, 0, 10),
   GEOIP_DB: z.string().optional(),
   OTEL_EXPORTER_OTLP_ENDPOINT: webUrl.optional(),

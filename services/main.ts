@@ -1,15 +1,12 @@
 import { openApp } from "./app.ts";
 import { readConfig } from "./config.ts";
+import { loadEnvFile } from "./env-file.ts";
 import { createLog } from "./log.ts";
 import { listenMetrics } from "./metrics.ts";
 import { listenGrpc } from "./server.ts";
 import { openTracing } from "./tracing.ts";
 
-try {
-  process.loadEnvFile();
-} catch {
-  // .env is optional
-}
+loadEnvFile();
 const read = readConfig(process.env, { apart: true });
 if ("problems" in read) {
   process.stderr.write(`Gatehouse can't start:\n${read.problems.map((problem) => `  ${problem}\n`).join("")}`);

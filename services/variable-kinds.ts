@@ -18,7 +18,8 @@ export const duration = (fallback: StringValue, { least = "0", most = "36500d" }
 export const lifetime = (fallback: StringValue) => duration(fallback, { least: "1s" });
 
 /** How long something is waited for: no longer than a timer can run. */
-export const timeLimit = (fallback: StringValue) => duration(fallback, { most: "24d" });
+export const timeLimit = (fallback: StringValue, least: StringValue | "0" = "0") =>
+  duration(fallback, { least, most: "24d" });
 
 /** A whole number within bounds. */
 export const number = (fallback: number, least: number, most: number) =>
@@ -34,10 +35,15 @@ export const choice = <const T extends [string, ...string[]]>(values: T, fallbac
   z.enum(values, `must be one of ${values.join(", ")}`).default(fallback as T[number]);
 
 /** A URL with one of these protocols. @param what a wrong one is told to be */
-export const url = (protocols: string[], what: string) =>
-  z.string().refine((text) => URL.canParse(text) && protocols.includes(new URL(text).protocol), `must be ${what}`);
+export const url = (protocols: string[], what: string, allowed = /./) =>
+  z
+    .string()
+    .refine(
+      (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol) && allowed.test(text),
+      `must be ${what}`,
+    );
 
-/** A URL of http or https, without a trailing slash. */
-export const webUrl = url(["http:", "https:"], "a URL with http or https").transform((text) =>
-  text.replace(/\/+$/, ""),
+/** A URL of http or https that paths can be put after, without a trailing slash. */
+export const webUrl = url(["http:", "https:"], "a URL with http or https, without ? and #", /^[^?#]+$/).transform(
+  (text) => text.replace(/\/+$/, ""),
 );

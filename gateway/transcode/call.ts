@@ -33,13 +33,16 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
     signal: controller.signal,
     reasonFor(thrown) {
       if (controller.signal.reason === SHUTTING_DOWN) return SHUTTING_DOWN;
-      const isLost = thrown instanceof ConnectError && thrown.code === Code.Canceled && !controller.signal.aborted;
-      return isLost ? LOST : thrown;
+      return isUnexplained(thrown) && !controller.signal.aborted ? LOST : thrown;
     },
     stop: () => controller.abort(STOPPED),
     end,
   };
 }
+
+/** A cancellation that tells no reason: not the services' word, but what is left of a connection that broke. */
+const isUnexplained = (thrown: unknown) =>
+  thrown instanceof ConnectError && thrown.code === Code.Canceled && thrown.details.length === 0;
 
 /** Ends every call that is under way: 503, or an error event and `[DONE]` where a stream has started. */
 export function endCalls(calls: OpenCalls): void {

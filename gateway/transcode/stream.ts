@@ -86,7 +86,7 @@ function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
       "cache-control": "no-cache",
       "x-accel-buffering": "no", // nginx would hold events back
     });
-    if (reply.request.raw.httpVersion === "1.1") reply.header("connection", "keep-alive");
+    if (reply.request.raw.httpVersion === "1.1" && raw.shouldKeepAlive) reply.header("connection", "keep-alive");
     raw.writeHead(200, reply.getHeaders() as Record<string, string>);
     raw.setTimeout(STALLED_MS);
     isChunked = raw.chunkedEncoding;

@@ -38,7 +38,7 @@ describe("the gateway's configuration", () => {
         GRPC_TLS_CERT: "own.pem",
         GRPC_TLS_KEY: "own.key",
         GRPC_TLS_CA: "ca.pem",
-        INTERNAL_SECRET: "between-us",
+        INTERNAL_SECRET: "between-the-two-of-us",
         PUBLIC_URL: "https://api.example.com/",
         APP_URL: "",
         TRUST_PROXY: "10.0.0.0/8, ::1 ,192.168.0.1",
@@ -52,7 +52,7 @@ describe("the gateway's configuration", () => {
       port: 8080,
       servicesUrl: "https://services:50051",
       servicesTls: { cert: "own.pem", key: "own.key", ca: "ca.pem" },
-      internalSecret: "between-us",
+      internalSecret: "between-the-two-of-us",
       publicUrl: "https://api.example.com",
       appUrl: "https://api.example.com",
       trustProxy: ["10.0.0.0/8", "::1", "192.168.0.1"],
@@ -95,6 +95,15 @@ describe("the gateway's configuration", () => {
 
   test("wants a secret between gateway and services that run apart", () => {
     expect(problemsOf({ SERVICES_URL: "http://services:50051" })).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
+  });
+
+  test.each([
+    ["TRUST_PROXY", "10.1.2"],
+    ["PUBLIC_URL", "https://app.example.com/?x=1"],
+    ["SHUTDOWN_TIMEOUT", "25"],
+    ["INTERNAL_SECRET", "short"],
+  ])("takes no %s such as %s", (name, value) => {
+    expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(name)]);
   });
 
   test.each(["*", "https://*.example.com", "null", "app.example.com"])("allows no origin such as %s", (origin) => {

@@ -9,7 +9,7 @@ const { routes, metadata } = playAccounts();
 describe("every request", () => {
   let edge: Started;
   beforeAll(async () => {
-    edge = await start(routes, { env: { INTERNAL_SECRET: "between-us" } });
+    edge = await start(routes, { env: { INTERNAL_SECRET: "between-the-two-of-us" } });
   });
   afterAll(() => edge.close());
 
@@ -81,7 +81,7 @@ describe("every request", () => {
       "x-request-id": expect.any(String),
       "x-gatehouse-client-address": "127.0.0.1",
       "x-gatehouse-client-agent": `${encodeURIComponent("é")}${"x".repeat(399)}`,
-      "x-gatehouse-secret": "between-us",
+      "x-gatehouse-secret": "between-the-two-of-us",
     });
   });
 

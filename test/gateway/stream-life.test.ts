@@ -152,6 +152,23 @@ describe.each(ways)("the life of an event stream %s", (way) => {
     socket.destroy();
   });
 
+  test("closes the connection where the client asks for that", async () => {
+    edge = await startChatting(way, async function* () {
+      yield { chunk: "a" };
+    });
+    const socket = net.connect(edge.port, "127.0.0.1");
+    let text = "";
+    socket.setEncoding("utf8").on("data", (part: string) => {
+      text += part;
+    });
+    const json = JSON.stringify(CONVERSATION);
+    const head = `Host: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: ${json.length}`;
+    socket.write(`POST /ai/stream HTTP/1.1\r\n${head}\r\n\r\n${json}`);
+    await new Promise((resolve) => socket.once("close", resolve));
+    expect(text).toMatch(/^connection: close\r$/im);
+    expect(text).toContain("[DONE]");
+  });
+
   test("leaves nothing behind: neither a call nor a listener", async () => {
     edge = await startChatting(way, async function* () {
       yield { chunk: "a" };

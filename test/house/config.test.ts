@@ -71,8 +71,8 @@ describe("the services' configuration", () => {
   test("takes no duration that could not be kept", () => {
     const endless = { AI_TOTAL_TIMEOUT: "25d", SHUTDOWN_TIMEOUT: "25d", DELETION_GRACE: "36501d" };
     expect(problemsOf(endless).map(subject)).toEqual(["DELETION_GRACE", "AI_TOTAL_TIMEOUT", "SHUTDOWN_TIMEOUT"]);
-    const dead = { ACCESS_TOKEN_TTL: "0", MFA_TOKEN_TTL: "999ms" };
-    expect(problemsOf(dead).map(subject)).toEqual(["ACCESS_TOKEN_TTL", "MFA_TOKEN_TTL"]);
+    const dead = { ACCESS_TOKEN_TTL: "0", MFA_TOKEN_TTL: "999ms", AI_IDLE_TIMEOUT: "0" };
+    expect(problemsOf(dead).map(subject)).toEqual(["ACCESS_TOKEN_TTL", "MFA_TOKEN_TTL", "AI_IDLE_TIMEOUT"]);
     expect(configOf({ PASSWORD_MAX_AGE: "0", REFRESH_GRACE: "0", AI_TOTAL_TIMEOUT: "24d" })).toMatchObject({
       passwordMaxAgeMs: 0,
       refreshGraceMs: 0,

@@ -1,8 +1,9 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import pg from "pg";
 import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
@@ -10,12 +11,12 @@ import { begin } from "../transaction.ts";
 import { until } from "../until.ts";
 
 /** Runs a script as npm does. */
-function run(script: string, args: string[], env: Record<string, string>) {
+function run(script: string, args: string[], env: Record<string, string>, cwd = process.cwd()) {
   return new Promise<{ code: number; out: string }>((resolve) => {
     execFile(
       process.execPath,
-      [`scripts/${script}.ts`, ...args],
-      { env: { PATH: process.env.PATH, ...env } },
+      [join(process.cwd(), `scripts/${script}.ts`), ...args],
+      { cwd, env: { PATH: process.env.PATH, ...env } },
       (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), out: stdout + stderr }),
     );
   });
@@ -130,6 +131,21 @@ describe.runIf(process.env.TEST_SERVERS)("npm run admin, beside the running serv
     const { code, out } = await run("audit-verify", [], { DATABASE_URL: url });
     expect({ code, out }).toEqual({ code: 1, out: expect.stringContaining(`Event ${event?.id}`) });
     expect(out).toContain("was edited");
+  });
+});
+
+describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
+  test("reads .env, and says in a sentence what is wrong", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "gatehouse-migrate-"));
+    const url = await createDatabase(`migrate_${randomUUID().slice(0, 8)}`);
+    writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
+    expect(await run("migrate", [], {}, folder)).toMatchObject({ code: 0 });
+    const client = new pg.Client(url);
+    await client.connect();
+    expect((await client.query("select 1 from users")).rows).toEqual([]);
+    await client.end();
+    const away = await run("migrate", [], { DATABASE_URL: "postgres://nobody@127.0.0.1:1/x" }, folder);
+    expect(away).toMatchObject({ code: 2, out: expect.stringMatching(/^It didn't work: [^\n]+\n$/) });
   });
 });
 

@@ -35,6 +35,12 @@ describe("POST /ai/chat", () => {
     });
   });
 
+  test("hands on a reply of 10 MB, whole", async () => {
+    const { browser, accessToken } = await app.signIn();
+    const { status, body } = await browser.post("/ai/chat", saying("case: large-reply 10000000"), accessToken);
+    expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
+  });
+
   test("leaves out usage that wasn't reported", async () => {
     const { browser, accessToken } = await app.signIn();
     const { body } = await browser.post("/ai/chat", saying("case: no-usage"), accessToken);
