@@ -41,6 +41,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   "error-event-named": [prefix("broke off"), nothing("overloaded")],
   "error-event-nameless": [prefix("overloaded"), nothing("overloaded")],
   "malformed-event": [prefix("unreadable reply"), nothing("unreadable reply")],
+  "other-protocol": nothing("unreadable reply"),
   "object-as-text": [prefix("unreadable reply"), nothing("unreadable reply")],
   "list-as-text": [prefix("unreadable reply"), nothing("unreadable reply")],
   "done-only": nothing("broke off"),

@@ -33,6 +33,19 @@ describe.each(DIALECTS)("the alarms of %s", (dialect) => {
   });
 });
 
+test("an answer in another protocol ends the call at once, not with an alarm or never", async () => {
+  const bench = await startBench("openai", patient);
+  for (const read of [readStream, readWhole]) {
+    const start = performance.now();
+    expect(await read(bench.provider, promptOf(bench, "case: other-protocol"))).toMatchObject({
+      failure: "unreadable reply",
+    });
+    expect(performance.now() - start).toBeLessThan(250);
+  }
+  expect(bench.simulator.requests).toHaveLength(2);
+  await bench.close();
+});
+
 test("a stream that goes on and on ends with the total", async () => {
   const bench = await startBench("openai", { ...patient, totalMs: SETTING_MS });
   const start = performance.now();

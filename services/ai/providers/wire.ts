@@ -41,6 +41,8 @@ export function openWire(connectMs: number): Wire {
       return new Promise((resolve, reject) => {
         sending.on("response", (message) => resolve({ message, sentAt }));
         sending.on("error", reject);
+        // An answer that changes the protocol (101) brings neither of these two.
+        sending.on("close", () => reject(new Fault("unreadable reply")));
         sending.on("socket", (socket) => {
           if (!socket.connecting) return;
           const alarm = setTimeout(() => sending.destroy(new Fault("timed out")), connectMs);

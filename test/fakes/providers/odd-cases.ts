@@ -11,6 +11,10 @@ const saying = (json: string): Case => ({
 
 /** Well-formed answers that say what no provider should. */
 export const ODDITIES: Record<string, Case> = {
+  "other-protocol": {
+    answer: ({ response }) =>
+      void response.socket?.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"),
+  },
   "object-as-text": saying('{"toString":1}'),
   "list-as-text": saying("[null]"),
 };
