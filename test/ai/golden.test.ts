@@ -7,7 +7,7 @@ import { Transcript } from "../../services/ai/providers/transcript.ts";
 import { anthropicSpeaker } from "../fakes/providers/anthropic.ts";
 import { googleSpeaker } from "../fakes/providers/google.ts";
 import { mistralSpeaker, openaiSpeaker } from "../fakes/providers/openai.ts";
-import { encode, PIECES, REPLY } from "../fakes/providers/play.ts";
+import { encode, PIECES, PREFIX, prefix, REPLY } from "../fakes/providers/play.ts";
 
 const ASKED = { model: "simulated", stream: true, usage: true, said: "", input: "" };
 const TOKENS = { input: 11, output: 22 };
@@ -51,6 +51,15 @@ describe.each([
       for (let cut = 0; cut <= whole.length; cut++) expect(read(whole, [cut])).toEqual(expected);
     },
   );
+
+  test("[DONE] instead of the rest finishes it with OpenAI's kind alone", () => {
+    const cutShort = [...prefix(speaker.events(PIECES, TOKENS, ASKED)), { data: "[DONE]" }]
+      .map((event) => encode(event, "\n"))
+      .join("");
+    const { text, fault } = read(Buffer.from(cutShort), []);
+    expect(text).toBe(PREFIX);
+    expect(fault?.kind).toBe(mapping === openaiMapping ? undefined : "broke off");
+  });
 
   test("reads the same cut at 20,000 random places", () => {
     const random = randomNumbers(7);

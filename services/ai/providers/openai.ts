@@ -63,6 +63,7 @@ export const openaiMapping: Mapping = {
     const meaning = meaningOfChoice(choice, choice?.message);
     return { ...meaning, usage: usageOf(usage), finished: Boolean(meaning.finished || meaning.text) };
   },
+  finishesWithDone: true,
 };
 
 function meaningOfChoice(choice: Choice | undefined, message: Message | null | undefined): Meaning {

@@ -21,9 +21,14 @@ export type Meaning = {
  * A pure mapping from one dialect's JSON, of which nothing is certain but that it is an object. It may throw over what it
  * cannot read.
  */
-export type Mapping = { event(frame: object): Meaning; whole(body: object): Meaning };
+export type Mapping = {
+  event(frame: object): Meaning;
+  whole(body: object): Meaning;
+  /** Streams may be finished by `[DONE]` alone. */
+  finishesWithDone?: boolean;
+};
 
-/** OpenAI's closing mark; no other dialect sends anything like it. */
+/** OpenAI's closing mark. Proxies close streams of other dialects with it too, and broken ones of all. */
 const DONE = "[DONE]";
 
 /** The reply as far as it has been received: bytes go in, at any cut; whole characters come out. */
@@ -85,7 +90,7 @@ export class Transcript {
     if (this.over || this.fault || data.trim() === "") return;
     const { text, usage, active, finished, over, failed } =
       data.trim() === DONE
-        ? { finished: this.#hasSpoken, over: true } // alone it says nothing: proxies close broken replies with it too
+        ? { finished: this.#mapping.finishesWithDone && this.#hasSpoken, over: true }
         : meaningOf(data, this.#mapping.event, isError);
     if (text) {
       this.#text += text;
