@@ -47,6 +47,15 @@ describe.each(DIALECTS)("attempts at %s", (dialect) => {
     expect(performance.now() - start).toBeGreaterThanOrEqual(148);
   });
 
+  test.each(["Infinity", "-1", "1e9", "0x7fffffff", "9".repeat(400), "soon"])(
+    "take a wait of %s for none",
+    async (wait) => {
+      expect(await readWhole(bench.provider, promptOf(bench, `case: retry-after ${wait}`))).toMatchObject({
+        text: REPLY,
+      });
+    },
+  );
+
   test("at one failure in ten all calls succeed with 1.15 attempts each at most", async () => {
     const before = bench.simulator.requests.length;
     const calls = Array.from({ length: 300 }, (_, index) => index + 1);

@@ -127,14 +127,19 @@ async function errorIn(message: IncomingMessage): Promise<unknown> {
   }
 }
 
-/** The `Retry-After` of RFC 9110 (seconds or a date) or OpenAI's `retry-after-ms`. Milliseconds from now. */
+/** OpenAI's `retry-after-ms` or the `Retry-After` of RFC 9110 (seconds or a date). Milliseconds from now. */
 function retryAfterOf(headers: IncomingMessage["headers"]): number | undefined {
-  const exact = headers["retry-after-ms"];
-  const after = headers["retry-after"];
-  const ms = exact ? Number(exact) : after ? Number(after) * 1000 : Number.NaN;
-  const wait = Number.isNaN(ms) && after ? Date.parse(after) - Date.now() : ms;
-  return wait >= 0 ? wait : undefined;
+  const after = headers["retry-after"] ?? "";
+  const date = WEEKDAY.test(after) ? Date.parse(after) : Number.NaN;
+  const waits = [decimalIn(headers["retry-after-ms"]), decimalIn(after) * 1000, date - Date.now()];
+  return waits.find((wait) => wait >= 0 && Number.isFinite(wait));
 }
+
+/** Every form of a date in HTTP begins so; `Date.parse` alone finds a date in almost anything. */
+const WEEKDAY = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)/;
+
+const decimalIn = (value: string | string[] | undefined) =>
+  /^\d+(\.\d+)?$/.test(`${value}`) ? Number(value) : Number.NaN;
 
 const mediaType = ({ headers }: IncomingMessage) =>
   (headers["content-type"] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";

@@ -36,6 +36,7 @@ export const PASSING: Record<string, Case> = {
   "broken-once": { answer: error("broken", {}, 1) },
   "rate-limited-once": { answer: error("rate-limited", { "retry-after": "0" }, 1) },
   "rate-limited-odd-once": { answer: error("rate-limited", { "retry-after": "-5" }, 1) },
+  "rate-limited-vaguely-once": { answer: error("rate-limited", { "retry-after": "not before 2099" }, 1) },
   "retry-after": {
     answer: (play) => error("rate-limited", { "retry-after-ms": play.argument }, 1)(play),
   },
