@@ -39,21 +39,25 @@ type UsageFields = {
   cache_creation_input_tokens?: number | null;
   cache_read_input_tokens?: number | null;
 };
+type Block = { type?: string; text?: string; thinking?: string };
 type Event = {
   type?: string;
   message?: { usage?: UsageFields | null };
+  content_block: Block;
   delta?: { type?: string; text?: string; thinking?: string; stop_reason?: string | null };
   usage?: UsageFields | null;
 };
-type Body = { content?: { type?: string; text?: string }[]; stop_reason?: string | null; usage?: UsageFields | null };
+type Body = { content?: Block[]; stop_reason?: string | null; usage?: UsageFields | null };
 
 /** What events and whole messages say. Kinds of events that aren't known are to be ignored, says the API. */
 export const anthropicMapping: Mapping = {
   event(frame) {
-    const { type, message, delta, usage } = frame as Event;
+    const { type, message, content_block: block, delta, usage } = frame as Event;
     switch (type) {
       case "message_start":
         return { usage: inputOf(message?.usage) }; // its count of output is a placeholder
+      case "content_block_start":
+        return { text: textOf(block), active: Boolean(block.thinking) };
       case "content_block_delta":
         return { text: textIn(delta?.text), active: Boolean(delta?.thinking) };
       case "message_delta":
@@ -66,10 +70,11 @@ export const anthropicMapping: Mapping = {
   },
   whole(body) {
     const { content, stop_reason, usage } = body as Body;
-    const texts = content?.map((block) => (block.type === "text" ? textIn(block.text) : ""));
-    return { text: texts?.join(""), ...meaningOfStop(stop_reason), usage: usageOf(usage) };
+    return { text: content?.map(textOf).join(""), ...meaningOfStop(stop_reason), usage: usageOf(usage) };
   },
 };
+
+const textOf = (block: Block) => (block.type === "text" ? textIn(block.text) : "");
 
 const meaningOfStop = (reason: string | null | undefined): Meaning => ({
   finished: Boolean(reason),

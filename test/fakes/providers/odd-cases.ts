@@ -1,4 +1,5 @@
-import { type Case, prefix, REPLY } from "./play.ts";
+import { type Case, PIECES, prefix, REPLY } from "./play.ts";
+import type { Event } from "./speaker.ts";
 
 /** Something else stands where text should. */
 const saying = (json: string): Case => ({
@@ -9,8 +10,22 @@ const saying = (json: string): Case => ({
   whole: (whole) => JSON.parse(JSON.stringify(whole).replace(JSON.stringify(REPLY), json)),
 });
 
-/** Well-formed answers that say what no provider should. */
+/** Where the event that opens a piece of text has room for some of it. */
+const ROOM = /"(text|content)":""/;
+
+/** The first piece comes with the opening. */
+function opened(events: Event[]): Event[] {
+  const at = events.findIndex(({ data }) => ROOM.test(data));
+  const first = prefix(events).length - 3;
+  return events.flatMap((event, index) => {
+    if (index === at) return [{ ...event, data: event.data.replace(ROOM, `"$1":${JSON.stringify(PIECES[0])}`) }];
+    return at >= 0 && index === first ? [] : [event];
+  });
+}
+
+/** Answers in good form that surprise all the same. */
 export const ODDITIES: Record<string, Case> = {
+  "text-in-opening": { events: opened },
   "other-protocol": {
     answer: ({ response }) =>
       void response.socket?.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"),
