@@ -1,8 +1,8 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
 import type { Adapter } from "./adapter.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
-import type { Prompt, Usage } from "./provider.ts";
-import { type Mapping, type Meaning, textIn } from "./transcript.ts";
+import type { Prompt } from "./provider.ts";
+import { type Counts, type Mapping, type Meaning, textIn } from "./transcript.ts";
 import { below, type Endpoint } from "./wire.ts";
 
 /** The current version of the API refuses any temperature; the one before takes them. */
@@ -55,13 +55,13 @@ export const anthropicMapping: Mapping = {
     const { type, message, content_block: block, delta, usage } = frame as Event;
     switch (type) {
       case "message_start":
-        return { usage: inputOf(message?.usage) }; // its count of output is a placeholder
+        return { usage: countsOf({ ...message?.usage, output_tokens: null }) }; // its count of output is a placeholder
       case "content_block_start":
         return { text: textOf(block), active: Boolean(block.thinking) };
       case "content_block_delta":
         return { text: textIn(delta?.text), active: Boolean(delta?.thinking) };
       case "message_delta":
-        return { ...meaningOfStop(delta?.stop_reason), usage: usageOf(usage) };
+        return { ...meaningOfStop(delta?.stop_reason), usage: countsOf(usage) };
       case "message_stop":
         return { finished: true, over: true };
       default:
@@ -70,7 +70,7 @@ export const anthropicMapping: Mapping = {
   },
   whole(body) {
     const { content, stop_reason, usage } = body as Body;
-    return { text: content?.map(textOf).join(""), ...meaningOfStop(stop_reason), usage: usageOf(usage) };
+    return { text: content?.map(textOf).join(""), ...meaningOfStop(stop_reason), usage: countsOf(usage) };
   },
 };
 
@@ -81,13 +81,13 @@ const meaningOfStop = (reason: string | null | undefined): Meaning => ({
   failed: reason === "refusal" ? "blocked the content" : undefined,
 });
 
-/** Tokens read from or written to the cache are counted apart; they were read all the same. */
-function usageOf(usage: UsageFields | null | undefined): Partial<Usage> {
-  return { ...inputOf(usage), ...(typeof usage?.output_tokens === "number" && { outputTokens: usage.output_tokens }) };
-}
-
-function inputOf(usage: UsageFields | null | undefined): Partial<Usage> {
-  if (typeof usage?.input_tokens !== "number") return {};
-  const cached = (usage.cache_creation_input_tokens ?? 0) + (usage.cache_read_input_tokens ?? 0);
-  return { inputTokens: usage.input_tokens + cached };
+/** A count that is left out or null leaves what was told before. */
+function countsOf(usage: UsageFields | null | undefined): Counts {
+  const counts = {
+    inputTokens: usage?.input_tokens,
+    cacheWriteTokens: usage?.cache_creation_input_tokens,
+    cacheReadTokens: usage?.cache_read_input_tokens,
+    outputTokens: usage?.output_tokens,
+  };
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count !== undefined && count !== null));
 }

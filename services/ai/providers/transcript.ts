@@ -3,11 +3,14 @@ import { createParser } from "eventsource-parser";
 import { type FailureKind, Fault, kindOfError } from "./failure.ts";
 import type { Usage } from "./provider.ts";
 
+/** Counts as the provider told them; input that its caches held may be counted apart. */
+export type Counts = Partial<Usage> & { cacheWriteTokens?: number; cacheReadTokens?: number };
+
 /** What one event of a stream, or the whole body of a chat reply, says. */
 export type Meaning = {
   text?: string | undefined;
   /** Counts as far as they are told; later ones replace earlier ones. */
-  usage?: Partial<Usage> | undefined;
+  usage?: Counts | undefined;
   /** Something was produced that isn't shown (reasoning): not silence, but not text either. */
   active?: boolean | undefined;
   /** The finish marker: from here on the reply may end. */
@@ -40,7 +43,7 @@ export class Transcript {
   fault: Fault | undefined;
   #text = "";
   #hasSpoken = false;
-  #usage: Partial<Usage> = {};
+  readonly #usage: Counts = {};
   readonly #mapping: Mapping;
   readonly #decoder = new StringDecoder("utf8");
   readonly #parser;
@@ -136,8 +139,11 @@ export function textIn(value: unknown): string {
   return value;
 }
 
-/** Half a count is none, and neither is nonsense. */
-export function wholeUsage({ inputTokens, outputTokens }: Partial<Usage> = {}): Usage | undefined {
+/** Half a count is none, and neither is nonsense. What caches held was read all the same. */
+export function wholeUsage(counts: Counts = {}): Usage | undefined {
+  const { inputTokens: fresh, cacheWriteTokens: written = 0, cacheReadTokens: cached = 0, outputTokens } = counts;
+  if (![fresh, written, cached].every(isCount)) return undefined;
+  const inputTokens = Number(fresh) + written + cached;
   return isCount(inputTokens) && isCount(outputTokens) ? { inputTokens, outputTokens } : undefined;
 }
 
