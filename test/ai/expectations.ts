@@ -41,6 +41,8 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   "error-event-named": [prefix("broke off"), nothing("overloaded")],
   "error-event-nameless": [prefix("overloaded"), nothing("overloaded")],
   "malformed-event": [prefix("unreadable reply"), nothing("unreadable reply")],
+  "tool-call": nothing("unreadable reply"),
+  "text-and-tool-call": [{ text: PREFIX }, { text: REPLY }],
   "other-protocol": nothing("unreadable reply"),
   "object-as-text": [prefix("unreadable reply"), nothing("unreadable reply")],
   "list-as-text": [prefix("unreadable reply"), nothing("unreadable reply")],

@@ -78,6 +78,7 @@ const textOf = (block: Block) => (block.type === "text" ? textIn(block.text) : "
 
 const meaningOfStop = (reason: string | null | undefined): Meaning => ({
   finished: Boolean(reason),
+  callsTool: reason === "tool_use",
   failed: reason === "refusal" ? "blocked the content" : undefined,
 });
 

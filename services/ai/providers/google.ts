@@ -40,7 +40,7 @@ function requestOf(prompt: Prompt) {
 
 type Body = {
   candidates?: {
-    content?: { parts?: { text?: string; thought?: boolean }[] };
+    content?: { parts?: { text?: string; thought?: boolean; functionCall?: object }[] };
     finishReason?: string | null;
   }[];
   promptFeedback?: { blockReason?: string };
@@ -59,6 +59,7 @@ function meaningOfBody(body: object): Meaning {
     active: parts.some((part) => part.thought),
     usage: usageOf(usageMetadata),
     finished: Boolean(reason),
+    callsTool: parts.some((part) => part.functionCall), // with the reason STOP
     failed: promptFeedback?.blockReason ? "blocked the content" : failureOf(reason),
   };
 }

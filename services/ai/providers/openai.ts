@@ -72,6 +72,7 @@ function meaningOfChoice(choice: Choice | undefined, message: Message | null | u
     text: textOf(message?.content) + textIn(message?.refusal),
     active: Boolean(message?.reasoning_content || message?.reasoning),
     finished: Boolean(reason),
+    callsTool: reason === "tool_calls" || reason === "function_call",
     failed: reason === "content_filter" ? "blocked the content" : reason === "error" ? "broke off" : undefined,
   };
 }

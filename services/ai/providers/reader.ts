@@ -54,10 +54,11 @@ export async function whole(
   if (type !== "" && !type.endsWith("json")) throw new Fault("unreadable reply");
   const json = await collect(body, exchange, limits);
   const startedAt = performance.now();
-  const { text = "", usage, finished, failed } = meaningOf(json, whole);
+  const { text = "", usage, finished, failed, callsTool } = meaningOf(json, whole);
   exchange.stopwatch?.worked(performance.now() - startedAt);
   if (failed) throw new Fault(failed);
   if (!finished) throw new Fault("broke off");
+  if (callsTool && text === "") throw new Fault("unreadable reply");
   return { content: text.toWellFormed(), usage: wholeUsage(usage) };
 }
 

@@ -18,6 +18,8 @@ export type Meaning = {
   /** Nothing that follows matters. */
   over?: boolean | undefined;
   failed?: FailureKind | undefined;
+  /** The model calls a tool, though it was offered none: without any text that is no reply. */
+  callsTool?: boolean | undefined;
 };
 
 /**
@@ -43,6 +45,7 @@ export class Transcript {
   fault: Fault | undefined;
   #text = "";
   #hasSpoken = false;
+  #callsTool = false;
   readonly #usage: Counts = {};
   readonly #mapping: Mapping;
   readonly #decoder = new StringDecoder("utf8");
@@ -91,7 +94,7 @@ export class Transcript {
 
   #read(data: string, isError: boolean): void {
     if (this.over || this.fault || data.trim() === "") return;
-    const { text, usage, active, finished, over, failed } =
+    const { text, usage, active, finished, over, failed, callsTool } =
       data.trim() === DONE
         ? { finished: this.#mapping.finishesWithDone && this.#hasSpoken, over: true }
         : meaningOf(data, this.#mapping.event, isError);
@@ -103,7 +106,9 @@ export class Transcript {
     Object.assign(this.#usage, usage);
     if (finished) this.finished = true;
     if (over) this.over = true;
+    if (callsTool) this.#callsTool = true;
     if (failed) this.fault = new Fault(failed);
+    else if (this.finished && this.#callsTool && !this.#hasSpoken) this.fault = new Fault("unreadable reply");
   }
 }
 

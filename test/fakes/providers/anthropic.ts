@@ -50,9 +50,20 @@ export function anthropicSpeaker(key: string): Speaker {
       events: [stop("refusal", 1), named("message_stop", {})],
       whole: message("simulated", [], "refusal", { input: 1, output: 1 }),
     },
+    toolCall: {
+      events: [
+        named("content_block_start", { index: 1, content_block: TOOL_USE }),
+        named("content_block_delta", { index: 1, delta: { type: "input_json_delta", partial_json: "{}" } }),
+        named("content_block_stop", { index: 1 }),
+        stop("tool_use", 1),
+        named("message_stop", {}),
+      ],
+      whole: message("simulated", [TOOL_USE], "tool_use", { input: 1, output: 1 }),
+    },
   };
 }
 
+const TOOL_USE = { type: "tool_use", id: "toolu_1", name: "look_up", input: {} };
 const named = (type: string, fields: object): Event => ({ event: type, data: JSON.stringify({ type, ...fields }) });
 const delta = (text: string) => named("content_block_delta", { index: 0, delta: { type: "text_delta", text } });
 const stop = (reason: string, output: number) =>

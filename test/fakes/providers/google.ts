@@ -41,9 +41,22 @@ export function googleSpeaker(key: string): Speaker {
       events: [{ data: JSON.stringify({ candidates: [{ index: 0, finishReason: "SAFETY" }] }) }],
       whole: { promptFeedback: { blockReason: "PROHIBITED_CONTENT" }, usageMetadata: { promptTokenCount: 1 } },
     },
+    toolCall: {
+      events: [
+        frame({ parts: [TOOL_CALL] }),
+        {
+          data: JSON.stringify(
+            response({ content: { role: "model", parts: [{ text: "" }] }, finishReason: "STOP" }, ONE),
+          ),
+        },
+      ],
+      whole: response({ content: { role: "model", parts: [TOOL_CALL] }, finishReason: "STOP" }, ONE),
+    },
   };
 }
 
+const TOOL_CALL = { functionCall: { name: "look_up", args: {} } };
+const ONE = { input: 1, output: 1 };
 const response = (candidate: object, { input, output }: Tokens) => ({
   candidates: [{ index: 0, ...candidate }],
   usageMetadata: { promptTokenCount: input, candidatesTokenCount: output, totalTokenCount: input + output },

@@ -26,6 +26,8 @@ function opened(events: Event[]): Event[] {
 /** Answers in good form that surprise all the same. */
 export const ODDITIES: Record<string, Case> = {
   "text-in-opening": { events: opened },
+  "tool-call": { events: (_, { toolCall }) => toolCall.events, whole: (_, { toolCall }) => toolCall.whole },
+  "text-and-tool-call": { events: (events, { toolCall }) => [...prefix(events), ...toolCall.events] },
   "other-protocol": {
     answer: ({ response }) =>
       void response.socket?.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"),

@@ -87,17 +87,29 @@ function speaker(key: string, house: House): Speaker {
     thinking: chunk({ delta: { reasoning_content: "Let me see.", content: null }, finish_reason: null }),
     blocked: {
       events: [chunk({ delta: {}, finish_reason: "content_filter" }), { data: "[DONE]" }],
-      whole: {
-        ...HEAD,
-        choices: [{ index: 0, message: { role: "assistant", content: null }, finish_reason: "content_filter" }],
-      },
+      whole: silent("content_filter"),
+    },
+    toolCall: {
+      events: [
+        chunk({ delta: { role: "assistant", content: null }, finish_reason: null }),
+        chunk({ delta: { tool_calls: [{ index: 0, ...TOOL_CALL }] }, finish_reason: null }),
+        chunk({ delta: {}, finish_reason: "tool_calls" }),
+        { data: "[DONE]" },
+      ],
+      whole: silent("tool_calls", { tool_calls: [TOOL_CALL] }),
     },
   };
 }
 
 const HEAD = { id: "chatcmpl-simulated", object: "chat.completion.chunk", created: 1_763_000_000, model: "simulated" };
+const TOOL_CALL = { id: "call_1", type: "function", function: { name: "look_up", arguments: "{}" } };
 const chunk = (choice: object, usage: object | null = null): Event => ({
   data: JSON.stringify({ ...HEAD, choices: [{ index: 0, ...choice }], usage }),
+});
+/** A whole reply without text. */
+const silent = (reason: string, message: object = {}) => ({
+  ...HEAD,
+  choices: [{ index: 0, message: { role: "assistant", content: null, ...message }, finish_reason: reason }],
 });
 const usage = ({ input, output }: Tokens) => ({
   prompt_tokens: input,

@@ -51,6 +51,8 @@ export type Speaker = {
   thinking: Event;
   /** The ending of a stream and the whole reply when a filter stepped in. */
   blocked: { events: Event[]; whole: unknown };
+  /** The same when the model calls a tool. */
+  toolCall: { events: Event[]; whole: unknown };
 };
 
 /** The simulators' tokenizer. */
