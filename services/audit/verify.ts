@@ -38,7 +38,7 @@ export function verifyAudit(em: SqlEntityManager, known?: Head): Promise<Verific
   return em.transactional(
     async () => {
       const [lowest] = await em.execute<{ floor: string | null }[]>(
-        "select max(dropped_below::text) as floor from audit_seals",
+        "select max(dropped_below::text) as floor from audit_seals where cardinality(ids) = 0",
       );
       const walk: Walk = {
         head: { position: 0, hash: GENESIS },
@@ -111,7 +111,10 @@ function checkSeal(walk: Walk, seal: Seal, digests: Map<string, string>): void {
     const moved = misfits.some((other) => other !== i && fits(other) === links[i]);
     report(walk, moved ? "reordered" : "edited", position, ids[i]);
   }
-  const whole = ids.length > 0 ? links.length === ids.length : dropIsWhole(walk.previous, links, droppedBelow);
+  const whole =
+    ids.length > 0
+      ? links.length === ids.length && droppedBelow === undefined
+      : dropIsWhole(walk.previous, links, droppedBelow);
   if (!whole || links.at(-1) !== seal.head) report(walk, "seal-broken", position);
   walk.previous = seal.head;
   walk.head = { position, hash: seal.head };

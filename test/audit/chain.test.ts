@@ -48,6 +48,19 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     ]);
   });
 
+  test("finds a deleted row that the seal of others calls dropped", async () => {
+    const ids = await sealedLog();
+    const head = await headOf(store.fork());
+    await tamper(
+      `delete from audit_events where id = '${ids[5]}';
+      update audit_seals set dropped_below = '${"f".repeat(32)}' where position = 1`,
+    );
+    expect((await verify(head)).findings).toEqual([
+      { kind: "seal-broken", position: 1 },
+      { kind: "deleted", id: ids[5], position: 2 },
+    ]);
+  });
+
   test("finds two rows that changed places, in the log or in the chain", async () => {
     const ids = await sealedLog();
     const [a, b] = [ids[4], ids[6]];
