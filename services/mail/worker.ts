@@ -25,6 +25,8 @@ const GIVE_UP_UNANSWERED_MS = 7 * GIVE_UP_MS;
 const CLOSE_MS = 10_000;
 /** Kept of an error, in characters. */
 const MAX_ERROR = 300;
+/** Kept of a mail server's answer, in words. */
+const MAX_WORDS = 25;
 
 /** The sending side of the queue. */
 export type Outbox = {
@@ -165,11 +167,19 @@ async function settle(
   );
 }
 
-/** An error in one line. A mail server may quote the letter: what is as long as a token is left out. */
+/** An error in one line. What a mail server has answered may quote the letter: of that only harmless words are told. */
 function told(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
-  return text
-    .replace(/\s+/g, " ")
-    .replace(/[\w-]{40,}/g, "…")
-    .slice(0, MAX_ERROR);
+  const { message, response } = error instanceof Error ? (error as Error & { response?: unknown }) : {};
+  const text = response === undefined ? (message ?? String(error)) : wordsOf(String(response));
+  return text.replace(/\s+/g, " ").slice(0, MAX_ERROR);
+}
+
+/** A code of SMTP (RFC 5321, RFC 3463) or a plain word: no piece of a token that is worth having looks like one. */
+const HARMLESS = /^(?:[245]\d\d|[245]\.\d{1,3}\.\d{1,3}|[A-Z]{1,5}|[A-Z]?[a-z']{1,14})[.,;:!]?$/;
+
+/** The first line of a mail server's answer, its codes and its plain words; a token may stand in it in pieces. */
+function wordsOf(response: string): string {
+  const [line = ""] = response.split(/\r?\n/, 1);
+  const words = line.replace(/^(\d{3})-/, "$1 ").split(/\s+/, MAX_WORDS);
+  return words.map((word) => (HARMLESS.test(word) ? word : "…")).join(" ");
 }

@@ -125,6 +125,26 @@ describe.each(modes)("mail delivery, %s", async (mode) => {
     }
   });
 
+  test.each([
+    ["one line", (quote: string) => `5.7.1 Looks like spam: ${quote}`],
+    ["many lines", (quote: string) => ["5.7.1 Looks like spam:", ...quote.split("\r\n")]],
+  ])("an answer that quotes the letter in %s is told without a piece of its token", async (_form, answer) => {
+    let token = "";
+    sink.moods.data = ({ to, raw }) => {
+      if (!to.startsWith("cut")) return "take";
+      const [quote = ""] = /#token=3D(?:[\w-]|=\r\n){43,}/.exec(raw) ?? [];
+      expect(quote).toContain("=\r\n");
+      token = quote.replace("#token=3D", "").replaceAll("=\r\n", "");
+      return { code: 554, text: answer(quote) };
+    };
+    const { last_error } = await rowOf(await register("cut"), ({ status }) => status === "failed");
+    expect(token).toHaveLength(43);
+    const told = [last_error, ...app.logs].join("\n");
+    expect(times(36, (i) => token.slice(i, i + 8)).filter((piece) => told.includes(piece))).toEqual([]);
+    expect(last_error).toMatch(/^554 .*Looks like spam:/);
+    sink.moods.data = () => "take";
+  });
+
   test("the log shows every letter and its attempts, by each filter, and never a token or a text", async () => {
     sink.moods.rcpt = () => "take";
     sink.moods.data = ({ to, raw }) =>

@@ -4,8 +4,8 @@ import { SMTPServer } from "smtp-server";
 /** A letter that has arrived. */
 export type Arrived = { to: string; messageId: string; raw: string };
 
-/** What the sink does with a recipient or a letter: take it, refuse it by a code, or never answer. */
-export type Mood = "take" | "hang" | { code: number; text: string };
+/** What the sink does with a recipient or a letter: take it, refuse it by a code, in one line or more, or never answer. */
+export type Mood = "take" | "hang" | { code: number; text: string | string[] };
 
 /** An SMTP server that can be told how to treat whom. */
 export async function startSink(port = 0) {
@@ -14,7 +14,7 @@ export async function startSink(port = 0) {
   const moods = { rcpt: (_to: string): Mood => "take", data: (_letter: Arrived): Mood => "take" };
   const answer = (mood: Mood, done: (error?: Error | null) => void) => {
     if (mood === "take") done();
-    else if (mood !== "hang") done(Object.assign(new Error(mood.text), { responseCode: mood.code }));
+    else if (mood !== "hang") done(Object.assign(new Error(), { message: mood.text, responseCode: mood.code }));
   };
   const server = new SMTPServer({
     authOptional: true,
