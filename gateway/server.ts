@@ -135,7 +135,10 @@ function createServer(requestTimeout: number, unreadable: AnswerUnreadable, fram
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
-  app.server.on("connect", (_request, socket) => unreadable(new Error("tunnels are not served"), socket, false));
+  app.server.on("connect", (_request, socket) => {
+    socket.on("error", () => {}); // Node leaves this socket to us, and the client that resets it is no failure of ours
+    unreadable(new Error("tunnels are not served"), socket, false);
+  });
   return app;
 }
 

@@ -160,3 +160,15 @@ test("a body without end gets its 413, is read a little longer, and is cut off",
   expect(performance.now() - started).toBeLessThan(5_000);
   await edge.close();
 });
+
+test("a tunnel whose client is gone at once harms nobody", async () => {
+  const edge = await start((router) => router.service(AuthService, {}));
+  for (let i = 0; i < 20; i++) {
+    const socket = net.connect(edge.port, "127.0.0.1", () => {
+      socket.write("CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", () => socket.resetAndDestroy());
+    });
+    await new Promise((resolve) => socket.on("close", resolve));
+  }
+  expect((await edge.send("GET", "/health/live")).status).toBe(200);
+  await edge.close();
+});
