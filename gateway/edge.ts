@@ -21,6 +21,8 @@ export type EdgeOptions = {
 const SANE_ID = /^[A-Za-z0-9._-]{1,128}$/;
 /** Status of a request whose client went away before its answer. */
 const CLIENT_GONE = 499;
+/** An unfinished body is still read for this long, in milliseconds, so that its sender gets to see the answer. */
+const LINGER_MS = 2_000;
 const HEALTH = /^\/health(?:\/|$)/;
 
 /** The caller's request id if it is a sane one, else a new one. */
@@ -103,7 +105,16 @@ function follow(request: FastifyRequest, { raw }: FastifyReply, { log, lifecycle
     const clientGone = raw.writableFinished ? undefined : true;
     log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
     lifecycle.leave();
+    if (!request.raw.complete) linger(request.raw);
   });
+}
+
+/** Bounds the rest of a body that was answered before its end: nobody reads it, and no limit of a route holds. */
+function linger(request: IncomingMessage): void {
+  if (request.socket.destroyed) return;
+  const timer = setTimeout(() => request.complete || request.socket.destroy(), LINGER_MS);
+  request.once("close", () => clearTimeout(timer));
+  request.resume();
 }
 
 /** HTTP/1.1 wants exactly one Host header (RFC 9112 section 3.2); with two, a proxy and we might each read another. */

@@ -56,8 +56,6 @@ const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 /** Longest request line with its headers. */
 const MAX_HEAD_BYTES = 16 * 1024;
-/** A refused body is still read for this long, in milliseconds, so that its sender gets to see the answer. */
-const LINGER_MS = 2_000;
 
 /**
  * Makes the gateway: a route for each method of the services, as their options say.
@@ -72,7 +70,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     const failed = toEdgeFailure(thrown);
     if (failed.unexpected) report(thrown, request);
-    if (failed.reason === Reason.PAYLOAD_TOO_LARGE) linger(request, reply);
+    // Fastify would close at once, which resets the connection before the answer is read.
+    if (failed.reason === Reason.PAYLOAD_TOO_LARGE) reply.removeHeader("connection");
     sendFailure(failed, reply);
   };
   const app = createServer(
@@ -146,11 +145,3 @@ function createServer(requestTimeout: number, unreadable: AnswerUnreadable, fram
 // unreadable requests asks the same question of it.
 const isAnswered = (socket: Duplex) =>
   Boolean((socket as { _httpMessage?: { headersSent?: boolean } })._httpMessage?.headersSent);
-
-/** Keeps the connection of a body that is too large: closing at once would reset it before the answer is read. */
-function linger({ raw }: FastifyRequest, reply: FastifyReply): void {
-  reply.removeHeader("connection");
-  const timer = setTimeout(() => raw.complete || raw.destroy(), LINGER_MS);
-  raw.once("close", () => clearTimeout(timer));
-  raw.resume();
-}

@@ -138,27 +138,50 @@ describe("malformed HTTP", () => {
   });
 });
 
-test("a body without end gets its 413, is read a little longer, and is cut off", async () => {
-  const edge = await start((router) => router.service(AuthService, { login: () => ({}) }));
-  const socket = net.connect(edge.port, "127.0.0.1");
-  const closed = new Promise((resolve) => socket.on("close", resolve));
-  let text = "";
-  socket
-    .on("error", () => {})
-    .on("data", (data) => {
-      text += data;
-    });
-  socket.write(
-    "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
-  );
+describe("a body without end", () => {
+  let edge: Started;
+  beforeAll(async () => {
+    edge = await start((router) => router.service(AuthService, { login: () => ({}) }));
+  });
+  afterAll(() => edge.close());
+  const json = "Content-Type: application/json\r\n";
+  const chunked = "Transfer-Encoding: chunked\r\n";
   const piece = `1000\r\n${" ".repeat(0x1000)}\r\n`;
-  const pour = setInterval(() => socket.write(piece), 2);
-  const started = performance.now();
-  await closed;
-  clearInterval(pour);
-  expect(text).toMatch(/^HTTP\/1\.1 413 /);
-  expect(performance.now() - started).toBeLessThan(5_000);
-  await edge.close();
+
+  /** Writes the head and pours pieces until the connection ends, which has to be soon; tells all that came back. */
+  const pour = async (head: string, pieces: string) => {
+    const socket = net.connect(edge.port, "127.0.0.1");
+    const closed = new Promise((resolve) => socket.on("close", resolve));
+    let text = "";
+    socket
+      .on("error", () => {})
+      .on("data", (data) => {
+        text += data;
+      });
+    socket.write(`${head}\r\n`);
+    const pouring = setInterval(() => socket.write(pieces), 2);
+    const started = performance.now();
+    await closed;
+    clearInterval(pouring);
+    expect(performance.now() - started).toBeLessThan(5_000);
+    return text;
+  };
+
+  test.each([
+    [413, `POST /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
+    [404, `POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, piece],
+    [405, `PUT /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
+    [404, `POST /nope HTTP/1.1\r\nHost: x\r\n${chunked}`, "broken\r\n"],
+    [200, `GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, ""],
+  ])("gets its %i, is read a little longer, and is cut off", async (status, head, pieces) => {
+    expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
+  });
+
+  test("that ends soon after its answer leaves the connection open to the next request", async () => {
+    const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    const text = await rawExchange(edge.port, `POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}${next}`);
+    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 404", "HTTP/1.1 200"]);
+  });
 });
 
 test("a tunnel whose client is gone at once harms nobody", async () => {
