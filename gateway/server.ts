@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { DescService } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
@@ -76,7 +77,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   };
   const app = createServer(
     options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
-    (error, socket, isAnswered) => answerUnreadable(error, socket, isAnswered, { ...edge, methodsOf }),
+    (error, socket, latest) => answerUnreadable(error, socket, latest, { ...edge, methodsOf }),
     (thrown, request, reply) => {
       greet(request, reply, edge); // the router refused the path before any hook ran
       answer(thrown, request, reply);
@@ -107,10 +108,11 @@ export function createGateway(options: GatewayOptions): Gateway {
 }
 
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
-type AnswerUnreadable = (error: Error, socket: Duplex, isAnswered: boolean) => void;
+type AnswerUnreadable = (error: Error, socket: Duplex, latest: ServerResponse | undefined) => void;
 
 /** An HTTP server that leaves every decision about bodies and refusals to us. */
 function createServer(requestTimeout: number, unreadable: AnswerUnreadable, frameworkErrors: Answer): FastifyInstance {
+  const latest = new WeakMap<Duplex, ServerResponse>();
   const app = fastify({
     genReqId: requestId,
     bodyLimit: DEFAULT_BODY_BYTES,
@@ -128,20 +130,16 @@ function createServer(requestTimeout: number, unreadable: AnswerUnreadable, fram
       maxParamLength: MAX_HEAD_BYTES, // however long, a wrong id is told by its name
       querystringParser: () => ({}), // queries are read by the types of their fields
     },
-    clientErrorHandler: (error, socket) => unreadable(error, socket, isAnswered(socket)),
+    clientErrorHandler: (error, socket) => unreadable(error, socket, latest.get(socket)),
     frameworkErrors,
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  app.server.on("request", (request, response) => latest.set(request.socket, response));
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node leaves this socket to us, and the client that resets it is no failure of ours
-    unreadable(new Error("tunnels are not served"), socket, false);
+    unreadable(new Error("tunnels are not served"), socket, latest.get(socket));
   });
   return app;
 }
-
-// Node keeps the response that is under way on a socket in this undocumented property, and its default handler for
-// unreadable requests asks the same question of it.
-const isAnswered = (socket: Duplex) =>
-  Boolean((socket as { _httpMessage?: { headersSent?: boolean } })._httpMessage?.headersSent);

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -34,11 +35,28 @@ export type Unrouted = { log: Logger; headers: Record<string, string>; methodsOf
 
 /**
  * Answers on the socket itself a request that never became one: unreadable HTTP, or one that arrives too slowly.
- * @param isAnswered whether a response has begun on this socket, which a second one would garble
+ * @param latest the answer to the latest request of this socket, which nothing may garble or cut off
  */
-export function answerUnreadable(error: Unreadable, socket: Duplex, isAnswered: boolean, unrouted: Unrouted): void {
-  if (error.code === "ECONNRESET" || !socket.writable || isAnswered) {
+export function answerUnreadable(
+  error: Unreadable,
+  socket: Duplex,
+  latest: ServerResponse | undefined,
+  unrouted: Unrouted,
+): void {
+  if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
+    return;
+  }
+  if (latest && !latest.req.complete) {
+    if (latest.headersSent) return; // the rest of a request that has its answer
+    if (!latest.socket) {
+      const answerInTurn = () => answerUnreadable(error, socket, latest, unrouted);
+      if (latest.listenerCount("socket") === 0) latest.once("socket", answerInTurn);
+      return;
+    }
+  } else if (latest && !latest.writableFinished) {
+    if (latest.headersSent && latest.shouldKeepAlive) latest.once("finish", () => socket.end(() => socket.destroy()));
+    latest.shouldKeepAlive = false;
     return;
   }
   const methods = methodsAt(error, unrouted.methodsOf);
