@@ -1,6 +1,13 @@
 import { setMaxListeners } from "node:events";
 import { readFileSync } from "node:fs";
-import type { Http2SecureServer, Http2Server, SecureServerOptions } from "node:http2";
+import type {
+  Http2SecureServer,
+  Http2Server,
+  Http2ServerRequest,
+  Http2ServerResponse,
+  IncomingHttpHeaders,
+  SecureServerOptions,
+} from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import { createSecureContext } from "node:tls";
@@ -12,12 +19,17 @@ import type { App } from "./app.ts";
 import type { Config } from "./config.ts";
 import { services } from "./index.ts";
 import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
+import { bounded, tellUnreadable } from "./readable.ts";
 import { reflectionHandler } from "./reflection.ts";
 
-/** Largest message in bytes, compressed or not: an AI request and what surrounds it. */
-const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
+/** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
+const MAX_MESSAGE_BYTES = 64 * 1024;
 /** Calls at once on one connection. */
 const MAX_STREAMS = 1_000;
+
+/** Units of a gRPC deadline that can be too long. */
+const SECONDS: Record<string, number> = { H: 3_600, M: 60, S: 1 };
+const LONGEST_TIMER_S = 2_147_483;
 
 /** What calls that were ended have to say so, in ms, before their connections are cut. */
 const FAREWELL_MS = 1_000;
@@ -43,8 +55,9 @@ export async function listenGrpc(
   setMaxListeners(0, shutdown.signal); // one for each open call
   const handler = connectNodeAdapter({
     routes(router) {
-      app.routes(router);
+      app.routes(bounded(router));
       if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
+      tellUnreadable(router.handlers);
     },
     interceptors: app.interceptors,
     readMaxBytes: MAX_MESSAGE_BYTES,
@@ -52,11 +65,17 @@ export async function listenGrpc(
     contextValues: (req) => createContextValues().set(peerKey, req.socket?.remoteAddress ?? ""),
   });
   // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
-  const named: typeof handler = (req, res) => {
+  const named = (req: Http2ServerRequest, res: Http2ServerResponse) => {
     const id = saneRequestId(req.headers["x-request-id"]);
     req.headers["x-request-id"] = id;
     res.setHeader("x-request-id", id);
-    handler(req, res);
+    dropEndlessDeadline(req.headers);
+    try {
+      handler(req, res);
+    } catch {
+      res.writeHead(400);
+      res.end(); // an authority that is none, such as "["
+    }
   };
   const settings = { settings: { maxConcurrentStreams: MAX_STREAMS } };
   const server: Http2Server | Http2SecureServer = tls
@@ -94,6 +113,13 @@ export async function listenGrpc(
       for (const timer of overdue) clearTimeout(timer);
     },
   };
+}
+
+/** A deadline that no timer can run for is none; Node would take it for the next millisecond. */
+function dropEndlessDeadline(headers: IncomingHttpHeaders): void {
+  const [, count, unit = ""] = /^(\d+)([HMS])$/.exec(String(headers["grpc-timeout"])) ?? [];
+  if (Number(count) * (SECONDS[unit] ?? 0) > LONGEST_TIMER_S) delete headers["grpc-timeout"];
+  if (Number(headers["connect-timeout-ms"]) > LONGEST_TIMER_S * 1_000) delete headers["connect-timeout-ms"];
 }
 
 function readTls({ cert, key, ca }: NonNullable<Config["grpc"]["tls"]>): SecureServerOptions {

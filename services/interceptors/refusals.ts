@@ -11,8 +11,8 @@ const DATABASE_RETRY_SECONDS = 2;
 const SHUTTING_DOWN = "The service is shutting down. Please try again.";
 const SOON = { retryAfterSeconds: 1 };
 
-/** Whether the server has ended the call, and not its client. */
-const isShuttingDown = ({ reason }: AbortSignal) => reason instanceof ConnectError && reason.code === Code.Unavailable;
+/** Why a call was ended: by its server, by its deadline, or by its client. */
+const causeOf = ({ reason }: AbortSignal) => (reason instanceof ConnectError ? reason.code : Code.Canceled);
 
 /** Turns refusals into errors that every client reads; everything else is a bug: masked, and logged once. */
 export function tellRefusals(log: Logger): Interceptor {
@@ -21,8 +21,12 @@ export function tellRefusals(log: Logger): Interceptor {
       if (!("error" in ending)) return undefined;
       const { error } = ending;
       if (error instanceof Refusal) return toConnectError(error);
-      if (isShuttingDown(req.signal)) return toConnectError(new Refusal(Reason.UNAVAILABLE, SHUTTING_DOWN, SOON));
-      if (req.signal.aborted) return new ConnectError("The call was cancelled.", Code.Canceled);
+      if (req.signal.aborted) {
+        const cause = causeOf(req.signal);
+        if (cause === Code.Unavailable) return toConnectError(new Refusal(Reason.UNAVAILABLE, SHUTTING_DOWN, SOON));
+        if (cause === Code.DeadlineExceeded) return new ConnectError("The deadline has passed.", cause);
+        return new ConnectError("The call was cancelled.", Code.Canceled);
+      }
       if (isDatabaseAway(error)) {
         log.error({ reason: (error as Error).message }, "the database is away");
         return toConnectError(

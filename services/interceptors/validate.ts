@@ -8,12 +8,15 @@ import { violationsOf } from "../rules.ts";
 const MAX_TOLD = 50;
 /** Violations that the sentence for people names. */
 const MAX_NAMED = 10;
-/** Sent by the gateway with a request that it could not read, so that caller and limits are still looked at first. */
-const UNREADABLE = "x-gatehouse-unreadable";
+/** Goes with a request that could not be read, so that caller and limits are still looked at first. */
+export const UNREADABLE = "x-gatehouse-unreadable";
+/** Why, where the size is it. */
+export const TOO_LARGE = "too large";
 
 /** Checks every request against the rules of its proto; names every offending field by its JSON name, never its value. */
 export const validate: Interceptor = (next) => (req) => {
-  if (req.header.has(UNREADABLE)) throw unreadable();
+  const unread = req.header.get(UNREADABLE);
+  if (unread !== null) throw unreadable(unread);
   if (req.method.input.fields.length === 0) return next(req);
   if (!req.stream) {
     check(req.method.input, req.message);
@@ -40,9 +43,12 @@ function check(schema: DescMessage, message: Message): void {
   });
 }
 
-/** The gateway knows what was wrong and tells it; the mark says that nothing else was. */
-function unreadable(): Refusal {
-  const refusal = new Refusal(Reason.MALFORMED_REQUEST, "The request can't be read.");
+/** A gateway knows what was wrong and tells it; the mark says that nothing else was. */
+function unreadable(why: string): Refusal {
+  const refusal =
+    why === TOO_LARGE
+      ? new Refusal(Reason.PAYLOAD_TOO_LARGE, "The request is too large.")
+      : new Refusal(Reason.MALFORMED_REQUEST, "The request can't be read.");
   refusal.headers.push([UNREADABLE, "1"]);
   return refusal;
 }
