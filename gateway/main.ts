@@ -20,6 +20,9 @@ try {
   refuse([(error as Error).message]);
 }
 
+/** How long mail in hand, the last audit seal and connections have to end, in milliseconds. */
+const CLOSING_MS = 20_000;
+
 type Settings = { gateway: GatewayConfig; services: Config | undefined };
 
 /** Reads both sides' variables and reports everything that is wrong with them together. */
@@ -53,6 +56,7 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
     await Promise.all([gateway.drain(), grpc?.close(config.shutdownTimeoutMs)]);
     remote?.close();
     await metrics?.close();
+    setTimeout(() => process.exit(1), CLOSING_MS).unref(); // what isn't closed by then never will be
     await app?.close();
     await tracing?.close();
     process.exit(0);

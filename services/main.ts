@@ -6,6 +6,9 @@ import { listenMetrics } from "./metrics.ts";
 import { listenGrpc } from "./server.ts";
 import { openTracing } from "./tracing.ts";
 
+/** How long mail in hand, the last audit seal and connections have to end, in milliseconds. */
+const CLOSING_MS = 20_000;
+
 loadEnvFile();
 const read = readConfig(process.env, { apart: true });
 if ("problems" in read) {
@@ -25,6 +28,7 @@ try {
     app.drain();
     await server.close(config.shutdownMs);
     await metrics?.close();
+    setTimeout(() => process.exit(1), CLOSING_MS).unref(); // what isn't closed by then never will be
     await app.close();
     await tracing?.close();
     process.exit(0);

@@ -1,10 +1,13 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout } from "node:timers/promises";
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
 /** What the services of one process measure. Labels name methods, models and outcomes, never a user or what was said. */
 export type Metrics = ReturnType<typeof createMetrics>;
 
+/** How long readers of metrics wait for what has to be looked up, in ms. */
+const LOOK_MS = 1_000;
 /** Bounds of durations in seconds, as the semantic conventions for RPC and HTTP advise. */
 const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 /** As those for generative AI advise. */
@@ -58,14 +61,15 @@ export function createMetrics() {
       buckets: OVERHEAD_SECONDS,
       registers,
     }),
-    /** Adds something that is looked up whenever metrics are read; unknown while that fails. */
+    /** Adds something that is looked up whenever metrics are read; unknown while that fails or takes long. */
     gauge(name: string, help: string, look: () => number | Promise<number>): void {
       new Gauge({
         name,
         help,
         registers,
         async collect() {
-          this.set(await Promise.resolve(look()).catch(() => Number.NaN));
+          const looked = Promise.resolve(look()).catch(() => Number.NaN);
+          this.set(await Promise.race([looked, setTimeout(LOOK_MS, Number.NaN, { ref: false })]));
         },
       });
     },

@@ -17,6 +17,7 @@ import { Email } from "./email.ts";
 import { OneTimeToken } from "./one-time-token.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
+import { allowSilence, breakSilent } from "./silent-connections.ts";
 import { Usage } from "./usage.ts";
 import { User } from "./user.ts";
 
@@ -26,6 +27,8 @@ const POOL_SIZE = 10;
 const CONNECT_TIMEOUT_MS = 3_000;
 /** Longest statement in ms; nothing on a request path comes near. */
 const STATEMENT_TIMEOUT_MS = 15_000;
+/** How much later than its end a statement's answer may come, in ms. */
+const ANSWER_MS = 2_000;
 /** Any number, the same for every process: who migrates holds the advisory lock of this name. */
 const MIGRATION_LOCK = 7_230_001;
 
@@ -90,6 +93,7 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
   });
   const pool = await orm.em.getConnection().getNativeClient();
   giveBackBroken(pool);
+  breakSilent(pool, STATEMENT_TIMEOUT_MS + ANSWER_MS);
   return {
     ...forkAndPing(orm),
     async query<Row>(statement: Statement, values: unknown[]) {
@@ -98,6 +102,7 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
     async migrate() {
       const client = await pool.connect();
       try {
+        allowSilence(client);
         await client.query("set statement_timeout = 0");
         await client.query("select pg_advisory_lock($1)", [MIGRATION_LOCK]);
         await orm.migrator.up();

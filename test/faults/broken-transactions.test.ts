@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { isDatabaseAway } from "../../services/store/errors.ts";
 import { openStore } from "../../services/store/orm.ts";
 import { createDatabase } from "../databases.ts";
 import { startProxy } from "./proxy.ts";
@@ -35,4 +36,18 @@ describe.runIf(process.env.TEST_SERVERS)("a connection that breaks in a transact
     await store.ping();
     await store.close();
   });
+
+  test("is one that falls silent, after longer than any statement may take", async () => {
+    const store = await openStore({ kind: "postgres", url: database.href }, pino({ level: "silent" }));
+    const em = store.fork();
+    await em.execute("select 1");
+    proxy.silence();
+    const asked = [em.execute("select 2"), store.ping(), em.transactional(() => em.execute("select 3"))];
+    for (const outcome of await Promise.allSettled(asked)) {
+      expect(outcome.status === "rejected" && isDatabaseAway(outcome.reason)).toBe(true);
+    }
+    proxy.restore();
+    await store.ping();
+    await store.close();
+  }, 60_000);
 });
