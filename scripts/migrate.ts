@@ -2,23 +2,38 @@
  * Brings the database named by the environment to the current schema, and the audit log's months up to date; any number
  * may run at once.
  */
-import { addPartitions, dropPartitions } from "../services/audit/partitions.ts";
+import { setTimeout as wait } from "node:timers/promises";
+import { addPartitions, dropPartitions, isBusy } from "../services/audit/partitions.ts";
 import { type Config, readConfig } from "../services/config.ts";
 import { loadEnvFile } from "../services/env-file.ts";
 import { createLog } from "../services/log.ts";
-import { openStore } from "../services/store/orm.ts";
+import { openStore, type Store } from "../services/store/orm.ts";
+
+/** How often the months are tried while somebody reads the audit log for long, and the pause between, in ms. */
+const TRIES = 5;
+const PAUSE_MS = 1_000;
 
 async function migrate({ database, logLevel, auditRetentionMs }: Config): Promise<void> {
   const log = createLog(logLevel);
   const store = await openStore(database, log);
   try {
     await store.migrate();
-    const now = new Date();
-    await addPartitions(store.fork(), now);
-    if (auditRetentionMs > 0) await dropPartitions(store.fork(), now, new Date(now.getTime() - auditRetentionMs));
+    await keepMonths(store, auditRetentionMs);
     log.info("the database is up to date");
   } finally {
     await store.close();
+  }
+}
+
+async function keepMonths(store: Store, retentionMs: number, tries = TRIES): Promise<void> {
+  const now = new Date();
+  try {
+    await addPartitions(store.fork(), now);
+    if (retentionMs > 0) await dropPartitions(store.fork(), now, new Date(now.getTime() - retentionMs));
+  } catch (error) {
+    if (!isBusy(error) || tries === 1) throw error;
+    await wait(PAUSE_MS);
+    await keepMonths(store, retentionMs, tries - 1);
   }
 }
 

@@ -3,25 +3,39 @@ import { lockChain, sealDrop } from "./seal.ts";
 
 /** Months that have their partition in advance. */
 const MONTHS_AHEAD = 3;
-/** How long dropping may keep writers waiting, in ms: it goes on another time. */
+/** How long adding or dropping may keep writers waiting, in ms: it goes on another time. */
 const LOCK_TIMEOUT_MS = 2_000;
 
-/** Makes the partitions of this month and the next ones; rows that come before theirs stay in the default partition. */
+/**
+ * Makes the partitions of this month and the next ones; rows that come before theirs stay in the default partition.
+ * @throws Error while others don't let the table go, see `isBusy`
+ */
 export async function addPartitions(em: SqlEntityManager, now: Date): Promise<void> {
   for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead++) {
     try {
-      await em.execute("select audit_add_partition(?)", [monthOf(now, ahead)]);
+      await em.transactional(async () => {
+        await em.execute(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+        await em.execute("select audit_add_partition(?)", [monthOf(now, ahead)]);
+      });
     } catch (error) {
-      if ((error as { code?: string }).code !== CHECK_VIOLATION) throw error; // the default one has rows of that month
+      if (codeOf(error) !== CHECK_VIOLATION) throw error; // the default one has rows of that month
     }
   }
 }
 
+/** Whether adding or dropping came in others' way, and is to be tried again later. */
+export function isBusy(error: unknown): boolean {
+  return codeOf(error) === LOCK_NOT_AVAILABLE;
+}
+
+const codeOf = (error: unknown) => (error as { code?: string }).code;
 const CHECK_VIOLATION = "23514";
+const LOCK_NOT_AVAILABLE = "55P03";
 
 /**
  * Drops the partitions whose every event is of a month before a time's, once all of them are sealed, and says so in
  * the chain.
+ * @throws Error while others don't let the table go, see `isBusy`
  * @returns the names of what was dropped
  */
 export async function dropPartitions(em: SqlEntityManager, now: Date, olderThan: Date): Promise<string[]> {

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { startAuditKeeper } from "../../services/audit/keeper.ts";
@@ -48,6 +49,40 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     await sealEvents(store.fork(), clock.now());
     expect(await verify()).toMatchObject({ findings: [], events: 6, unsealed: 0 });
   });
+
+  test("keeps no writer waiting for a month's partition while somebody reads for long", async () => {
+    if (engine === "PGlite") return; // one connection: nobody waits for another
+    await sealedLog([1]);
+    const later = new Date(clock.now().getTime() + 200 * 86_400_000);
+    let finish = () => {};
+    const read = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const em = store.fork();
+    const reader = em.transactional(async () => {
+      await em.execute("select 1 from audit_events limit 1");
+      await read;
+    });
+    await until("the reader", async () => (await locks("granted")) > 0);
+    const refused = addPartitions(store.fork(), later).catch((error: Error) => error.message);
+    await until("the partition to wait for the reader", async () => (await locks("not granted")) > 0);
+    const answered = await Promise.race([record(1).then(() => true), wait(6_000, false)]);
+    finish();
+    await reader;
+    expect(answered).toBe(true);
+    expect(await refused).toContain("lock timeout");
+    await addPartitions(store.fork(), later);
+    await sealEvents(store.fork(), clock.now());
+    expect(await verify()).toMatchObject({ findings: [], events: 2, unsealed: 0 });
+  });
+
+  async function locks(which: "granted" | "not granted"): Promise<number> {
+    const [row] = await store.fork().execute<{ count: number }[]>(
+      `select count(*)::int from pg_locks l join pg_database d on d.oid = l.database
+         where d.datname = current_database() and relation = 'audit_events'::regclass and ${which}`,
+    );
+    return row?.count ?? 0;
+  }
 
   test("is one chain, however many seal at once", async () => {
     await sealedLog([1]);

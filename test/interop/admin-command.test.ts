@@ -149,6 +149,35 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
   });
 });
 
+describe.runIf(process.env.TEST_SERVERS)("npm run migrate, while somebody reads the audit log for long", () => {
+  test("tries again until it can add a month", async () => {
+    const env = { DATABASE_URL: await createDatabase(`migrate_${randomUUID().slice(0, 8)}`) };
+    expect(await run("migrate", [], env)).toMatchObject({ code: 0 });
+    const client = new pg.Client(env.DATABASE_URL);
+    await client.connect();
+    const months = () =>
+      client.query(
+        "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
+      );
+    const before = (await months()).rows;
+    const last = before.findLast(({ name }) => /\d$/.test(name))?.name;
+    await client.query(`drop table ${last}`);
+    const reader = await begin(env.DATABASE_URL, "select 1 from audit_events limit 1", []);
+    const migrated = run("migrate", [], env);
+    await reader.toBeWaitedFor();
+    await until("the wait to be given up", async () => {
+      const { rows } = await client.query(
+        "select 1 from pg_locks where not granted and relation = 'audit_events'::regclass",
+      );
+      return rows.length === 0;
+    });
+    await reader.commit();
+    expect(await migrated).toMatchObject({ code: 0 });
+    expect((await months()).rows).toHaveLength(before.length);
+    await client.end();
+  });
+});
+
 describe("npm run admin, on the embedded database", () => {
   test("works while the service is stopped", async () => {
     const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-admin-")) };
