@@ -21,6 +21,7 @@ import { services } from "./index.ts";
 import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
 import { bounded, tellUnreadable } from "./readable.ts";
 import { reflectionHandler } from "./reflection.ts";
+import { plainAddress } from "./security/address.ts";
 
 /** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
 const MAX_MESSAGE_BYTES = 64 * 1024;
@@ -62,7 +63,7 @@ export async function listenGrpc(
     interceptors: app.interceptors,
     readMaxBytes: MAX_MESSAGE_BYTES,
     shutdownSignal: shutdown.signal,
-    contextValues: (req) => createContextValues().set(peerKey, req.socket?.remoteAddress ?? ""),
+    contextValues: (req) => createContextValues().set(peerKey, plainAddress(req.socket?.remoteAddress ?? "")),
   });
   // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
   const named = (req: Http2ServerRequest, res: Http2ServerResponse) => {

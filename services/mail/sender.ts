@@ -11,6 +11,8 @@ const LETTERS_PER_CONNECTION = 200;
 /** Time limits of an SMTP conversation, in ms. */
 const CONNECT_TIMEOUT_MS = 10_000;
 const SILENCE_TIMEOUT_MS = 20_000;
+/** A whole letter's: some servers never fall silent and never come to an end. */
+const LETTER_TIMEOUT_MS = 120_000;
 
 /** What all letters have in common; nobody's out-of-office reply shall answer one (RFC 3834). */
 const letterhead = (from: string) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
@@ -24,26 +26,53 @@ export type Sender = {
   close(): void;
 };
 
-/** SMTP where a server is named; else a folder of .eml files, the links in the log. */
-export function createSender(config: Pick<Config, "mail" | "dataDir">, log: Logger): Sender {
-  return config.mail.smtpUrl ? bySmtp(config.mail.smtpUrl, config.mail.from) : toFolder(config, log);
+/**
+ * SMTP where a server is named; else a folder of .eml files, the links in the log.
+ * @param letterMs how long handing over one letter may take
+ */
+export function createSender(
+  { mail, dataDir }: Pick<Config, "mail" | "dataDir">,
+  log: Logger,
+  letterMs = LETTER_TIMEOUT_MS,
+): Sender {
+  return mail.smtpUrl ? bySmtp(mail.smtpUrl, mail.from, letterMs) : toFolder({ mail, dataDir }, log);
 }
 
-function bySmtp(url: string, from: string): Sender {
-  const transport = createTransport(
-    {
-      url,
-      pool: true,
-      maxConnections: CONNECTIONS,
-      maxMessages: LETTERS_PER_CONNECTION,
-      connectionTimeout: CONNECT_TIMEOUT_MS,
-      greetingTimeout: CONNECT_TIMEOUT_MS,
-      socketTimeout: SILENCE_TIMEOUT_MS,
-    },
-    letterhead(from),
-  );
+function bySmtp(url: string, from: string, letterMs: number): Sender {
+  const open = () =>
+    createTransport(
+      {
+        url,
+        pool: true,
+        maxConnections: CONNECTIONS,
+        maxMessages: LETTERS_PER_CONNECTION,
+        connectionTimeout: CONNECT_TIMEOUT_MS,
+        greetingTimeout: CONNECT_TIMEOUT_MS,
+        socketTimeout: SILENCE_TIMEOUT_MS,
+      },
+      letterhead(from),
+    );
+  let transport = open();
+  /** Leaves a pool whose conversations don't end to itself: they would hold its places for ever. */
+  const leave = (stuck: typeof transport) => {
+    if (stuck !== transport) return;
+    transport = open();
+    stuck.close();
+  };
   return {
-    send: async (letter) => void (await transport.sendMail(letter)),
+    async send(letter) {
+      const mine = transport;
+      const late = Promise.withResolvers<never>();
+      const timer = setTimeout(() => {
+        leave(mine);
+        late.reject(new Error("the mail server did not come to an end"));
+      }, letterMs);
+      try {
+        await Promise.race([mine.sendMail(letter), late.promise]);
+      } finally {
+        clearTimeout(timer);
+      }
+    },
     ping: async () => void (await transport.verify()),
     close: () => transport.close(),
   };
