@@ -1,7 +1,7 @@
 import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
 /** Codes of errors that mean: the database did not answer, or is going away (PostgreSQL appendix A, Node's errno). */
-const AWAY = /^(08...|57P0[123]|53300|57014|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
+const AWAY = /^(08...|53...|57P0[123]|57014|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const AWAY_MESSAGE =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
 
