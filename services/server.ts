@@ -19,9 +19,9 @@ import type { App } from "./app.ts";
 import type { Config } from "./config.ts";
 import { services } from "./index.ts";
 import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
-import { bounded, tellUnreadable } from "./readable.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { plainAddress } from "./security/address.ts";
+import { bounded, tellUnreadable } from "./unreadable.ts";
 
 /** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
 const MAX_MESSAGE_BYTES = 64 * 1024;
