@@ -169,6 +169,19 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     expect(given).toEqual(["abc", "Secret-1!"]);
   });
 
+  test.each(["/verify-email", "/reset-password"])("a second link to %s takes the place of the first", async (path) => {
+    const { page, errors } = await visit(`${path}#token=`);
+    await page.getByText("This link is not complete.").waitFor();
+    await page.goto(`${edge.url}${path}#token=second`);
+    await page.getByText("This link is not complete.").waitFor({ state: "detached" });
+    if (path === "/reset-password") await page.fill("input", "Secret-1!");
+    await page.click("button");
+    await page.getByText(/^Your .* is /).waitFor();
+    expect(given[0]).toBe("second");
+    expect(page.url()).not.toContain("second");
+    expect(errors).toEqual([]);
+  });
+
   test("the documentation lists every route and sends a request", async () => {
     const { page, errors } = await visit("/docs");
     await page.locator("details", { hasText: "/health/live" }).locator("summary").click();
