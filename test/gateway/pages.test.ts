@@ -182,6 +182,15 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     expect(errors).toEqual([]);
   });
 
+  test("the documentation suggests what a request requires, and nothing else", async () => {
+    const { page } = await visit("/docs");
+    const suggested = async (route: string) =>
+      JSON.parse(await page.locator("details", { hasText: route }).first().locator("textarea").inputValue());
+    expect(await suggested("PUT/admin/users/{id} ")).toEqual({});
+    expect(await suggested("POST/auth/verify-mfa ")).toEqual({ tempToken: "" });
+    expect(await suggested("POST/ai/chat ")).toEqual({ provider: "", messages: [{ role: "user", content: "" }] });
+  });
+
   test("the documentation lists every route and sends a request", async () => {
     const { page, errors } = await visit("/docs");
     await page.locator("details", { hasText: "/health/live" }).locator("summary").click();
