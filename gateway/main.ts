@@ -63,11 +63,13 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   };
   process.once("SIGTERM", stop);
   process.once("SIGINT", stop);
-  greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined);
+  // The documentation sends requests, and cookies are taken from the public address alone.
+  const readOn = config.port === 0 ? url : config.publicUrl;
+  greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined, readOn);
 }
 
 /** For people, on standard error: standard output carries the log. */
-function greet(url: string, grpc: string | undefined): void {
+function greet(url: string, grpc: string | undefined, readOn: string): void {
   process.stderr.write(
     [
       "",
@@ -75,7 +77,7 @@ function greet(url: string, grpc: string | undefined): void {
       "Try first:",
       `  curl -s ${url}/health`,
       `  curl -s ${url}/auth/register -H 'Content-Type: application/json' -d '{"email":"ann@example.com","password":"Secret-1!","name":"Ann","acceptTerms":true}'`,
-      `Read on: ${url}/docs`,
+      `Read on: ${readOn}/docs`,
       "",
       "",
     ].join("\n"),

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { createDatabase } from "../databases.ts";
-import { times } from "../until.ts";
+import { times, until } from "../until.ts";
+import { freePort } from "./metrics.ts";
 import { startProcess } from "./process.ts";
 
 describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one empty PostgreSQL", () => {
@@ -57,4 +58,21 @@ describe("a start with wrong settings", () => {
     expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
     expect(told).not.toContain("hidden");
   });
+});
+
+describe("a start", () => {
+  test("sends people to the documentation at the public address, from where cookies are taken", async () => {
+    const readOn = async (env: Record<string, string>) => {
+      const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-starts-"));
+      const { url, output, end } = await startProcess({ DATABASE_URL: "memory:", DATA_DIR, ...env });
+      const told = await until("the greeting", () => /Read on: (\S+)\n/.exec(output())?.[1]);
+      expect(await end("SIGTERM")).toBe(0);
+      return { url, told };
+    };
+    const PORT = await freePort();
+    expect((await readOn({ PORT })).told).toBe(`http://localhost:${PORT}/docs`);
+    expect((await readOn({ PORT, PUBLIC_URL: "https://a.example/" })).told).toBe("https://a.example/docs");
+    const { url, told } = await readOn({});
+    expect(told).toBe(`${url}/docs`);
+  }, 120_000);
 });
