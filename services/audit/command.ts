@@ -10,6 +10,7 @@ const told: Record<Finding["kind"], string> = {
   deleted: "was deleted",
   reordered: "was moved to another place",
   inserted: "was put into the log past its recorder",
+  "sealed-twice": "was put into the chain a second time",
   "seal-missing": "is missing",
   "seal-broken": "was changed",
   "cut-off": "is not the head that the log has shown: the end was cut off or rewritten",
@@ -45,9 +46,10 @@ function readHead(args: string[]): Head | undefined {
 
 function linesOf({ head, events, dropped, unsealed, findings }: Verification): string[] {
   return [
-    ...findings.map(({ kind, id, position }) =>
-      id ? `Event ${id}${position ? ` (seal ${position})` : ""} ${told[kind]}.` : `Seal ${position} ${told[kind]}.`,
-    ),
+    ...findings.map(({ kind, id, position, until }) => {
+      if (id) return `Event ${id}${position ? ` (seal ${position})` : ""} ${told[kind]}.`;
+      return `Seal ${position}${until ? ` (and every one up to ${until})` : ""} ${told[kind]}.`;
+    }),
     `${findings.length === 0 ? "The audit log is whole" : `${findings.length} faults`}: ${events} sealed events, ` +
       `${dropped} dropped by retention, ${unsealed} not sealed yet.`,
     `Head ${head.position}:${head.hash}`,

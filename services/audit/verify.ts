@@ -4,16 +4,18 @@ import { DIGEST, dropLinkOf, GENESIS, type Head, linkOf } from "./chain.ts";
 
 /** Seals that are looked at together; each holds up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
-/** Events that were never sealed are named up to this number. */
-const MAX_STRANGERS = 100;
+/** Events that were never sealed are named up to this number, and those that were sealed twice. */
+const MAX_NAMED = 100;
 
 /** One thing that is wrong, about one event or one seal. */
 export type Finding = {
-  kind: "edited" | "deleted" | "reordered" | "inserted" | "seal-missing" | "seal-broken" | "cut-off";
+  kind: "edited" | "deleted" | "reordered" | "inserted" | "sealed-twice" | "seal-missing" | "seal-broken" | "cut-off";
   /** The event. */
   id?: string;
   /** The seal it stands in. */
   position: number | undefined;
+  /** The last one, where several seals in a row are missing. */
+  until?: number;
 };
 
 /** What a verification has seen. */
@@ -27,7 +29,15 @@ export type Verification = {
   findings: Finding[];
 };
 
-type Seal = { position: number; ids: string[]; links: string[]; droppedBelow: string | undefined; head: string };
+/** `place` is the position as it is stored, which may be more than a number can tell exactly. */
+type Seal = {
+  position: number;
+  place: string;
+  ids: string[];
+  links: string[];
+  droppedBelow: string | undefined;
+  head: string;
+};
 type Walk = Omit<Verification, "unsealed"> & { floor: string; previous: string | undefined };
 
 /**
@@ -48,7 +58,7 @@ export function verifyAudit(em: SqlEntityManager, known?: Head): Promise<Verific
         floor: lowest?.floor ?? "",
         previous: GENESIS,
       };
-      for (let seals = await readSeals(em, 0); seals.length > 0; seals = await readSeals(em, walk.head.position)) {
+      for (let seals = await readSeals(em); seals.length > 0; seals = await readSeals(em, seals.at(-1)?.place)) {
         const digests = await digestsOf(em, seals);
         for (const seal of seals) {
           checkSeal(walk, seal, digests);
@@ -56,6 +66,7 @@ export function verifyAudit(em: SqlEntityManager, known?: Head): Promise<Verific
         }
       }
       if (known && known.position > walk.head.position) report(walk, "cut-off", known.position);
+      await findTwins(em, walk);
       const unsealed = await findStrangers(em, walk);
       const { head, events, dropped, findings } = walk;
       return { head, events, dropped, unsealed, findings };
@@ -64,15 +75,16 @@ export function verifyAudit(em: SqlEntityManager, known?: Head): Promise<Verific
   );
 }
 
-async function readSeals(em: SqlEntityManager, after: number): Promise<Seal[]> {
+async function readSeals(em: SqlEntityManager, after?: string): Promise<Seal[]> {
   const rows = await em.execute<{ position: string; ids: string; links: string; below: string | null; head: string }[]>(
     `select position, array_to_string(ids, ',') as ids, encode(links, 'hex') as links, dropped_below as below,
        encode(head, 'hex') as head
-     from audit_seals where position > ? order by position limit ?`,
-    [after, SEALS_AT_ONCE],
+     from audit_seals ${after === undefined ? "" : "where position > ?"} order by position limit ?`,
+    [...(after === undefined ? [] : [after]), SEALS_AT_ONCE],
   );
   return rows.map(({ position, ids, links, below, head }) => ({
     position: Number(position),
+    place: position,
     ids: ids ? ids.split(",") : [],
     links: links.match(/.{64}/g) ?? [],
     droppedBelow: below ?? undefined,
@@ -92,8 +104,14 @@ async function digestsOf(em: SqlEntityManager, seals: Seal[]): Promise<Map<strin
 /** Follows the chain through one seal: each link is recomputed from the stored one before it, so a fault names its row. */
 function checkSeal(walk: Walk, seal: Seal, digests: Map<string, string>): void {
   const { position, ids, links, droppedBelow } = seal;
-  if (position !== walk.head.position + 1) {
-    for (let gone = walk.head.position + 1; gone < position; gone++) report(walk, "seal-missing", gone);
+  const expected = walk.head.position + 1;
+  if (position < expected) {
+    report(walk, "seal-broken", position); // the first one is 1
+    return;
+  }
+  if (position > expected) {
+    const until = position - 1;
+    walk.findings.push({ kind: "seal-missing", position: expected, ...(until > expected && { until }) });
     walk.previous = undefined;
   }
   const misfits: number[] = [];
@@ -125,6 +143,16 @@ function dropIsWhole(previous: string | undefined, links: string[], droppedBelow
   return previous === undefined || dropLinkOf(previous, droppedBelow) === links[0];
 }
 
+/** Finds events that stand in the chain twice: counted twice, each would make room for one past the recorder. */
+async function findTwins(em: SqlEntityManager, walk: Walk): Promise<void> {
+  const twins = await em.execute<{ id: string; position: string }[]>(
+    `select id, max(position) as position from audit_seals, unnest(ids) as id group by id having count(*) > 1
+     order by id limit ?`,
+    [MAX_NAMED],
+  );
+  for (const { id, position } of twins) report(walk, "sealed-twice", Number(position), id);
+}
+
 /** Finds events that came into the log past its recorder. @returns how many wait for their seal */
 async function findStrangers(em: SqlEntityManager, walk: Walk): Promise<number> {
   const [count] = await em.execute<{ events: string; unsealed: string }[]>(
@@ -136,7 +164,7 @@ async function findStrangers(em: SqlEntityManager, walk: Walk): Promise<number> 
   const strangers = await em.execute<{ id: string }[]>(
     `select id from audit_events except select unnest(ids) from audit_seals except select event_id from audit_unsealed
      limit ?`,
-    [MAX_STRANGERS],
+    [MAX_NAMED],
   );
   for (const { id } of strangers) report(walk, "inserted", undefined, id);
   return unsealed;

@@ -90,6 +90,41 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     expect((await verify()).findings).toEqual([{ kind: "inserted", id, position: undefined }]);
   });
 
+  test("finds a row that was sealed twice, and the one that it makes room for", async () => {
+    const ids = await sealedLog();
+    const stranger = randomUUID();
+    await tamper(
+      `insert into audit_events select '${stranger}', event, outcome, user_id, actor_id, ip, user_agent,
+      request_id, details, created_at from audit_events limit 1;
+      insert into audit_unsealed values ('${ids[5]}')`,
+    );
+    await sealEvents(store.fork(), clock.now());
+    expect((await verify()).findings).toContainEqual({ kind: "sealed-twice", id: ids[5], position: 4 });
+  });
+
+  test.each(["2000000000", "9007199254740993", "9223372036854775807"])(
+    "tells of the gap before seal %s at once",
+    async (place) => {
+      await sealedLog();
+      await tamper(
+        `insert into audit_seals select ${place}, ids, links, null, head, sealed_at from audit_seals where position = 3`,
+      );
+      const { findings } = await verify();
+      expect(findings).toContainEqual({ kind: "seal-missing", position: 4, until: Number(place) - 1 });
+    },
+  );
+
+  test.each(["0", "-9223372036854775808"])("finds seal %s before the first one, with a row to hide", async (place) => {
+    await sealedLog();
+    const id = randomUUID();
+    await tamper(
+      `insert into audit_events select '${id}', event, outcome, user_id, actor_id, ip, user_agent,
+      request_id, details, created_at from audit_events limit 1;
+      insert into audit_seals select ${place}, '{${id}}', links, null, head, sealed_at from audit_seals where position = 1`,
+    );
+    expect((await verify()).findings).toEqual([{ kind: "seal-broken", position: Number(place) }]);
+  });
+
   test("finds seals that are gone, changed, or cut off together with their rows", async () => {
     const ids = await sealedLog();
     const head = await headOf(store.fork());
