@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { type Health, HealthCheckResponse_ServingStatus as Status } from "../gen/health/v1/health_pb.ts";
+import { services } from "./index.ts";
 
 /** Longest a dependency may take to answer, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;
@@ -10,6 +11,9 @@ const MAIL_AWAY_CHECK_MS = 1_000;
 /** How often a watcher looks, in ms. */
 const WATCH_MS = 1_000;
 
+/** What requests are made to: the whole, and each service by its name. */
+const served = new Set<string>(["", ...services.map(({ typeName }) => typeName)]);
+
 /** Resolves when a part serves; rejects when it does not. */
 export type Check = () => Promise<void>;
 
@@ -17,23 +21,22 @@ export type Check = () => Promise<void>;
 export type Parts = { database: Check; cache: Check; mail: Check };
 
 /**
- * grpc.health.v1 for the whole ("") and for each part ("database", "cache", "mail"). Requests can be served without
- * cache and mail, so the whole follows the database alone. `x-gatehouse-latency-ms` tells what a check took.
+ * grpc.health.v1 for the whole (""), each service, and each part ("database", "cache", "mail"). Requests can be
+ * served without cache and mail, so the whole follows the database alone. `x-gatehouse-latency-ms` tells what a check took.
  */
 export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceImpl<typeof Health> {
   const database = timed(parts.database);
-  const checks: Record<string, Measure> = {
-    database,
-    cache: timed(parts.cache),
-    mail: remembered(timed(parts.mail)),
-    "": database,
-  };
+  const checks = new Map([
+    ["database", database],
+    ["cache", timed(parts.cache)],
+    ["mail", remembered(timed(parts.mail))],
+  ]);
   const measure = async (name: string) => {
-    const check = checks[name] ?? (name.startsWith("gatehouse.") ? database : undefined);
+    const isServed = served.has(name);
+    const check = isServed ? database : checks.get(name);
     if (!check) return undefined;
     const { serves, latencyMs } = await check();
-    const drains = isDraining() && (name === "" || name.startsWith("gatehouse."));
-    return { status: serves && !drains ? Status.SERVING : Status.NOT_SERVING, latencyMs };
+    return { status: serves && !(isServed && isDraining()) ? Status.SERVING : Status.NOT_SERVING, latencyMs };
   };
   return {
     async check({ service }, ctx) {
@@ -51,8 +54,10 @@ export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceI
     },
     async *watch({ service }, ctx) {
       for (let last: number | undefined; !ctx.signal.aborted; ) {
+        const isLast = isDraining(); // an open watch would hold the end until its grace is over
         const status = (await measure(service))?.status ?? Status.SERVICE_UNKNOWN;
         if (status !== last) yield { status };
+        if (isLast) return;
         last = status;
         await wait(WATCH_MS, undefined, { signal: ctx.signal }).catch(() => {});
       }

@@ -104,13 +104,15 @@ describe("the gRPC door", () => {
   });
 
   test("answers health for the whole and its parts", async () => {
-    for (const service of ["", "database", "cache", "mail"]) {
+    for (const service of ["", AuthService.typeName, "database", "cache", "mail"]) {
       expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toEqual([
         { status: "SERVING" },
       ]);
     }
-    expect(await bufCurl("grpc.health.v1.Health/Check", { service: "nothing" }, "--protocol", "grpc")).toMatchObject({
-      code: "not_found",
-    });
+    for (const service of ["nothing", "gatehouse.no.such.Service", "constructor"]) {
+      expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toMatchObject({
+        code: "not_found",
+      });
+    }
   });
 });
