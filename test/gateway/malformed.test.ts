@@ -1,12 +1,10 @@
 import net from "node:net";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
-import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { until } from "../until.ts";
 import type { Started } from "./harness.ts";
 import { rawExchange, start, usualHeaders } from "./harness.ts";
-import { CONVERSATION } from "./listeners.ts";
 
 describe("malformed HTTP", () => {
   let edge: Started;
@@ -138,115 +136,4 @@ describe("malformed HTTP", () => {
     expect(line).toMatchObject({ status: 499, clientGone: true });
     expect(edge.logs.filter(({ level }) => (level as number) >= 40)).toEqual([]);
   });
-});
-
-describe("a body without end", () => {
-  let edge: Started;
-  beforeAll(async () => {
-    edge = await start((router) => router.service(AuthService, { login: () => ({}) }));
-  });
-  afterAll(() => edge.close());
-  const json = "Content-Type: application/json\r\n";
-  const chunked = "Transfer-Encoding: chunked\r\n";
-  const piece = `1000\r\n${" ".repeat(0x1000)}\r\n`;
-
-  /** Writes the head and pours pieces until the connection ends, which has to be soon; tells all that came back. */
-  const pour = async (head: string, pieces: string) => {
-    const socket = net.connect(edge.port, "127.0.0.1");
-    const closed = new Promise((resolve) => socket.on("close", resolve));
-    let text = "";
-    socket
-      .on("error", () => {})
-      .on("data", (data) => {
-        text += data;
-      });
-    socket.write(`${head}\r\n`);
-    const pouring = setInterval(() => socket.write(pieces), 2);
-    const started = performance.now();
-    await closed;
-    clearInterval(pouring);
-    expect(performance.now() - started).toBeLessThan(5_000);
-    return text;
-  };
-
-  test.each([
-    [413, `POST /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
-    [404, `POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, piece],
-    [405, `PUT /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
-    [404, `POST /nope HTTP/1.1\r\nHost: x\r\n${chunked}`, "broken\r\n"],
-    [200, `GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, ""],
-  ])("gets its %i, is read a little longer, and is cut off", async (status, head, pieces) => {
-    expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
-  });
-
-  test("that ends soon after its answer leaves the connection open to the next request", async () => {
-    const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    const text = await rawExchange(edge.port, `POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}${next}`);
-    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 404", "HTTP/1.1 200"]);
-  });
-});
-
-describe.each([
-  ["rubbish", "JUNK\r\n\r\n", "clientError"],
-  ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", "connect"],
-])("%s behind", (_what, junk, event) => {
-  let edge: Started;
-  afterEach(() => edge.close());
-  const post = (path: string, body: object) => {
-    const text = JSON.stringify(body);
-    const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${text.length}`;
-    return `${head}\r\n\r\n${text}`;
-  };
-
-  test("good requests leaves them their answers, and closes the connection", async () => {
-    edge = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));
-    const login = post("/auth/login", { email: "a@b.cd", password: "x" });
-    const text = await rawExchange(edge.port, login + login + junk);
-    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 200"]);
-    expect(text).toMatch(/"given".*connection: close.*"given"/is);
-  });
-
-  test("a body under way is answered in its turn", async () => {
-    edge = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));
-    const login = post("/auth/login", { email: "a@b.cd", password: "x" });
-    const begun = login.replace(/Content-Length: \d+/, "Transfer-Encoding: chunked").replace(/\{.*/, junk);
-    const text = await rawExchange(edge.port, login + begun);
-    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 400"]);
-    expect(text).toContain('"given"');
-  });
-
-  test("a stream under way lets it come to its end, and closes the connection", async () => {
-    const behind = Promise.withResolvers<void>();
-    edge = await start((router) =>
-      router.service(AIService, {
-        async *streamChat() {
-          yield { chunk: "one" };
-          await behind.promise;
-          yield { chunk: "two" };
-        },
-      }),
-    );
-    edge.gateway.app.server.once(event, () => behind.resolve());
-    const socket = net.connect(edge.port, "127.0.0.1", () => socket.write(post("/ai/stream", CONVERSATION)));
-    let text = "";
-    socket.setEncoding("utf8").on("data", (data) => {
-      if (text === "") socket.write(junk);
-      text += data;
-    });
-    await new Promise((resolve) => socket.on("close", resolve));
-    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200"]);
-    expect(text).toMatch(/one.*two.*\[DONE\]\n\n\r\n0\r\n\r\n$/s);
-  });
-});
-
-test("a tunnel whose client is gone at once harms nobody", async () => {
-  const edge = await start((router) => router.service(AuthService, {}));
-  for (let i = 0; i < 20; i++) {
-    const socket = net.connect(edge.port, "127.0.0.1", () => {
-      socket.write("CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", () => socket.resetAndDestroy());
-    });
-    await new Promise((resolve) => socket.on("close", resolve));
-  }
-  expect((await edge.send("GET", "/health/live")).status).toBe(200);
-  await edge.close();
 });

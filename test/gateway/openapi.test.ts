@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Started } from "./harness.ts";
+import { start } from "./harness.ts";
+
+describe("GET /openapi.json", () => {
+  let edge: Started;
+  beforeAll(async () => {
+    edge = await start(() => {});
+  });
+  afterAll(() => edge.close());
+
+  type Answer = { content?: Record<string, { schema: object }> };
+  type Operation = { responses: Record<number, Answer>; security: object[]; requestBody?: object };
+  type Document = {
+    openapi: string;
+    paths: Record<string, Record<string, Operation>>;
+    components: { schemas: Record<string, object> };
+  };
+  const document = async () => (await edge.send("GET", "/openapi.json")).body as Document;
+
+  test("describes every route, and nothing that is not there", async () => {
+    const { openapi, paths } = await document();
+    expect(openapi).toBe("3.1.0");
+    const described = Object.entries(paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((m) => `${m.toUpperCase()} ${path}`),
+    );
+    expect(described).toContain("POST /auth/login");
+    expect(described).toContain("PUT /admin/users/{id}");
+    expect(described).toContain("GET /health/ready");
+    for (const each of described) {
+      const [method, path = ""] = each.split(" ");
+      const answer = await edge.send(method ?? "", path.replace(/\{\w+\}/, "1"));
+      expect(answer.status, each).not.toBe(405);
+      expect(answer.text, each).not.toContain("nothing at this address");
+    }
+  });
+
+  test("refers to nothing that it does not define", async () => {
+    const whole = await document();
+    const names = [...JSON.stringify(whole).matchAll(/#\/components\/schemas\/(\w+)/g)].map(([, name]) => name);
+    expect(Object.keys(whole.components.schemas)).toEqual(expect.arrayContaining(names));
+  });
+
+  test("tells what is always there, by the names that JSON has", async () => {
+    const { paths, components } = await document();
+    const required = (schema: unknown) => (schema as { required: string[] }).required;
+    expect(required(components.schemas.User)).toEqual(expect.arrayContaining(["createdAt", "updatedAt"]));
+    const answer = (path: string) => paths[path]?.post?.responses[200]?.content?.["application/json"]?.schema;
+    expect(required(answer("/auth/login"))).toEqual(["requiresMfa"]);
+    expect(required(answer("/ai/chat"))).toEqual(["content", "model", "provider"]);
+    expect(paths["/auth/register"]?.post?.requestBody).toMatchObject({ required: true });
+    expect(paths["/user/profile"]?.put?.requestBody).not.toHaveProperty("required");
+    expect(JSON.stringify({ paths, components })).not.toMatch(/`[a-z]+_[a-z_]+`|[Ss]pec section/);
+  });
+
+  test("names what each route refuses, by status and code", async () => {
+    const { paths } = await document();
+    const codes = (path: string, status: number) => {
+      const schema = paths[path]?.post?.responses[status]?.content?.["application/json"]?.schema;
+      return (schema as { properties: { code: { enum: string[] } } } | undefined)?.properties.code.enum;
+    };
+    expect(codes("/auth/register", 409)).toEqual(["EMAIL_TAKEN"]);
+    expect(codes("/auth/login", 401)).toEqual(["INVALID_CREDENTIALS"]);
+    expect(codes("/auth/login", 423)).toEqual(["ACCOUNT_LOCKED"]);
+    expect(codes("/auth/refresh", 403)).toEqual(["CROSS_SITE"]);
+    expect(codes("/ai/chat", 422)).toEqual(["PROVIDER_NOT_CONFIGURED"]);
+    expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
+    expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
+    expect(codes("/ai/stream", 413)).toEqual(["PAYLOAD_TOO_LARGE"]);
+  });
+
+  test("states who may call, how often, and the rules of fields", async () => {
+    const { paths } = await document();
+    expect(paths["/auth/login"]?.post).toMatchObject({
+      security: [],
+      description: expect.stringContaining("5 requests in 900 seconds"),
+      requestBody: {
+        content: {
+          "application/json": {
+            schema: { required: ["email", "password"], properties: { email: { format: "email" } } },
+          },
+        },
+      },
+      responses: { 200: {}, 400: {}, 429: {} },
+    });
+    expect(paths["/auth/register"]?.post?.responses).toHaveProperty("201");
+    expect(paths["/user/profile"]?.get).toMatchObject({ security: [{ accessToken: [] }], responses: { 401: {} } });
+    expect(paths["/auth/refresh"]?.post).toMatchObject({ security: [{ refreshCookie: [] }] });
+    expect(paths["/ai/chat"]?.post).toMatchObject({
+      requestBody: {
+        content: {
+          "application/json": { schema: { properties: { temperature: { type: "number", minimum: 0, maximum: 2 } } } },
+        },
+      },
+    });
+  });
+});
