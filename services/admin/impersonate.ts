@@ -3,6 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
 import { Refusal } from "../refusal.ts";
+import { lockUser } from "../security/lock-user.ts";
 import { deviceOf, dropOldestImpersonations } from "../security/sessions.ts";
 import { accessTokenOf } from "../security/tokens.ts";
 import { User } from "../store/user.ts";
@@ -24,6 +25,7 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
   const now = call.clock.now();
   const id = uuid({ msecs: now.getTime() });
   const { user, expiresAt } = await call.em.transactional(async () => {
+    await lockUser(call, userId); // who is being promoted is an administrator by the time it is granted
     const user = await call.em.findOne(User, { id: userId });
     if (!user) throw userNotFound();
     await dropOldestImpersonations(call, userId);
@@ -45,7 +47,7 @@ async function open(call: SignedInCall, id: string, userId: string): Promise<Dat
        expires_at, ends_at)
      select ?::uuid, u.id, ?::timestamptz, ?, ?, ?, s.user_id, s.id, ?::timestamptz, ?::timestamptz,
        least(?::timestamptz, s.expires_at, s.ends_at), least(?::timestamptz, s.expires_at, s.ends_at)
-     from users u, sessions s where u.id = ? and u.role <> 'admin' and s.id = ? for share of u
+     from users u, sessions s where u.id = ? and u.role <> 'admin' and s.id = ?
      returning ends_at`,
     [
       id,

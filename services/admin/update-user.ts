@@ -80,9 +80,13 @@ async function change(call: Needs, user: Present, changes: UserChanges, address?
     ],
   );
   if (moves) await leaveOldAddress(call, user, address.stored);
-  const changed = { ...user, name: changes.name?.trim() ?? user.name, email: address?.stored ?? user.email };
-  if (changes.locked === false)
-    await unlock(call, { ...changed, canonical_email: address?.canonical ?? user.canonical_email });
+  const changed = {
+    ...user,
+    name: changes.name?.trim() ?? user.name,
+    email: address?.stored ?? user.email,
+    canonical_email: address?.canonical ?? user.canonical_email,
+  };
+  if (changes.locked === false) await unlock(call, changed);
   if (changes.mfaEnabled === false) await takeSecondFactorOff(call, changed);
   if (user.role === "admin" && changes.role === "user") await revokeSessions(call, user.id);
   if (user.role === "user" && changes.role === "admin") await endImpersonations(call, user.id); // nobody impersonates an administrator
