@@ -12,7 +12,7 @@ import { createSecureServer, createServer } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
-import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { compressionBrotli, compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
 import { Health } from "../gen/health/v1/health_pb.ts";
 import type { App } from "./app.ts";
@@ -21,10 +21,12 @@ import { services } from "./index.ts";
 import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { plainAddress } from "./security/address.ts";
-import { bounded, tellUnreadable } from "./unreadable.ts";
+import { bounded, keepEnding, tellUnreadable } from "./unreadable.ts";
 
 /** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
 const MAX_MESSAGE_BYTES = 64 * 1024;
+const COMPRESSIONS = [compressionGzip, compressionBrotli];
+const ENCODINGS = COMPRESSIONS.map(({ name }) => name).join();
 /** Calls at once on one connection. */
 const MAX_STREAMS = 1_000;
 
@@ -61,6 +63,8 @@ export async function listenGrpc(
       tellUnreadable(router.handlers);
     },
     interceptors: app.interceptors,
+    requestGate: keepEnding,
+    acceptCompression: COMPRESSIONS,
     readMaxBytes: MAX_MESSAGE_BYTES,
     shutdownSignal: shutdown.signal,
     contextValues: (req) => createContextValues().set(peerKey, plainAddress(req.socket?.remoteAddress ?? "")),
@@ -70,6 +74,7 @@ export async function listenGrpc(
     const id = saneRequestId(req.headers["x-request-id"]);
     req.headers["x-request-id"] = id;
     res.setHeader("x-request-id", id);
+    res.setHeader("grpc-accept-encoding", ENCODINGS); // whoever is refused another one has to be told
     dropEndlessDeadline(req.headers);
     try {
       handler(req, res);

@@ -1,17 +1,32 @@
 import { getOption } from "@bufbuild/protobuf";
-import { type ConnectRouter, createContextValues, createServiceImplSpec } from "@connectrpc/connect";
+import {
+  ConnectError,
+  type ConnectRouter,
+  createContextKey,
+  createContextValues,
+  createServiceImplSpec,
+  type HandlerContext,
+} from "@connectrpc/connect";
 import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { policy } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callKey } from "./call.ts";
-import { TOO_LARGE, UNREADABLE } from "./interceptors/validate.ts";
+import { unreadKey } from "./interceptors/unreadable.ts";
 
 /** Largest message where a method names none, in bytes: as much as the gateway takes as JSON. */
 const DEFAULT_BYTES = 16 * 1024;
 /** What a gateway reads from path, query and cookies comes on top. */
 const HEAD_BYTES = 16 * 1024;
-/** Connect's own answer to a message that is too large. */
-const EXHAUSTED = 429;
-const UNARY = /^application\/(json|proto)\b/;
+/** Content types of bodies that are a message without a frame around it. */
+const UNARY = /^application\/(json|proto)\b/i;
+/** Headers that tell of the body, or may be what can't be read. */
+const OF_BODY = [
+  "content-encoding",
+  "content-length",
+  "grpc-encoding",
+  "connect-content-encoding",
+  "grpc-timeout",
+  "connect-timeout-ms",
+];
 
 /** Holds every method to the size of body that its policy names. */
 export function bounded(router: ConnectRouter): ConnectRouter {
@@ -32,6 +47,14 @@ export function bounded(router: ConnectRouter): ConnectRouter {
   return narrow;
 }
 
+/** Ends with why a call has ended. */
+const endingKey = createContextKey<AbortSignal | undefined>(undefined, { description: "ending" });
+
+/** Keeps what tells why a call has ended, should it end before it is one. */
+export function keepEnding({ values, signal }: HandlerContext): void {
+  values.set(endingKey, signal);
+}
+
 /**
  * What Connect can't decode it answers by itself, before any interceptor, in words that quote what was sent. Here such a
  * request is made again without its body: then caller and limits are looked at first, and the refusal is ours.
@@ -41,17 +64,20 @@ export function tellUnreadable(handlers: UniversalHandler[]): void {
     const retold = async (req: UniversalServerRequest) => {
       const contextValues = req.contextValues ?? createContextValues();
       const res = await handler({ ...req, contextValues });
-      const type = UNARY.exec(req.header.get("content-type") ?? "")?.[1];
-      if (res.status < 400 || type === undefined || contextValues.get(callKey)) return res;
+      const ending = contextValues.get(endingKey);
+      if (!ending || contextValues.get(callKey)) return res;
+      contextValues.set(unreadKey, ConnectError.from(ending.reason));
       const header = new Headers(req.header);
-      for (const name of ["content-encoding", "content-length"]) header.delete(name);
-      header.set(UNREADABLE, res.status === EXHAUSTED ? TOO_LARGE : "1");
-      return handler({ ...req, contextValues, header, body: nothing(type) });
+      for (const name of OF_BODY) header.delete(name);
+      return handler({ ...req, contextValues, header, body: nothing(header.get("content-type") ?? "") });
     };
     handlers[i] = Object.assign(retold, handler);
   }
 }
 
+/** An empty message of a content type. */
 async function* nothing(type: string): AsyncIterable<Uint8Array> {
-  if (type === "json") yield new TextEncoder().encode("{}");
+  const message = Buffer.from(type.includes("json") ? "{}" : "");
+  if (!UNARY.test(type)) yield Buffer.from([0, 0, 0, 0, message.length]);
+  yield message;
 }

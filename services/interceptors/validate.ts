@@ -1,34 +1,47 @@
 import type { DescMessage, Message } from "@bufbuild/protobuf";
-import type { Interceptor } from "@connectrpc/connect";
+import { ConnectError, type Interceptor, type UnaryRequest } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Refusal } from "../refusal.ts";
 import { violationsOf } from "../rules.ts";
+import { UNREADABLE, unreadable, unreadKey } from "./unreadable.ts";
 
 /** Violations that are told of; they travel in headers, whose size is bounded. */
 const MAX_TOLD = 50;
 /** Violations that the sentence for people names. */
 const MAX_NAMED = 10;
-/** Goes with a request that could not be read, so that caller and limits are still looked at first. */
-export const UNREADABLE = "x-gatehouse-unreadable";
-/** Why, where the size is it. */
-export const TOO_LARGE = "too large";
-
 /** Checks every request against the rules of its proto; names every offending field by its JSON name, never its value. */
 export const validate: Interceptor = (next) => (req) => {
-  const unread = req.header.get(UNREADABLE);
-  if (unread !== null) throw unreadable(unread);
+  refuseUnread(req);
   if (req.method.input.fields.length === 0) return next(req);
   if (!req.stream) {
     check(req.method.input, req.message);
     return next(req);
   }
-  return next({ ...req, message: checked(req.method.input, req.message) });
+  return next({ ...req, message: checked(req.method.input, req.message) }).catch(tellUnread);
 };
 
+/** One that could not be read comes without a message. A gateway knows what was wrong, and that nothing else was. */
+function refuseUnread({ header, contextValues }: Pick<UnaryRequest, "header" | "contextValues">): void {
+  const found = contextValues.get(unreadKey);
+  if (!found && !header.has(UNREADABLE)) return;
+  const refusal = unreadable(found);
+  refusal.headers.push([UNREADABLE, "1"]);
+  throw refusal;
+}
+
+/** Of a stream, Connect tells only while it is read. */
+function tellUnread(thrown: unknown): never {
+  throw thrown instanceof ConnectError ? unreadable(thrown) : thrown;
+}
+
 async function* checked<T extends Message>(schema: DescMessage, messages: AsyncIterable<T>): AsyncIterable<T> {
-  for await (const message of messages) {
-    check(schema, message);
-    yield message;
+  try {
+    for await (const message of messages) {
+      check(schema, message);
+      yield message;
+    }
+  } catch (thrown) {
+    tellUnread(thrown);
   }
 }
 
@@ -41,14 +54,4 @@ function check(schema: DescMessage, message: Message): void {
   throw new Refusal(Reason.VALIDATION_FAILED, `Invalid request: ${told}.`, {
     violations: violations.slice(0, MAX_TOLD),
   });
-}
-
-/** A gateway knows what was wrong and tells it; the mark says that nothing else was. */
-function unreadable(why: string): Refusal {
-  const refusal =
-    why === TOO_LARGE
-      ? new Refusal(Reason.PAYLOAD_TOO_LARGE, "The request is too large.")
-      : new Refusal(Reason.MALFORMED_REQUEST, "The request can't be read.");
-  refusal.headers.push([UNREADABLE, "1"]);
-  return refusal;
 }
