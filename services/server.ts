@@ -1,38 +1,17 @@
 import { setMaxListeners } from "node:events";
 import { readFileSync } from "node:fs";
-import type {
-  Http2SecureServer,
-  Http2Server,
-  Http2ServerRequest,
-  Http2ServerResponse,
-  IncomingHttpHeaders,
-  SecureServerOptions,
-} from "node:http2";
+import type { Http2SecureServer, Http2Server, SecureServerOptions } from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import { createSecureContext } from "node:tls";
-import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
-import { compressionBrotli, compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
-import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
-import { Health } from "../gen/health/v1/health_pb.ts";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { createAdapter } from "./adapter.ts";
 import type { App } from "./app.ts";
 import type { Config } from "./config.ts";
-import { services } from "./index.ts";
-import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
-import { reflectionHandler } from "./reflection.ts";
-import { plainAddress } from "./security/address.ts";
-import { bounded, keepEnding, tellUnreadable } from "./unreadable.ts";
+import { PATIENCE } from "./patience.ts";
 
-/** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
-const MAX_MESSAGE_BYTES = 64 * 1024;
-const COMPRESSIONS = [compressionGzip, compressionBrotli];
-const ENCODINGS = COMPRESSIONS.map(({ name }) => name).join();
 /** Calls at once on one connection. */
 const MAX_STREAMS = 1_000;
-
-/** Units of a gRPC deadline that can be too long. */
-const SECONDS: Record<string, number> = { H: 3_600, M: 60, S: 1 };
-const LONGEST_TIMER_S = 2_147_483;
 
 /** What calls that were ended have to say so, in ms, before their connections are cut. */
 const FAREWELL_MS = 1_000;
@@ -52,41 +31,16 @@ export type GrpcServer = {
 export async function listenGrpc(
   app: Pick<App, "routes" | "interceptors">,
   config: Pick<Config, "grpc">,
+  patience = PATIENCE,
 ): Promise<GrpcServer> {
   const { host, port, tls, reflection } = config.grpc;
   const shutdown = new AbortController();
   setMaxListeners(0, shutdown.signal); // one for each open call
-  const handler = connectNodeAdapter({
-    routes(router) {
-      app.routes(bounded(router));
-      if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
-      tellUnreadable(router.handlers);
-    },
-    interceptors: app.interceptors,
-    requestGate: keepEnding,
-    acceptCompression: COMPRESSIONS,
-    readMaxBytes: MAX_MESSAGE_BYTES,
-    shutdownSignal: shutdown.signal,
-    contextValues: (req) => createContextValues().set(peerKey, plainAddress(req.socket?.remoteAddress ?? "")),
-  });
-  // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
-  const named = (req: Http2ServerRequest, res: Http2ServerResponse) => {
-    const id = saneRequestId(req.headers["x-request-id"]);
-    req.headers["x-request-id"] = id;
-    res.setHeader("x-request-id", id);
-    res.setHeader("grpc-accept-encoding", ENCODINGS); // whoever is refused another one has to be told
-    dropEndlessDeadline(req.headers);
-    try {
-      handler(req, res);
-    } catch {
-      res.writeHead(400);
-      res.end(); // an authority that is none, such as "["
-    }
-  };
+  const answer = createAdapter(app, reflection, shutdown.signal, patience);
   const settings = { settings: { maxConcurrentStreams: MAX_STREAMS } };
   const server: Http2Server | Http2SecureServer = tls
-    ? createSecureServer({ ...settings, ...readTls(tls) }, named)
-    : createServer(settings, named);
+    ? createSecureServer({ ...settings, ...readTls(tls) }, answer)
+    : createServer(settings, answer);
   const sockets = new Set<Socket>();
   server.on("connection", (socket) => {
     sockets.add(socket);
@@ -99,6 +53,7 @@ export async function listenGrpc(
     session.on("error", () => {}); // a client's broken connection is its own affair
   });
   server.on("sessionError", () => {});
+  server.setTimeout(patience.idleMs, (session?: { close(): void }) => session?.close());
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(port, host, resolve);
@@ -119,13 +74,6 @@ export async function listenGrpc(
       for (const timer of overdue) clearTimeout(timer);
     },
   };
-}
-
-/** A deadline that no timer can run for is none; Node would take it for the next millisecond. */
-function dropEndlessDeadline(headers: IncomingHttpHeaders): void {
-  const [, count, unit = ""] = /^(\d+)([HMS])$/.exec(String(headers["grpc-timeout"])) ?? [];
-  if (Number(count) * (SECONDS[unit] ?? 0) > LONGEST_TIMER_S) delete headers["grpc-timeout"];
-  if (Number(headers["connect-timeout-ms"]) > LONGEST_TIMER_S * 1_000) delete headers["connect-timeout-ms"];
 }
 
 function readTls({ cert, key, ca }: NonNullable<Config["grpc"]["tls"]>): SecureServerOptions {

@@ -7,10 +7,11 @@ import {
   createServiceImplSpec,
   type HandlerContext,
 } from "@connectrpc/connect";
-import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
+import type { UniversalHandler, UniversalHandlerFn } from "@connectrpc/connect/protocol";
 import { policy } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callKey } from "./call.ts";
 import { unreadKey } from "./interceptors/unreadable.ts";
+import { inTime } from "./patience.ts";
 
 /** Largest message where a method names none, in bytes: as much as the gateway takes as JSON. */
 const DEFAULT_BYTES = 16 * 1024;
@@ -56,23 +57,24 @@ export function keepEnding({ values, signal }: HandlerContext): void {
 }
 
 /**
- * What Connect can't decode it answers by itself, before any interceptor, in words that quote what was sent. Here such a
- * request is made again without its body: then caller and limits are looked at first, and the refusal is ours.
+ * A handler as it is, except for what Connect can't decode. That it answers by itself, before any interceptor, in words
+ * that quote what was sent. Here such a request is made again without its body: then caller and limits are looked at
+ * first, and the refusal is ours.
+ * @param requestMs how long a request may take to arrive
  */
-export function tellUnreadable(handlers: UniversalHandler[]): void {
-  for (const [i, handler] of handlers.entries()) {
-    const retold = async (req: UniversalServerRequest) => {
-      const contextValues = req.contextValues ?? createContextValues();
-      const res = await handler({ ...req, contextValues });
-      const ending = contextValues.get(endingKey);
-      if (!ending || contextValues.get(callKey)) return res;
-      contextValues.set(unreadKey, ConnectError.from(ending.reason));
-      const header = new Headers(req.header);
-      for (const name of OF_BODY) header.delete(name);
-      return handler({ ...req, contextValues, header, body: nothing(header.get("content-type") ?? "") });
-    };
-    handlers[i] = Object.assign(retold, handler);
-  }
+export function readable(handler: UniversalHandler, requestMs: number): UniversalHandlerFn {
+  const isConversation = handler.method.methodKind === "bidi_streaming";
+  return async (req) => {
+    const contextValues = req.contextValues ?? createContextValues();
+    const body = isConversation ? req.body : inTime(req.body as AsyncIterable<Uint8Array>, requestMs);
+    const res = await handler({ ...req, contextValues, body });
+    const ending = contextValues.get(endingKey);
+    if (!ending || contextValues.get(callKey)) return res;
+    contextValues.set(unreadKey, ConnectError.from(ending.reason));
+    const header = new Headers(req.header);
+    for (const name of OF_BODY) header.delete(name);
+    return handler({ ...req, contextValues, header, body: nothing(header.get("content-type") ?? "") });
+  };
 }
 
 /** An empty message of a content type. */

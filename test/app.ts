@@ -12,6 +12,7 @@ import { createRemoteTransport } from "../gateway/remote-transport.ts";
 import { createGateway } from "../gateway/server.ts";
 import { type App, openApp } from "../services/app.ts";
 import { readConfig } from "../services/config.ts";
+import { PATIENCE } from "../services/patience.ts";
 import { listenGrpc } from "../services/server.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
@@ -52,7 +53,11 @@ export function testApp(): Promise<TestApp> {
 }
 
 /** Starts the product in this process, for the mode of this run unless told otherwise. */
-export async function startApp({ env = {}, mode = (process.env.TEST_MODE ?? "embedded") as Mode } = {}) {
+export async function startApp({
+  env = {},
+  mode = (process.env.TEST_MODE ?? "embedded") as Mode,
+  patience = PATIENCE,
+} = {}) {
   const clock = createClock();
   const dataDir = mkdtempSync(join(tmpdir(), "gatehouse-test-"));
   const logs: string[] = [];
@@ -75,7 +80,7 @@ export async function startApp({ env = {}, mode = (process.env.TEST_MODE ?? "emb
   };
   const config = valid(readConfig(settings));
   const app = await openApp(config, { log, clock, internalSecret: config.internalSecret });
-  const grpc = await listenGrpc(app, config);
+  const grpc = await listenGrpc(app, config, patience);
   const grpcUrl = `http://127.0.0.1:${grpc.port}`;
   const remote = mode === "apart" ? createRemoteTransport(grpcUrl) : undefined;
   const gateway = createGateway({

@@ -1,0 +1,84 @@
+import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders } from "node:http2";
+import { constants } from "node:http2";
+import { createConnectRouter, createContextValues } from "@connectrpc/connect";
+import type { UniversalServerRequest } from "@connectrpc/connect/protocol";
+import {
+  compressionBrotli,
+  compressionGzip,
+  universalRequestFromNodeRequest,
+  universalResponseToNodeResponse,
+} from "@connectrpc/connect-node";
+import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
+import { Health } from "../gen/health/v1/health_pb.ts";
+import type { App } from "./app.ts";
+import { services } from "./index.ts";
+import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
+import { endStalled, type Patience } from "./patience.ts";
+import { reflectionHandler } from "./reflection.ts";
+import { plainAddress } from "./security/address.ts";
+import { bounded, keepEnding, readable } from "./unreadable.ts";
+
+/** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
+const MAX_MESSAGE_BYTES = 64 * 1024;
+const COMPRESSIONS = [compressionGzip, compressionBrotli];
+const ENCODINGS = COMPRESSIONS.map(({ name }) => name).join();
+
+/** Units of a gRPC deadline that can be too long. */
+const SECONDS: Record<string, number> = { H: 3_600, M: 60, S: 1 };
+const LONGEST_TIMER_S = 2_147_483;
+
+/** Answers HTTP/2 requests. */
+type Answer = (req: Http2ServerRequest, res: Http2ServerResponse) => void;
+
+/** The way from HTTP/2 to the services: gRPC, gRPC-Web and Connect. */
+export function createAdapter(
+  app: Pick<App, "routes" | "interceptors">,
+  reflection: boolean,
+  shutdownSignal: AbortSignal,
+  patience: Patience,
+): Answer {
+  const router = createConnectRouter({
+    interceptors: app.interceptors,
+    requestGate: keepEnding,
+    acceptCompression: COMPRESSIONS,
+    readMaxBytes: MAX_MESSAGE_BYTES,
+    shutdownSignal,
+  });
+  app.routes(bounded(router));
+  if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
+  const handlers = new Map(
+    router.handlers.map((handler) => [handler.requestPath, readable(handler, patience.requestMs)]),
+  );
+  return (req, res) => {
+    // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
+    const id = saneRequestId(req.headers["x-request-id"]);
+    req.headers["x-request-id"] = id;
+    res.setHeader("x-request-id", id);
+    res.setHeader("grpc-accept-encoding", ENCODINGS); // whoever is refused another one has to be told
+    dropEndlessDeadline(req.headers);
+    endStalled(req, res, patience.readerMs);
+    const handler = handlers.get(req.url.split("?", 1)[0] ?? "");
+    const call = handler && callOf(req, res);
+    if (!handler || !call) return void res.writeHead(handler ? 400 : 404).end();
+    handler(call)
+      .then((told) => universalResponseToNodeResponse(told, res))
+      .catch(() => res.stream.close(constants.NGHTTP2_INTERNAL_ERROR)); // unless nobody is there to be told
+  };
+}
+
+/** The call that a request is; undefined if its authority is none, such as "[". */
+function callOf(req: Http2ServerRequest, res: Http2ServerResponse): UniversalServerRequest | undefined {
+  try {
+    const values = createContextValues().set(peerKey, plainAddress(req.socket?.remoteAddress ?? ""));
+    return universalRequestFromNodeRequest(req, res, undefined, values);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A deadline that no timer can run for is none; Node would take it for the next millisecond. */
+function dropEndlessDeadline(headers: IncomingHttpHeaders): void {
+  const [, count, unit = ""] = /^(\d+)([HMS])$/.exec(String(headers["grpc-timeout"])) ?? [];
+  if (Number(count) * (SECONDS[unit] ?? 0) > LONGEST_TIMER_S) delete headers["grpc-timeout"];
+  if (Number(headers["connect-timeout-ms"]) > LONGEST_TIMER_S * 1_000) delete headers["connect-timeout-ms"];
+}

@@ -1,0 +1,73 @@
+import { once } from "node:events";
+import http2 from "node:http2";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { startApp, type TestApp } from "../app.ts";
+import { until } from "../until.ts";
+import { answerTo, failureOf, framed } from "./raw.ts";
+
+const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
+const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
+
+let app: TestApp;
+beforeAll(async () => {
+  app = await startApp({ patience: { requestMs: 300, readerMs: 500, idleMs: 1_500 } });
+});
+afterAll(() => app.close());
+
+describe("the gRPC door", () => {
+  let session: http2.ClientHttp2Session;
+  let head: http2.OutgoingHttpHeaders;
+  beforeEach(async () => {
+    session = http2.connect(app.grpcUrl);
+    const { accessToken } = await app.signIn();
+    head = { ":method": "POST", authorization: `Bearer ${accessToken}` };
+    return () => session.destroy();
+  });
+
+  describe.each([
+    [PROFILE, "application/grpc"],
+    [PROFILE, "application/grpc-web"],
+    [PROFILE, "application/proto"],
+    [STREAM, "application/grpc"],
+    [STREAM, "application/connect+json"],
+  ])("to %s as %s", (path, type) => {
+    test.each([
+      ["has not begun", new Uint8Array()],
+      ["has not ended", new Uint8Array(1)],
+    ])("waits no longer for a body that %s", async (_what, part) => {
+      const stream = session.request({ ...head, ":path": path, "content-type": type });
+      if (part.length > 0) stream.write(part);
+      const closed = once(stream, "close");
+      expect(failureOf(await answerTo(stream))).toEqual({
+        code: Code.DeadlineExceeded,
+        reason: Reason.REQUEST_TIMEOUT,
+      });
+      await closed; // by the server, though this side goes on
+      expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
+    });
+  });
+
+  test("ends a stream that nobody reads, and with it the call of the provider", async () => {
+    const message = create(StreamChatRequestSchema, {
+      provider: "provider-a",
+      messages: [{ role: "user", content: "case: endless" }],
+    });
+    const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
+    stream.end(framed(toBinary(StreamChatRequestSchema, message)));
+    await once(stream, "close");
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
+    await until("a settled usage", async () => {
+      const [row] = await app.sql<{ outcome: string }>("select outcome from ai_usage");
+      return row?.outcome === "cancelled";
+    });
+  });
+
+  test("lets go of a connection on which nothing happens", async () => {
+    await once(session, "close");
+    expect(session.destroyed).toBe(true);
+  });
+});
