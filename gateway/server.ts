@@ -25,7 +25,6 @@ import { addPages } from "./pages.ts";
 import { type StartSpan, traceRequests } from "./tracing.ts";
 import type { OpenCalls } from "./transcode/call.ts";
 import { createCookies } from "./transcode/cookies.ts";
-import { warmUp } from "./transcode/request.ts";
 import { sendFailure } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { DEFAULT_BODY_BYTES, readRule } from "./transcode/rules.ts";
@@ -99,7 +98,6 @@ export function createGateway(options: GatewayOptions): Gateway {
     calls,
   };
   const rules = services.flatMap((service) => service.methods.map(readRule));
-  warmUp(rules);
   for (const rule of rules) addRoute(app, rule, transcoder);
   addHealth(app, transport, lifecycle.phase);
   addOpenApi(app, rules, config.publicUrl);

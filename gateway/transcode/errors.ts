@@ -2,7 +2,9 @@ import { STATUS_CODES } from "node:http";
 import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Problem } from "./fields.ts";
+
+/** One offending field, by its JSON path, and what is wrong with it; never its value. */
+export type Problem = { field: string; message: string };
 
 /** The body of every error answer (spec section 7, interface section 1). */
 export type ErrorBody = { statusCode: number; message: string; error: string; code: string; violations?: Problem[] };

@@ -2,9 +2,7 @@ import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-
-/** One offending field, by its JSON path, and what is wrong with it; never its value. */
-export type Problem = { field: string; message: string };
+import type { Problem } from "./errors.ts";
 
 /** A message under construction, keyed as `create` takes it. */
 type Init = Record<string, unknown>;

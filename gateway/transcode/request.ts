@@ -1,14 +1,11 @@
 import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
-import { create, createRegistry, ScalarType } from "@bufbuild/protobuf";
-import type { Path } from "@bufbuild/protobuf/reflect";
-import { createValidator } from "@bufbuild/protovalidate";
+import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { file_gatehouse_platform_v1_rules } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
 import { readCookie } from "./cookies.ts";
-import { Refused } from "./errors.ts";
-import type { Problem } from "./fields.ts";
+import { type Problem, Refused } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
 import { hasBrokenText, MalformedJson, parseJson } from "./json.ts";
+import { refuseFor } from "./problems.ts";
 import type { Rule } from "./rules.ts";
 
 /** What a request carries, as it came over the wire. */
@@ -30,27 +27,37 @@ const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
-/** Problems of one request that are told of. */
-const MAX_TOLD = 50;
-/** Problems that the sentence for people names. */
-const MAX_NAMED = 10;
+/** A request as far as it could be read. */
+export type ReadRequest = { message: MessageShape<DescMessage>; unread?: Unread };
 
-const validator = createValidator({ registry: createRegistry(file_gatehouse_platform_v1_rules) });
-
-/** Compiles every rule, which takes half a second, so that no caller has to wait for it. */
-export function warmUp(rules: readonly Rule[]): void {
-  for (const { method } of rules) validator.validate(method.input, create(method.input));
-}
+/** What could not be read of a request. */
+export type Unread = {
+  /** A field of a wrong type stands in the message as if it were right; if nothing can be read, only the path's fields do. */
+  extent: "in part" | "nothing";
+  /** What the caller is told, who also hears of the rules that the rest of the request breaks. */
+  refusalWith(broken: readonly Problem[]): Refused;
+};
 
 /**
  * Builds the request message of a method from path, query, body and cookies; each field has exactly one source.
- * Types alone are checked here. Where one is wrong the field rules are checked as well, so that the caller is told of
- * every problem at once; otherwise that is left to the services, which look at the caller and the limits first.
- * @throws Refused MALFORMED_REQUEST, VALIDATION_FAILED, UNSUPPORTED_MEDIA_TYPE
+ * Types alone are checked here, field rules by the services.
  */
-export function readRequest(rule: Rule, incoming: Incoming): MessageShape<DescMessage> {
-  const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
+export function readRequest(rule: Rule, incoming: Incoming): ReadRequest {
   const problems: Problem[] = [];
+  try {
+    const message = readMessage(rule, incoming, problems);
+    if (problems.length === 0) return { message };
+    return { message, unread: { extent: "in part", refusalWith: (broken) => refuseFor(problems, broken) } };
+  } catch (thrown) {
+    if (!(thrown instanceof Refused)) throw thrown;
+    const message = create(rule.method.input, readFields(rule.pathFields, incoming.params, "", []));
+    return { message, unread: { extent: "nothing", refusalWith: () => thrown } };
+  }
+}
+
+/** @throws Refused MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE */
+function readMessage(rule: Rule, incoming: Incoming, problems: Problem[]): MessageShape<DescMessage> {
+  const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const init: Record<string, unknown> = {};
   const read = (fields: DescField[], json: object) => Object.assign(init, readFields(fields, json, "", problems));
   const body = bodyMembers(incoming, bodyFields !== undefined);
@@ -60,24 +67,11 @@ export function readRequest(rule: Rule, incoming: Incoming): MessageShape<DescMe
   for (const { cookie, field } of requestCookies) {
     init[field.localName] = readCookie(incoming.headers.cookie, cookie) ?? "";
   }
-  const message = create(method.input, init);
-  if (problems.length > 0) {
-    const told = withRules(method.input, message, problems);
-    throw new Refused(Reason.VALIDATION_FAILED, sentenceOf(told), told);
-  }
-  if (body.suspect && hasBrokenText(body.json)) {
+  if (problems.length === 0 && body.suspect && hasBrokenText(body.json)) {
     // in a key or in a field that is not read
     throw new Refused(Reason.MALFORMED_REQUEST, "The body must not contain NUL characters or lone surrogates.");
   }
-  return message;
-}
-
-/** What can be read of a request whose other parts can't: the fields that its path names. */
-export function readPath(
-  { method, pathFields }: Rule,
-  { params }: Pick<Incoming, "params">,
-): MessageShape<DescMessage> {
-  return create(method.input, readFields(pathFields, params, "", []));
+  return create(method.input, init);
 }
 
 type Body = { json: object; suspect: boolean };
@@ -147,37 +141,4 @@ function decodeQuery(text: string): string {
   } catch {
     throw new Refused(Reason.MALFORMED_REQUEST, "The query is not valid percent-encoded UTF-8.");
   }
-}
-
-/** The problems in a sentence, worded as the services word theirs. */
-function sentenceOf(problems: Problem[]): string {
-  const named = problems.slice(0, MAX_NAMED).map(({ field, message }) => `${field} ${message}`);
-  const more = problems.length - named.length;
-  return `Invalid request: ${[...named, ...(more > 0 ? [`and ${more} more`] : [])].join("; ")}.`;
-}
-
-/** Adds what the field rules say of the other fields. A rule of the whole message names its field by its id. */
-function withRules(schema: DescMessage, message: MessageShape<DescMessage>, problems: Problem[]): Problem[] {
-  const told = new Set(problems.map((p) => p.field));
-  const isTold = (field: string) =>
-    [...field.matchAll(/(?=[.[])|$/g)].some(({ index }) => told.has(field.slice(0, index)));
-  const violations = validator.validate(schema, message).violations ?? [];
-  const others = violations
-    .map(({ field, ruleId, message }) => ({
-      field: field.length > 0 ? jsonPath(field) : jsonName(schema, ruleId),
-      message,
-    }))
-    .filter(({ field }) => !isTold(field));
-  return [...problems, ...others].slice(0, MAX_TOLD);
-}
-
-const jsonName = (schema: DescMessage, name: string) => schema.fields.find((f) => f.name === name)?.jsonName ?? name;
-
-function jsonPath(path: Path): string {
-  return path.reduce((text, step) => {
-    if (step.kind === "list_sub") return `${text}[${step.index}]`;
-    if (step.kind === "map_sub") return `${text}[${JSON.stringify(step.key)}]`;
-    const name = step.kind === "field" ? step.jsonName : step.name;
-    return text === "" ? name : `${text}.${name}`;
-  }, "");
 }

@@ -7,7 +7,7 @@ import type { Call, OpenCalls } from "./call.ts";
 import { openCall } from "./call.ts";
 import type { Cookies } from "./cookies.ts";
 import { Refused, toFailure } from "./errors.ts";
-import { readPath, readRequest } from "./request.ts";
+import { readRequest } from "./request.ts";
 import { passOn, sendFailure, sendMessage } from "./response.ts";
 import type { Rule } from "./rules.ts";
 import { sendStream } from "./stream.ts";
@@ -71,12 +71,12 @@ function unary(rule: Rule, method: DescMethodUnary, { transport, metadata, cooki
   };
 }
 
-/** Sent with a request that can't be read, and sent back by services that have nothing else against it. */
+/** Sent with a request that can't be read, and sent back by services that have nothing else against its caller. */
 const UNREADABLE = "x-gatehouse-unreadable";
 
 /**
  * Reads the request. One that can't be read is announced to the services all the same, so that they first say who may
- * call, and how often, as they do of every other, and know whom it was about.
+ * call, and how often, as they do of every other, and what rules the rest of it breaks.
  */
 async function prepare(
   rule: Rule,
@@ -86,19 +86,16 @@ async function prepare(
   announce: (header: Headers, readable: MessageShape<DescMessage>) => Promise<unknown>,
 ): Promise<{ header: Headers; input: MessageShape<DescMessage> }> {
   const header = metadata(request);
-  try {
-    return { header, input: readRequest(rule, incoming(request)) };
-  } catch (thrown) {
-    if (!(thrown instanceof Refused)) throw thrown;
-    header.set(UNREADABLE, "1");
-    const refusal = await announce(header, readPath(rule, incoming(request))).then(
-      () => undefined,
-      (error: unknown) => ConnectError.from(error),
-    );
-    if (refusal && !refusal.metadata.has(UNREADABLE)) throw refusal;
-    if (refusal) passOn(refusal.metadata, reply);
-    throw thrown;
-  }
+  const { message, unread } = readRequest(rule, incoming(request));
+  if (!unread) return { header, input: message };
+  header.set(UNREADABLE, unread.extent);
+  const refusal = await announce(header, message).then(
+    () => undefined,
+    (error: unknown) => ConnectError.from(error),
+  );
+  if (refusal && !refusal.metadata.has(UNREADABLE)) throw refusal;
+  if (refusal) passOn(refusal.metadata, reply);
+  throw unread.refusalWith((refusal && toFailure(refusal).body.violations) ?? []);
 }
 
 function stream(rule: Rule, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {

@@ -16,7 +16,7 @@ export type Listening = Started & {
 };
 
 /** Starts a gateway before services that answer an empty message to everything. */
-export async function startListening(way: Way): Promise<Listening> {
+export async function startListening(way: Way, settings: Settings = {}): Promise<Listening> {
   let last: object | undefined;
   const heard = (message: object) => {
     last = message;
@@ -29,7 +29,7 @@ export async function startListening(way: Way): Promise<Listening> {
         .service(UserService, { updateProfile: heard, deleteAccount: heard, revokeSession: heard, getProfile: heard })
         .service(AdminService, { listUsers: heard, updateUser: heard, listAuditLogs: heard, revokeUserSessions: heard })
         .service(AIService, { chat: heard }),
-    { way },
+    { way, ...settings },
   );
   const login: Listening["login"] = (body, headers = JSON_TYPE) => edge.send("POST", "/auth/login", body, headers);
   return { ...edge, last: () => last, login };
