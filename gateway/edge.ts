@@ -147,7 +147,7 @@ function knownRoutes(app: FastifyInstance): MethodsOf {
 function segmentsOf(url: string): string[] {
   try {
     return url
-      .replace(/[?#].*$/s, "")
+      .replace(/^https?:\/\/[^/?#]*|[?#].*$/gs, "") // a proxy's form has the host too (RFC 9112 section 3.2.2)
       .split("/")
       .map(decodeURIComponent);
   } catch {

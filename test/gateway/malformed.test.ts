@@ -81,11 +81,12 @@ describe("malformed HTTP", () => {
   // RFC 9110 section 15.6.2 has 501 for a method that no resource takes; the contract has 405 with Allow, whatever the method
   test.each([
     ["BREW", "/user/profile", "GET, HEAD, PUT"],
+    ["GET", "http://x/auth/login?a=b", "POST"],
     ["get", "/user/profile", "GET, HEAD, PUT"],
     ["GETX", "/%61uth/login?a=b", "POST"],
     ["M-X!", "/user/sessions/1", "DELETE"],
-  ])("of the unheard-of method %s to %s is 405 and tells what is allowed", async (method, path, allow) => {
-    const answer = await exchange(`${method} ${path} HTTP/1.1\r\nHost: x\r\n\r\n`);
+  ])("of the wrong or unheard-of method %s to %s is 405 and tells what is allowed", async (method, path, allow) => {
+    const answer = await exchange(`${method} ${path} HTTP/1.1\r\nHost: x\r\n${close}`);
     expect(answer).toMatchObject({ status: 405, body: { code: "METHOD_NOT_ALLOWED", error: "Method Not Allowed" } });
     expect(answer.headers).toMatchObject(usual);
     expect(answer.headers.allow?.split(", ").sort()).toEqual(allow.split(", ").sort());
