@@ -66,8 +66,8 @@ export async function openApp(config: Config, { log, clock, internalSecret, trac
     if (config.migrate) await store.migrate();
     const cipher = createCipher(readSecretKey(config));
     const keys = await openKeyRing(store, cipher, clock, longestToken(config));
-    const redis = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
-    closers.push(() => redis?.disconnect());
+    const cache = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
+    closers.push(() => cache?.close());
     const sender = createSender(config, log);
     closers.push(() => sender.close());
     const outbox = startOutbox({ store, sender, cipher, clock, config, log });
@@ -106,11 +106,15 @@ export async function openApp(config: Config, { log, clock, internalSecret, trac
     closers.push(() => chores.close());
 
     let draining = false;
+    const limits = config.rateLimits ? createLimits(cache, clock) : undefined;
     const health = healthHandler(
-      { database: store.ping, cache: async () => void (await redis?.ping()), mail: sender.ping },
+      {
+        database: store.ping,
+        cache: async () => void (await Promise.all([cache?.ping(), limits?.check()])),
+        mail: sender.ping,
+      },
       () => draining,
     );
-    const limits = config.rateLimits ? createLimits(redis, clock) : undefined;
     return {
       routes(router) {
         serve(router);

@@ -1,5 +1,5 @@
-import type { Cluster, Redis } from "ioredis";
 import type { Clock } from "../clock.ts";
+import type { SharedCache } from "../store/redis.ts";
 
 /** What a request counts towards: how many of the same key fit into a window, and its length in ms. */
 export type Counted = { key: string; most: number; windowMs: number };
@@ -11,10 +11,14 @@ export type Standing = { limit: number; remaining: number; resetMs: number };
 export type Limits = {
   /** Counts one request towards everything named (at least one). @returns the tightest standing. */
   take(counted: Counted[]): Promise<Standing>;
+  /** Resolves when all processes count together, as far as they are meant to. */
+  check(): Promise<void>;
 };
 
 /** Keys that one process counts when there is no Redis; the oldest window goes. */
 const MAX_KEYS = 100_000;
+/** Window of what is counted to see that it can be, in ms. */
+const CHECK_WINDOW_MS = 60_000;
 const PREFIX = "gatehouse:limit:";
 
 /** Counts one request; the caller's clock decides, so that a window means the same with and without Redis. */
@@ -32,9 +36,9 @@ type Count = { count: number; endsAt: number };
 type Counter = (limit: Counted, now: number) => Count | Promise<Count>;
 
 /** Limits kept in Redis where there is one, by each process for itself while it is away. */
-export function createLimits(redis: Redis | Cluster | undefined, clock: Clock): Limits {
+export function createLimits(cache: SharedCache | undefined, clock: Clock): Limits {
   const own = countInProcess();
-  const shared = redis && countInRedis(redis);
+  const shared = cache && countInRedis(cache);
   const counter: Counter = shared ? (limit, now) => shared(limit, now).catch(() => own(limit, now)) : own;
   return {
     async take(counted) {
@@ -46,16 +50,19 @@ export function createLimits(redis: Redis | Cluster | undefined, clock: Clock): 
       });
       return standings.reduce((tightest, other) => (other.remaining < tightest.remaining ? other : tightest));
     },
+    async check() {
+      await shared?.({ key: "check", most: 1, windowMs: CHECK_WINDOW_MS }, clock.now().getTime());
+    },
   };
 }
 
-function countInRedis(redis: Redis | Cluster) {
-  redis.defineCommand("takeLimit", { numberOfKeys: 1, lua: SCRIPT });
-  const take = (
-    redis as unknown as { takeLimit(key: string, now: number, windowMs: number): Promise<[number, number]> }
-  ).takeLimit;
+function countInRedis({ client, ask }: SharedCache) {
+  client.defineCommand("takeLimit", { numberOfKeys: 1, lua: SCRIPT });
+  const counter = client as unknown as {
+    takeLimit(key: string, now: number, windowMs: number): Promise<[number, number]>;
+  };
   return async ({ key, windowMs }: Counted, now: number): Promise<Count> => {
-    const [count, endsAt] = await take.call(redis, PREFIX + key, now, windowMs);
+    const [count, endsAt] = await ask(() => counter.takeLimit(PREFIX + key, now, windowMs));
     return { count, endsAt: Number(endsAt) };
   };
 }

@@ -2,44 +2,126 @@ import { Cluster, Redis } from "ioredis";
 import type { Logger } from "pino";
 
 /** Redis is asked to answer within this time in ms; request paths go on without it. */
-const COMMAND_TIMEOUT_MS = 250;
+const ANSWER_MS = 250;
+/** How long nobody waits for a Redis that has kept somebody waiting, in ms: then one asks for all. */
+const PAUSE_MS = 1_000;
+/** A connection that is silent for this time in ms, though it has been asked something, is broken and made anew. */
+const SILENCE_MS = 1_000;
+/** After this time in ms without a failure, Redis counts as back. */
+const SETTLED_MS = 2_000;
 /** Longest pause between two tries to connect, in ms. */
 const RECONNECT_MS = 1_000;
 
 const options = {
-  commandTimeout: COMMAND_TIMEOUT_MS,
-  connectTimeout: COMMAND_TIMEOUT_MS * 4,
-  enableOfflineQueue: false, // an outage must not become hung requests
-  enableAutoPipelining: true,
+  connectTimeout: SILENCE_MS,
+  socketTimeout: SILENCE_MS,
   maxRetriesPerRequest: 0,
-  retryStrategy: (tries: number) => Math.min(tries * 50, RECONNECT_MS),
 };
 
-const clusterOptions = {
-  enableOfflineQueue: false,
+const common = {
+  enableOfflineQueue: false, // an outage must not become hung requests
   enableAutoPipelining: true,
-  clusterRetryStrategy: options.retryStrategy,
+};
+
+const retry = (tries: number) => Math.min(tries * 50, RECONNECT_MS);
+
+/** Redis as requests meet it: it answers soon or counts as away, and neither holds anybody up. */
+export type SharedCache = {
+  client: Redis | Cluster;
+  /** Asks something. @throws Error when no answer came in time, or none is to be expected */
+  ask<T>(question: () => Promise<T>): Promise<T>;
+  /** Resolves when every node that should answer does. */
+  ping(): Promise<void>;
+  close(): void;
 };
 
 /** Connects to Redis, or to a cluster where several URLs are given; keeps trying while it is away. */
-export async function openRedis(urls: string[], log: Logger): Promise<Redis | Cluster> {
+export async function openRedis(urls: string[], log: Logger): Promise<SharedCache> {
   const [url, ...others] = urls;
   if (!url) throw new Error("no Redis URL");
-  const redis = others.length
-    ? new Cluster(urls, { redisOptions: { commandTimeout: COMMAND_TIMEOUT_MS }, ...clusterOptions })
-    : new Redis(url, options);
-  let away = false;
-  redis.on("error", (error: Error) => {
-    if (!away) log.warn({ reason: error.message }, "Redis is away: limits are kept per process");
-    away = true;
-  });
+  const client = others.length
+    ? openCluster(url, urls)
+    : new Redis(url, { ...options, ...common, retryStrategy: retry });
+  const presence = watchPresence(log);
+  client.on("error", presence.missed);
   await new Promise<void>((resolve) => {
-    redis.once("ready", resolve);
-    redis.once("error", () => resolve());
+    client.once("ready", resolve);
+    client.once("error", () => resolve());
   });
-  redis.on("ready", () => {
-    if (away) log.info("Redis is back");
-    away = false;
+  const ask = askInTime(client, presence);
+  return {
+    client,
+    ask,
+    ping: () => ask(async () => void (await Promise.all(nodesOf(client).map((node) => node.ping())))),
+    close: () => client.disconnect(),
+  };
+}
+
+/** The URLs are where to begin; the nodes that these tell of take the same user, and TLS if these do. */
+function openCluster(url: string, urls: string[]): Cluster {
+  const { username, password, protocol } = new URL(url);
+  return new Cluster(urls, {
+    ...common,
+    redisOptions: {
+      ...options,
+      ...(username && { username: decodeURIComponent(username) }),
+      ...(password && { password: decodeURIComponent(password) }),
+      ...(protocol === "rediss:" && { tls: {} }),
+    },
+    dnsLookup: (host, callback) => callback(null, host), // certificates are of names
+    clusterRetryStrategy: retry,
   });
-  return redis;
+}
+
+function nodesOf(client: Redis | Cluster): Redis[] {
+  if (client instanceof Redis) return [client];
+  const nodes = client.nodes("master");
+  if (nodes.length === 0) throw new Error("no node of the cluster answers");
+  return nodes;
+}
+
+type Presence = { missed(error: Error): void; met(): void };
+
+/** Tells the log once when Redis goes, and once when it has been back for a while: a part of a cluster may stay away. */
+function watchPresence(log: Logger): Presence {
+  let away = false;
+  let missedAt = 0;
+  return {
+    missed(error) {
+      const { message: reason } = (error as { lastNodeError?: Error }).lastNodeError ?? error;
+      if (!away) log.warn({ reason }, "Redis is away: limits are kept per process");
+      away = true;
+      missedAt = performance.now();
+    },
+    met() {
+      if (!away || performance.now() < missedAt + SETTLED_MS) return;
+      log.info("Redis is back");
+      away = false;
+    },
+  };
+}
+
+function askInTime(client: Redis | Cluster, { missed, met }: Presence): SharedCache["ask"] {
+  let silentUntil = 0;
+  return async (question) => {
+    const now = performance.now();
+    if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would let commands wait
+    if (now < silentUntil) throw new Error("Redis has kept somebody waiting just now.");
+    if (silentUntil > 0) silentUntil = now + PAUSE_MS; // this one asks for all
+    const late = new Error("Redis did not answer in time.");
+    const { promise: lateness, reject } = Promise.withResolvers<never>();
+    const timer = setTimeout(() => setImmediate(() => reject(late)), ANSWER_MS); // what came while this process was busy is read first
+    try {
+      const answer = await Promise.race([question(), lateness]);
+      silentUntil = 0;
+      met();
+      return answer;
+    } catch (error) {
+      if (error === late) silentUntil = performance.now() + PAUSE_MS;
+      missed(error as Error);
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  };
 }

@@ -5,18 +5,9 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
 import { authenticatorOf, STEP_MS, setUpFactor, ticketFor } from "../authenticator.ts";
+import { lacks } from "../lacks.ts";
 
 const app = await testApp();
-
-/** Whether a program is there; where it has to be, its absence fails the test that calls it. */
-function lacks(program: string): boolean {
-  try {
-    execFileSync("which", [program]);
-    return false;
-  } catch {
-    return !process.env.CI;
-  }
-}
 
 describe("POST /auth/setup-totp", () => {
   test("answers secret, picture and ten backup codes, and tells the user", async () => {
