@@ -19,7 +19,7 @@ import { plainAddress } from "./security/address.ts";
 import { bounded, keepEnding, readable } from "./unreadable.ts";
 
 /** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
-const MAX_MESSAGE_BYTES = 64 * 1024;
+const MAX_MESSAGE_BYTES = 8 * 1024;
 const COMPRESSIONS = [compressionGzip, compressionBrotli];
 const ENCODINGS = COMPRESSIONS.map(({ name }) => name).join();
 

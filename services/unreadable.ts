@@ -17,6 +17,8 @@ import { inTime } from "./patience.ts";
 const DEFAULT_BYTES = 16 * 1024;
 /** What a gateway reads from path, query and cookies comes on top. */
 const HEAD_BYTES = 16 * 1024;
+/** As much of a body as is worth a look, in bytes. */
+const BLOCK_BYTES = 16 * 1024;
 /** Content types of bodies that are a message without a frame around it. */
 const UNARY = /^application\/(json|proto)\b/i;
 /** Headers that tell of the body, or may be what can't be read. */
@@ -66,7 +68,7 @@ export function readable(handler: UniversalHandler, requestMs: number): Universa
   const isConversation = handler.method.methodKind === "bidi_streaming";
   return async (req) => {
     const contextValues = req.contextValues ?? createContextValues();
-    const body = isConversation ? req.body : inTime(req.body as AsyncIterable<Uint8Array>, requestMs);
+    const body = isConversation ? req.body : inBlocks(inTime(req.body as AsyncIterable<Uint8Array>, requestMs));
     const res = await handler({ ...req, contextValues, body });
     const ending = contextValues.get(endingKey);
     if (!ending || contextValues.get(callKey)) return res;
@@ -75,6 +77,24 @@ export function readable(handler: UniversalHandler, requestMs: number): Universa
     for (const name of OF_BODY) header.delete(name);
     return handler({ ...req, contextValues, header, body: nothing(header.get("content-type") ?? "") });
   };
+}
+
+/**
+ * A body in blocks, however small the frames that it was cut into: Connect goes over all parts of a message anew with
+ * every further one.
+ */
+async function* inBlocks(body: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  let block: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of body) {
+    block.push(part);
+    bytes += part.length;
+    if (bytes < BLOCK_BYTES) continue;
+    yield Buffer.concat(block);
+    block = [];
+    bytes = 0;
+  }
+  yield Buffer.concat(block);
 }
 
 /** An empty message of a content type. */

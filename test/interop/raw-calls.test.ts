@@ -6,10 +6,11 @@ import { AuthService, LoginRequestSchema } from "../../gen/gatehouse/account/v1/
 import { StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../app.ts";
-import { failureOf, framed, send } from "./raw.ts";
+import { answerTo, failureOf, framed, send } from "./raw.ts";
 
 const app = await testApp();
 const LOGIN = "/gatehouse.account.v1.AuthService/Login";
+const CHAT = "/gatehouse.ai.v1.AIService/Chat";
 const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
@@ -45,6 +46,17 @@ describe("the gRPC door", () => {
     expect(failureOf(answer).reason).toBe(Reason.PAYLOAD_TOO_LARGE);
     const login = app.grpc(AuthService).login(create(LoginRequestSchema, { email: "ann@example.com", password }));
     await expect(login).rejects.toMatchObject({ code: Code.OutOfRange });
+  });
+
+  test("reads a body that was cut into crumbs, at no more than its size costs", async () => {
+    const stream = session.request({ ":method": "POST", ":path": CHAT, "content-type": "application/grpc" });
+    const answer = answerTo(stream);
+    const started = performance.now();
+    stream.write(framed(new Uint8Array(), { length: 1_000_000 }));
+    for (let i = 0; i < 100_000; i++) await new Promise((sent) => stream.write(Buffer.alloc(1), sent));
+    stream.end();
+    expect(failureOf(await answer).code).toBe(Code.Unauthenticated);
+    expect(performance.now() - started).toBeLessThan(10_000);
   });
 
   test("keeps a deadline, and takes one beyond every timer for none", async () => {
