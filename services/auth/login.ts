@@ -39,7 +39,10 @@ export async function login(call: Call, email: string, password: string): Promis
   }
   if (call.passwords.isOutdated(user.passwordHash)) await rehash(call, user, password);
   const outcome = await (user.mfaEnabled ? askForFactor(call, user, attempt) : open(call, user, attempt));
-  if (!outcome) throw invalidCredentials(); // password or second factor have just been changed
+  if (!outcome) {
+    await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure" });
+    throw invalidCredentials(); // password or second factor have just been changed
+  }
   return outcome;
 }
 

@@ -31,6 +31,7 @@ export async function signIn(call: Call, user: SigningIn, guessed: string | null
   const values = [
     user.id,
     now,
+    now,
     ...unchangedValues(user, now),
     JSON.stringify(session.row),
     JSON.stringify(events),
@@ -59,7 +60,8 @@ const UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct fr
 /** One statement, so one round trip and one commit: user, session, audit events and counter, all of them or nothing. */
 const SIGN_IN = `with old as (select id, deletion_at from users where id = ? for no key update),
   signed as (
-    update users as u set last_login_at = ?, deletion_at = null from old
+    update users as u set last_login_at = ?, deletion_at = null,
+      updated_at = case when old.deletion_at is null then u.updated_at else ? end from old
     where u.id = old.id and ${UNCHANGED} returning u.id, old.deletion_at is not null as restored),
   ${OPEN_SESSION},
   recorded as (

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
+import { begin } from "../transaction.ts";
 import { tally, times } from "../until.ts";
 
 const app = await testApp();
@@ -60,6 +61,28 @@ describe("POST /auth/login", () => {
     expect(unknown).toEqual(known);
     expect(known?.names).toContain("www-authenticate");
   });
+
+  test.runIf(app.mode !== "embedded")(
+    "fails, and says so in the log, with a password that is just being changed",
+    async () => {
+      const user = await app.addUser();
+      const url = app.settings.DATABASE_URL as string;
+      const change = await begin(
+        url,
+        "update users set password_changed_at = password_changed_at + '1s' where id = $1",
+        [user.id],
+      );
+      const answer = app.visitor().post("/auth/login", user.credentials);
+      await change.toBeWaitedFor();
+      await change.commit();
+      expect(await answer).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS" } });
+      const events = await app.sql(
+        "select event, outcome from audit_events where user_id = ? order by id desc limit 1",
+        [user.id],
+      );
+      expect(events).toEqual([{ event: "auth.login_failed", outcome: "failure" }]);
+    },
+  );
 
   test("evaluates five guesses and no more, however many arrive at once", async () => {
     const user = await app.addUser();

@@ -46,7 +46,10 @@ describe("POST /user/delete-account", () => {
     const account = await app.signIn();
     expect((await remove(account)).status).toBe(200);
     app.clock.advance("29d");
-    expect(await login(account)).toMatchObject({ status: 200, body: { restored: true } });
+    const back = await login(account);
+    expect(back).toMatchObject({ status: 200, body: { restored: true } });
+    const { updatedAt } = (await account.browser.get("/user/profile", back.body.accessToken)).body;
+    expect(app.clock.now().getTime() - new Date(updatedAt).getTime()).toBeLessThan(60_000);
     const again = await login(account);
     expect(again.body).not.toHaveProperty("restored");
     app.clock.advance("2d");
