@@ -7,7 +7,7 @@ import { Refusal } from "../refusal.ts";
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 const PREFIX = `$argon2id$v=19$m=${PARAMETERS.memoryCost},t=${PARAMETERS.timeCost},p=${PARAMETERS.parallelism}$`;
 /** Threads that Node computes on beside its own; DNS and files need them too. */
-const POOL = Number(process.env.UV_THREADPOOL_SIZE) || 4;
+const POOL = 4;
 /** Hashes at once; a core and a thread stay free for everything else. */
 const IN_FLIGHT = Math.max(1, Math.min(availableParallelism(), POOL) - 1);
 /** Callers that may wait for a turn; the next one is refused. */
