@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { openApp } from "../services/app.ts";
 import { type Config, readConfig } from "../services/config.ts";
 import { loadEnvFile } from "../services/env-file.ts";
+import { listening } from "../services/listening.ts";
 import { createLog } from "../services/log.ts";
 import { listenMetrics } from "../services/metrics.ts";
 import { listenGrpc } from "../services/server.ts";
@@ -47,10 +48,13 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   const transport = app ? createDirectTransport(app.routes, app.interceptors) : remote;
   if (!transport) throw new Error("There are no services, neither here nor at SERVICES_URL.");
   const gateway = createGateway({ config: { ...config, internalSecret }, transport, log, startSpan: tracing?.start });
-  const grpc = app && services && (await listenGrpc(app, services));
+  const grpc = app && services && (await listening("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, services)));
   const registries = [gateway.metrics, ...(app ? [app.metrics.registry] : [])];
-  const metrics = config.metricsPort ? await listenMetrics(config.host, config.metricsPort, registries) : undefined;
-  const url = await gateway.listen({ host: config.host, port: config.port });
+  const { host, port, metricsPort } = config;
+  const metrics = metricsPort
+    ? await listening("HOST", "METRICS_PORT", () => listenMetrics(host, metricsPort, registries))
+    : undefined;
+  const url = await listening("HOST", "PORT", () => gateway.listen({ host, port }));
   const stop = async () => {
     app?.drain();
     await Promise.all([gateway.drain(), grpc?.close(config.shutdownTimeoutMs)]);
@@ -64,7 +68,7 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   process.once("SIGTERM", stop);
   process.once("SIGINT", stop);
   // The documentation sends requests, and cookies are taken from the public address alone.
-  const readOn = config.port === 0 ? url : config.publicUrl;
+  const readOn = port === 0 ? url : config.publicUrl;
   greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined, readOn);
 }
 

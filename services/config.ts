@@ -3,7 +3,7 @@ import { z } from "zod";
 import { RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { violationsOf } from "./rules.ts";
 import type { DatabaseLocation } from "./store/orm.ts";
-import { choice, duration, lifetime, number, timeLimit, url, webUrl } from "./variable-kinds.ts";
+import { choice, duration, isUrl, lifetime, number, SPELLING, timeLimit, url, webUrl } from "./variable-kinds.ts";
 
 const SECRET_BYTES = 32;
 
@@ -27,14 +27,17 @@ const variables = z.object({
   APP_URL: webUrl.optional(),
   DATABASE_URL: z
     .string()
-    .refine((text) => text === "memory:" || /^postgres(ql)?:\/\/\S+$/.test(text), "must be postgres://… or memory:")
+    .refine(
+      (text) => text === "memory:" || isUrl(text, ["postgres:", "postgresql:"]),
+      `must be postgres://… or memory:, ${SPELLING}`,
+    )
     .optional(),
   MIGRATE: choice(["on", "off"], "on"),
   REDIS_URL: z
     .string()
     .refine(
-      (text) => text.split(",").every((part) => /^rediss?:\/\/\S+$/.test(part.trim())),
-      "must be redis://… or rediss://…, several separated by commas",
+      (text) => text.split(",").every((part) => isUrl(part.trim(), ["redis:", "rediss:"])),
+      `must be redis://… or rediss://…, several separated by commas, ${SPELLING}`,
     )
     .optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./data"),
@@ -45,7 +48,7 @@ const variables = z.object({
       `must be ${SECRET_BYTES} bytes in base64`,
     )
     .optional(),
-  SMTP_URL: url(["smtp:", "smtps:"], "smtp://user:pass@host:port").optional(),
+  SMTP_URL: url(["smtp:", "smtps:"], `smtp://user:pass@host:port, ${SPELLING}`).optional(),
   MAIL_FROM: z
     .string()
     .regex(

@@ -1,6 +1,7 @@
 import { openApp } from "./app.ts";
 import { readConfig } from "./config.ts";
 import { loadEnvFile } from "./env-file.ts";
+import { listening } from "./listening.ts";
 import { createLog } from "./log.ts";
 import { listenMetrics } from "./metrics.ts";
 import { listenGrpc } from "./server.ts";
@@ -21,9 +22,11 @@ try {
   const { internalSecret } = config;
   const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
   const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret, tracing });
-  const server = await listenGrpc(app, config);
+  const server = await listening("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
   const { metricsPort, grpc } = config;
-  const metrics = metricsPort ? await listenMetrics(grpc.host, metricsPort, [app.metrics.registry]) : undefined;
+  const metrics = metricsPort
+    ? await listening("GRPC_HOST", "METRICS_PORT", () => listenMetrics(grpc.host, metricsPort, [app.metrics.registry]))
+    : undefined;
   const stop = async () => {
     app.drain();
     await server.close(config.shutdownMs);

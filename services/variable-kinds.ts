@@ -34,14 +34,23 @@ export const number = (fallback: number, least: number, most: number) =>
 export const choice = <const T extends [string, ...string[]]>(values: T, fallback: T[number]) =>
   z.enum(values, `must be one of ${values.join(", ")}`).default(fallback as T[number]);
 
+/** Whether a text is a URL with one of these protocols, whose user and password can be read. */
+export function isUrl(text: string, protocols: string[]): boolean {
+  try {
+    const { protocol, username, password } = new URL(text);
+    decodeURIComponent(username + password);
+    return protocols.includes(protocol);
+  } catch {
+    return false;
+  }
+}
+
+/** To be said of URLs with a password. */
+export const SPELLING = "with signs such as # and / in a password spelled %23 and %2F";
+
 /** A URL with one of these protocols. @param what a wrong one is told to be */
 export const url = (protocols: string[], what: string, allowed = /./) =>
-  z
-    .string()
-    .refine(
-      (text) => URL.canParse(text) && protocols.includes(new URL(text).protocol) && allowed.test(text),
-      `must be ${what}`,
-    );
+  z.string().refine((text) => isUrl(text, protocols) && allowed.test(text), `must be ${what}`);
 
 /** A URL of http or https that paths can be put after, without a trailing slash. */
 export const webUrl = url(["http:", "https:"], "a URL with http or https, without ? and #", /^[^?#]+$/).transform(

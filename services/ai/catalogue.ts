@@ -85,7 +85,7 @@ export function readCatalogue(path = "neutral"): Catalogue {
   const outcome = catalogueSchema.safeParse(parse(file, path));
   if (outcome.success) return outcome.data;
   const faults = outcome.error.issues.map(({ path: at, message }) => `  ${at.join(".") || "file"}: ${message}`);
-  throw new Error(`The catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`);
+  throw new Error(`AI_CATALOG: the catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`);
 }
 
 /** The provider of that public id, if there is one. */
@@ -102,7 +102,9 @@ function parse(file: string | URL, name: string): unknown {
   try {
     return JSON.parse(readFileSync(file, "utf8"));
   } catch (cause) {
-    throw new Error(`The catalogue of AI providers "${name}" cannot be read: ${(cause as Error).message}`, { cause });
+    throw new Error(`AI_CATALOG: the catalogue of AI providers "${name}" cannot be read: ${(cause as Error).message}`, {
+      cause,
+    });
   }
 }
 

@@ -1,9 +1,9 @@
-import { mkdirSync } from "node:fs";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createTransport, type SendMailOptions } from "nodemailer";
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
+import { makeDataFolder } from "../store/data-folder.ts";
 
 /** Connections to the SMTP server at once, and letters per connection. */
 const CONNECTIONS = 10;
@@ -80,7 +80,7 @@ function bySmtp(url: string, from: string, letterMs: number): Sender {
 
 function toFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): Sender {
   const folder = join(dataDir, "mail");
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeDataFolder(folder);
   const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, letterhead(mail.from));
   return {
     async send(letter) {

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { linkSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
+import { makeDataFolder } from "../store/data-folder.ts";
 
 const BYTES = 32;
 
@@ -10,7 +11,7 @@ export function readSecretKey({ secretKey, dataDir }: Pick<Config, "secretKey" |
   if (secretKey) return Buffer.from(secretKey, "base64");
   const file = join(dataDir, "secret-key");
   const draft = `${file}.${process.pid}`;
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  makeDataFolder(dataDir);
   writeFileSync(draft, randomBytes(BYTES).toString("base64"), { mode: 0o600 });
   try {
     linkSync(draft, file); // whole, or not at all; whoever comes first wins

@@ -1,5 +1,6 @@
-import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { linkSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { makeDataFolder } from "./data-folder.ts";
 
 /**
  * Takes the embedded database's folder for this process, since PGlite itself lets two processes write the same files.
@@ -9,7 +10,7 @@ import { join } from "node:path";
  * @throws Error when a living process holds it.
  */
 export function lockDirectory(path: string): () => void {
-  mkdirSync(path, { recursive: true, mode: 0o700 });
+  makeDataFolder(path);
   const lock = join(path, "lock");
   const own = `${process.pid} ${startTime(process.pid)}`;
   const draft = `${lock}.${process.pid}`;

@@ -20,3 +20,15 @@ export function isDuplicate(error: unknown, constraint: string): boolean {
     error instanceof UniqueConstraintViolationException && (error as { constraint?: string }).constraint === constraint
   );
 }
+
+/**
+ * An error of the start, in a sentence that names the variable to look at. PostgreSQL and Node tell of users, hosts and
+ * folders in theirs, never of a password.
+ */
+export function unusable(variable: string, error: unknown): Error {
+  const { message } = error as Error;
+  const told = isDatabaseAway(error)
+    ? `${variable} leads to no database that answers: ${message}. Start it, or correct ${variable}.`
+    : `${variable} can't be used: ${message}`;
+  return new Error(told, { cause: error });
+}

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
 import { pg_trgm } from "@electric-sql/pglite/contrib/pg_trgm";
@@ -12,8 +12,10 @@ import type { Logger } from "pino";
 import array from "postgres-array";
 import { AuditEvent } from "./audit-event.ts";
 import { giveBackBroken } from "./broken-connections.ts";
+import { makeDataFolder } from "./data-folder.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
+import { unusable } from "./errors.ts";
 import { OneTimeToken } from "./one-time-token.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
@@ -64,10 +66,13 @@ const entities = [User, Session, OneTimeToken, Email, AuditEvent, SigningKey, Us
 
 /**
  * Opens the database; the same entities and migrations serve both engines.
- * @throws Error when another process uses the folder, or nothing answers at the URL.
+ * @throws Error for operators, when another process uses the folder, or nothing answers at the URL
  */
 export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
-  return location.kind === "postgres" ? openPostgres(location.url, log) : openEmbedded(location, log);
+  if (location.kind !== "postgres") return openEmbedded(location, log);
+  return openPostgres(location.url, log).catch((error) => {
+    throw unusable("DATABASE_URL", error);
+  });
 }
 
 function common(log: Logger) {
@@ -119,7 +124,10 @@ async function openEmbedded(
   log: Logger,
 ): Promise<Store> {
   const unlock = location.kind === "folder" ? lockDirectory(location.path) : () => {};
-  const pglite = await createPglite(location.kind === "folder" ? join(location.path, "pg") : undefined);
+  const folder = location.kind === "folder" ? join(location.path, "pg") : undefined;
+  const pglite = await createPglite(folder).catch((error) => {
+    throw unusable("DATA_DIR", error);
+  });
   const orm = await MikroORM.init({
     ...common(log),
     driver: PgliteDriver,
@@ -140,7 +148,7 @@ async function openEmbedded(
 
 /** A new cluster starts from a prepared image, which saves seconds; an instance of our own, since the ORM copies options. */
 async function createPglite(path: string | undefined): Promise<PGlite> {
-  if (path) mkdirSync(path, { recursive: true, mode: 0o700 });
+  if (path) makeDataFolder(path);
   const fresh = !path || readdirSync(path).length === 0;
   return PGlite.create({
     dataDir: path ?? "memory://",

@@ -7,6 +7,7 @@ import { createDatabase } from "../databases.ts";
 import { times, until } from "../until.ts";
 import { freePort } from "./metrics.ts";
 import { startProcess } from "./process.ts";
+import { startProxy } from "./proxy.ts";
 
 describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one empty PostgreSQL", () => {
   test("migrate once, agree on the signing key, and make one administrator", async () => {
@@ -57,6 +58,27 @@ describe("a start with wrong settings", () => {
     const told = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
     expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
     expect(told).not.toContain("hidden");
+  });
+
+  test("names the variable that leads nowhere, to a place that is taken or to one that can't be written to", async () => {
+    const apart = { SERVICES_URL: "http://127.0.0.1:1", INTERNAL_SECRET: "between-gateway-and-services" };
+    const taken = await startProxy({ host: "127.0.0.1", port: 1 });
+    const wrong: [Record<string, string>, RegExp][] = [
+      [{ ...apart, PORT: `${taken.port}` }, /PORT is taken: .* change PORT\.$/],
+      [{ ...apart, HOST: "not_a_host" }, /HOST must be an address of this machine or a name of one: .*$/],
+      [
+        { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
+        /DATABASE_URL leads to no database .* correct DATABASE_URL\.$/,
+      ],
+      [{ DATA_DIR: "package.json" }, /DATA_DIR can't be used: .*$/],
+    ];
+    const told = await Promise.all(wrong.map(([env]) => refusal(env)));
+    await taken.close();
+    for (const [i, [, sentence]] of wrong.entries()) {
+      const lines = told[i]?.trim().split("\n") ?? [];
+      expect(lines).toEqual([expect.stringContaining("can't start:"), expect.stringMatching(sentence)]);
+      expect(lines.join()).not.toContain("hidden");
+    }
   });
 });
 

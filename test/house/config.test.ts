@@ -93,6 +93,18 @@ describe("the services' configuration", () => {
     });
   });
 
+  test("takes no URL whose password can't be told from the rest", () => {
+    for (const part of ["se#cret", "se/cret", "se%cret"]) {
+      const problems = problemsOf({
+        DATABASE_URL: `postgres://gatehouse:${part}@127.0.0.1/gatehouse`,
+        REDIS_URL: `redis://127.0.0.1, redis://:${part}@127.0.0.1`,
+        SMTP_URL: `smtp://gatehouse:${part}@127.0.0.1`,
+      });
+      expect(problems.map(subject)).toEqual(["DATABASE_URL", "REDIS_URL", "SMTP_URL"]);
+      expect(problems.join()).not.toContain("cret");
+    }
+  });
+
   test("demands what a deployment can't do without", () => {
     expect(problemsOf({ NODE_ENV: "production" })).toEqual([expect.stringContaining("SECRET_KEY")]);
     expect(problemsOf({}, true)).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
