@@ -22,9 +22,11 @@ export async function* inTime(body: AsyncIterable<Uint8Array>, requestMs: number
   const end = performance.now() + requestMs;
   const parts = body[Symbol.asyncIterator]();
   for (;;) {
+    const leftMs = end - performance.now();
+    if (leftMs <= 0) throw LATE;
     let timer: NodeJS.Timeout | undefined;
     const part = await new Promise<IteratorResult<Uint8Array>>((resolve, reject) => {
-      timer = setTimeout(reject, end - performance.now(), LATE);
+      timer = setTimeout(reject, leftMs, LATE);
       parts.next().then(resolve, reject);
     }).finally(() => clearTimeout(timer));
     if (part.done) return;

@@ -51,6 +51,14 @@ describe("the gRPC door", () => {
     });
   });
 
+  test("waits no longer for a body that never stops", async () => {
+    const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
+    stream.on("error", () => {}); // what is written to a stream that has been closed
+    const drops = setInterval(() => stream.write(new Uint8Array(1)), 1);
+    stream.on("close", () => clearInterval(drops));
+    expect(failureOf(await answerTo(stream)).reason).toBe(Reason.REQUEST_TIMEOUT);
+  });
+
   test("ends a stream that nobody reads, and with it the call of the provider", async () => {
     const message = create(StreamChatRequestSchema, {
       provider: "provider-a",
