@@ -5,6 +5,8 @@ import { services } from "./index.ts";
 
 /** Longest a dependency may take to answer, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;
+/** A part that serves, or doesn't, is taken to do so for this long, in ms: anybody may ask, and as often as they like. */
+const CHECK_MS = 100;
 /** A mail server is asked at most this often, in ms: each time costs a conversation. More often while it is away. */
 const MAIL_CHECK_MS = 5_000;
 const MAIL_AWAY_CHECK_MS = 1_000;
@@ -25,11 +27,11 @@ export type Parts = { database: Check; cache: Check; mail: Check };
  * served without cache and mail, so the whole follows the database alone. `x-gatehouse-latency-ms` tells what a check took.
  */
 export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceImpl<typeof Health> {
-  const database = timed(parts.database);
+  const database = remembered(timed(parts.database), CHECK_MS);
   const checks = new Map([
     ["database", database],
-    ["cache", timed(parts.cache)],
-    ["mail", remembered(timed(parts.mail))],
+    ["cache", remembered(timed(parts.cache), CHECK_MS)],
+    ["mail", remembered(timed(parts.mail), MAIL_CHECK_MS, MAIL_AWAY_CHECK_MS)],
   ]);
   const measure = async (name: string) => {
     const isServed = served.has(name);
@@ -46,7 +48,7 @@ export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceI
       return { status: measured.status };
     },
     async list() {
-      const names = ["", ...Object.keys(parts)];
+      const names = [...served, ...checks.keys()];
       const statuses = await Promise.all(
         names.map(async (name) => [name, { status: (await measure(name))?.status ?? 0 }] as const),
       );
@@ -86,14 +88,15 @@ async function succeeds(check: Check): Promise<boolean> {
   return Promise.race([outcome, deadline]).finally(() => controller.abort());
 }
 
-function remembered(measure: Measure): Measure {
+/** A measure that is taken once for all who ask while it is under way, or so soon after it. */
+function remembered(measure: Measure, servingMs: number, awayMs = servingMs): Measure {
   let last: { until: number; outcome: ReturnType<Measure> } | undefined;
   return () => {
     if (last && performance.now() < last.until) return last.outcome;
-    const present = { until: performance.now() + MAIL_CHECK_MS, outcome: measure() };
+    const present = { until: Number.POSITIVE_INFINITY, outcome: measure() };
     last = present;
     return present.outcome.then((measured) => {
-      if (!measured.serves) present.until = performance.now() + MAIL_AWAY_CHECK_MS;
+      present.until = performance.now() + (measured.serves ? servingMs : awayMs);
       return measured;
     });
   };

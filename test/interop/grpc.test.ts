@@ -6,6 +6,7 @@ import grpc from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { services } from "../../services/index.ts";
 import { testApp } from "../app.ts";
 
 const app = await testApp();
@@ -109,6 +110,9 @@ describe("the gRPC door", () => {
         { status: "SERVING" },
       ]);
     }
+    const [{ statuses }] = await bufCurl("grpc.health.v1.Health/List", {}, "--protocol", "grpc");
+    const parts = ["", ...services.map(({ typeName }) => typeName), "database", "cache", "mail"];
+    expect(statuses).toEqual(Object.fromEntries(parts.map((part) => [part, { status: "SERVING" }])));
     for (const service of ["nothing", "gatehouse.no.such.Service", "constructor"]) {
       expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toMatchObject({
         code: "not_found",
