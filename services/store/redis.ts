@@ -108,16 +108,20 @@ function askInTime(client: Redis | Cluster, { missed, met }: Presence): SharedCa
     if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would let commands wait
     if (now < silentUntil) throw new Error("Redis has kept somebody waiting just now.");
     if (silentUntil > 0) silentUntil = now + PAUSE_MS; // this one asks for all
-    const late = new Error("Redis did not answer in time.");
+    let isLate = false;
     const { promise: lateness, reject } = Promise.withResolvers<never>();
-    const timer = setTimeout(() => setImmediate(() => reject(late)), ANSWER_MS); // what came while this process was busy is read first
+    const giveUp = () => {
+      isLate = true;
+      reject(new Error("Redis did not answer in time."));
+    };
+    const timer = setTimeout(() => setImmediate(giveUp), ANSWER_MS); // what came while this process was busy is read first
     try {
       const answer = await Promise.race([question(), lateness]);
       silentUntil = 0;
       met();
       return answer;
     } catch (error) {
-      if (error === late) silentUntil = performance.now() + PAUSE_MS;
+      if (isLate) silentUntil = performance.now() + PAUSE_MS;
       missed(error as Error);
       throw error;
     } finally {
