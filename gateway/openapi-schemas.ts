@@ -14,6 +14,12 @@ import {
 /** A JSON Schema (draft 2020-12), as OpenAPI 3.1 takes it. */
 export type Schema = Record<string, unknown>;
 
+/** A response, or a request's body, in JSON. */
+export const json = (description: string, schema: Schema) => ({
+  description,
+  content: { "application/json": { schema } },
+});
+
 const scalars: Partial<Record<ScalarType, Schema>> = {
   [ScalarType.STRING]: { type: "string" },
   [ScalarType.BOOL]: { type: "boolean" },

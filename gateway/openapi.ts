@@ -5,8 +5,10 @@ import { Reason, ReasonSchema } from "../gen/gatehouse/platform/v1/failure_pb.ts
 import type { Limit } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, AccessSchema, default_limit, LimitKey } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { version } from "./health.ts";
+import { headers, headersOf } from "./openapi-headers.ts";
+import { healthPaths } from "./openapi-health.ts";
 import type { Schema } from "./openapi-schemas.ts";
-import { commentOn, fieldSchema, objectSchema } from "./openapi-schemas.ts";
+import { commentOn, fieldSchema, json, objectSchema } from "./openapi-schemas.ts";
 import { outcomes } from "./transcode/errors.ts";
 import type { Rule } from "./transcode/rules.ts";
 
@@ -24,14 +26,7 @@ const ERROR: Schema = {
     },
   },
 };
-const CHECK: Schema = {
-  type: "object",
-  properties: { status: { type: "string", enum: ["ok", "down"] }, latencyMs: { type: "number" } },
-};
-
 const ERROR_REF = { $ref: "#/components/schemas/Error" };
-
-const json = (description: string, schema: Schema) => ({ description, content: { "application/json": { schema } } });
 
 /** Adds GET /openapi.json: OpenAPI 3.1, made once from the rules that the routes are made of. */
 export function addOpenApi(app: FastifyInstance, rules: readonly Rule[], publicUrl: string): void {
@@ -57,9 +52,10 @@ function describe(rules: readonly Rule[], publicUrl: string) {
     openapi: "3.1.0",
     info: { title: "Gatehouse", version, description: "Accounts, sessions and a governed AI chat gateway." },
     servers: [{ url: publicUrl }],
-    paths: { ...paths, ...healthPaths() },
+    paths: { ...paths, ...healthPaths },
     components: {
       schemas,
+      headers,
       securitySchemes: {
         accessToken: { type: "http", scheme: "bearer", bearerFormat: "JWT" },
         refreshCookie: { type: "apiKey", in: "cookie", name: "refreshToken" },
@@ -87,16 +83,24 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     parameters: [...pathFields.map(parameter("path")), ...queryFields.map(parameter("query"))],
     ...(bodyFields ? { requestBody: requestBody(objectSchema(bodyFields, used)) } : {}),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
-    responses: { [rule.successStatus]: success(rule, used), ...failures(rule, limits.length > 0) },
+    responses: { ...responses(rule, used, limits.length > 0), default: json("Any other failure.", ERROR_REF) },
   };
 }
 
+/** What is answered, by status. */
+function responses(rule: Rule, used: Set<DescMessage>, isLimited: boolean) {
+  const answers = [[String(rule.successStatus), success(rule, used)] as const, ...failures(rule, isLimited)];
+  return Object.fromEntries(
+    answers.map(([status, answer]) => [status, { ...answer, headers: headersOf(rule, Number(status), isLimited) }]),
+  );
+}
+
 /** What can go wrong, by status: what every rule of the method implies, and what its operation refuses. */
-function failures({ method, policy, bodyFields, refusesOtherSites }: Rule, isLimited: boolean) {
+function failures({ method, policy, verb, refusesOtherSites }: Rule, isLimited: boolean) {
   const reasons = [
     Reason.MALFORMED_REQUEST,
     ...(method.input.fields.length > 0 ? [Reason.VALIDATION_FAILED] : []),
-    ...(bodyFields ? [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE] : []),
+    ...(verb === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read where none is wanted
     ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
     ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN] : []),
     ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
@@ -106,11 +110,11 @@ function failures({ method, policy, bodyFields, refusesOtherSites }: Rule, isLim
     ...(method.methodKind === "unary" ? policy.refusals : []), // those of a stream are events
   ];
   const byStatus = Object.groupBy(reasons.map(outcomeOf), ({ status }) => status);
-  const answers = Object.entries(byStatus).map(([status, group = []]) => {
+  return Object.entries(byStatus).map(([status, group = []]) => {
     const described = group.map(({ code, meaning }) => `\`${code}\`: ${meaning}`).join(" ");
-    return [status, json(described, { ...ERROR_REF, properties: { code: { enum: group.map(({ code }) => code) } } })];
+    const code = { enum: group.map((outcome) => outcome.code) };
+    return [status, json(described, { ...ERROR_REF, properties: { code } })] as const;
   });
-  return { ...Object.fromEntries(answers), default: json("Any other failure.", ERROR_REF) };
 }
 
 function outcomeOf(reason: Reason) {
@@ -144,25 +148,4 @@ function defaultLimits(of: Access): Limit[] {
 function limitText({ requests, windowSeconds, by }: Limit): string {
   const whose = { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ?? "address and account";
   return `At most ${requests} requests in ${windowSeconds} seconds per ${whose}.`;
-}
-
-function healthPaths() {
-  const status = { type: "string", enum: ["ok", "degraded", "down"] };
-  const checks = { type: "object", properties: { database: CHECK, cache: CHECK, mail: CHECK } };
-  const health = (summary: string, schema: Schema) => ({
-    get: {
-      summary,
-      tags: ["Health"],
-      security: [],
-      responses: { 200: json("It works.", schema), 503: json("It does not.", schema) },
-    },
-  });
-  const all = { version: { type: "string" }, uptime: { type: "integer", description: "Seconds." } };
-  return {
-    "/health": health("Health of all parts", { type: "object", properties: { status, ...all, checks } }),
-    "/health/live": health("Whether the process answers", { type: "object", properties: { status } }),
-    "/health/ready": health("Whether requests can be served", { type: "object", properties: { status, checks } }),
-    "/health/database": health("Health of the database", CHECK),
-    "/health/cache": health("Health of the cache", CHECK),
-  };
 }

@@ -1,15 +1,21 @@
 import type { Answer } from "./visitor.ts";
 
-type Response = { content?: Record<string, { schema: { properties?: { code?: { enum: string[] } } } }> };
-type Document = { paths: Record<string, Record<string, { responses: Record<string, Response> } | undefined>> };
+type Response = {
+  headers?: Record<string, object>;
+  content?: Record<string, { schema: { properties?: { code?: { enum: string[] } } } }>;
+};
+type Document = {
+  paths: Record<string, Record<string, { operationId: string; responses: Record<string, Response> } | undefined>>;
+  components: { headers: Record<string, object> };
+};
 
 /** Failures that any request may meet, whatever its route: they are described as `default`. */
 const ANYWHERE = [408, 431];
 const documents = new Map<string, Promise<Document>>();
 
-/** Holds an answer to what GET /openapi.json says of its route: the status, and the code of a refusal. @throws Error */
+/** Holds an answer to what GET /openapi.json says of its route: status, headers, and the code of a refusal. @throws Error */
 export async function holdToDocument(url: string, method: string, path: string, answer: Answer): Promise<void> {
-  const { paths } = await documentOf(url);
+  const { paths, components } = await documentOf(url);
   const { status, body } = answer;
   const operation = paths[routeOf(paths, path)]?.[method.toLowerCase()];
   if (!operation || status >= 500 || ANYWHERE.includes(status)) return;
@@ -18,6 +24,11 @@ export async function holdToDocument(url: string, method: string, path: string, 
   if (!response || (status >= 400 && !codes?.includes(body.code))) {
     throw new Error(`${method} ${path} answered ${status} ${body.code}, of which /openapi.json says nothing`);
   }
+  const untold = Object.keys(components.headers).filter(
+    (name) => answer.headers.has(name) && !response.headers?.[name],
+  );
+  if (untold.length > 0)
+    throw new Error(`${method} ${path} answered ${status} with ${untold}, untold by /openapi.json`);
 }
 
 function documentOf(url: string): Promise<Document> {

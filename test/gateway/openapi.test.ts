@@ -10,11 +10,11 @@ describe("GET /openapi.json", () => {
   afterAll(() => edge.close());
 
   type Answer = { content?: Record<string, { schema: object }> };
-  type Operation = { responses: Record<number, Answer>; security: object[]; requestBody?: object };
+  type Operation = { operationId: string; responses: Record<number, Answer>; security: object[]; requestBody?: object };
   type Document = {
     openapi: string;
     paths: Record<string, Record<string, Operation>>;
-    components: { schemas: Record<string, object> };
+    components: { schemas: Record<string, object>; headers: Record<string, object> };
   };
   const document = async () => (await edge.send("GET", "/openapi.json")).body as Document;
 
@@ -37,8 +37,11 @@ describe("GET /openapi.json", () => {
 
   test("refers to nothing that it does not define", async () => {
     const whole = await document();
-    const names = [...JSON.stringify(whole).matchAll(/#\/components\/schemas\/(\w+)/g)].map(([, name]) => name);
-    expect(Object.keys(whole.components.schemas)).toEqual(expect.arrayContaining(names));
+    const names = [...JSON.stringify(whole).matchAll(/#\/components\/(?:schemas|headers)\/([\w-]+)/g)].map(
+      ([, name]) => name,
+    );
+    const { schemas, headers } = whole.components;
+    expect(Object.keys({ ...schemas, ...headers })).toEqual(expect.arrayContaining(names));
   });
 
   test("tells what is always there, by the names that JSON has", async () => {
@@ -67,6 +70,13 @@ describe("GET /openapi.json", () => {
     expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
     expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
     expect(codes("/ai/stream", 413)).toEqual(["PAYLOAD_TOO_LARGE"]);
+  });
+
+  test("names every operation, and no two alike", async () => {
+    const { paths } = await document();
+    const ids = Object.values(paths).flatMap((methods) => Object.values(methods).map(({ operationId }) => operationId));
+    expect(ids.filter((id) => !/^[a-z][A-Za-z]+$/.test(id))).toEqual([]);
+    expect(new Set(ids).size).toBe(ids.length);
   });
 
   test("states who may call, how often, and the rules of fields", async () => {

@@ -67,6 +67,19 @@ describe("a request that can't be read", () => {
   });
 });
 
+describe("a body where none is wanted", () => {
+  test.each([
+    [413, "PAYLOAD_TOO_LARGE", "x".repeat(20_000), "application/json"],
+    [415, "UNSUPPORTED_MEDIA_TYPE", "x", "text/plain"],
+    [400, "MALFORMED_REQUEST", "{", "application/json"],
+  ])("is refused by %i, as the documentation says", async (status, code, body, type) => {
+    const { browser, accessToken } = await app.signIn();
+    const headers = { authorization: `Bearer ${accessToken}`, "content-type": type };
+    expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject({ status, body: { code } });
+    expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject({ status, body: { code } });
+  });
+});
+
 describe("every answer of a limited route", () => {
   test("tells what is left, refusals included", async () => {
     const { browser, accessToken, user } = await app.signIn();
