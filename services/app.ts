@@ -24,6 +24,7 @@ import { createPasswords } from "./security/passwords.ts";
 import { readSecretKey } from "./security/secret-key.ts";
 import { openStore, type Store } from "./store/orm.ts";
 import { openRedis } from "./store/redis.ts";
+import { checkSchema } from "./store/schema.ts";
 import type { Tracing } from "./tracing.ts";
 
 /** The services of one process, ready to be served. */
@@ -64,6 +65,7 @@ export async function openApp(config: Config, { log, clock, internalSecret, trac
     const store = await openStore(config.database, log);
     closers.push(() => store.close());
     if (config.migrate) await store.migrate();
+    await checkSchema(store.fork(), log);
     const cipher = createCipher(readSecretKey(config));
     const keys = await openKeyRing(store, cipher, clock, longestToken(config));
     const cache = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;

@@ -17,6 +17,7 @@ import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
 import { unusable } from "./errors.ts";
 import { OneTimeToken } from "./one-time-token.ts";
+import { MIGRATIONS } from "./schema.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
 import { allowSilence, breakSilent } from "./silent-connections.ts";
@@ -79,7 +80,7 @@ function common(log: Logger) {
   return {
     entities,
     extensions: [Migrator],
-    migrations: { path: join(import.meta.dirname, "migrations"), glob: "*.ts", snapshot: false, silent: true },
+    migrations: { path: MIGRATIONS, glob: "*.ts", snapshot: false, silent: true },
     logger: (message: string) => log.debug(message),
   };
 }

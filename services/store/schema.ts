@@ -1,0 +1,27 @@
+import { readdirSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { SqlEntityManager } from "@mikro-orm/postgresql";
+import type { Logger } from "pino";
+
+/** Where the migrations are. */
+export const MIGRATIONS = join(import.meta.dirname, "migrations");
+
+/**
+ * Compares the database's schema with this version's. One that is ahead is served, as while a new version takes over
+ * step by step, but told of.
+ * @throws Error for operators, when it is behind
+ */
+export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<void> {
+  const own = readdirSync(MIGRATIONS).map((file) => basename(file, ".ts"));
+  const [table] = await em.execute<{ there: boolean }[]>(
+    "select to_regclass('mikro_orm_migrations') is not null as there",
+  );
+  const rows = table?.there ? await em.execute<{ name: string }[]>("select name from mikro_orm_migrations") : [];
+  const done = new Set(rows.map(({ name }) => name));
+  const ahead = [...done].filter((name) => !own.includes(name));
+  if (ahead.length > 0) log.warn({ migrations: ahead }, "the database is of a newer version than this process");
+  const missing = own.filter((name) => !done.has(name));
+  if (missing.length === 0) return;
+  const told = `The database lacks ${missing.length} of ${own.length} migrations`;
+  throw new Error(`${told}. Run npm run migrate with this version first, or leave MIGRATE on.`);
+}
