@@ -13,12 +13,16 @@ export function reflectionHandler(services: readonly DescService[]): ServiceImpl
   const extensions = files.flatMap((file) =>
     file.extensions.map((ext) => ({ of: ext.extendee.typeName, number: ext.number, file })),
   );
-  const found = (file: DescFile | undefined): Answer =>
-    file
-      ? answer("fileDescriptorResponse", {
-          fileDescriptorProto: closure([file]).map((f) => toBinary(FileDescriptorProtoSchema, f.proto)),
-        })
-      : answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
+  const encoded = new Map<DescFile, Answer>(); // once: anybody may ask, and as often as they like
+  const found = (file: DescFile | undefined): Answer => {
+    if (!file) return answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
+    const known = encoded.get(file);
+    if (known) return known;
+    const fileDescriptorProto = closure([file]).map((f) => toBinary(FileDescriptorProtoSchema, f.proto));
+    const response = answer("fileDescriptorResponse", { fileDescriptorProto });
+    encoded.set(file, response);
+    return response;
+  };
   return {
     async *serverReflectionInfo(requests) {
       for await (const request of requests) {
