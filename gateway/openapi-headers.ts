@@ -23,12 +23,15 @@ export function headersOf({ policy, responseCookies, successStatus }: Rule, stat
   const isSuccess = status === successStatus;
   const clears = policy.clearsCookie === (isSuccess ? CookieClearing.ON_SUCCESS : CookieClearing.ON_UNAUTHENTICATED);
   const touchesCookie = (clears && (isSuccess || status === 401)) || (isSuccess && responseCookies.length > 0);
-  const names = [
+  return references([
     "X-Request-Id",
     ...(isLimited ? LIMIT : []),
     ...(PASSING.includes(status) ? ["Retry-After"] : []),
     ...(status === 401 ? ["WWW-Authenticate"] : []),
     ...(touchesCookie ? ["Set-Cookie"] : []),
-  ];
-  return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+  ]);
 }
+
+/** References to headers by their names. */
+export const references = (names: readonly string[]) =>
+  Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));

@@ -1,3 +1,4 @@
+import { references } from "./openapi-headers.ts";
 import type { Schema } from "./openapi-schemas.ts";
 import { json } from "./openapi-schemas.ts";
 
@@ -24,6 +25,8 @@ export const healthPaths = {
 };
 
 function route(operationId: string, summary: string, schema: Schema) {
-  const responses = { 200: json("It works.", schema), 503: json("It does not.", schema) };
+  const headers = references(["X-Request-Id"]);
+  const answer = (description: string) => ({ ...json(description, schema), headers });
+  const responses = { 200: answer("It works."), 503: answer("It does not.") };
   return { get: { operationId, summary, tags: ["Health"], security: [], responses } };
 }
