@@ -137,10 +137,11 @@ async function renew({ store, clock }: Needs, { id, attempts }: Claimed): Promis
     ]);
 }
 
-/** The code by which the mail server answered to this letter; its refusal to let us in is not about the letter. */
+/** The code by which the mail server answered to this letter; to let in neither us nor our sender is not about it. */
 function answerTo(error: unknown): number | undefined {
-  const { code, responseCode } = error as { code?: string; responseCode?: number };
-  return code === "EENVELOPE" || code === "EMESSAGE" ? responseCode : undefined;
+  const { code, command, responseCode } = error as { code?: string; command?: string; responseCode?: number };
+  const isAboutLetter = code === "EMESSAGE" || (code === "EENVELOPE" && command !== "MAIL FROM");
+  return isAboutLetter ? responseCode : undefined;
 }
 
 /** What was refused for good (RFC 5321 section 4.2.1: 5yz) has failed; everything else is tried again, ever more seldom. */

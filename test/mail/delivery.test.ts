@@ -82,6 +82,16 @@ describe.each(modes)("mail delivery, %s", async (mode) => {
     expect(event).toEqual({ details: { emailId: failed.id } });
   });
 
+  test("waits while its sender is refused: that is not about the letter", async () => {
+    sink.moods.mail = () => ({ code: 550, text: "Sender rejected" });
+    const email = await register("waiting");
+    const row = await rowOf(email, ({ status, attempts }) => status !== "sending" && attempts === 1);
+    expect(row).toMatchObject({ status: "queued", last_error: "550 Sender rejected" });
+    sink.moods.mail = () => "take";
+    app.clock.advance("15m");
+    await rowOf(email, ({ status }) => status === "sent");
+  });
+
   test("is given up when it has been put off for a day", async () => {
     sink.moods.rcpt = (to) => (to.startsWith("never") ? { code: 451, text: "Greylisted" } : "take");
     const email = await register("never");

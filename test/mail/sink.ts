@@ -11,7 +11,11 @@ export type Mood = "take" | "hang" | { code: number; text: string | string[] };
 export async function startSink(port = 0) {
   const arrived: Arrived[] = [];
   const tries: string[] = [];
-  const moods = { rcpt: (_to: string): Mood => "take", data: (_letter: Arrived): Mood => "take" };
+  const moods = {
+    mail: (): Mood => "take",
+    rcpt: (_to: string): Mood => "take",
+    data: (_letter: Arrived): Mood => "take",
+  };
   const answer = (mood: Mood, done: (error?: Error | null) => void) => {
     if (mood === "take") done();
     else if (mood !== "hang") done(Object.assign(new Error(), { message: mood.text, responseCode: mood.code }));
@@ -20,6 +24,7 @@ export async function startSink(port = 0) {
     authOptional: true,
     disabledCommands: ["STARTTLS", "AUTH"],
     closeTimeout: 200,
+    onMailFrom: (_address, _session, done) => answer(moods.mail(), done),
     onRcptTo({ address }, _session, done) {
       tries.push(address);
       answer(moods.rcpt(address), done);
