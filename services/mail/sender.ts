@@ -43,6 +43,7 @@ function bySmtp(url: string, from: string, letterMs: number): Sender {
     createTransport(
       {
         url,
+        requireTLS: needsTls(url),
         pool: true,
         maxConnections: CONNECTIONS,
         maxMessages: LETTERS_PER_CONNECTION,
@@ -76,6 +77,13 @@ function bySmtp(url: string, from: string, letterMs: number): Sender {
     ping: async () => void (await transport.verify()),
     close: () => transport.close(),
   };
+}
+
+/** A password goes to a server by TLS or not at all, unless that is this machine or the URL decides. */
+function needsTls(url: string): boolean {
+  const { hostname, password, searchParams } = new URL(url);
+  const isOwn = /^(localhost|127\..*|\[::1\])$/.test(hostname);
+  return password !== "" && !isOwn && !searchParams.has("requireTLS") && !searchParams.has("ignoreTLS");
 }
 
 function toFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): Sender {
