@@ -182,8 +182,8 @@ function arrange(v: Variables, env: Present) {
       idleMs: v.AI_IDLE_TIMEOUT,
       totalMs: v.AI_TOTAL_TIMEOUT,
       retries: v.AI_RETRIES,
-      /** The variables that a catalogue may name: keys and base URLs. */
-      variables: Object.fromEntries(Object.entries(env).filter(([name]) => /_(API_KEY|BASE_URL)$/.test(name))),
+      /** The variables that a catalogue may name, for keys and base URLs: all but our own. */
+      variables: Object.fromEntries(Object.entries(env).filter(([name]) => !(name in variables.shape))),
     },
     geoipDatabase: v.GEOIP_DB,
     shutdownMs: v.SHUTDOWN_TIMEOUT,

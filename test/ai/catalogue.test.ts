@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Catalogue, findModel, findProvider, readCatalogue } from "../../services/ai/catalogue.ts";
 import { openProviders } from "../../services/ai/providers/providers.ts";
+import { readConfig } from "../../services/config.ts";
 import { REPLY } from "../fakes/providers/play.ts";
 import { startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { promptOf, readWhole } from "./support.ts";
@@ -15,14 +16,21 @@ function file(content: unknown): string {
   return path;
 }
 
+/** What a catalogue may name in that environment. */
+function variablesIn(environment: Record<string, string>) {
+  const read = readConfig(environment);
+  if ("problems" in read) throw new Error(read.problems.join("\n"));
+  return read.config.ai.variables;
+}
+
 const names = (catalogue: Catalogue) =>
   Object.fromEntries(catalogue.providers.map(({ id, models }) => [id, models.map(({ name }) => name)]));
 
 const fifth = {
   id: "elsewhere",
   dialect: "openai-compatible",
-  keyVariable: "ELSEWHERE_API_KEY",
-  baseUrlVariable: "ELSEWHERE_BASE_URL",
+  keyVariable: "ELSEWHERE_TOKEN",
+  baseUrlVariable: "ELSEWHERE",
   baseUrl: "http://127.0.0.1:9/v1",
   models: [{ name: "big", upstream: "mistral-large-latest", outputTokens: 100, usageOnRequest: false }],
 };
@@ -60,15 +68,20 @@ describe("the catalogue", () => {
     const catalogue = readCatalogue(file({ providers: [fifth] }));
     const entry = findProvider(catalogue, "elsewhere");
     if (!entry) throw new Error("The fifth provider is missing.");
-    const providers = openProviders(catalogue, {
-      ELSEWHERE_API_KEY: "simulated-key",
-      ELSEWHERE_BASE_URL: `${simulator.url}/v1`,
-    });
+    const environment = { ELSEWHERE_TOKEN: "simulated-key", ELSEWHERE: `${simulator.url}/v1` };
+    const providers = openProviders(catalogue, variablesIn(environment));
     const provider = providers.of(entry);
     if (!provider) throw new Error("The fifth provider isn't open.");
     expect(await readWhole(provider, promptOf({ entry }, "case: plain"))).toMatchObject({ text: REPLY });
     providers.close();
     await simulator.close();
+  });
+
+  test("can't make a secret of our own the key of a provider", () => {
+    const secrets = { SECRET_KEY: Buffer.alloc(32).toString("base64"), INTERNAL_SECRET: "x".repeat(32) };
+    expect(variablesIn({ ...secrets, DATABASE_URL: "postgres://elsewhere", ELSEWHERE: "here" })).toEqual({
+      ELSEWHERE: "here",
+    });
   });
 
   test("that is wrong is refused with everything that is wrong with it", () => {
