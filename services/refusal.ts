@@ -26,9 +26,13 @@ export class Refusal extends Error {
 
 /** One field that an operation itself finds wrong. */
 export function invalid(field: string, message: string): Refusal {
-  return new Refusal(Reason.VALIDATION_FAILED, `Invalid request: ${field} ${message}.`, {
-    violations: [{ field, message }],
-  });
+  return invalidFields([{ field, message }]);
+}
+
+/** Every field that an operation itself finds wrong. */
+export function invalidFields(violations: { field: string; message: string }[]): Refusal {
+  const told = violations.map(({ field, message }) => `${field} ${message}`).join("; ");
+  return new Refusal(Reason.VALIDATION_FAILED, `Invalid request: ${told}.`, { violations });
 }
 
 /** Tells how a reason is told on the wire, from its option in failure.proto. */

@@ -1,6 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
-import { invalid, Refusal } from "../refusal.ts";
+import { invalid, invalidFields, Refusal } from "../refusal.ts";
 import type { Ai } from "./ai.ts";
 import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
 import { type Measurement, type MeasuringNeeds, measure } from "./measure.ts";
@@ -36,11 +36,13 @@ export function routeOf({ catalogue, providers }: Ai, conversation: Conversation
   const entry = findProvider(catalogue, conversation.provider);
   if (!entry) throw invalid("provider", `must be one of ${catalogue.providers.map(({ id }) => id).join(", ")}`);
   const model = findModel(entry, conversation.model);
-  if (!model) throw invalid("model", `must be one of ${entry.models.map(({ name }) => name).join(", ")}`);
-  if (charactersIn(messages) > MAX_CHARACTERS)
-    throw invalid("messages", `must hold at most ${MAX_CHARACTERS} characters`);
-  if (!messages.some(({ role, content }) => role === "user" && content !== "")) {
-    throw invalid("messages", "must hold something said by the user");
+  const fault = faultIn(messages);
+  if (!model || fault) {
+    const models = entry.models.map(({ name }) => name).join(", ");
+    throw invalidFields([
+      ...(model ? [] : [{ field: "model", message: `must be one of ${models}` }]),
+      ...(fault ? [{ field: "messages", message: fault }] : []),
+    ]);
   }
   const provider = providers.of(entry);
   if (!provider) {
@@ -92,6 +94,21 @@ export function settleFailure(
   return new Refusal(Reason.PROVIDER_ERROR, thrown.message);
 }
 
+/** What is wrong with the messages as a whole. */
+function faultIn(messages: Conversation["messages"]): string | undefined {
+  if (charactersIn(messages) > MAX_CHARACTERS && codePointsIn(messages) > MAX_CHARACTERS)
+    return `must hold at most ${MAX_CHARACTERS} characters`;
+  if (!messages.some(({ role, content }) => role === "user" && content !== ""))
+    return "must hold something said by the user";
+  return undefined;
+}
+
+/** Quick, and never less than people would count. */
 function charactersIn(messages: readonly { content: string }[]): number {
   return messages.reduce((sum, { content }) => sum + content.length, 0);
+}
+
+/** As the rules of single fields count: a pair of surrogates is one character. */
+function codePointsIn(messages: readonly { content: string }[]): number {
+  return messages.reduce((sum, { content }) => sum + content.replace(/[\ud800-\udbff]/g, "").length, 0);
 }

@@ -66,7 +66,17 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s refuses what makes no sense, befo
     expect(headers.get("content-type")).toMatch(/^application\/json/);
     expect(body.violations[0].field).toBe(field);
   }
+  const both = { ...good, model: "model-z", messages: [{ role: "assistant", content: "Hello." }] };
+  const { body } = await browser.post(path, both, accessToken);
+  expect(body.violations.map(({ field }: { field: string }) => field)).toEqual(["model", "messages"]);
   expect((await browser.post(path, good)).status).toBe(401);
+});
+
+test("POST /ai/chat counts characters, whatever room they take", async () => {
+  const { browser, accessToken } = await app.signIn();
+  const sizes = [262_144, 262_145].map((size) => `case: plain ${"👍".repeat(size - "case: plain ".length)}`);
+  const answers = await Promise.all(sizes.map((content) => browser.post("/ai/chat", saying(content), accessToken)));
+  expect(answers.map(({ status }) => status)).toEqual([200, 400]);
 });
 
 test("a provider without a key: 422 for chat, an event for stream", async () => {
