@@ -19,6 +19,7 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
     if (rows.length > most) further.nextPage = page + 1;
     return rows.slice(0, most).map(tidy);
   };
+  await call.ai.usage.flush();
   const [profile] = await call.em.execute<Row[]>(PROFILE, [id]);
   return {
     exportedAt: call.clock.now().toISOString(),
