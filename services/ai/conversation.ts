@@ -89,6 +89,7 @@ export function settleFailure(
     usage.settle("failed");
     return thrown;
   }
+  if (thrown.usage) usage.report(thrown.usage);
   usage.settle(thrown.kind);
   log.warn({ requestId, detail: thrown.detail }, thrown.message);
   return new Refusal(Reason.PROVIDER_ERROR, thrown.message);

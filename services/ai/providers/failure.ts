@@ -1,3 +1,5 @@
+import type { Usage } from "./provider.ts";
+
 /** The ways in which a provider fails; the words are those that clients read. */
 export type FailureKind =
   | "rate limited"
@@ -18,11 +20,14 @@ export class ProviderFailure extends Error {
   readonly kind: FailureKind;
   /** For the operator's log: an HTTP status or the name of a network error. */
   readonly detail: string | undefined;
-  constructor(provider: string, { kind, detail }: Fault) {
+  /** What it cost all the same, where the provider said so. */
+  readonly usage: Usage | undefined;
+  constructor(provider: string, { kind, detail, usage }: Fault) {
     super(`The AI provider ${provider} failed: ${kind}.`);
     this.name = "ProviderFailure";
     this.kind = kind;
     this.detail = detail;
+    this.usage = usage;
   }
 }
 
@@ -33,6 +38,8 @@ type Circumstances = {
   /** The wait that the provider asked for. */
   retryAfterMs?: number | undefined;
   detail?: string | undefined;
+  /** What a reply cost that the provider itself ended so. */
+  usage?: Usage | undefined;
 };
 
 /** A failure seen inside an adapter, before it is known whose it is and whether it is tried again. */
@@ -41,12 +48,14 @@ export class Fault extends Error {
   readonly mayPass: boolean;
   readonly retryAfterMs: number | undefined;
   readonly detail: string | undefined;
-  constructor(kind: FailureKind, { mayPass = false, retryAfterMs, detail }: Circumstances = {}) {
+  readonly usage: Usage | undefined;
+  constructor(kind: FailureKind, { mayPass = false, retryAfterMs, detail, usage }: Circumstances = {}) {
     super(kind);
     this.kind = kind;
     this.mayPass = mayPass;
     this.retryAfterMs = retryAfterMs;
     this.detail = detail;
+    this.usage = usage;
   }
 }
 

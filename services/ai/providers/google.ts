@@ -58,7 +58,7 @@ function meaningOfBody(body: object): Meaning {
     text: parts.map((part) => (part.thought ? "" : textIn(part.text))).join(""),
     active: parts.some((part) => part.thought),
     usage: usageOf(usageMetadata),
-    finished: Boolean(reason),
+    finished: Boolean(reason ?? promptFeedback?.blockReason),
     callsTool: parts.some((part) => part.functionCall), // with the reason STOP
     failed: promptFeedback?.blockReason ? "blocked the content" : failureOf(reason),
   };

@@ -25,7 +25,7 @@ export function listen(
   const end = (error?: unknown) => {
     if (ending) return;
     // After the finish marker any end will do: a reset, silence, a half-sent closing frame.
-    ending = { error: transcript.fault ?? (transcript.finished ? undefined : error) };
+    ending = { error: transcript.verdict ?? (transcript.finished ? undefined : error) };
     body.off("data", take);
     wake();
   };

@@ -56,7 +56,7 @@ export async function whole(
   const startedAt = performance.now();
   const { text = "", usage, finished, failed, callsTool } = meaningOf(json, whole);
   exchange.stopwatch?.worked(performance.now() - startedAt);
-  if (failed) throw new Fault(failed);
+  if (failed) throw new Fault(failed, { usage: wholeUsage(usage) });
   if (!finished) throw new Fault("broke off");
   if (callsTool && text === "") throw new Fault("unreadable reply");
   return { content: text.toWellFormed(), usage: wholeUsage(usage) };

@@ -45,6 +45,8 @@ export class Transcript {
   fault: Fault | undefined;
   #text = "";
   #hasSpoken = false;
+  /** How the provider itself said that it ended the reply; what that cost may still come. */
+  #failedAs: FailureKind | undefined;
   #callsTool = false;
   readonly #usage: Counts = {};
   readonly #mapping: Mapping;
@@ -66,6 +68,11 @@ export class Transcript {
   /** What the reply cost, if the provider has said all of it. */
   get usage(): Usage | undefined {
     return wholeUsage(this.#usage);
+  }
+
+  /** What was wrong with a reply that is over; undefined when nothing was, or it only broke off. */
+  get verdict(): Fault | undefined {
+    return this.fault ?? (this.#failedAs && new Fault(this.#failedAs, { usage: this.usage }));
   }
 
   /** Takes what has arrived, and returns the text in it. */
@@ -107,7 +114,8 @@ export class Transcript {
     if (finished) this.finished = true;
     if (over) this.over = true;
     if (callsTool) this.#callsTool = true;
-    if (failed) this.fault = new Fault(failed);
+    if (failed && finished) this.#failedAs ??= failed;
+    else if (failed) this.fault = new Fault(failed);
     else if (this.finished && this.#callsTool && !this.#hasSpoken) this.fault = new Fault("unreadable reply");
   }
 }

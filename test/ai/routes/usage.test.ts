@@ -45,6 +45,32 @@ test("GET /user/usage and ListUsage tell one's own, by day, provider and model",
   expect((await browser.get("/user/usage")).status).toBe(401);
 });
 
+test.each(["/ai/chat", "/ai/stream"])(
+  "a reply that was blocked costs what the provider says: POST %s",
+  async (path) => {
+    const { browser, accessToken } = await app.signIn();
+    const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
+    for (const provider of providers) await browser.post(path, saying(provider, "case: blocked"), accessToken);
+    const { body } = await browser.get("/user/export", accessToken);
+    const told = body.usage.map(({ provider, outcome, estimated }: Record<string, unknown>) => [
+      provider,
+      outcome,
+      estimated,
+    ]);
+    expect(told.reverse()).toEqual(providers.map((provider) => [provider, "blocked the content", false]));
+  },
+);
+
+test("GET /user/export tells the outcome of a call as soon as it has been answered", async () => {
+  const { browser, accessToken } = await app.signIn();
+  for (let calls = 1; calls <= 5; calls++) {
+    await browser.post("/ai/chat", saying("provider-a", "case: plain"), accessToken);
+    const { body } = await browser.get("/user/export", accessToken);
+    expect(body.usage).toHaveLength(calls);
+    expect(body.usage[0]).toMatchObject({ outcome: "completed", outputTokens: tokensIn(REPLY), estimated: false });
+  }
+});
+
 test("GET /admin/usage and ListAllUsage tell everybody's, per user, to administrators alone", async () => {
   const [ann, bob] = await Promise.all([talk(), talk()]);
   const admin = await app.signIn(await app.addUser({ role: "admin" }));

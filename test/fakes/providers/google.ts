@@ -38,7 +38,7 @@ export function googleSpeaker(key: string): Speaker {
     ],
     thinking: frame({ parts: [{ text: "Let me see.", thought: true }] }),
     blocked: {
-      events: [{ data: JSON.stringify({ candidates: [{ index: 0, finishReason: "SAFETY" }] }) }],
+      events: [{ data: JSON.stringify(response({ finishReason: "SAFETY" }, ONE)) }],
       whole: { promptFeedback: { blockReason: "PROHIBITED_CONTENT" }, usageMetadata: { promptTokenCount: 1 } },
     },
     toolCall: {

@@ -86,7 +86,11 @@ function speaker(key: string, house: House): Speaker {
     ],
     thinking: chunk({ delta: { reasoning_content: "Let me see.", content: null }, finish_reason: null }),
     blocked: {
-      events: [chunk({ delta: {}, finish_reason: "content_filter" }), { data: "[DONE]" }],
+      events: [
+        chunk({ delta: {}, finish_reason: "content_filter" }),
+        { data: JSON.stringify({ ...HEAD, choices: [], usage: usage({ input: 1, output: 1 }) }) },
+        { data: "[DONE]" },
+      ],
       whole: silent("content_filter"),
     },
     toolCall: {
@@ -110,6 +114,7 @@ const chunk = (choice: object, usage: object | null = null): Event => ({
 const silent = (reason: string, message: object = {}) => ({
   ...HEAD,
   choices: [{ index: 0, message: { role: "assistant", content: null, ...message }, finish_reason: reason }],
+  usage: usage({ input: 1, output: 1 }),
 });
 const usage = ({ input, output }: Tokens) => ({
   prompt_tokens: input,
