@@ -12,7 +12,7 @@ import type { Logger } from "pino";
 import array from "postgres-array";
 import { AuditEvent } from "./audit-event.ts";
 import { giveBackBroken } from "./broken-connections.ts";
-import { makeDataFolder } from "./data-folder.ts";
+import { checkRoom, makeDataFolder } from "./data-folder.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
 import { unusable } from "./errors.ts";
@@ -58,7 +58,7 @@ export type Store = {
   query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
   /** Brings the schema up to date; any number of processes may call it at once. */
   migrate(): Promise<void>;
-  /** Resolves when the database answers. */
+  /** Resolves when the database answers, and an embedded one has room. */
   ping(): Promise<void>;
   close(): Promise<void>;
 };
@@ -135,8 +135,13 @@ async function openEmbedded(
     dbName: "postgres",
     driverOptions: { pglite: () => pglite },
   });
+  const { fork, ping } = forkAndPing(orm);
   return {
-    ...forkAndPing(orm),
+    fork,
+    async ping() {
+      if (folder) await checkRoom(folder);
+      await ping();
+    },
     query: async <Row>({ text }: Statement, values: unknown[]) => (await pglite.query<Row>(text, values)).rows,
     migrate: async () => void (await orm.migrator.up()),
     async close() {
