@@ -41,7 +41,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async listUserSessions(req, ctx) {
     const call = signedInCallOf(ctx);
     const sessions = await listUserSessions(call, req.id);
-    return { sessions: sessions.map((row) => sessionMessage(row, call.caller.session.id)) };
+    return { sessions: sessions.map((row) => sessionMessage(row, call)) };
   },
   async revokeUserSessions(req, ctx) {
     const ended = await revokeUserSessions(callOf(ctx), req.id);

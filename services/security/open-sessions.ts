@@ -1,5 +1,5 @@
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { Call } from "../call.ts";
+import type { Call, SignedInCall } from "../call.ts";
 
 /** An open session of a user; times as text. */
 export type OpenSession = {
@@ -25,16 +25,17 @@ export function listOpenSessions(call: Pick<Call, "em" | "clock">, userId: strin
   );
 }
 
-/** A session as its message. @param ownId the session that asks */
-export function sessionMessage(row: OpenSession, ownId: string) {
+/** A session as its message. The one that asks is in use now, whatever has been written so far. */
+export function sessionMessage(row: OpenSession, { caller, clock }: Pick<SignedInCall, "caller" | "clock">) {
+  const current = row.id === caller.session.id;
   return {
     id: row.id,
     device: row.device,
     ip: row.ip,
     ...(row.location !== null && { location: row.location }),
     createdAt: time(row.created_at),
-    lastActive: time(row.last_active_at),
-    current: row.id === ownId,
+    lastActive: current ? timestampFromDate(clock.now()) : time(row.last_active_at),
+    current,
     ...(row.actor_id !== null && { impersonated: true }),
   };
 }

@@ -31,7 +31,7 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   async listSessions(_req, ctx) {
     const call = signedInCallOf(ctx);
     const sessions = await listOpenSessions(call, call.caller.user.id);
-    return { sessions: sessions.map((row) => sessionMessage(row, call.caller.session.id)) };
+    return { sessions: sessions.map((row) => sessionMessage(row, call)) };
   },
   async revokeSession(req, ctx) {
     await revokeOwnSession(signedInCallOf(ctx), req.id);

@@ -52,11 +52,12 @@ describe("GET /user/sessions", () => {
 
   test("shows the last use at most a minute behind, and the address of the last refresh", async () => {
     const account = await app.signIn();
+    const other = await app.signIn(account.user);
     app.clock.advance("5m");
     const usedAt = app.clock.now().getTime();
     expect(await profile(account)).toBe(200);
     const lastActive = await until("the time of the last use", async () => {
-      const [session] = await list(account);
+      const [, session] = await list(other);
       const at = new Date(session.lastActive).getTime();
       return at >= usedAt - 60_000 ? at : undefined;
     });
@@ -64,7 +65,15 @@ describe("GET /user/sessions", () => {
     const elsewhere = app.visitor();
     const cookie = { cookie: `refreshToken=${account.refreshToken}` };
     const { body } = await elsewhere.send("POST", "/auth/refresh", undefined, cookie);
-    expect((await app.visitor().get("/user/sessions", body.accessToken)).body[0].ip).toBe(elsewhere.address);
+    expect((await app.visitor().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere.address);
+  });
+
+  test("shows the session that asks as active now", async () => {
+    const account = await app.signIn();
+    app.clock.advance("10m");
+    const askedAt = app.clock.now().getTime();
+    const [session] = await list(account);
+    expect(new Date(session.lastActive).getTime()).toBeGreaterThanOrEqual(askedAt);
   });
 
   test("keeps a hundred sessions of one user, the oldest goes", async () => {
