@@ -48,13 +48,17 @@ export function isQueryField(field: DescField): boolean {
 
 /**
  * Reads fields from a JSON object, never coercing a type; `null` counts as absent, unknown keys are ignored.
+ * That a field is missing is told by the services' rules for it, and here where it has none.
  * A field of a wrong type is told in `problems` and stands in the result as its zero value: it was given, after all.
  */
 export function readFields(fields: DescField[], json: object, at: string, problems: Problem[]): Init {
   const init: Init = {};
   for (const field of fields) {
     const value = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
-    if (value === null) continue;
+    if (value === null) {
+      if (isDue(field)) problems.push({ field: at + field.jsonName, message: "must be given" });
+      continue;
+    }
     init[field.localName] = readField(field, value, at + field.jsonName, problems);
   }
   return init;
@@ -72,6 +76,19 @@ function readField(field: DescField, value: unknown, path: string, problems: Pro
     return [];
   }
   return value.map((item, i) => readItem(field, item, `${path}[${i}]`, problems));
+}
+
+const dues = new WeakMap<DescField, boolean>();
+
+/** Whether a field must be given while no rule would miss it, since its zero value is as good as any; looked up once. */
+function isDue(field: DescField): boolean {
+  const known = dues.get(field);
+  if (known !== undefined) return known;
+  const { type, cel, celExpression, required } = getOption(field, fieldRules);
+  const isFree = type.case === undefined && cel.length === 0 && celExpression.length === 0 && !required;
+  const due = isFree && field.fieldKind === "scalar" && !field.proto.proto3Optional;
+  dues.set(field, due);
+  return due;
 }
 
 const bounds = new WeakMap<DescField, number>();

@@ -56,6 +56,8 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s refuses what makes no sense, befo
     [{ model: "model-b-1" }, "model"],
     [{ messages: [] }, "messages"],
     [{ messages: [{ role: "robot", content: "Hello." }] }, "messages[0].role"],
+    [{ messages: [...good.messages, { role: "assistant" }] }, "messages[1].content"],
+    [{ messages: [...good.messages, { role: "assistant", content: null }] }, "messages[1].content"],
     [{ messages: [{ role: "system", content: "Hello." }] }, "messages"],
     [{ messages: [{ role: "user", content: "x".repeat(262_145) }] }, "messages"],
     [{ temperature: 2.1 }, "temperature"],
