@@ -32,6 +32,8 @@ const CONNECT_TIMEOUT_MS = 3_000;
 const STATEMENT_TIMEOUT_MS = 15_000;
 /** How much later than its end a statement's answer may come, in ms. */
 const ANSWER_MS = 2_000;
+/** What statements take for granted, whatever a server, database or role sets. */
+const SETTINGS = ["datestyle=ISO", "timezone=UTC", "default_transaction_isolation=read\\ committed"];
 /** Any number, the same for every process: who migrates holds the advisory lock of this name. */
 const MIGRATION_LOCK = 7_230_001;
 
@@ -94,6 +96,7 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
     driverOptions: {
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
       statement_timeout: STATEMENT_TIMEOUT_MS,
+      options: SETTINGS.map((setting) => `-c ${setting}`).join(" "),
       keepAlive: true,
     },
   });

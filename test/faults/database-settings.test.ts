@@ -1,0 +1,35 @@
+import { randomUUID } from "node:crypto";
+import pg from "pg";
+import { describe, expect, test } from "vitest";
+import { startApp } from "../app.ts";
+import { createDatabase } from "../databases.ts";
+import { times } from "../until.ts";
+
+const SETTINGS = [
+  "datestyle = 'German, DMY'",
+  "timezone = 'Asia/Kathmandu'",
+  "intervalstyle = 'postgres_verbose'",
+  "bytea_output = 'escape'",
+  "default_transaction_isolation = 'serializable'",
+];
+
+describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own settings", () => {
+  test("is used by ours", async () => {
+    const DATABASE_URL = await createDatabase(`settings_${randomUUID().slice(0, 8)}`);
+    const client = new pg.Client(DATABASE_URL);
+    await client.connect();
+    for (const setting of SETTINGS) {
+      await client.query(`alter database ${new URL(DATABASE_URL).pathname.slice(1)} set ${setting}`);
+    }
+    await client.end();
+    const app = await startApp({ mode: "servers", env: { DATABASE_URL } });
+    const { user, browser, accessToken } = await app.signIn();
+    const { body } = await browser.get("/user/profile", accessToken);
+    expect(Math.abs(Date.parse(body.createdAt) - Date.now())).toBeLessThan(60_000);
+    const guess = () => app.visitor().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
+    const answers = await Promise.all(times(20, guess));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401, 423]));
+    expect((await guess()).body.message).toMatch(/again in 15 minutes/);
+    await app.close();
+  });
+});
