@@ -16,22 +16,33 @@ export type Patience = {
 export const PATIENCE: Patience = { requestMs: 30_000, readerMs: 120_000, idleMs: 600_000 };
 
 const LATE = new ConnectError("late", Code.DeadlineExceeded);
+const TOO_LARGE = new ConnectError("too large", Code.ResourceExhausted);
 
-/** The body of a request; fails when it has not ended in time. */
-export async function* inTime(body: AsyncIterable<Uint8Array>, requestMs: number): AsyncIterable<Uint8Array> {
-  const end = performance.now() + requestMs;
-  const parts = body[Symbol.asyncIterator]();
-  for (;;) {
-    const leftMs = end - performance.now();
-    if (leftMs <= 0) throw LATE;
-    let timer: NodeJS.Timeout | undefined;
-    const part = await new Promise<IteratorResult<Uint8Array>>((resolve, reject) => {
-      timer = setTimeout(reject, leftMs, LATE);
-      parts.next().then(resolve, reject);
-    }).finally(() => clearTimeout(timer));
-    if (part.done) return;
-    yield part.value;
+/**
+ * Reads a body to its end, however small its parts, and keeps `most` bytes at most. What were left unread would stay
+ * with the client and clog its connection: Node's clients never forget what they could not send.
+ * @throws ConnectError if it has not ended in time, or is larger
+ */
+export async function readWhole(body: AsyncIterable<Uint8Array>, most: number, withinMs: number): Promise<Uint8Array> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(reject, withinMs, LATE);
+  });
+  return Promise.race([gather(body, most), late]).finally(() => clearTimeout(timer));
+}
+
+async function gather(body: AsyncIterable<Uint8Array>, most: number): Promise<Uint8Array> {
+  let held = Buffer.alloc(0);
+  let bytes = 0;
+  for await (const part of body) {
+    const start = bytes;
+    bytes += part.length;
+    if (bytes > most) continue;
+    if (bytes > held.length) held = Buffer.concat([held], Math.max(bytes, 2 * held.length));
+    held.set(part, start);
   }
+  if (bytes > most) throw TOO_LARGE;
+  return held.subarray(0, bytes);
 }
 
 /** Ends a stream whose reader takes nothing any more, and one that has its answer and is still being sent to. */
