@@ -15,6 +15,11 @@ const STREAM_SESSIONS = 4;
  */
 const MAX_ABORTS = 400;
 /**
+ * What those may have left unsent, in megabytes: Node counts it to the end of the connection, though the memory is free
+ * again, and past its own limit of 10 refuses every further call.
+ */
+const MAX_ABANDONED_MB = 1_024;
+/**
  * Longest a unary call may take where its caller names no bound, in milliseconds: a little more than the longest reply
  * of a provider. Services bound their own work far below; this ends calls whose answer got lost.
  */
@@ -96,7 +101,8 @@ function createConnection(url: string, tls: SecureClientSessionOptions): Connect
   const sessions = new Set<Http2SessionManager>();
   const open = () => {
     for (const session of sessions) if (session.state() === "closed") sessions.delete(session);
-    const sessionManager = new Http2SessionManager(url, { ...PING, idleConnectionTimeoutMs: IDLE_MS }, tls);
+    const options = { ...tls, maxSessionMemory: MAX_ABANDONED_MB };
+    const sessionManager = new Http2SessionManager(url, { ...PING, idleConnectionTimeoutMs: IDLE_MS }, options);
     sessions.add(sessionManager);
     const transport = createGrpcTransport({
       baseUrl: url,

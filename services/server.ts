@@ -13,6 +13,12 @@ import { PATIENCE } from "./patience.ts";
 /** Calls at once on one connection. */
 const MAX_STREAMS = 1_000;
 
+/**
+ * What a connection may hold for its reader, in megabytes. Node counts in what readers who left did not take, to the end
+ * of the connection; past its own limit of 10 it would refuse whoever shares that connection, all clients of a gateway.
+ */
+const MAX_SESSION_MB = 1_024;
+
 /** What calls that were ended have to say so, in ms, before their connections are cut. */
 const FAREWELL_MS = 1_000;
 const SHUTTING_DOWN = new ConnectError("The service is shutting down.", Code.Unavailable);
@@ -37,7 +43,7 @@ export async function listenGrpc(
   const shutdown = new AbortController();
   setMaxListeners(0, shutdown.signal); // one for each open call
   const answer = createAdapter(app, reflection, shutdown.signal, patience);
-  const settings = { settings: { maxConcurrentStreams: MAX_STREAMS } };
+  const settings = { settings: { maxConcurrentStreams: MAX_STREAMS }, maxSessionMemory: MAX_SESSION_MB };
   const server: Http2Server | Http2SecureServer = tls
     ? createSecureServer({ ...settings, ...readTls(tls) }, answer)
     : createServer(settings, answer);
