@@ -1,14 +1,16 @@
 import { readFileSync } from "node:fs";
 import type { SecureClientSessionOptions } from "node:http2";
 import { createSecureContext } from "node:tls";
+import type { DescMethod } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { TlsFiles } from "./config.ts";
 
 /** Largest message read from the services, in bytes: a little more than the largest reply of a provider; the default would be 4 GiB. */
 const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
-/** HTTP/2 connections that share the streams. */
-const STREAM_SESSIONS = 4;
+/** HTTP/2 connections that share the calls that wait for AI providers, streams and others. */
+const AI_SESSIONS = 4;
 /**
  * Aborted calls after which a connection is left to its remaining calls and a fresh one takes its place: Node's HTTP/2
  * server ends a connection, and everything on it, after about 1,000 resets in a burst.
@@ -36,19 +38,24 @@ export type RemoteTransport = Transport & {
 };
 
 /**
- * gRPC to the services behind a URL: HTTP/2 in the clear for http, TLS for https. Unary calls and streams use separate
- * connections, so that a burst of leaving stream readers can't take logins with it.
+ * gRPC to the services behind a URL: HTTP/2 in the clear for http, TLS for https. Calls that wait for AI
+ * providers have connections of their own, so that neither their number nor a burst of leaving readers holds up logins.
  * @param files for TLS: the gateway's own certificate, for services that want one, and the authority of theirs
  * @throws Error for operators, if a file can't be read
  */
 export function createRemoteTransport(url: string, files: TlsFiles = {}): RemoteTransport {
   const tls = readTls(files);
-  const unary = createConnection(url, tls);
-  const streams = Array.from({ length: STREAM_SESSIONS }, () => createConnection(url, tls));
+  const accounts = createConnection(url, tls);
+  const ai = Array.from({ length: AI_SESSIONS }, () => createConnection(url, tls));
   let turn = 0;
+  const connectionFor = ({ parent }: DescMethod) => {
+    if (parent.typeName !== AIService.typeName) return accounts;
+    turn = (turn + 1) % ai.length;
+    return ai[turn] as Connection;
+  };
   return {
     async unary(method, signal, timeoutMs = UNARY_TIMEOUT_MS, ...rest) {
-      const call = unary.use(signal);
+      const call = connectionFor(method).use(signal);
       try {
         return await call.transport.unary(method, signal, timeoutMs, ...rest);
       } finally {
@@ -56,8 +63,7 @@ export function createRemoteTransport(url: string, files: TlsFiles = {}): Remote
       }
     },
     async stream(method, signal, ...rest) {
-      turn = (turn + 1) % streams.length;
-      const call = (streams[turn] as Connection).use(signal);
+      const call = connectionFor(method).use(signal);
       try {
         const response = await call.transport.stream(method, signal, ...rest);
         return { ...response, message: untilEnd(response.message, call.end) };
@@ -67,7 +73,7 @@ export function createRemoteTransport(url: string, files: TlsFiles = {}): Remote
       }
     },
     close() {
-      for (const each of [unary, ...streams]) each.close();
+      for (const each of [accounts, ...ai]) each.close();
     },
   };
 }

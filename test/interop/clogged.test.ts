@@ -5,10 +5,11 @@ import { Code, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
 import { createRemoteTransport } from "../../gateway/remote-transport.ts";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { testApp } from "../app.ts";
-import { times } from "../until.ts";
+import { times, until } from "../until.ts";
 import { framed } from "./raw.ts";
 
 const app = await testApp();
@@ -73,4 +74,20 @@ test("answers that are abandoned do not clog the connection they came by", async
     await once(stream, "close");
   }
   session.close();
+});
+
+test("calls that wait for a provider hold up no others, however many they are", async () => {
+  const transport = createRemoteTransport(app.grpcUrl);
+  const leaving = new AbortController();
+  const { chat } = createClient(AIService, transport);
+  for (const { accessToken } of await Promise.all(times(12, () => app.signIn()))) {
+    const options = { signal: leaving.signal, headers: { authorization: `Bearer ${accessToken}` } };
+    for (let i = 0; i < 90; i++) chat(asked("case: silent"), options).catch(() => {});
+  }
+  const waiting = () => app.providers[0]?.requests.filter(({ closedAt }) => closedAt === undefined).length ?? 0;
+  await until("a thousand calls to wait", () => waiting() >= 1_000 || undefined);
+  await createClient(AuthService, transport).listKeys({}, { timeoutMs: 5_000 });
+  leaving.abort();
+  await until("the provider to be left", () => waiting() === 0 || undefined);
+  transport.close();
 });
