@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
@@ -146,6 +146,9 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     await client.end();
     const away = await run("migrate", [], { DATABASE_URL: "postgres://nobody@127.0.0.1:1/x" }, folder);
     expect(away).toMatchObject({ code: 2, out: expect.stringMatching(/^It didn't work: [^\n]+\n$/) });
+    mkdirSync(join(folder, "sealed", ".env"), { recursive: true });
+    const unread = await run("migrate", [], { DATABASE_URL: url }, join(folder, "sealed"));
+    expect(unread).toMatchObject({ code: 1, out: expect.stringContaining(".env can't be read") });
   });
 });
 
