@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../app.ts";
 import { until } from "../until.ts";
 
@@ -20,6 +20,8 @@ function mountDisk(): string | undefined {
 const disk = mountDisk();
 
 describe.skipIf(!disk)("an embedded database on a full disk", () => {
+  afterAll(() => void execFileSync("umount", ["--lazy", disk as string]));
+
   test("is not ready, and is once there is room again", async () => {
     const path = disk as string;
     const app = await startApp({ mode: "embedded", env: { DATABASE_URL: "", DATA_DIR: join(path, "data") } });
@@ -31,6 +33,5 @@ describe.skipIf(!disk)("an embedded database on a full disk", () => {
     rmSync(join(path, "fill"));
     await until("readiness again", async () => (await readiness()) === 200);
     await app.close();
-    execFileSync("umount", [path]);
   });
 });
