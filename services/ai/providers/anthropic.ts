@@ -49,7 +49,7 @@ type Event = {
 };
 type Body = { content?: Block[]; stop_reason?: string | null; usage?: UsageFields | null };
 
-/** What events and whole messages say. Kinds of events that aren't known are to be ignored, says the API. */
+/** What events and whole messages say. Kinds of events, blocks and deltas that aren't known are to be ignored. */
 export const anthropicMapping: Mapping = {
   event(frame) {
     const { type, message, content_block: block, delta, usage } = frame as Event;
@@ -59,7 +59,7 @@ export const anthropicMapping: Mapping = {
       case "content_block_start":
         return { text: textOf(block), active: Boolean(block.thinking) };
       case "content_block_delta":
-        return { text: textIn(delta?.text), active: Boolean(delta?.thinking) };
+        return { text: delta?.type === "text_delta" ? textIn(delta.text) : "", active: Boolean(delta?.thinking) };
       case "message_delta":
         return { ...meaningOfStop(delta?.stop_reason), usage: countsOf(usage) };
       case "message_stop":

@@ -42,6 +42,7 @@ export function anthropicSpeaker(key: string): Speaker {
       named("some_later_invention", { payload: "ignore me" }),
       named("content_block_start", { index: 1, content_block: { type: "thinking", thinking: "" } }),
       named("content_block_delta", { index: 1, delta: { type: "signature_delta", signature: "EqQB" } }),
+      named("content_block_delta", { index: 1, delta: { type: "some_later_delta", text: "ignore me" } }),
       named("content_block_stop", { index: 1 }),
       named("content_block_delta", { index: 0, delta: { type: "text_delta", text: "" } }),
     ],
