@@ -46,6 +46,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   "other-protocol": nothing("unreadable reply"),
   "object-as-text": [prefix("unreadable reply"), nothing("unreadable reply")],
   "list-as-text": [prefix("unreadable reply"), nothing("unreadable reply")],
+  "broken-utf8": nothing("unreadable reply"),
   "done-only": nothing("broke off"),
   "null-event": [prefix("unreadable reply"), nothing("unreadable reply")],
   blocked: [prefix("blocked the content"), nothing("blocked the content")],

@@ -65,7 +65,7 @@ export async function whole(
 /**
  * Collects a body that has to be whole to mean anything. Blank bytes, with which some servers keep a connection busy,
  * are silence.
- * @throws Fault when it is larger than allowed or breaks off
+ * @throws Fault when it is larger than allowed, breaks off or is no UTF-8
  */
 async function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
   const chunks: Buffer[] = [];
@@ -83,7 +83,11 @@ async function collect(body: Readable, exchange: Exchange, limits: Limits): Prom
       .once("error", reject)
       .once("close", () => body.readableEnded || reject(new Fault("broke off")));
   });
-  return new TextDecoder().decode(Buffer.concat(chunks, size));
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks, size));
+  } catch {
+    throw new Fault("unreadable reply");
+  }
 }
 
 /** Waits for the first byte of a success; anything else is a fault. Only statuses that say "later" may pass. */

@@ -1,4 +1,3 @@
-import { StringDecoder } from "node:string_decoder";
 import { createParser } from "eventsource-parser";
 import { type FailureKind, Fault, kindOfError } from "./failure.ts";
 import type { Usage } from "./provider.ts";
@@ -50,7 +49,7 @@ export class Transcript {
   #callsTool = false;
   readonly #usage: Counts = {};
   readonly #mapping: Mapping;
-  readonly #decoder = new StringDecoder("utf8");
+  readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   readonly #parser;
 
   /** @param eventBytes the largest event that is taken */
@@ -75,10 +74,13 @@ export class Transcript {
     return this.fault ?? (this.#failedAs && new Fault(this.#failedAs, { usage: this.usage }));
   }
 
-  /** Takes what has arrived, and returns the text in it. */
+  /**
+   * Takes what has arrived, and returns the text in it.
+   * @throws TypeError at bytes that are no UTF-8: a text with holes is none
+   */
   feed(bytes: Buffer): string {
     this.active = false;
-    this.#parser.feed(this.#decoder.write(bytes));
+    this.#parser.feed(this.#decoder.decode(bytes, { stream: true }));
     return this.#take();
   }
 

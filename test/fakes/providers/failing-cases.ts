@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type Case, encode, type Play, perform, prefix, write } from "./play.ts";
+import { type Case, encode, type Play, perform, prefix, send, write } from "./play.ts";
 import type { ErrorName } from "./speaker.ts";
 
 const success = ({ asked }: Play) => ({ "content-type": asked.stream ? "text/event-stream" : "application/json" });
@@ -27,6 +27,8 @@ const error =
 const page = (status: number) => (play: Play) => {
   play.response.writeHead(status, { "content-type": "text/html" }).end("<html><body>sk-echo-of-a-key</body></html>");
 };
+const withHalfOfAnUmlaut = (part: Buffer) =>
+  Buffer.from(part.toString("latin1").replaceAll("\xc3\xbc", "\xc3 "), "latin1");
 const sendGood = (play: Play) => perform({}, play);
 
 /** The first attempts fail in a way that passes. */
@@ -129,6 +131,7 @@ export const FAILURES: Record<string, Case> = {
     events: (events, speaker) => [...prefix(events), { data: '{"sk-echo-of-a-key": ' }, speaker.delta("never seen")],
     whole: () => undefined,
   },
+  "broken-utf8": { send: (play, parts, headers) => send(play, parts.map(withHalfOfAnUmlaut), headers) },
   "done-only": { events: () => [{ data: "[DONE]" }], whole: () => ({ id: "empty" }) },
   "null-event": { events: (events) => [...prefix(events), { data: "null" }], whole: () => null },
   blocked: {
