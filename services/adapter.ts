@@ -13,7 +13,7 @@ import { Health } from "../gen/health/v1/health_pb.ts";
 import type { App } from "./app.ts";
 import { services } from "./index.ts";
 import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
-import { endStalled, type Patience } from "./patience.ts";
+import { createReader, endStalled, type Patience } from "./patience.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { plainAddress } from "./security/address.ts";
 import { bounded, keepEnding, readable } from "./unreadable.ts";
@@ -46,9 +46,8 @@ export function createAdapter(
   });
   app.routes(bounded(router));
   if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
-  const handlers = new Map(
-    router.handlers.map((handler) => [handler.requestPath, readable(handler, patience.requestMs)]),
-  );
+  const readBody = createReader(patience);
+  const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, readable(handler, readBody)]));
   return (req, res) => {
     // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
     const id = saneRequestId(req.headers["x-request-id"]);

@@ -10,35 +10,69 @@ export type Patience = {
   readerMs: number;
   /** While nothing is heard on a connection; calls that are open on it go on. */
   idleMs: number;
+  /** Bytes of large requests that may be arriving at once, over all connections. */
+  arrivingBytes: number;
 };
 
 /** As long as the gateway waits for its clients; connections last longer, since pools of clients keep them. */
-export const PATIENCE: Patience = { requestMs: 30_000, readerMs: 120_000, idleMs: 600_000 };
+export const PATIENCE: Patience = {
+  requestMs: 30_000,
+  readerMs: 120_000,
+  idleMs: 600_000,
+  arrivingBytes: 256 * 1024 * 1024,
+};
+
+/** Requests up to this size arrive however many large ones do, in bytes. */
+const SMALL_BYTES = 32 * 1024;
 
 const LATE = new ConnectError("late", Code.DeadlineExceeded);
 const TOO_LARGE = new ConnectError("too large", Code.ResourceExhausted);
+const TOO_MANY = new ConnectError("too many large ones", Code.Unavailable);
+
+/** Reads a body to its end, and keeps `most` bytes at most. @throws ConnectError late, too large, one of too many */
+export type ReadBody = (body: AsyncIterable<Uint8Array>, most: number) => Promise<Uint8Array>;
 
 /**
- * Reads a body to its end, however small its parts, and keeps `most` bytes at most. What were left unread would stay
- * with the client and clog its connection: Node's clients never forget what they could not send.
- * @throws ConnectError if it has not ended in time, or is larger
+ * Reads bodies of clients whom nobody has asked yet who they are. All of a body is read, be it far too large: what is
+ * left unread stays with the client and clogs its connection, since Node's clients never forget what they could not send.
  */
-export async function readWhole(body: AsyncIterable<Uint8Array>, most: number, withinMs: number): Promise<Uint8Array> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(reject, withinMs, LATE);
-  });
-  return Promise.race([gather(body, most), late]).finally(() => clearTimeout(timer));
+export function createReader({ requestMs, arrivingBytes }: Patience): ReadBody {
+  let arriving = 0;
+  return async (body, most) => {
+    let mine = 0;
+    let isOver = false;
+    const reserve = (bytes: number) => {
+      if (isOver || arriving + bytes > arrivingBytes) throw TOO_MANY;
+      arriving += bytes;
+      mine += bytes;
+    };
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(reject, requestMs, LATE);
+    });
+    try {
+      return await Promise.race([gather(body, most, reserve), late]);
+    } finally {
+      clearTimeout(timer);
+      isOver = true;
+      arriving -= mine;
+    }
+  };
 }
 
-async function gather(body: AsyncIterable<Uint8Array>, most: number): Promise<Uint8Array> {
+/** Puts the parts of a body together, however small they are. @param reserve is asked before much is kept */
+async function gather(body: AsyncIterable<Uint8Array>, most: number, reserve: (bytes: number) => void) {
   let held = Buffer.alloc(0);
   let bytes = 0;
   for await (const part of body) {
     const start = bytes;
     bytes += part.length;
     if (bytes > most) continue;
-    if (bytes > held.length) held = Buffer.concat([held], Math.max(bytes, 2 * held.length));
+    if (bytes > held.length) {
+      const size = Math.max(bytes, 2 * held.length);
+      if (size > SMALL_BYTES) reserve(size - held.length);
+      held = Buffer.concat([held], size);
+    }
     held.set(part, start);
   }
   if (bytes > most) throw TOO_LARGE;

@@ -11,7 +11,7 @@ import { createAsyncIterable, type UniversalHandler, type UniversalHandlerFn } f
 import { policy } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callKey } from "./call.ts";
 import { unreadKey } from "./interceptors/unreadable.ts";
-import { readWhole } from "./patience.ts";
+import type { ReadBody } from "./patience.ts";
 
 /** Largest message where a method names none, in bytes: as much as the gateway takes as JSON. */
 const DEFAULT_BYTES = 16 * 1024;
@@ -61,9 +61,8 @@ export function keepEnding({ values, signal }: HandlerContext): void {
  * A handler as it is, except for what can't be read. Connect answers that by itself, before any interceptor, in words
  * that quote what was sent. Here such a request is made again without its body: then caller and limits are looked at
  * first, and the refusal is ours.
- * @param requestMs how long a request may take to arrive
  */
-export function readable(handler: UniversalHandler, requestMs: number): UniversalHandlerFn {
+export function readable(handler: UniversalHandler, readBody: ReadBody): UniversalHandlerFn {
   if (handler.method.methodKind === "bidi_streaming") return handler;
   const most = maxBytesOf(handler.method);
   return async (req) => {
@@ -76,7 +75,7 @@ export function readable(handler: UniversalHandler, requestMs: number): Universa
     };
     let body: Uint8Array;
     try {
-      body = await readWhole(req.body as AsyncIterable<Uint8Array>, most, requestMs);
+      body = await readBody(req.body as AsyncIterable<Uint8Array>, most);
     } catch (thrown) {
       return refuse(ConnectError.from(thrown));
     }

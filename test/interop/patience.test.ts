@@ -6,7 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { startApp, type TestApp } from "../app.ts";
-import { until } from "../until.ts";
+import { tally, times, until } from "../until.ts";
 import { answerTo, failureOf, framed } from "./raw.ts";
 
 const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
@@ -14,7 +14,7 @@ const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
 
 let app: TestApp;
 beforeAll(async () => {
-  app = await startApp({ patience: { requestMs: 300, readerMs: 500, idleMs: 1_500 } });
+  app = await startApp({ patience: { requestMs: 300, readerMs: 500, idleMs: 1_500, arrivingBytes: 1_000_000 } });
 });
 afterAll(() => app.close());
 
@@ -57,6 +57,21 @@ describe("the gRPC door", () => {
     const drops = setInterval(() => stream.write(new Uint8Array(1)), 1);
     stream.on("close", () => clearInterval(drops));
     expect(failureOf(await answerTo(stream)).reason).toBe(Reason.REQUEST_TIMEOUT);
+  });
+
+  test("lets no more large requests arrive at once than it has room for, and small ones all the same", async () => {
+    const send = (path: string, size: number) => {
+      const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
+      stream.write(framed(Buffer.alloc(size), { length: size + 1 }));
+      return answerTo(stream).then((answer) => failureOf(answer).reason);
+    };
+    const large = times(20, () => send("/gatehouse.ai.v1.AIService/Chat", 200_000));
+    expect(await send(PROFILE, 10)).toBe(Reason.REQUEST_TIMEOUT);
+    const told = tally(await Promise.all(large), (reason) => String(reason));
+    expect(told[Reason.REQUEST_TIMEOUT]).toBeGreaterThan(0);
+    expect(told[Reason.UNAVAILABLE]).toBe(20 - Number(told[Reason.REQUEST_TIMEOUT]));
+    expect(told[Reason.UNAVAILABLE]).toBeGreaterThan(10);
+    expect(await send("/gatehouse.ai.v1.AIService/Chat", 200_000)).toBe(Reason.REQUEST_TIMEOUT); // there is room again
   });
 
   test("ends a stream that nobody reads, and with it the call of the provider", async () => {
