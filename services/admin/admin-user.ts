@@ -20,12 +20,14 @@ export type AdminUser = {
   deletionDate?: Date;
 };
 
-/** The columns of an AdminUser, from users as `t`, with the lock joined by LOCK_JOIN. */
+/** The columns of an AdminUser, from users as `t`, with the locks joined by LOCK_JOIN. */
 export const ADMIN_USER_COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_verified_at is not null as email_verified,
-  t.mfa_secret is not null as mfa_enabled, t.created_at, t.updated_at, t.last_login_at, t.deletion_at, a.locked_until`;
+  t.mfa_secret is not null as mfa_enabled, t.created_at, t.updated_at, t.last_login_at, t.deletion_at,
+  greatest(a.locked_until, f.locked_until) as locked_until`;
 
-/** Joins the password's counter, which counts by address. */
-export const LOCK_JOIN = "left join attempts a on a.kind = 'password' and a.subject = t.canonical_email";
+/** Joins the counters of the password, which counts by address, and of the second factor. */
+export const LOCK_JOIN = `left join attempts a on a.kind = 'password' and a.subject = t.canonical_email
+  left join attempts f on f.kind = 'second-factor' and f.subject = t.id::text`;
 
 /** A row of ADMIN_USER_COLUMNS; times as text. */
 export type AdminUserRow = {

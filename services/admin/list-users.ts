@@ -19,6 +19,15 @@ const SEARCHED = "(lower(t.email) || chr(10) || lower(t.name))";
 const TRIGRAM = 3;
 const ENOUGH = 16;
 
+/** Passwords and second factors that are locked; the latter go by users, which the planner can count. */
+const LOCKED_PASSWORDS = "attempts l where l.kind = 'password' and l.locked_until > ?";
+const LOCKED_FACTORS =
+  "attempts l join users u on u.id = l.subject::uuid where l.kind = 'second-factor' and l.locked_until > ?";
+const IS_LOCKED = `t.canonical_email in
+  (select l.subject from ${LOCKED_PASSWORDS} union all select u.canonical_email from ${LOCKED_FACTORS})`;
+const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
+  and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
+
 /** Lists users, newest first. A page of a search for one or two characters may be short. @throws Refusal VALIDATION_FAILED */
 export async function listUsers(
   call: Pick<Call, "em" | "clock">,
@@ -38,13 +47,10 @@ function readerFor({ search, locked }: UserFilter) {
 
 function conditions({ search, role, emailVerified, locked }: UserFilter, now: Date): (Condition | undefined)[] {
   const verified = emailVerified ? "t.email_verified_at is not null" : "t.email_verified_at is null";
-  const isLocked = "t.canonical_email in (select subject from attempts where kind = 'password' and locked_until > ?)";
-  const isOpen = `not exists (select from attempts l
-    where l.kind = 'password' and l.subject = t.canonical_email and l.locked_until > ?)`;
   return [
     when(role, "t.role = ?"),
     when(emailVerified, verified, []),
-    when(locked, locked ? isLocked : isOpen, [now]),
+    when(locked, locked ? IS_LOCKED : IS_NOT_LOCKED, [now, now]),
     ...(search === undefined ? [] : matching(search)),
   ];
 }

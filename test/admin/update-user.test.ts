@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
+import { setUpFactor, ticketFor } from "../authenticator.ts";
 import { tally, times } from "../until.ts";
 import { auditOf, signInAdmin } from "./support.ts";
 
@@ -54,6 +55,24 @@ describe("PUT /admin/users/:id", () => {
     expect((await admin.get(`/admin/users?search=${user.email}`)).body.items[0].locked).toBe(true);
     expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
     expect((await login(user.password)).status).toBe(200);
+  });
+
+  test("shows a locked second factor, and unlocks it", async () => {
+    const admin = await signInAdmin(app);
+    const { user, authenticator } = await setUpFactor(app);
+    const search = `search=${encodeURIComponent(user.email)}`;
+    const found = async (query = "") => (await admin.get(`/admin/users?${search}${query}`)).body.items;
+    const verify = async (code: string) =>
+      app.visitor().post("/auth/verify-mfa", { tempToken: await ticketFor(app, user), code });
+    expect(await found("&locked=false")).toMatchObject([{ id: user.id, locked: false }]);
+    for (let i = 0; i < 5; i++) await verify("000000");
+    expect((await verify(await authenticator.code())).status).toBe(423);
+    expect(await found()).toMatchObject([{ id: user.id, locked: true }]);
+    expect(await found("&locked=true")).toHaveLength(1);
+    expect(await found("&locked=false")).toEqual([]);
+    expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
+    expect(await found("&locked=true")).toEqual([]);
+    expect((await verify(await authenticator.code())).status).toBe(200);
   });
 
   test("leaves the lock of an old address behind, and unlocks a new one", async () => {
