@@ -16,7 +16,7 @@ import { type Process, startProcess } from "./process.ts";
 const FULL = Boolean(process.env.SOAK);
 const SLOW_READERS = FULL ? 200 : 80;
 const READ_SECONDS = FULL ? 20 : 5;
-const STREAMS = FULL ? 10_000 : 600;
+const STREAMS = FULL ? 10_000 : 400;
 const AT_ONCE = 60;
 /** Idle connections to the provider and to the database are given up within this time. */
 const REST_MS = 11_000;
