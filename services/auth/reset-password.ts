@@ -2,11 +2,13 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
-import { Refusal } from "../refusal.ts";
+import { invalid, Refusal } from "../refusal.ts";
 import { clearLock } from "../security/attempts.ts";
 import { consumeOneTimeToken, readOneTimeToken, voidOneTimeTokens } from "../security/one-time-tokens.ts";
 import { revokeSessions } from "../security/sessions.ts";
+import { User } from "../store/user.ts";
 import { takeSecondFactorOff } from "./disable-totp.ts";
+import { isPasswordExpired } from "./sign-in.ts";
 
 type Account = {
   id: string;
@@ -23,10 +25,11 @@ type Account = {
  * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
  * counts as verified. The second factor itself stays: whoever reads the mail has not proved that one. On an account that
  * was never verified it goes as well, since somebody else may have made it.
- * @throws Refusal TOKEN_INVALID, UNAVAILABLE
+ * @throws Refusal TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
-  await readOneTimeToken(call, token, ["reset-password"]); // a wrong token is not worth a hash
+  const { userId: asking } = await readOneTimeToken(call, token, ["reset-password"]); // a wrong token is not worth a hash
+  if (call.config.refuseExpiredPasswords) await refuseExpired(call, asking, password);
   const passwordHash = await call.passwords.hash(password);
   await call.em.transactional(async () => {
     const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);
@@ -40,6 +43,15 @@ export async function resetPassword(call: Call, token: string, password: string)
     if (!user.is_proved) await recordAudit(call, "auth.email_verified", { userId });
     if (!user.was_verified) await takeSecondFactorOff(call, user);
   });
+}
+
+/** What is too old to sign in with is too old to be set again. */
+async function refuseExpired(call: Call, userId: string, password: string): Promise<void> {
+  const user = await call.em.findOne(User, { id: userId });
+  if (!user || !isPasswordExpired(call, user)) return;
+  if (await call.passwords.matches(user.passwordHash, password)) {
+    throw invalid("password", "must differ from the one that has expired");
+  }
 }
 
 async function setPassword(call: Call, userId: string, email: string, passwordHash: string): Promise<Account> {

@@ -68,6 +68,11 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     expect((await app.sql("select id from sessions where user_id = ?", [user.id])).length).toBe(0);
     expect(await failures(user.id)).toEqual([{ outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } }]);
     const { token } = await app.mail.letterTo(user.email, /Reset/);
+    const { password: old } = user.credentials;
+    expect(await app.visitor().post("/auth/reset-password", { token, password: old })).toMatchObject({
+      status: 400,
+      body: { violations: [{ field: "password" }] },
+    });
     const password = "Brand-new-2";
     expect((await app.visitor().post("/auth/reset-password", { token, password })).status).toBe(200);
     expect((await app.visitor().post("/auth/login", { email: user.email, password })).status).toBe(200);
