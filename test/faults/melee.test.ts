@@ -22,7 +22,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     await all.sql("update users set role = 'admin' where id = $1", [admin.id]);
     const people = await Promise.all(times(2, () => all.signIn()));
     const answers: Answer[] = [];
-    let left = rounds(25) * AT_ONCE;
+    let left = rounds(20) * AT_ONCE;
     await Promise.all(
       times(AT_ONCE, async () => {
         while (left-- > 0) answers.push(await any(deeds)(all, any(people), admin));
