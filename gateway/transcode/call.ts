@@ -40,9 +40,11 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   };
 }
 
-/** A cancellation that tells no reason: not the services' word, but what is left of a connection that broke. */
+/** A cancellation that tells no reason, or a reset: not the services' word, but what is left of a connection that broke. */
 const isUnexplained = (thrown: unknown) =>
-  thrown instanceof ConnectError && thrown.code === Code.Canceled && thrown.details.length === 0;
+  thrown instanceof ConnectError &&
+  thrown.details.length === 0 &&
+  (thrown.code === Code.Canceled || (thrown.code === Code.Aborted && thrown.cause instanceof Error));
 
 /** Ends every call that is under way: 503, or an error event and `[DONE]` where a stream has started. */
 export function endCalls(calls: OpenCalls): void {

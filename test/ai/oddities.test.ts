@@ -70,10 +70,6 @@ describe.each([
   });
 });
 
-test("a message of Anthropic's without a place for text is no reply", () => {
-  expect(meaningOf('{"stop_reason":"end_turn"}', anthropicMapping.whole)).toEqual({ failed: "unreadable reply" });
-});
-
 /** Documents that have one odd value in the place of one of theirs, for every place and every odd value. */
 function* variants(document: unknown): Generator<unknown> {
   yield* ODD;

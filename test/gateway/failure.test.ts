@@ -1,10 +1,14 @@
+import net from "node:net";
 import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { createRemoteTransport } from "../../gateway/remote-transport.ts";
+import { createGateway } from "../../gateway/server.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { openEdges } from "./edges.ts";
-import { failWith, start, ways } from "./harness.ts";
+import { configOf, failWith, start, ways } from "./harness.ts";
 
 describe.each(ways)("an answer %s", (way) => {
   const edge = openEdges(way);
@@ -101,4 +105,18 @@ test("services that are away are 503 with a time to retry, and name no host", as
   expect(answer.headers.get("retry-after")).toBe("1");
   expect(answer.text).not.toContain("127.0.0.1");
   await edge.close();
+});
+
+test("services that reset the connection are 503 as well", async () => {
+  const resetting = net.createServer((socket) => socket.once("data", () => socket.resetAndDestroy()));
+  await new Promise<void>((resolve) => resetting.listen(0, "127.0.0.1", resolve));
+  const transport = createRemoteTransport(`http://127.0.0.1:${(resetting.address() as net.AddressInfo).port}`);
+  const gateway = createGateway({ config: configOf(), transport, log: pino({ level: "silent" }) });
+  const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
+  const answer = await fetch(`${url}/user/profile`);
+  expect(answer.status).toBe(503);
+  expect(await answer.json()).toMatchObject({ code: "UNAVAILABLE" });
+  await gateway.drain();
+  transport.close();
+  await new Promise((resolve) => resetting.close(resolve));
 });

@@ -47,7 +47,7 @@ type Event = {
   delta?: { type?: string; text?: string; thinking?: string; stop_reason?: string | null };
   usage?: UsageFields | null;
 };
-type Body = { content: Block[]; stop_reason?: string | null; usage?: UsageFields | null };
+type Body = { content?: Block[]; stop_reason?: string | null; usage?: UsageFields | null };
 
 /** What events and whole messages say. Kinds of events, blocks and deltas that aren't known are to be ignored. */
 export const anthropicMapping: Mapping = {
@@ -70,7 +70,7 @@ export const anthropicMapping: Mapping = {
   },
   whole(body) {
     const { content, stop_reason, usage } = body as Body;
-    return { text: content.map(textOf).join(""), ...meaningOfStop(stop_reason), usage: countsOf(usage) };
+    return { text: content?.map(textOf).join(""), ...meaningOfStop(stop_reason), usage: countsOf(usage) };
   },
 };
 
