@@ -108,7 +108,7 @@ test("services that are away are 503 with a time to retry, and name no host", as
 });
 
 test("services that reset the connection are 503 as well", async () => {
-  const resetting = net.createServer((socket) => socket.once("data", () => socket.resetAndDestroy()));
+  const resetting = net.createServer((socket) => socket.resetAndDestroy());
   await new Promise<void>((resolve) => resetting.listen(0, "127.0.0.1", resolve));
   const transport = createRemoteTransport(`http://127.0.0.1:${(resetting.address() as net.AddressInfo).port}`);
   const gateway = createGateway({ config: configOf(), transport, log: pino({ level: "silent" }) });
