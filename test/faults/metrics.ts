@@ -1,13 +1,13 @@
+import { randomInt } from "node:crypto";
 import { createServer } from "node:net";
 import { expect } from "vitest";
 
-/** A port that nobody listens on. */
+/** A port that nobody listens on, below those that systems give away by themselves, so that nobody takes it meanwhile. */
 export function freePort(): Promise<string> {
+  const port = randomInt(12_000, 32_000);
   return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(String(port)));
-    });
+    const server = createServer().listen(port, "127.0.0.1", () => server.close(() => resolve(String(port))));
+    server.once("error", () => resolve(freePort()));
   });
 }
 
