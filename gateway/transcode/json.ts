@@ -58,7 +58,8 @@ function checkStructure(text: string): void {
         open.pop();
         break;
       case ":": {
-        const key: string = JSON.parse(text.slice(start, end)); // an escaped key is the same key
+        const quoted = text.slice(start, end);
+        const key: string = quoted.includes("\\") ? JSON.parse(quoted) : quoted.slice(1, -1); // an escaped key is the same key
         const keys = open.at(-1);
         if (keys?.has(key)) throw new MalformedJson("The body names a key twice.");
         keys?.add(key);

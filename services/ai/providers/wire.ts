@@ -1,14 +1,18 @@
-import http, { type IncomingMessage } from "node:http";
+import http, { type IncomingMessage, type RequestOptions } from "node:http";
 import https from "node:https";
+import { urlToHttpOptions } from "node:url";
 import { Fault } from "./failure.ts";
 
 /** An answer whose status line has arrived, and when its request left, by `performance.now()`. */
 export type Answer = { message: IncomingMessage; sentAt: number };
 
+/** The address of a method, taken apart once: that costs as much as half of a request. */
+export type Target = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path" | "auth">;
+
 /** How requests leave the process, and the pool of connections behind it. */
 export type Wire = {
   /** Posts a JSON document, and resolves when the status line of the answer has arrived, whatever it says. */
-  post(url: URL, headers: Record<string, string>, document: object, signal: AbortSignal): Promise<Answer>;
+  post(target: Target, headers: Record<string, string>, document: object, signal: AbortSignal): Promise<Answer>;
   close(): void;
 };
 
@@ -30,19 +34,24 @@ export function openWire(connectMs: number): Wire {
   const options = { keepAlive: true, timeout: IDLE_CONNECTION_MS };
   const pools = { "http:": new http.Agent(options), "https:": new https.Agent(options) };
   return {
-    post(url, headers, document, signal) {
-      const isPlain = url.protocol === "http:";
-      const sending = (isPlain ? http : https).request(url, {
+    post(target, headers, document, signal) {
+      const isPlain = target.protocol === "http:";
+      const sending = (isPlain ? http : https).request({
+        ...target,
         method: "POST",
         agent: pools[isPlain ? "http:" : "https:"],
         headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
       });
       const sentAt = performance.now();
       return new Promise((resolve, reject) => {
-        sending.on("response", (message) => resolve({ message, sentAt }));
+        let isAnswered = false;
+        sending.on("response", (message) => {
+          isAnswered = true;
+          resolve({ message, sentAt });
+        });
         sending.on("error", reject);
         // An answer that changes the protocol (101) brings neither of these two.
-        sending.on("close", () => reject(new Fault("unreadable reply")));
+        sending.on("close", () => isAnswered || reject(new Fault("unreadable reply")));
         sending.on("socket", (socket) => {
           if (!socket.connecting) return;
           const alarm = setTimeout(() => sending.destroy(new Fault("timed out")), connectMs);
@@ -63,4 +72,7 @@ export function openWire(connectMs: number): Wire {
 }
 
 /** The address of a method below a base URL, which may end in a slash. */
-export const below = (baseUrl: string, path: string): URL => new URL(`${baseUrl.replace(/\/$/, "")}/${path}`);
+export function below(baseUrl: string, method: string): Target {
+  const { protocol, hostname, port, path, auth } = urlToHttpOptions(new URL(`${baseUrl.replace(/\/$/, "")}/${method}`));
+  return { protocol, hostname, port, path, auth };
+}
