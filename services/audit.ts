@@ -1,5 +1,5 @@
-import { v7 as uuid } from "uuid";
 import type { Call } from "./call.ts";
+import { newId } from "./ids.ts";
 
 /** Everything that is audited: past facts, named `domain.action`. */
 export type AuditedEvent =
@@ -54,7 +54,7 @@ export function auditRow(
   const ownDoing = outcome === "success" && !event.startsWith("admin."); // nobody administers their own account
   const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (ownDoing ? userId : undefined);
   return {
-    id: uuid({ msecs: now.getTime() }),
+    id: newId(now),
     event,
     outcome,
     user_id: userId ?? null,

@@ -20,19 +20,13 @@ export function logCalls(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds"
     const started = performance.now();
     const rpc = `${req.service.typeName}/${req.method.name}`;
     const line = (error?: unknown) => {
-      const code = error === undefined ? "ok" : ConnectError.from(error).code;
+      const code = error === undefined ? undefined : ConnectError.from(error).code;
       const ms = performance.now() - started;
-      const status = error === undefined ? "OK" : statusName(ConnectError.from(error).code);
+      const status = code === undefined ? "OK" : statusName(code);
       rpcSeconds.observe({ rpc_method: rpc, rpc_response_status_code: status }, ms / 1000);
-      log.debug(
-        {
-          rpc,
-          code,
-          ms: Math.round(ms),
-          requestId: req.header.get("x-request-id") ?? undefined,
-        },
-        "rpc",
-      );
+      if (!log.isLevelEnabled("debug")) return;
+      const requestId = req.header.get("x-request-id") ?? undefined;
+      log.debug({ rpc, code: code ?? "ok", ms: Math.round(ms), requestId }, "rpc");
     };
     return settled(next, req, (outcome) => line("error" in outcome ? outcome.error : undefined));
   };

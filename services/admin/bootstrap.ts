@@ -1,6 +1,6 @@
-import { v7 as uuid } from "uuid";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
+import { newId } from "../ids.ts";
 import { readEmailAddress } from "../security/email-address.ts";
 import { endImpersonations } from "../security/sessions.ts";
 import { User } from "../store/user.ts";
@@ -25,7 +25,7 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
        values (?, ?, ?, 'Administrator', 'admin', ?, ?, ?, ?, ?, ?)
        on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at
          where u.role <> 'admin' returning u.id, u.xmax = 0 as made`,
-      [uuid({ msecs: now.getTime() }), address.stored, address.canonical, passwordHash, now, now, now, now, now],
+      [newId(now), address.stored, address.canonical, passwordHash, now, now, now, now, now],
     );
     if (row && !row.made) await endImpersonations(call, row.id);
     if (row) await recordAudit(call, "admin.user_updated", { userId: row.id, details: { role: "admin" } });

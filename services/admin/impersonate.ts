@@ -1,7 +1,7 @@
-import { v7 as uuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
+import { newId } from "../ids.ts";
 import { Refusal } from "../refusal.ts";
 import { lockUser } from "../security/lock-user.ts";
 import { deviceOf, dropOldestImpersonations } from "../security/sessions.ts";
@@ -23,7 +23,7 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
   const admin = call.caller.user;
   if (admin.id === userId) throw new Refusal(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
   const now = call.clock.now();
-  const id = uuid({ msecs: now.getTime() });
+  const id = newId(now);
   const { user, expiresAt } = await call.em.transactional(async () => {
     await lockUser(call, userId); // who is being promoted is an administrator by the time it is granted
     const user = await call.em.findOne(User, { id: userId });

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
-import { v7 as uuid } from "uuid";
 import type { Clock } from "../clock.ts";
+import { newId } from "../ids.ts";
 import type { Statement, Store } from "../store/orm.ts";
 import type { FailureKind } from "./providers/failure.ts";
 import type { Usage } from "./providers/provider.ts";
@@ -100,7 +100,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
       const row: UsageRow = {
-        id: uuid({ msecs: now.getTime() }),
+        id: newId(now),
         user_id: userId,
         provider,
         model,

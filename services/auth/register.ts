@@ -1,6 +1,6 @@
-import { v7 as uuid } from "uuid";
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
+import { newId } from "../ids.ts";
 import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { isDuplicate } from "../store/errors.ts";
 import { User } from "../store/user.ts";
@@ -15,7 +15,7 @@ export async function register(call: Call, email: string, password: string, name
   const address = readEmailAddress(email);
   const passwordHash = await call.passwords.hash(password);
   const now = call.clock.now();
-  const id = uuid({ msecs: now.getTime() });
+  const id = newId(now);
   try {
     await call.em.transactional(async () => {
       await call.em.insert(User, {

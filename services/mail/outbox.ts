@@ -1,5 +1,5 @@
-import { v7 as uuid } from "uuid";
 import type { Call } from "../call.ts";
+import { newId } from "../ids.ts";
 import type { TemplateName } from "./templates.ts";
 
 /** One e-mail to be sent. */
@@ -26,16 +26,7 @@ export async function queueEmail(
   await call.em.execute(
     `insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
      values (?, ?, ?, ?, ?, ?, 'queued', ?, ?)`,
-    [
-      uuid({ msecs: now.getTime() }),
-      email.userId,
-      email.to,
-      email.template,
-      JSON.stringify(email.facts),
-      email.tokenId ?? null,
-      now,
-      now,
-    ],
+    [newId(now), email.userId, email.to, email.template, JSON.stringify(email.facts), email.tokenId ?? null, now, now],
   );
   call.afterwards.push(() => call.outbox.nudge());
 }

@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { importJWK, type JWTPayload } from "jose";
-import { v7 as uuid } from "uuid";
 import type { Clock } from "../clock.ts";
+import { newId } from "../ids.ts";
 import type { Store } from "../store/orm.ts";
 import { SigningKey } from "../store/signing-key.ts";
 import type { Cipher } from "./cipher.ts";
@@ -98,7 +98,7 @@ async function makeNext(store: Store, cipher: Cipher, now: Date): Promise<void> 
     .execute<unknown[]>("select kid from signing_keys where created_at > ? limit 1", [youngEnough]);
   if (young) return;
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
-  const kid = uuid();
+  const kid = newId(now);
   await store.fork().transactional(async (tx) => {
     await tx.execute("select pg_advisory_xact_lock(?)", [KEY_LOCK]);
     await tx.execute(

@@ -1,6 +1,6 @@
-import { v7 as uuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
+import { newId } from "../ids.ts";
 import { Refusal } from "../refusal.ts";
 import { ONE_TIME_TOKEN_KINDS, type OneTimeTokenKind } from "../store/one-time-token.ts";
 import { type Cipher, equalSecrets } from "./cipher.ts";
@@ -20,8 +20,8 @@ export async function issueOneTimeToken(
   call: Pick<Call, "em" | "clock">,
   token: { kind: OneTimeTokenKind; userId: string; email: string; lifetimeMs: number },
 ): Promise<string> {
-  const id = uuid();
   const now = call.clock.now();
+  const id = newId(now);
   await call.em.execute(
     `insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at) values (?, ?, ?, ?, ?, ?)
      on conflict (user_id, kind) do update set

@@ -1,7 +1,7 @@
 import Bowser from "bowser";
-import { v7 as uuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
+import { newId } from "../ids.ts";
 import { Refusal } from "../refusal.ts";
 import type { User } from "../store/user.ts";
 import { ACTIVITY_STEP_MS } from "./activity.ts";
@@ -41,7 +41,7 @@ export function newSession({ config, client, clock, locate }: Pick<Call, "config
   const now = clock.now();
   const after = (ms: number) => new Date(now.getTime() + ms);
   const token = {
-    id: uuid({ msecs: now.getTime() }),
+    id: newId(now),
     generation: 0,
     rotatedAt: now,
     expiresAt: after(config.refreshTokenMs),

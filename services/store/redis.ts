@@ -103,20 +103,22 @@ function watchPresence(log: Logger): Presence {
 
 function askInTime(client: Redis | Cluster, { missed, met }: Presence): SharedCache["ask"] {
   let silentUntil = 0;
-  return async (question) => {
+  return async <T>(question: () => Promise<T>) => {
     const now = performance.now();
     if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would let commands wait
     if (now < silentUntil) throw new Error("Redis has kept somebody waiting just now.");
     if (silentUntil > 0) silentUntil = now + PAUSE_MS; // this one asks for all
     let isLate = false;
-    const { promise: lateness, reject } = Promise.withResolvers<never>();
-    const giveUp = () => {
-      isLate = true;
-      reject(new Error("Redis did not answer in time."));
-    };
-    const timer = setTimeout(() => setImmediate(giveUp), ANSWER_MS); // what came while this process was busy is read first
+    let timer: NodeJS.Timeout | undefined;
     try {
-      const answer = await Promise.race([question(), lateness]);
+      const answer = await new Promise<T>((resolve, reject) => {
+        const giveUp = () => {
+          isLate = true;
+          reject(new Error("Redis did not answer in time."));
+        };
+        timer = setTimeout(() => setImmediate(giveUp), ANSWER_MS); // what came while this process was busy is read first
+        question().then(resolve, reject);
+      });
       silentUntil = 0;
       met();
       return answer;
