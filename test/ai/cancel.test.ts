@@ -1,12 +1,12 @@
 import { getEventListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, until } from "./support.ts";
+import { type Bench, DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench, until } from "./support.ts";
 
 /** Upstream must be closed that soon after the client has gone. */
 const CLOSED_WITHIN_MS = 50;
 const patience = () => new Promise((resolve) => setTimeout(resolve, 20));
 
-describe.each(DIALECTS)("a client of %s that goes away", (dialect) => {
+describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialect) => {
   let bench: Bench;
   beforeAll(async () => {
     bench = await startBench(dialect);

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { readCatalogue } from "../../services/ai/catalogue.ts";
 import type { Limits } from "../../services/ai/providers/provider.ts";
 import { openProviders } from "../../services/ai/providers/providers.ts";
-import { DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 const LONG_MS = 20_000;
 const SETTING_MS = 300;
@@ -20,7 +20,7 @@ const ALARMS: [keyof Limits, string][] = [
   ["totalMs", "pings-midway"],
 ];
 
-describe.each(DIALECTS)("the alarms of %s", (dialect) => {
+describe.each(DIALECTS)("the alarms of %s", DESPITE_STALLS, (dialect) => {
   test.concurrent.each(ALARMS)("%s ends %s within 250 ms of its setting", async (alarm, name) => {
     const bench = await startBench(dialect, { ...patient, [alarm]: SETTING_MS });
     for (const read of [readStream, readWhole]) {
@@ -33,7 +33,7 @@ describe.each(DIALECTS)("the alarms of %s", (dialect) => {
   });
 });
 
-test("an answer in another protocol ends the call at once, not with an alarm or never", async () => {
+test("an answer in another protocol ends the call at once, not with an alarm or never", DESPITE_STALLS, async () => {
   const bench = await startBench("openai", patient);
   for (const read of [readStream, readWhole]) {
     const start = performance.now();
@@ -46,7 +46,7 @@ test("an answer in another protocol ends the call at once, not with an alarm or 
   await bench.close();
 });
 
-test("a stream that goes on and on ends with the total", async () => {
+test("a stream that goes on and on ends with the total", DESPITE_STALLS, async () => {
   const bench = await startBench("openai", { ...patient, totalMs: SETTING_MS });
   const start = performance.now();
   expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({ failure: "timed out" });
@@ -54,7 +54,7 @@ test("a stream that goes on and on ends with the total", async () => {
   await bench.close();
 });
 
-test("a connection that doesn't come to stand is given up, and not tried again", async () => {
+test("a connection that doesn't come to stand is given up, and not tried again", DESPITE_STALLS, async () => {
   const sockets: Socket[] = [];
   const mute = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
   await once(mute, "listening");
@@ -83,7 +83,7 @@ test("a slow consumer is not mistaken for a silent provider", async () => {
   await bench.close();
 });
 
-test("a wait that the provider asks for beyond the time limit fails at once", async () => {
+test("a wait that the provider asks for beyond the time limit fails at once", DESPITE_STALLS, async () => {
   const bench = await startBench("openai", patient);
   const start = performance.now();
   expect(await readWhole(bench.provider, promptOf(bench, "case: retry-tomorrow"))).toMatchObject({

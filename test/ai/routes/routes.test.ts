@@ -4,6 +4,7 @@ import { startApp, testApp } from "../../app.ts";
 import { REPLY } from "../../fakes/providers/play.ts";
 import { tokensIn } from "../../fakes/providers/speaker.ts";
 import { until } from "../../until.ts";
+import { DESPITE_STALLS } from "../support.ts";
 import { eventsIn } from "./events.ts";
 
 const app = await testApp();
@@ -114,6 +115,7 @@ test("GET /user/usage tells what it cost, GET /admin/usage what everybody's did"
 
 describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 30000"])(
   "a client that goes away while the provider is at %s frees the upstream connection",
+  DESPITE_STALLS,
   (name) => {
     const [simulator] = app.providers;
     if (!simulator) throw new Error("There is no simulator.");
