@@ -10,7 +10,7 @@ import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ARRIVING_BYTES, createBodyReader } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
 import type { GatewayConfig } from "./config.ts";
 import { createOrigins } from "./cors.ts";
@@ -46,6 +46,8 @@ export type GatewayOptions = {
   keepAliveMs?: number;
   /** Longest a request may take to arrive, in milliseconds. */
   requestTimeoutMs?: number;
+  /** Bytes of large bodies that may be arriving at once. */
+  arrivingBytes?: number;
 };
 
 /** The REST and SSE side of the product. */
@@ -71,11 +73,12 @@ export function createGateway(options: GatewayOptions): Gateway {
     const failed = toEdgeFailure(thrown);
     if (failed.unexpected) report(thrown, request);
     // Fastify would close at once, which resets the connection before the answer is read.
-    if (failed.reason === Reason.PAYLOAD_TOO_LARGE) reply.removeHeader("connection");
+    if (!request.raw.complete && lifecycle.phase() !== "draining") reply.removeHeader("connection");
     sendFailure(failed, reply);
   };
   const app = createServer(
     options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
+    options.arrivingBytes ?? ARRIVING_BYTES,
     (error, socket, latest) => answerUnreadable(error, socket, latest, { ...edge, methodsOf }),
     (thrown, request, reply) => {
       greet(request, reply, edge); // the router refused the path before any hook ran
@@ -109,7 +112,12 @@ type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyRepl
 type AnswerUnreadable = (error: Error, socket: Duplex, latest: ServerResponse | undefined) => void;
 
 /** An HTTP server that leaves every decision about bodies and refusals to us. */
-function createServer(requestTimeout: number, unreadable: AnswerUnreadable, frameworkErrors: Answer): FastifyInstance {
+function createServer(
+  requestTimeout: number,
+  arrivingBytes: number,
+  unreadable: AnswerUnreadable,
+  frameworkErrors: Answer,
+): FastifyInstance {
   const latest = new WeakMap<Duplex, ServerResponse>();
   const app = fastify({
     genReqId: requestId,
@@ -132,7 +140,7 @@ function createServer(requestTimeout: number, unreadable: AnswerUnreadable, fram
     frameworkErrors,
   });
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  app.addContentTypeParser("*", createBodyReader(arrivingBytes));
   app.server.on("request", (request, response) => latest.set(request.socket, response));
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket) => {

@@ -14,7 +14,6 @@ const serverErrors: Record<string, HttpFailure> = {
   ERR_HTTP_REQUEST_TIMEOUT: failure(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."),
   HPE_HEADER_OVERFLOW: failure(Reason.MALFORMED_REQUEST, "The headers are too large.", { status: 431 }),
   HPE_CHUNK_EXTENSIONS_OVERFLOW: failure(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
-  FST_ERR_CTP_BODY_TOO_LARGE: failure(Reason.PAYLOAD_TOO_LARGE, "The body is larger than this route accepts."),
   FST_ERR_CTP_INVALID_MEDIA_TYPE: failure(
     Reason.UNSUPPORTED_MEDIA_TYPE,
     "The body must be sent as Content-Type: application/json.",

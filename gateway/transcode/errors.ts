@@ -65,7 +65,10 @@ const plainCodes: Partial<Record<Code, [status: number, Reason, message: string]
 
 /** Turns whatever was thrown into what the client is told; anything unknown is masked. */
 export function toFailure(thrown: unknown): HttpFailure {
-  if (thrown instanceof Refused) return failure(thrown.reason, thrown.message, { violations: thrown.violations });
+  if (thrown instanceof Refused) {
+    const { reason, message, violations } = thrown;
+    return failure(reason, message, { violations, retryAfterSeconds: retryAfter(reason) });
+  }
   if (!(thrown instanceof ConnectError)) return internal(true);
   const detail = thrown.findDetails(FailureSchema)[0];
   if (detail) {
@@ -76,11 +79,10 @@ export function toFailure(thrown: unknown): HttpFailure {
   const plain = plainCodes[thrown.code];
   if (!plain) return internal(true);
   const [status, reason, message] = plain;
-  return failure(reason, message, {
-    status,
-    retryAfterSeconds: reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined,
-  });
+  return failure(reason, message, { status, retryAfterSeconds: retryAfter(reason) });
 }
+
+const retryAfter = (reason: Reason) => (reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined);
 
 /** A failure with a known reason; `status` only where it is not the reason's own. */
 export function failure(
