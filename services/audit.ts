@@ -1,5 +1,5 @@
 import type { Call } from "./call.ts";
-import { newId } from "./ids.ts";
+import { newId } from "./store/ids.ts";
 
 /** Everything that is audited: past facts, named `domain.action`. */
 export type AuditedEvent =

@@ -1,8 +1,8 @@
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
-import { newId } from "../ids.ts";
 import { readEmailAddress } from "../security/email-address.ts";
 import { endImpersonations } from "../security/sessions.ts";
+import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 
 type Needs = Pick<Call, "em" | "clock" | "passwords" | "client" | "requestId" | "caller">;

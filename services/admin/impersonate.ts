@@ -1,11 +1,11 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
-import { newId } from "../ids.ts";
 import { Refusal } from "../refusal.ts";
 import { lockUser } from "../security/lock-user.ts";
 import { deviceOf, dropOldestImpersonations } from "../security/sessions.ts";
 import { accessTokenOf } from "../security/tokens.ts";
+import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 import { userNotFound } from "./admin-user.ts";
 

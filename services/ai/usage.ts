@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import { newId } from "../ids.ts";
+import { newId } from "../store/ids.ts";
 import type { Statement, Store } from "../store/orm.ts";
 import type { FailureKind } from "./providers/failure.ts";
 import type { Usage } from "./providers/provider.ts";

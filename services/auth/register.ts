@@ -1,8 +1,8 @@
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
-import { newId } from "../ids.ts";
 import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { isDuplicate } from "../store/errors.ts";
+import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 import { queueToken } from "./queue-token.ts";
 

@@ -1,5 +1,5 @@
 import type { Call } from "../call.ts";
-import { newId } from "../ids.ts";
+import { newId } from "../store/ids.ts";
 import type { TemplateName } from "./templates.ts";
 
 /** One e-mail to be sent. */

@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { importJWK, type JWTPayload } from "jose";
 import type { Clock } from "../clock.ts";
-import { newId } from "../ids.ts";
+import { newId } from "../store/ids.ts";
 import type { Store } from "../store/orm.ts";
 import { SigningKey } from "../store/signing-key.ts";
 import type { Cipher } from "./cipher.ts";

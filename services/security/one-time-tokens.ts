@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
-import { newId } from "../ids.ts";
 import { Refusal } from "../refusal.ts";
+import { newId } from "../store/ids.ts";
 import { ONE_TIME_TOKEN_KINDS, type OneTimeTokenKind } from "../store/one-time-token.ts";
 import { type Cipher, equalSecrets } from "./cipher.ts";
 

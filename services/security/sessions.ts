@@ -1,8 +1,8 @@
 import Bowser from "bowser";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
-import { newId } from "../ids.ts";
 import { Refusal } from "../refusal.ts";
+import { newId } from "../store/ids.ts";
 import type { User } from "../store/user.ts";
 import { ACTIVITY_STEP_MS } from "./activity.ts";
 import { lockUser } from "./lock-user.ts";
