@@ -70,7 +70,7 @@ function countedBy(rule: Limit, call: Call, account: string | undefined): Counte
       return [count(`user:${call.caller?.user.id}`)];
     case LimitKey.ADDRESS_AND_ACCOUNT: {
       const all = count(`address:${network}`, rule.requests * ACCOUNTS_PER_ADDRESS);
-      return account ? [count(`address:${network}:account:${account}`), all] : [all];
+      return account ? [all, count(`address:${network}:account:${account}`)] : [all];
     }
     default:
       return [count(`address:${network}`)];

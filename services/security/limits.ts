@@ -9,7 +9,10 @@ export type Standing = { limit: number; remaining: number; resetMs: number };
 
 /** Counts requests in windows that start with the first of them. */
 export type Limits = {
-  /** Counts one request towards everything named (at least one). @returns the tightest standing. */
+  /**
+   * Counts one request towards everything named (at least one), in that order, up to the first that it exceeds: who
+   * invents accounts leaves no counter for each. @returns the tightest standing.
+   */
   take(counted: Counted[]): Promise<Standing>;
   /** Resolves when all processes count together, as far as they are meant to. */
   check(): Promise<void>;
@@ -43,12 +46,14 @@ export function createLimits(cache: SharedCache | undefined, clock: Clock): Limi
   return {
     async take(counted) {
       const now = clock.now().getTime();
-      const counts = await Promise.all(counted.map((limit) => counter(limit, now))); // one trip: commands are pipelined
-      const standings = counted.map(({ most }, i) => {
-        const { count, endsAt } = counts[i] as Count;
-        return { limit: most, remaining: most - count, resetMs: endsAt - now };
-      });
-      return standings.reduce((tightest, other) => (other.remaining < tightest.remaining ? other : tightest));
+      let tightest: Standing | undefined;
+      for (const limit of counted) {
+        const { count, endsAt } = await counter(limit, now);
+        const standing = { limit: limit.most, remaining: limit.most - count, resetMs: endsAt - now };
+        if (!tightest || standing.remaining <= tightest.remaining) tightest = standing;
+        if (standing.remaining < 0) break;
+      }
+      return tightest as Standing;
     },
     async check() {
       await shared?.({ key: "check", most: 1, windowMs: CHECK_WINDOW_MS }, clock.now().getTime());
