@@ -117,6 +117,16 @@ async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: A
   );
 }
 
+/** Removes a counter that has nothing but this guess: one who is refused anyway leaves none for each address. */
+async function forget(em: Needs["em"], kind: string, subject: string): Promise<boolean> {
+  const rows = await em.execute<unknown[]>(
+    `delete from attempts as a using ${UNHURRIED}
+     where kind = ? and subject = ? and reserved <= 1 and failed = 0 and locked_until is null returning kind`,
+    [kind, subject],
+  );
+  return rows.length > 0;
+}
+
 function attemptOf(
   { em, clock, config }: Needs,
   { kind, subject }: AttemptKey,
@@ -150,7 +160,8 @@ function attemptOf(
       );
     },
     async release() {
-      if (!settled) await settle("failed = a.failed", [], `from ${UNHURRIED}`);
+      if (settled || (await forget(em, kind, subject))) return;
+      await settle("failed = a.failed", [], `from ${UNHURRIED}`);
     },
   };
 }

@@ -133,6 +133,19 @@ describe("POST /auth/login", () => {
     expect(tally(strangers, (a) => a.status)).toEqual({ 401: 92, 429: 8 });
   });
 
+  test("keeps no counters for the accounts that a limited address invents", async () => {
+    const flooder = app.visitor();
+    const domain = `${randomUUID()}.example.com`;
+    const answers = await Promise.all(
+      times(120, (i) => flooder.post("/auth/login", { email: `ann${i}@${domain}`, password: wrong })),
+    );
+    expect(tally(answers, (a) => a.status)).toEqual({ 401: 100, 429: 20 });
+    const [kept] = await app.sql<{ n: number }>("select count(*)::int as n from attempts where subject like ?", [
+      `%@${domain}`,
+    ]);
+    expect(kept?.n).toBe(100);
+  });
+
   test("signs everybody in when right passwords arrive at once", async () => {
     const user = await app.addUser();
     const answers = await Promise.all(times(20, () => app.visitor().post("/auth/login", user.credentials)));
