@@ -2,6 +2,8 @@ import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
 /** Codes of errors that mean: the database did not answer, or is going away (PostgreSQL appendix A, Node's errno). */
 const AWAY = /^(08...|53...|57P0[123]|57014|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
+/** What PgBouncer answers to settings that it doesn't hand on. */
+const REFUSED_SETTINGS = /unsupported startup parameter/;
 const AWAY_MESSAGE =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
 
@@ -27,6 +29,10 @@ export function isDuplicate(error: unknown, constraint: string): boolean {
  */
 export function unusable(variable: string, error: unknown): Error {
   const { message } = error as Error;
+  if (REFUSED_SETTINGS.test(message)) {
+    const told = `${variable} leads to a pooler that refuses our settings: ${message}.`;
+    return new Error(`${told} Let it ignore the startup parameters statement_timeout and options.`, { cause: error });
+  }
   const told = isDatabaseAway(error)
     ? `${variable} leads to no database that answers: ${message}. Start it, or correct ${variable}.`
     : `${variable} can't be used: ${message}`;

@@ -17,6 +17,7 @@ import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
 import { unusable } from "./errors.ts";
 import { OneTimeToken } from "./one-time-token.ts";
+import { refuseForgetfulPooler } from "./pooler.ts";
 import { MIGRATIONS } from "./schema.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
@@ -34,6 +35,10 @@ const STATEMENT_TIMEOUT_MS = 15_000;
 const ANSWER_MS = 2_000;
 /** What statements take for granted, whatever a server, database or role sets. */
 const SETTINGS = ["datestyle=ISO", "timezone=UTC", "default_transaction_isolation=read\\ committed"];
+/** Whoever waits for the migration lock, and then holds it, is in no hurry, whatever a server, database or role sets. */
+const UNHURRIED = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
+  .map((limit) => `set local ${limit} = 0`)
+  .join(";");
 /** Any number, the same for every process: who migrates holds the advisory lock of this name. */
 const MIGRATION_LOCK = 7_230_001;
 
@@ -103,6 +108,7 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
   const pool = await orm.em.getConnection().getNativeClient();
   giveBackBroken(pool);
   breakSilent(pool, STATEMENT_TIMEOUT_MS + ANSWER_MS);
+  await refuseForgetfulPooler(pool);
   return {
     ...forkAndPing(orm),
     async query<Row>(statement: Statement, values: unknown[]) {
@@ -112,11 +118,12 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
       const client = await pool.connect();
       try {
         allowSilence(client);
-        await client.query("set statement_timeout = 0");
-        await client.query("select pg_advisory_lock($1)", [MIGRATION_LOCK]);
+        await client.query(`begin; ${UNHURRIED}`);
+        await client.query("select pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
         await orm.migrator.up();
+        await client.query("commit"); // gives the lock back, behind a pooler as well, which keeps the connection
       } finally {
-        client.release(true); // closing the connection gives the lock back
+        client.release(true);
       }
     },
     close: () => orm.close(true),
