@@ -46,6 +46,8 @@ export type GatewayOptions = {
   keepAliveMs?: number;
   /** Longest a request may take to arrive, in milliseconds. */
   requestTimeoutMs?: number;
+  /** A reader that takes nothing for so long is cut off, in milliseconds. */
+  stalledMs?: number;
   /** Bytes of large bodies that may be arriving at once. */
   arrivingBytes?: number;
 };
@@ -56,6 +58,7 @@ export type Gateway = Lifecycle & { app: FastifyInstance; metrics: Registry };
 const SERVICES = [AuthService, UserService, AdminService, AIService];
 const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
+const STALLED_MS = 120_000;
 /** Longest request line with its headers. */
 const MAX_HEAD_BYTES = 16 * 1024;
 
@@ -77,8 +80,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     sendFailure(failed, reply);
   };
   const app = createServer(
-    options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
-    options.arrivingBytes ?? ARRIVING_BYTES,
+    options,
     (error, socket, latest) => answerUnreadable(error, socket, latest, { ...edge, methodsOf }),
     (thrown, request, reply) => {
       greet(request, reply, edge); // the router refused the path before any hook ran
@@ -113,8 +115,11 @@ type AnswerUnreadable = (error: Error, socket: Duplex, latest: ServerResponse | 
 
 /** An HTTP server that leaves every decision about bodies and refusals to us. */
 function createServer(
-  requestTimeout: number,
-  arrivingBytes: number,
+  {
+    requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS,
+    stalledMs: connectionTimeout = STALLED_MS,
+    arrivingBytes = ARRIVING_BYTES,
+  }: GatewayOptions,
   unreadable: AnswerUnreadable,
   frameworkErrors: Answer,
 ): FastifyInstance {
@@ -125,6 +130,7 @@ function createServer(
     forceCloseConnections: true, // by then the open calls have had their grace
     return503OnClosing: false,
     requestTimeout,
+    connectionTimeout,
     http: {
       requestTimeout,
       headersTimeout: requestTimeout,
@@ -142,6 +148,10 @@ function createServer(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", createBodyReader(arrivingBytes));
   app.server.on("request", (request, response) => latest.set(request.socket, response));
+  app.server.on("timeout", (socket) => {
+    const isWaitingForUs = latest.get(socket)?.writableEnded === false && socket.writableLength === 0;
+    if (!isWaitingForUs) socket.destroy();
+  });
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node leaves this socket to us, and the client that resets it is no failure of ours

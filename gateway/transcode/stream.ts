@@ -10,9 +10,6 @@ import { toFailure } from "./errors.ts";
 import { passOn } from "./response.ts";
 import type { Rule } from "./rules.ts";
 
-/** A reader that takes nothing for so long is cut off, in milliseconds. */
-const STALLED_MS = 120_000;
-
 const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const LAST_CHUNK = "0\r\n\r\n";
@@ -88,7 +85,6 @@ function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
     });
     if (reply.request.raw.httpVersion === "1.1" && raw.shouldKeepAlive) reply.header("connection", "keep-alive");
     raw.writeHead(200, reply.getHeaders() as Record<string, string>);
-    raw.setTimeout(STALLED_MS);
     isChunked = raw.chunkedEncoding;
     raw.chunkedEncoding = false;
   };

@@ -66,6 +66,7 @@ export type Settings = {
   services?: DescService[];
   keepAliveMs?: number;
   requestTimeoutMs?: number;
+  stalledMs?: number;
   arrivingBytes?: number;
   clock?: { now: () => Date };
 };
