@@ -22,7 +22,7 @@ type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; priva
 export type KeyRing = {
   /** The key that signs what was issued at that time: the same token comes out however often it is rebuilt. */
   signer(issuedAt: Date): { kid: string; privateKey: KeyObject };
-  /** The key of that name; undefined when no process has made it. */
+  /** The key of that name; undefined when no process has made it. @throws Error when the database can't be asked */
   verifier(kid: string): Promise<PublicKey | undefined>;
   /** Every public key, as in a JSON Web Key Set. */
   published(): { kid: string; x: string }[];
@@ -43,11 +43,16 @@ export async function openKeyRing(
   longestTokenMs: number,
 ): Promise<KeyRing> {
   let keys = await load(store, cipher);
-  let loadedAt = 0;
-  const reload = async () => {
-    if (performance.now() - loadedAt < RELOAD_INTERVAL_MS) return;
-    loadedAt = performance.now();
-    keys = await load(store, cipher);
+  let reloadedAt = Number.NEGATIVE_INFINITY;
+  let reloaded = Promise.resolve();
+  const reload = () => {
+    if (performance.now() - reloadedAt >= RELOAD_INTERVAL_MS) {
+      reloadedAt = performance.now();
+      reloaded = load(store, cipher).then((loaded) => {
+        keys = loaded;
+      });
+    }
+    return reloaded; // who comes meanwhile waits for it too
   };
   const renew = async () => {
     const now = clock.now();
