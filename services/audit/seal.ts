@@ -1,10 +1,9 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
+import { LOCKS } from "../store/locks.ts";
 import { DIGEST, dropLinkOf, GENESIS, type Head, linkOf } from "./chain.ts";
 
 /** Events sealed at once. */
 const BATCH = 1_000;
-/** Whoever adds to the chain holds the advisory lock of this number. */
-const CHAIN_LOCK = 7_230_002;
 
 /**
  * Seals the events that have been committed since, in the order of their ids. Writers leave a row in `audit_unsealed`,
@@ -40,7 +39,9 @@ export async function sealDrop(em: SqlEntityManager, now: Date, last: Head, drop
 
 /** Takes the end of the chain for this transaction. @returns it; undefined while somebody else has it */
 export async function lockChain(em: SqlEntityManager): Promise<Head | undefined> {
-  const [lock] = await em.execute<{ mine: boolean }[]>("select pg_try_advisory_xact_lock(?) as mine", [CHAIN_LOCK]);
+  const [lock] = await em.execute<{ mine: boolean }[]>("select pg_try_advisory_xact_lock(?) as mine", [
+    LOCKS.sealAudit,
+  ]);
   return lock?.mine ? ((await headOf(em)) ?? { position: 0, hash: GENESIS }) : undefined;
 }
 

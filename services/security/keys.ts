@@ -2,14 +2,13 @@ import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:cryp
 import { importJWK, type JWTPayload } from "jose";
 import type { Clock } from "../clock.ts";
 import { newId } from "../store/ids.ts";
+import { LOCKS } from "../store/locks.ts";
 import type { Store } from "../store/orm.ts";
 import { SigningKey } from "../store/signing-key.ts";
 import type { Cipher } from "./cipher.ts";
 
 /** A process asks the database for a key it does not know at most this often, in ms. */
 const RELOAD_INTERVAL_MS = 1_000;
-/** Any number: who makes a key holds the advisory lock of this name. */
-const KEY_LOCK = 7_230_002;
 /** A key signs for so long, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;
 /** A key is published for so long before it signs, and kept for so long after its last token has ended, in ms. */
@@ -105,7 +104,7 @@ async function makeNext(store: Store, cipher: Cipher, now: Date): Promise<void> 
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = newId(now);
   await store.fork().transactional(async (tx) => {
-    await tx.execute("select pg_advisory_xact_lock(?)", [KEY_LOCK]);
+    await tx.execute("select pg_advisory_xact_lock(?)", [LOCKS.makeKey]);
     await tx.execute(
       `insert into signing_keys (kid, public_key, private_key, created_at, active_at)
        select ?, ?, ?, ?::timestamptz, case when exists (select from signing_keys) then ?::timestamptz else ?::timestamptz end

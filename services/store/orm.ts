@@ -16,6 +16,7 @@ import { checkRoom, makeDataFolder } from "./data-folder.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
 import { unusable } from "./errors.ts";
+import { LOCKS } from "./locks.ts";
 import { OneTimeToken } from "./one-time-token.ts";
 import { refuseForgetfulPooler } from "./pooler.ts";
 import { MIGRATIONS } from "./schema.ts";
@@ -39,8 +40,6 @@ const SETTINGS = ["datestyle=ISO", "timezone=UTC", "default_transaction_isolatio
 const UNHURRIED = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
   .map((limit) => `set local ${limit} = 0`)
   .join(";");
-/** Any number, the same for every process: who migrates holds the advisory lock of this name. */
-const MIGRATION_LOCK = 7_230_001;
 
 /** Where the rows are: PostgreSQL by URL, an embedded one in a folder, or an embedded one that keeps nothing. */
 export type DatabaseLocation =
@@ -119,7 +118,7 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
       try {
         allowSilence(client);
         await client.query(`begin; ${UNHURRIED}`);
-        await client.query("select pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
+        await client.query("select pg_advisory_xact_lock($1)", [LOCKS.migrate]);
         await orm.migrator.up();
         await client.query("commit"); // gives the lock back, behind a pooler as well, which keeps the connection
       } finally {
