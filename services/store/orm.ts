@@ -19,7 +19,7 @@ import { unusable } from "./errors.ts";
 import { LOCKS } from "./locks.ts";
 import { OneTimeToken } from "./one-time-token.ts";
 import { refuseForgetfulPooler } from "./pooler.ts";
-import { MIGRATIONS } from "./schema.ts";
+import { MIGRATIONS, RECORD } from "./schema.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
 import { allowSilence, breakSilent } from "./silent-connections.ts";
@@ -35,7 +35,12 @@ const STATEMENT_TIMEOUT_MS = 15_000;
 /** How much later than its end a statement's answer may come, in ms. */
 const ANSWER_MS = 2_000;
 /** What statements take for granted, whatever a server, database or role sets. */
-const SETTINGS = ["datestyle=ISO", "timezone=UTC", "default_transaction_isolation=read\\ committed"];
+const SETTINGS = [
+  "datestyle=ISO",
+  "timezone=UTC",
+  "default_transaction_isolation=read\\ committed",
+  "standard_conforming_strings=on",
+];
 /** Whoever waits for the migration lock, and then holds it, is in no hurry, whatever a server, database or role sets. */
 const UNHURRIED = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
   .map((limit) => `set local ${limit} = 0`)
@@ -119,6 +124,8 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
         allowSilence(client);
         await client.query(`begin; ${UNHURRIED}`);
         await client.query("select pg_advisory_xact_lock($1)", [LOCKS.migrate]);
+        const { rows } = await client.query<{ name: string }>(RECORD);
+        if (rows[0]) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: rows[0].name });
         await orm.migrator.up();
         await client.query("commit"); // gives the lock back, behind a pooler as well, which keeps the connection
       } finally {

@@ -6,6 +6,13 @@ import type { Logger } from "pino";
 /** Where the migrations are. */
 export const MIGRATIONS = join(import.meta.dirname, "migrations");
 
+/** Names the record of migrations, which is among the tables or will be; the migrator takes it to be in `public`. */
+export const RECORD = `
+  select nspname || '.mikro_orm_migrations' as name from pg_namespace
+  where nspname = coalesce(
+    (select n.nspname from pg_namespace n join pg_class c on c.relnamespace = n.oid where c.oid = to_regclass('mikro_orm_migrations')),
+    current_schema())`;
+
 /**
  * Compares the database's schema with this version's. One that is ahead is served, as while a new version takes over
  * step by step, but told of.

@@ -8,12 +8,15 @@ import type { SqlEntityManager } from "@mikro-orm/postgresql";
 export async function grantServiceRole(em: SqlEntityManager, role: string): Promise<void> {
   if (!/^[a-z_][a-z0-9_]{0,62}$/.test(role)) throw new Error("The role must be a plain lower-case name.");
   await em.transactional(async () => {
-    await em.execute(`grant usage on schema public to ${role}`);
-    await em.execute(`grant select, insert, update, delete on all tables in schema public to ${role}`);
+    const [tables] = await em.execute<{ schema: string }[]>(
+      "select relnamespace::regnamespace::text as schema from pg_class where oid = 'users'::regclass",
+    );
+    await em.execute(`grant usage on schema ${tables?.schema} to ${role}`);
+    await em.execute(`grant select, insert, update, delete on all tables in schema ${tables?.schema} to ${role}`);
     await em.execute(
       `do $$ declare part text; begin
          for part in select c.oid::regclass::text from pg_class c
-           where c.relname ~ '^audit_(events|seals)' and c.relkind in ('r', 'p') and c.relnamespace = 'public'::regnamespace
+           where c.relname ~ '^audit_(events|seals)' and c.relkind in ('r', 'p') and c.relnamespace = '${tables?.schema}'::regnamespace
          loop execute format('revoke all on %s from ${role}', part); end loop;
        end $$`,
     );

@@ -11,6 +11,9 @@ const SETTINGS = [
   "intervalstyle = 'postgres_verbose'",
   "bytea_output = 'escape'",
   "default_transaction_isolation = 'serializable'",
+  "standard_conforming_strings = off",
+  "lock_timeout = '300ms'",
+  "idle_in_transaction_session_timeout = '1s'",
 ];
 
 describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own settings", () => {
@@ -30,6 +33,7 @@ describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own sett
     const answers = await Promise.all(times(20, guess));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401, 423]));
     expect((await guess()).body.message).toMatch(/again in 15 minutes/);
+    expect(await app.sql(String.raw`select '\d' = E'\\d' as plain`)).toEqual([{ plain: true }]);
     await app.close();
   });
 });
