@@ -2,7 +2,7 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { internalError, Refusal, toConnectError } from "../refusal.ts";
-import { isDatabaseAway } from "../store/errors.ts";
+import { isDatabaseAway, withoutRows } from "../store/errors.ts";
 import { settled } from "./settled.ts";
 
 /** Seconds after which a caller is told to try again when the database is away. */
@@ -39,10 +39,8 @@ export function tellRefusals(log: Logger): Interceptor {
         return toConnectError(new Refusal(Reason.NOT_IMPLEMENTED, "This is announced, but not there yet."));
       }
       if (error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown) return error;
-      log.error(
-        { err: error, rpc: `${req.service.typeName}/${req.method.name}`, requestId: req.header.get("x-request-id") },
-        "unexpected failure",
-      );
+      const rpc = `${req.service.typeName}/${req.method.name}`;
+      log.error({ err: withoutRows(error), rpc, requestId: req.header.get("x-request-id") }, "unexpected failure");
       return internalError();
     });
 }

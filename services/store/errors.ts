@@ -24,6 +24,17 @@ export function isDuplicate(error: unknown, constraint: string): boolean {
 }
 
 /**
+ * An error for the log. Of one that the database has answered, its code and place alone: beside them it quotes the
+ * statement with its values, and the row.
+ */
+export function withoutRows(error: unknown): unknown {
+  if (!(error instanceof Error) || !("severity" in error)) return error;
+  const { name: type, message, stack, code, table, column, constraint } = error as Error & Record<string, unknown>;
+  const frames = stack?.split("\n").filter((line) => /^ +at /.test(line));
+  return { type, message: message.split("\n", 1)[0], code, table, column, constraint, stack: frames?.join("\n") };
+}
+
+/**
  * An error of the start, in a sentence that names the variable to look at. PostgreSQL and Node tell of users, hosts and
  * folders in theirs, never of a password.
  */
