@@ -61,5 +61,5 @@ export function wordOf(reason: Reason): string | undefined {
 
 /** What a caller is told about a bug. */
 export function internalError(): ConnectError {
-  return new ConnectError("Something went wrong on our side. Please try again later.", Code.Internal);
+  return toConnectError(new Refusal(Reason.UNSPECIFIED, "Something went wrong on our side. Please try again later."));
 }
