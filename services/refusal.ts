@@ -1,5 +1,5 @@
 import { create, getOption } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { type Code, ConnectError } from "@connectrpc/connect";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 
 /** What a refusal says beside its sentence. */
