@@ -43,7 +43,9 @@ export function startAuditKeeper({ store, clock, config, log }: Needs): AuditKee
   return {
     async close() {
       await Promise.all(duties.map((duty) => duty.close()));
-      await seal().then(tell, () => {}); // the database may be away
+      await seal()
+        .then(tell)
+        .catch(() => {}); // the database may be away
     },
   };
 }

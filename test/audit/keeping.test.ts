@@ -4,6 +4,8 @@ import { describe, expect, test } from "vitest";
 import { startAuditKeeper } from "../../services/audit/keeper.ts";
 import { addPartitions, dropPartitions } from "../../services/audit/partitions.ts";
 import { headOf, sealEvents } from "../../services/audit/seal.ts";
+import type { Store } from "../../services/store/orm.ts";
+import { createClock } from "../clock.ts";
 import { times, until } from "../until.ts";
 import { engines, openLedger } from "./ledger.ts";
 
@@ -140,4 +142,18 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ msg: "audit chain head", ...head });
     expect(await verify(head)).toMatchObject({ findings: [], events: 4, unsealed: 0 });
   });
+});
+
+test("the keeper closes, though the database goes between its last seal and the telling of its head", async () => {
+  const em = {
+    async execute(sql: string) {
+      if (sql.includes("audit_seals")) throw new Error("Connection terminated");
+      return [];
+    },
+    transactional: async () => {},
+  };
+  const store = { fork: () => em } as unknown as Store;
+  const config = { auditRetentionMs: 0 };
+  const keeper = startAuditKeeper({ store, clock: createClock(), config, log: pino({ level: "silent" }) });
+  await expect(keeper.close()).resolves.toBeUndefined();
 });
