@@ -158,7 +158,8 @@ export async function revokeSessions(
 
 /** Such as "Chrome on Windows". */
 export function deviceOf(agent: string): string {
-  if (!agent) return "Unknown device";
+  const [word] = /[^/\s]+/.exec(agent) ?? [];
+  if (!word) return "Unknown device";
   const { browser, os } = Bowser.parse(agent);
-  return [browser.name || agent.split(/[/\s]/)[0], os.name].filter(Boolean).join(" on ").slice(0, 200);
+  return [browser.name || word, os.name].filter(Boolean).join(" on ").slice(0, 200);
 }
