@@ -24,9 +24,5 @@ const table = defineEntity({
 });
 
 /** One signed-in device. The row is all that is kept of its tokens: they are rebuilt, never stored. */
-export class Session extends table.class {
-  isOpen(now: Date): boolean {
-    return this.revokedAt == null && this.expiresAt > now && this.endsAt > now;
-  }
-}
+export class Session extends table.class {}
 table.setClass(Session);
