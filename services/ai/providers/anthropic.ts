@@ -11,14 +11,14 @@ const VERSION_WITH_TEMPERATURE = "2023-06-01";
 
 /** Anthropic's messages. */
 export function anthropicAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
-  const url = below(baseUrl, "v1/messages");
+  const target = below(baseUrl, "v1/messages");
   return {
     ...anthropicMapping,
     send(prompt, stream, signal) {
       const temperature = temperatureOf(prompt);
       const request = { ...requestOf(prompt), ...(temperature !== undefined && { temperature }), stream };
       const version = temperature === undefined ? VERSION : VERSION_WITH_TEMPERATURE;
-      return wire.post(url, { authorization: `Bearer ${key}`, "anthropic-version": version }, request, signal);
+      return wire.post(target, { authorization: `Bearer ${key}`, "anthropic-version": version }, request, signal);
     },
   };
 }

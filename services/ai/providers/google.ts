@@ -7,13 +7,14 @@ import { below, type Endpoint } from "./wire.ts";
 
 /** Gemini. */
 export function googleAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
+  const models = below(baseUrl, "v1beta/models/");
   const headers = { "x-goog-api-key": key };
   return {
     ...googleMapping,
     send(prompt, stream, signal) {
       const method = stream ? "streamGenerateContent?alt=sse" : "generateContent";
-      const url = below(baseUrl, `v1beta/models/${encodeURIComponent(prompt.model.upstream)}:${method}`);
-      return wire.post(url, headers, requestOf(prompt), signal);
+      const path = `${models.path}${encodeURIComponent(prompt.model.upstream)}:${method}`;
+      return wire.post({ ...models, path }, headers, requestOf(prompt), signal);
     },
   };
 }

@@ -7,13 +7,13 @@ import { below, type Endpoint } from "./wire.ts";
 
 /** Chat completions: OpenAI's own, and whatever is compatible with them to some degree. */
 export function openaiAdapter({ baseUrl, key, wire }: Endpoint, isOpenai: boolean): Adapter {
-  const url = below(baseUrl, "chat/completions");
+  const target = below(baseUrl, "chat/completions");
   const headers = { authorization: `Bearer ${key}` };
   return {
     ...openaiMapping,
     send(prompt, stream, signal) {
       const request = { ...requestOf(prompt), ...(stream && streaming(prompt, isOpenai)) };
-      return wire.post(url, headers, request, signal);
+      return wire.post(target, headers, request, signal);
     },
   };
 }

@@ -6,7 +6,7 @@ import { Fault } from "./failure.ts";
 /** An answer whose status line has arrived, and when its request left, by `performance.now()`. */
 export type Answer = { message: IncomingMessage; sentAt: number };
 
-/** The address of a method, taken apart once: that costs as much as half of a request. */
+/** The address of a method, taken apart once and not for every request. */
 export type Target = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path" | "auth">;
 
 /** How requests leave the process, and the pool of connections behind it. */
