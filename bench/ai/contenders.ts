@@ -9,7 +9,7 @@ import type { Contender, Kind } from "./load.ts";
 
 const peers = join(import.meta.dirname, "../peers");
 /** Enough that nobody meets the limit of 100 calls in a minute. */
-const USERS = 400;
+const USERS = 1_000;
 /** Tells this run's users and addresses from those that Redis has counted before. */
 const run = randomInt(256);
 /** Users who sign up at once. */
