@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { openApp } from "../services/app.ts";
 import { type Config, readConfig } from "../services/config.ts";
+import { endOnSignal } from "../services/ending.ts";
 import { loadEnvFile } from "../services/env-file.ts";
 import { listening } from "../services/listening.ts";
 import { createLog } from "../services/log.ts";
@@ -20,9 +21,6 @@ try {
 } catch (error) {
   refuse([(error as Error).message]);
 }
-
-/** How long mail in hand, the last audit seal and connections have to end, in milliseconds. */
-const CLOSING_MS = 20_000;
 
 type Settings = { gateway: GatewayConfig; services: Config | undefined };
 
@@ -55,18 +53,16 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
     ? await listening("HOST", "METRICS_PORT", () => listenMetrics(host, metricsPort, registries))
     : undefined;
   const url = await listening("HOST", "PORT", () => gateway.listen({ host, port }));
-  const stop = async () => {
+  const finish = async () => {
     app?.drain();
     await Promise.all([gateway.drain(), grpc?.close(config.shutdownTimeoutMs)]);
     remote?.close();
     await metrics?.close();
-    setTimeout(() => process.exit(1), CLOSING_MS).unref(); // what isn't closed by then never will be
+  };
+  endOnSignal(finish, async () => {
     await app?.close();
     await tracing?.close();
-    process.exit(0);
-  };
-  process.once("SIGTERM", stop);
-  process.once("SIGINT", stop);
+  });
   // The documentation sends requests, and cookies are taken from the public address alone.
   const readOn = port === 0 ? url : config.publicUrl;
   greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined, readOn);

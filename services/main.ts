@@ -1,14 +1,12 @@
 import { openApp } from "./app.ts";
 import { readConfig } from "./config.ts";
+import { endOnSignal } from "./ending.ts";
 import { loadEnvFile } from "./env-file.ts";
 import { listening } from "./listening.ts";
 import { createLog } from "./log.ts";
 import { listenMetrics } from "./metrics.ts";
 import { listenGrpc } from "./server.ts";
 import { openTracing } from "./tracing.ts";
-
-/** How long mail in hand, the last audit seal and connections have to end, in milliseconds. */
-const CLOSING_MS = 20_000;
 
 loadEnvFile();
 const read = readConfig(process.env, { apart: true });
@@ -27,17 +25,15 @@ try {
   const metrics = metricsPort
     ? await listening("GRPC_HOST", "METRICS_PORT", () => listenMetrics(grpc.host, metricsPort, [app.metrics.registry]))
     : undefined;
-  const stop = async () => {
+  const finish = async () => {
     app.drain();
     await server.close(config.shutdownMs);
     await metrics?.close();
-    setTimeout(() => process.exit(1), CLOSING_MS).unref(); // what isn't closed by then never will be
+  };
+  endOnSignal(finish, async () => {
     await app.close();
     await tracing?.close();
-    process.exit(0);
-  };
-  process.once("SIGTERM", stop);
-  process.once("SIGINT", stop);
+  });
   log.info(`gRPC, gRPC-Web and Connect on ${config.grpc.host}:${server.port}`);
 } catch (error) {
   process.stderr.write(`Gatehouse can't start: ${(error as Error).message}\n`);

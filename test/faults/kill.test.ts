@@ -1,9 +1,12 @@
 import { mkdtempSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { afterAll, describe, expect, test } from "vitest";
 import { createDatabase } from "../databases.ts";
 import { folderMailbox } from "../mailbox.ts";
+import { until } from "../until.ts";
 import { createVisitor } from "../visitor.ts";
 import { type Process, startProcess } from "./process.ts";
 
@@ -49,6 +52,26 @@ describe("the process", () => {
     expect(await running.end("SIGTERM")).toBe(0);
     running = await startProcess(env);
     expect(await running.end("SIGINT")).toBe(0);
+  }, 60_000);
+
+  test("lets a request in hand be finished, however often it is told to end", async () => {
+    running = await startProcess({
+      DATABASE_URL: "memory:",
+      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-signals-")),
+    });
+    const { url, end } = running;
+    const body = JSON.stringify({ email: "ann@example.com", password });
+    const request = connect(Number(new URL(url).port), "127.0.0.1");
+    const head = `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
+    request.write(`${head}\r\nConnection: close\r\n\r\n${body.slice(0, 10)}`);
+    await until("the request to be seen", async () => (await fetch(`${url}/health/live`)).ok);
+    const ended = end("SIGINT");
+    await until("the end to begin", async () => (await fetch(`${url}/health/ready`)).status === 503);
+    for (const signal of ["SIGINT", "SIGTERM", "SIGTERM"] as const) end(signal);
+    await until("the process to go on", async () => (await fetch(`${url}/health/live`)).ok);
+    request.write(body.slice(10));
+    expect(await text(request)).toMatch(/^HTTP\/1\.1 401 /);
+    expect(await ended).toBe(0);
   }, 60_000);
 
   test("lists every bad variable and shows no secret", async () => {
