@@ -1,7 +1,8 @@
 import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
-/** Codes of errors that mean: the database did not answer, or is going away (PostgreSQL appendix A, Node's errno). */
-const AWAY = /^(08...|53...|57P0[123]|57014|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
+/** Codes of errors that mean: the database did not answer, is going away, or takes no writes (PostgreSQL appendix A, errno). */
+const AWAY =
+  /^(08...|25006|53...|57P0[123]|57014|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 /** What PgBouncer answers to settings that it doesn't hand on. */
 const REFUSED_SETTINGS = /unsupported startup parameter/;
 const AWAY_MESSAGE =
