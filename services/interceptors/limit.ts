@@ -69,8 +69,8 @@ function countedBy(rule: Limit, call: Call, account: string | undefined): Counte
     case LimitKey.USER:
       return [count(`user:${call.caller?.user.id}`)];
     case LimitKey.ADDRESS_AND_ACCOUNT: {
-      const all = count(`address:${network}`, rule.requests * ACCOUNTS_PER_ADDRESS);
-      return account ? [all, count(`address:${network}:account:${account}`)] : [all];
+      const all = count(`{address:${network}}`, rule.requests * ACCOUNTS_PER_ADDRESS);
+      return account ? [all, count(`{address:${network}}:account:${account}`)] : [all];
     }
     default:
       return [count(`address:${network}`)];

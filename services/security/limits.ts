@@ -1,7 +1,10 @@
 import type { Clock } from "../clock.ts";
 import type { SharedCache } from "../store/redis.ts";
 
-/** What a request counts towards: how many of the same key fit into a window, and its length in ms. */
+/**
+ * What a request counts towards: how many of the same key fit into a window, and its length in ms. Keys that are counted
+ * together name what they share in braces, which keeps them on one node of a cluster.
+ */
 export type Counted = { key: string; most: number; windowMs: number };
 
 /** How a request stands against its tightest limit; exceeded when `remaining` is negative. */
@@ -24,57 +27,71 @@ const MAX_KEYS = 100_000;
 const CHECK_WINDOW_MS = 60_000;
 const PREFIX = "gatehouse:limit:";
 
-/** Counts one request; the caller's clock decides, so that a window means the same with and without Redis. */
+/**
+ * Counts one request towards the keys, up to the first whose most it exceeds: one trip. The caller's clock decides, so
+ * that a window means the same with and without Redis.
+ */
 const SCRIPT = `
-local ends = tonumber(redis.call('hget', KEYS[1], 'ends') or '0')
 local now = tonumber(ARGV[1])
-if ends <= now then
-  ends = now + tonumber(ARGV[2])
-  redis.call('hset', KEYS[1], 'ends', ends, 'count', 0)
-  redis.call('pexpire', KEYS[1], ARGV[2])
+local standing = {}
+for i, key in ipairs(KEYS) do
+  local most, window = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
+  local ends = tonumber(redis.call('hget', key, 'ends') or '0')
+  if ends <= now then
+    ends = now + window
+    redis.call('hset', key, 'ends', ends, 'count', 0)
+    redis.call('pexpire', key, window)
+  end
+  local count = redis.call('hincrby', key, 'count', 1)
+  standing[2 * i - 1] = count
+  standing[2 * i] = ends
+  if count > most then break end
 end
-return {redis.call('hincrby', KEYS[1], 'count', 1), ends}`;
+return standing`;
 
 type Count = { count: number; endsAt: number };
-type Counter = (limit: Counted, now: number) => Count | Promise<Count>;
+/** Counts towards everything named, up to the first that is exceeded. */
+type Counter = (counted: Counted[], now: number) => Count[] | Promise<Count[]>;
 
 /** Limits kept in Redis where there is one, by each process for itself while it is away. */
 export function createLimits(cache: SharedCache | undefined, clock: Clock): Limits {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
-  const counter: Counter = shared ? (limit, now) => shared(limit, now).catch(() => own(limit, now)) : own;
+  const counter: Counter = shared ? (counted, now) => shared(counted, now).catch(() => own(counted, now)) : own;
   return {
     async take(counted) {
       const now = clock.now().getTime();
-      let tightest: Standing | undefined;
-      for (const limit of counted) {
-        const { count, endsAt } = await counter(limit, now);
-        const standing = { limit: limit.most, remaining: limit.most - count, resetMs: endsAt - now };
-        if (!tightest || standing.remaining <= tightest.remaining) tightest = standing;
-        if (standing.remaining < 0) break;
-      }
-      return tightest as Standing;
+      const counts = await counter(counted, now);
+      const standings = counts.map(({ count, endsAt }, i) => {
+        const { most } = counted[i] as Counted;
+        return { limit: most, remaining: most - count, resetMs: endsAt - now };
+      });
+      return standings.reduce((tightest, other) => (other.remaining <= tightest.remaining ? other : tightest));
     },
     async check() {
-      await shared?.({ key: "check", most: 1, windowMs: CHECK_WINDOW_MS }, clock.now().getTime());
+      await shared?.([{ key: "check", most: 1, windowMs: CHECK_WINDOW_MS }], clock.now().getTime());
     },
   };
 }
 
 function countInRedis({ client, ask }: SharedCache) {
-  client.defineCommand("takeLimit", { numberOfKeys: 1, lua: SCRIPT });
+  client.defineCommand("takeLimits", { lua: SCRIPT });
   const counter = client as unknown as {
-    takeLimit(key: string, now: number, windowMs: number): Promise<[number, number]>;
+    takeLimits(keys: number, ...keysAndValues: (string | number)[]): Promise<number[]>;
   };
-  return async ({ key, windowMs }: Counted, now: number): Promise<Count> => {
-    const [count, endsAt] = await ask(() => counter.takeLimit(PREFIX + key, now, windowMs));
-    return { count, endsAt: Number(endsAt) };
+  return async (counted: Counted[], now: number): Promise<Count[]> => {
+    const keys = counted.map(({ key }) => PREFIX + key);
+    const values = counted.flatMap(({ most, windowMs }) => [most, windowMs]);
+    const standing = await ask(() => counter.takeLimits(keys.length, ...keys, now, ...values));
+    return counted
+      .slice(0, standing.length / 2)
+      .map((_, i) => ({ count: standing[2 * i] as number, endsAt: standing[2 * i + 1] as number }));
   };
 }
 
 function countInProcess() {
   const counts = new Map<string, Count>();
-  return ({ key, windowMs }: Counted, now: number): Count => {
+  const countOne = ({ key, windowMs }: Counted, now: number): Count => {
     let count = counts.get(key);
     if (!count || count.endsAt <= now) {
       counts.delete(key); // so that the new window stands last
@@ -84,5 +101,14 @@ function countInProcess() {
     }
     count.count++;
     return { ...count }; // as it stands for this request: others are counted before it is looked at
+  };
+  return (counted: Counted[], now: number): Count[] => {
+    const seen: Count[] = [];
+    for (const limit of counted) {
+      const count = countOne(limit, now);
+      seen.push(count);
+      if (count.count > limit.most) break;
+    }
+    return seen;
   };
 }
