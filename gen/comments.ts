@@ -124,7 +124,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.AdminUser.mfa_enabled": "Sign-in asks for a second factor.",
   "gatehouse.account.v1.AdminUser.created_at": "When the account was made.",
   "gatehouse.account.v1.AdminUser.updated_at": "When it last changed.",
-  "gatehouse.account.v1.AdminUser.locked": "Too many wrong passwords.",
+  "gatehouse.account.v1.AdminUser.locked": "Too many wrong passwords, or wrong codes of the second factor.",
   "gatehouse.account.v1.AdminUser.last_login_at": "When somebody last signed in; absent if nobody did.",
   "gatehouse.account.v1.AdminUser.deletion_date": "When the account will be erased; absent unless its owner asked for that.",
   "gatehouse.account.v1.ListUsersRequest": "Which users, and which page of them.",

@@ -92,7 +92,7 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * Too many wrong passwords.
+   * Too many wrong passwords, or wrong codes of the second factor.
    *
    * @generated from field: bool locked = 10;
    */
