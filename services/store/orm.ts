@@ -69,7 +69,7 @@ export type Store = {
   query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
   /** Brings the schema up to date; any number of processes may call it at once. */
   migrate(): Promise<void>;
-  /** Resolves when the database answers, and an embedded one has room. */
+  /** Resolves when the database answers and takes writes, and an embedded one has room. */
   ping(): Promise<void>;
   close(): Promise<void>;
 };
@@ -184,6 +184,9 @@ function forkAndPing(orm: { em: unknown }): Pick<Store, "fork" | "ping"> {
   const em = orm.em as SqlEntityManager;
   return {
     fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query beside its transaction waits for ever
-    ping: async () => void (await em.fork().execute("select 1")),
+    async ping() {
+      const rows = await em.fork().execute("select 1 where current_setting('transaction_read_only') = 'off'");
+      if (rows.length === 0) throw new Error("the database takes no writes");
+    },
   };
 }
