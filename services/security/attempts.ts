@@ -36,7 +36,7 @@ type Needs = Pick<Call, "em" | "query" | "clock" | "config" | "signal">;
  * @throws Refusal ACCOUNT_LOCKED with the seconds that are left, UNAVAILABLE
  */
 export async function reserveAttempt(call: Needs, key: AttemptKey): Promise<Attempt> {
-  for (let waited = 0; waited < PATIENCE_MS; waited += LOOK_MS) {
+  for (const until = performance.now() + PATIENCE_MS; performance.now() < until; ) {
     const { reserved, account } = await reserve(call, key);
     if (reserved) return attemptOf(call, key, account);
     await refuseIfLocked(call, key);
