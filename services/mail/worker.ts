@@ -98,12 +98,12 @@ type Claimed = {
 async function claim({ store, clock }: Needs): Promise<Claimed[]> {
   const now = clock.now();
   return store.fork().execute<Claimed[]>(
-    `update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = ?
-     from (select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ?
-           for update skip locked) as due
-     where e.id = due.id
+    `with due as materialized ( -- else a plan may look for them again and again, and exceed the limit
+       select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ? for update skip locked)
+     update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = ?
+     from due where e.id = due.id
      returning e.id, e."to", e.template, e.facts, e.token_id, e.attempts, coalesce(e.retried_at, e.created_at) as queued_at`,
-    [new Date(now.getTime() + LEASE_MS), now, BATCH],
+    [now, BATCH, new Date(now.getTime() + LEASE_MS)],
   );
 }
 

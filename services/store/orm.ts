@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
 import { pg_trgm } from "@electric-sql/pglite/contrib/pg_trgm";
 import { dataDir as preparedCluster } from "@electric-sql/pglite-prepopulatedfs";
-import { MikroORM } from "@mikro-orm/core";
+import { MikroORM, type Transaction } from "@mikro-orm/core";
 import { Migrator } from "@mikro-orm/migrations";
 import { PgliteDriver } from "@mikro-orm/pglite";
 import { PostgreSqlDriver, type SqlEntityManager } from "@mikro-orm/postgresql";
@@ -22,7 +22,7 @@ import { refuseForgetfulPooler } from "./pooler.ts";
 import { MIGRATIONS, RECORD } from "./schema.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
-import { allowSilence, breakSilent } from "./silent-connections.ts";
+import { breakSilent } from "./silent-connections.ts";
 import { Usage } from "./usage.ts";
 import { User } from "./user.ts";
 
@@ -41,10 +41,8 @@ const SETTINGS = [
   "default_transaction_isolation=read\\ committed",
   "standard_conforming_strings=on",
 ];
-/** Whoever waits for the migration lock, and then holds it, is in no hurry, whatever a server, database or role sets. */
-const UNHURRIED = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]
-  .map((limit) => `set local ${limit} = 0`)
-  .join(";");
+/** Migrations take their time, and so does whoever waits for them: an index of a large table is made in minutes. */
+const UNHURRIED = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
 
 /** Where the rows are: PostgreSQL by URL, an embedded one in a folder, or an embedded one that keeps nothing. */
 export type DatabaseLocation =
@@ -82,9 +80,11 @@ const entities = [User, Session, OneTimeToken, Email, AuditEvent, SigningKey, Us
  */
 export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
   if (location.kind !== "postgres") return openEmbedded(location, log);
-  return openPostgres(location.url, log).catch((error) => {
-    throw unusable("DATABASE_URL", error);
-  });
+  return openPostgres(location.url, log).catch(blameUrl);
+}
+
+function blameUrl(error: unknown): never {
+  throw unusable("DATABASE_URL", error);
 }
 
 function common(log: Logger) {
@@ -97,7 +97,23 @@ function common(log: Logger) {
 }
 
 async function openPostgres(url: string, log: Logger): Promise<Store> {
-  const orm = await MikroORM.init({
+  const orm = await connect(url, log);
+  const pool = await orm.em.getConnection().getNativeClient();
+  giveBackBroken(pool);
+  breakSilent(pool, STATEMENT_TIMEOUT_MS + ANSWER_MS);
+  await refuseForgetfulPooler(pool);
+  return {
+    ...forkAndPing(orm),
+    async query<Row>(statement: Statement, values: unknown[]) {
+      return (await pool.query({ ...statement, values })).rows as Row[];
+    },
+    migrate: () => migratePostgres(url, log).catch(blameUrl),
+    close: () => orm.close(true),
+  };
+}
+
+function connect(url: string, log: Logger) {
+  return MikroORM.init({
     ...common(log),
     driver: PostgreSqlDriver,
     clientUrl: url,
@@ -109,31 +125,22 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
       keepAlive: true,
     },
   });
-  const pool = await orm.em.getConnection().getNativeClient();
-  giveBackBroken(pool);
-  breakSilent(pool, STATEMENT_TIMEOUT_MS + ANSWER_MS);
-  await refuseForgetfulPooler(pool);
-  return {
-    ...forkAndPing(orm),
-    async query<Row>(statement: Statement, values: unknown[]) {
-      return (await pool.query({ ...statement, values })).rows as Row[];
-    },
-    async migrate() {
-      const client = await pool.connect();
-      try {
-        allowSilence(client);
-        await client.query(`begin; ${UNHURRIED}`);
-        await client.query("select pg_advisory_xact_lock($1)", [LOCKS.migrate]);
-        const { rows } = await client.query<{ name: string }>(RECORD);
-        if (rows[0]) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: rows[0].name });
-        await orm.migrator.up();
-        await client.query("commit"); // gives the lock back, behind a pooler as well, which keeps the connection
-      } finally {
-        client.release(true);
-      }
-    },
-    close: () => orm.close(true),
-  };
+}
+
+/** Runs in one transaction, whose end gives the lock back, behind a pooler as well; on connections that may be silent. */
+async function migratePostgres(url: string, log: Logger): Promise<void> {
+  const orm = await connect(url, log);
+  try {
+    await orm.em.fork().transactional(async (em) => {
+      for (const limit of UNHURRIED) await em.execute(`set local ${limit} = 0`);
+      await em.execute("select pg_advisory_xact_lock(?)", [LOCKS.migrate]);
+      const [record] = await em.execute<{ name: string }[]>(RECORD);
+      if (record) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: record.name });
+      await orm.migrator.up({ transaction: em.getTransactionContext() as Transaction });
+    });
+  } finally {
+    await orm.close(true);
+  }
 }
 
 async function openEmbedded(

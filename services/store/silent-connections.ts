@@ -19,8 +19,3 @@ export function breakSilent(pool: Pool, silenceMs: number): void {
     socket.setTimeout(silenceMs, () => socket.destroy(new Error("connection timeout: the database is silent")));
   });
 }
-
-/** Takes a connection out of that, for statements without a time limit. */
-export function allowSilence(client: object): void {
-  socketOf(client).setTimeout(0);
-}

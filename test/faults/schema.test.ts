@@ -1,5 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import pg from "pg";
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { openStore } from "../../services/store/orm.ts";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
 
@@ -23,4 +26,22 @@ describe("a start that leaves the schema alone", () => {
     expect(told).toEqual([expect.stringContaining("Migration30000101000000_later")]);
     await again.close();
   });
+});
+
+test.runIf(process.env.TEST_SERVERS)("migrations may take longer than any other statement", async () => {
+  const url = await createDatabase(`slow_${randomUUID().slice(0, 8)}`);
+  const client = new pg.Client(url);
+  await client.connect();
+  await client.query(`
+    create table noted (made text, longest text);
+    create function note() returns event_trigger language plpgsql as $$ begin
+      insert into noted select object_identity, current_setting('statement_timeout') from pg_event_trigger_ddl_commands();
+    end $$;
+    create event trigger note on ddl_command_end execute function note()`);
+  const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+  await store.migrate();
+  const { rows } = await client.query("select longest from noted where made = 'public.users'");
+  expect(rows[0]).toEqual({ longest: "0" });
+  await store.close();
+  await client.end();
 });
