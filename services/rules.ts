@@ -28,10 +28,7 @@ export function violationsOf(schema: DescMessage, message: Message): FieldViolat
   if (tooLong.length > 0) return tooLong;
   const result = validator.validate(schema, message);
   if (result.kind === "error") throw result.error;
-  const nuls = (holdsNul(message) ? nulsIn(message, "") : []).map((field) => ({
-    field,
-    message: "must not contain the NUL character",
-  }));
+  const nuls = nulsIn(message).map((path) => ({ field: path.slice(1), message: "must not contain the NUL character" }));
   const broken = (result.violations ?? []).map(({ field, ruleId, message: told }) => ({
     field: field.length === 0 ? ruleId : jsonPath(field), // a rule of the whole message names the field to blame by its id
     message: told,
@@ -62,22 +59,20 @@ function boundsOf(schema: DescMessage): Bound[] {
   return found;
 }
 
-/** The quick look, which nearly every message passes. */
-function holdsNul(value: unknown): boolean {
-  if (typeof value === "string") return value.includes("\0");
-  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return false;
-  for (const name in value) if (holdsNul((value as Record<string, unknown>)[name])) return true;
-  return false;
-}
+const NONE: readonly string[] = [];
 
-/** Paths of the texts that hold a NUL, which PostgreSQL can't store. Local names are JSON names in our protos. */
-function nulsIn(value: unknown, path: string): string[] {
-  if (typeof value === "string") return value.includes("\0") ? [path] : [];
-  if (Array.isArray(value)) return value.flatMap((item, index) => nulsIn(item, `${path}[${index}]`));
-  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return [];
-  return Object.entries(value).flatMap(([name, item]) =>
-    name.startsWith("$") ? [] : nulsIn(item, path ? `${path}.${name}` : name),
-  );
+/** Paths of the texts that hold a NUL, which PostgreSQL can't store; `.messages[0].role` where local names are JSON names. */
+function nulsIn(value: unknown): readonly string[] {
+  if (typeof value === "string") return value.includes("\0") ? [""] : NONE;
+  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return NONE;
+  let found = NONE;
+  for (const [name, item] of Object.entries(value)) {
+    const inside = nulsIn(item);
+    if (inside.length === 0) continue; // as nearly always: paths are made of what is found alone
+    const step = Array.isArray(value) ? `[${name}]` : `.${name}`;
+    found = [...found, ...inside.map((rest) => step + rest)];
+  }
+  return found;
 }
 
 /** `messages[0].role` */
