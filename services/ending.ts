@@ -1,21 +1,28 @@
 /** How long mail in hand, the last audit seal and connections have to end, in milliseconds. */
 const CLOSING_MS = 20_000;
+/** `npm start` repeats a signal that a terminal or a service manager has sent to the whole group, within this many ms. */
+const REPEATED_MS = 1_000;
+/** What shells make of SIGINT. */
+const INTERRUPTED = 130;
 
 /**
- * Ends the process in order at the first SIGTERM or SIGINT. Others may follow at once: `npm start` repeats a signal that
- * a terminal or a service manager has sent to the whole group.
+ * Ends the process in order at the first SIGTERM or SIGINT, and at once when somebody at a terminal presses Ctrl-C again.
  * @param finish lets what clients have begun be finished
  * @param close lets go of everything
  */
 export function endOnSignal(finish: () => Promise<unknown>, close: () => Promise<unknown>): void {
-  let isEnding = false;
-  const end = async () => {
-    if (isEnding) return;
-    isEnding = true;
+  let endingSince: number | undefined;
+  const end = async (signal: NodeJS.Signals) => {
+    if (endingSince !== undefined) {
+      if (signal === "SIGINT" && performance.now() - endingSince > REPEATED_MS) process.exit(INTERRUPTED);
+      return;
+    }
+    endingSince = performance.now();
+    if (signal === "SIGINT") process.stderr.write("\nEnding when open requests are done. Ctrl-C again ends at once.\n");
     await finish();
     setTimeout(() => process.exit(1), CLOSING_MS).unref(); // what isn't closed by then never will be
     await close();
     process.exit(0);
   };
-  for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, end);
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, end);
 }

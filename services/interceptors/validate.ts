@@ -14,7 +14,8 @@ const MAX_NAMED = 10;
 export const validate: Interceptor = (next) => (req) => {
   const found = req.contextValues.get(unreadKey);
   const unread = req.header.get(UNREADABLE);
-  if (found || (unread !== null && unread !== IN_PART)) throw marked(unreadable(found));
+  if (found) throw unreadable(found);
+  if (unread !== null && unread !== IN_PART) throw marked(unreadable());
   if (req.method.input.fields.length === 0) return next(req);
   const check = unread === null ? checkAll : checkRest;
   if (!req.stream) {

@@ -74,6 +74,31 @@ describe("the process", () => {
     expect(await ended).toBe(0);
   }, 60_000);
 
+  test("ends at once when it is interrupted again, but not by an echo of the first time", async () => {
+    running = await startProcess({
+      DATABASE_URL: "memory:",
+      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-interrupted-")),
+    });
+    const { url, end } = running;
+    const request = connect(Number(new URL(url).port), "127.0.0.1");
+    request.on("error", () => {}); // it is never finished
+    request.write("POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
+    await until("the request to be seen", async () => (await fetch(`${url}/health/live`)).ok);
+    const begun = performance.now();
+    const ended = end("SIGINT");
+    end("SIGINT");
+    let code: number | string | undefined;
+    void ended.then((is) => {
+      code = is;
+    });
+    await until("the process to end", () => {
+      end("SIGINT");
+      return code !== undefined;
+    });
+    expect(code).toBe(130);
+    expect(performance.now() - begun).toBeGreaterThan(1_000);
+  }, 60_000);
+
   test("lists every bad variable and shows no secret", async () => {
     const env = { PORT: "http", DATABASE_URL: "secret://x", SECRET_KEY: "secret", TRUST_PROXY: "all" };
     const failure = await startProcess(env).then(
