@@ -71,13 +71,21 @@ export function faultOf(thrown: unknown, otherwise: "unreachable" | "broke off")
 
 /** What providers call their errors (type, code or status), most telling first. Their prose is never looked at. */
 const WORDS: [RegExp, FailureKind][] = [
-  [/insufficient_quota|credit|billing|spend_limit|usage_limit|quota_exceeded|perday/, "quota exhausted"],
+  [
+    /insufficient_quota|current_quota|quota_exceeded|credit|billing|budget|arrearage|spend_limit|usage_limit|perday/,
+    "quota exhausted",
+  ],
   [/rate_limit|slow_down|resource_exhausted|too_many_requests/, "rate limited"],
   [/overloaded|unavailable|capacity/, "overloaded"],
   [/api_key|authentication|unauthenticated|permission/, "refused the key"],
   [/timeout|deadline/, "timed out"],
-  [/content_filter|content_policy|moderation|safety/, "blocked the content"],
-  [/invalid_request|invalid_argument|not_found|too_large|unsupported|context_length/, "rejected the request"],
+  [/content_filter|content_policy|data_inspection|moderation|safety/, "blocked the content"],
+  [/invalid_argument|not_found|too_large|unsupported|context_length/, "rejected the request"],
+];
+
+/** Words that some say of everything: a status that means one thing tells more. */
+const VAGUE_WORDS: [RegExp, FailureKind][] = [
+  [/invalid_request/, "rejected the request"],
   [/server_error|api_error|internal/, "internal error"],
 ];
 
@@ -121,16 +129,18 @@ export function kindOfError(error: unknown, status?: number): FailureKind {
     .filter((word) => typeof word === "string")
     .join(" ")
     .toLowerCase();
-  const byWord = WORDS.find(([pattern]) => pattern.test(words))?.[1];
-  return (
-    byWord ?? kindOfStatus(status ?? [code, status_code].find((number) => typeof number === "number")) ?? "broke off"
-  );
+  const kindIn = (list: typeof WORDS) => list.find(([pattern]) => pattern.test(words))?.[1];
+  const told = status ?? [code, status_code].map(Number).find(isErrorStatus);
+  return kindIn(WORDS) ?? STATUSES[told ?? 0] ?? kindIn(VAGUE_WORDS) ?? kindOfStatus(told) ?? "broke off";
 }
+
+/** Some say the status as text; other numbers are words of their own. */
+const isErrorStatus = (number: number) => number >= 400 && number < 600;
 
 function kindOfStatus(status: number | undefined): FailureKind | undefined {
   if (status === undefined || status < 300) return undefined;
   if (status < 400) return "unreadable reply"; // a redirect: following it would hand the key to another host
-  return STATUSES[status] ?? (status < 500 ? "rejected the request" : "internal error");
+  return status < 500 ? "rejected the request" : "internal error";
 }
 
 /** Google names the delay inside the error ("17s"). Milliseconds. */

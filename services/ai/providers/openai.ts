@@ -43,11 +43,12 @@ type Message = {
   refusal?: string | null;
   reasoning_content?: string | null;
   reasoning?: string | null;
+  tool_calls?: object[] | null;
 };
 type Choice = { delta?: Message | null; message?: Message | null; finish_reason?: string | null };
 type Body = {
   choices?: Choice[] | null;
-  usage?: { prompt_tokens?: number | null; completion_tokens?: number | null } | null;
+  usage?: { prompt_tokens?: number | null; completion_tokens?: number | null; total_tokens?: number | null } | null;
 };
 
 /** What chunks and whole completions say. Some servers leave out the finish reason, some the closing `[DONE]`. */
@@ -72,7 +73,7 @@ function meaningOfChoice(choice: Choice | undefined, message: Message | null | u
     text: textOf(message?.content) + textIn(message?.refusal),
     active: Boolean(message?.reasoning_content || message?.reasoning),
     finished: Boolean(reason),
-    callsTool: reason === "tool_calls" || reason === "function_call",
+    callsTool: reason === "tool_calls" || reason === "function_call" || Boolean(message?.tool_calls?.length), // or "stop"
     failed: reason === "content_filter" ? "blocked the content" : reason === "error" ? "broke off" : undefined,
   };
 }
@@ -83,7 +84,9 @@ function textOf(content: Content | undefined): string {
   return content.map((part) => (part.type === "text" ? textIn(part.text) : "")).join("");
 }
 
+/** Some (xAI, Gemini) count reasoning in the total alone. */
 function usageOf(usage: Body["usage"]): Partial<Usage> {
-  const { prompt_tokens: inputTokens, completion_tokens: outputTokens } = usage ?? {};
-  return typeof inputTokens === "number" && typeof outputTokens === "number" ? { inputTokens, outputTokens } : {};
+  const { prompt_tokens: inputTokens, completion_tokens: written, total_tokens: total } = usage ?? {};
+  if (typeof inputTokens !== "number" || typeof written !== "number") return {};
+  return { inputTokens, outputTokens: Math.max(written, typeof total === "number" ? total - inputTokens : 0) };
 }

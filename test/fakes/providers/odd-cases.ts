@@ -1,4 +1,4 @@
-import { type Case, PIECES, prefix, REPLY } from "./play.ts";
+import { type Case, PIECES, perform, prefix, REPLY } from "./play.ts";
 import type { Event } from "./speaker.ts";
 
 /** Something else stands where text should. */
@@ -23,9 +23,24 @@ function opened(events: Event[]): Event[] {
   });
 }
 
+/** What `told` is made of: an error answer, or the events of a stream (and what a whole reply would be). */
+export type Told = { status: number; body: unknown } | { events: Event[]; whole: unknown };
+
+/** The name of a case that answers word for word so. */
+export const told = (answer: Told) => `told ${Buffer.from(JSON.stringify(answer)).toString("base64url")}`;
+
+const tell: Case = {
+  answer(play) {
+    const answer = JSON.parse(Buffer.from(play.argument, "base64url").toString()) as Told;
+    if ("events" in answer) return perform({}, { ...play, ...answer });
+    play.response.writeHead(answer.status, { "content-type": "application/json" }).end(JSON.stringify(answer.body));
+  },
+};
+
 /** Answers in good form that surprise all the same. */
 export const ODDITIES: Record<string, Case> = {
   "text-in-opening": { events: opened },
+  told: tell,
   "tool-call": { events: (_, { toolCall }) => toolCall.events, whole: (_, { toolCall }) => toolCall.whole },
   "text-and-tool-call": { events: (events, { toolCall }) => [...prefix(events), ...toolCall.events] },
   "other-protocol": {
