@@ -5,6 +5,8 @@ import { until } from "./until.ts";
 export type Transaction = {
   /** Waits until somebody waits for it. */
   toBeWaitedFor(): Promise<void>;
+  /** Goes on with it. */
+  run(statement: string, values: unknown[]): Promise<void>;
   commit(): Promise<void>;
 };
 
@@ -23,6 +25,7 @@ export async function begin(url: string, statement: string, values: unknown[]): 
         return rows.length > 0;
       });
     },
+    run: async (next, nextValues) => void (await client.query(next, nextValues)),
     async commit() {
       await client.query("commit");
       await client.end();

@@ -1,14 +1,17 @@
 import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
-/** Codes of errors that mean: the database did not answer, is going away, or takes no writes (PostgreSQL appendix A, errno). */
+/**
+ * Codes of errors that mean: the database did not answer, is going away, takes no writes, or had others in the way
+ * (PostgreSQL appendix A, errno).
+ */
 const AWAY =
-  /^(08...|25006|53...|57P0[123]|57014|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
+  /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 /** What PgBouncer answers to settings that it doesn't hand on. */
 const REFUSED_SETTINGS = /unsupported startup parameter/;
 const AWAY_MESSAGE =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
 
-/** Whether an error means that the database is away, so that another try later makes sense. */
+/** Whether an error means that the database is away or busy with others, so that another try later makes sense. */
 export function isDatabaseAway(error: unknown): boolean {
   for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous) {
     const { code } = e as { code?: unknown };
@@ -45,8 +48,10 @@ export function unusable(variable: string, error: unknown): Error {
     const told = `${variable} leads to a pooler that refuses our settings: ${message}.`;
     return new Error(`${told} Let it ignore the startup parameters statement_timeout and options.`, { cause: error });
   }
-  const told = isDatabaseAway(error)
-    ? `${variable} leads to no database that answers: ${message}. Start it, or correct ${variable}.`
-    : `${variable} can't be used: ${message}`;
-  return new Error(told, { cause: error });
+  if (!isDatabaseAway(error)) return new Error(`${variable} can't be used: ${message}`, { cause: error });
+  const told =
+    "severity" in (error as Error) // its own words
+      ? `a database that doesn't serve us now: ${message}. Try again later, or see to it.`
+      : `no database that answers: ${message}. Start it, or correct ${variable}.`;
+  return new Error(`${variable} leads to ${told}`, { cause: error });
 }

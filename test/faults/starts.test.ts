@@ -82,6 +82,25 @@ describe("a start with wrong settings", () => {
   });
 });
 
+describe.skipIf(!process.env.TEST_SERVERS)("a start on a database that has no room", () => {
+  test("is refused in the database's own words, which are not that there is none", async () => {
+    const url = new URL(await createDatabase("crowded"));
+    const owner = new pg.Client(url.href);
+    await owner.connect();
+    url.username = `crowded_${process.env.TEST_RUN}`;
+    await owner.query(`create role ${url.username} login connection limit 0`);
+    try {
+      const started = startProcess({ DATABASE_URL: url.href });
+      await expect(started).rejects.toThrow(
+        `DATABASE_URL leads to a database that doesn't serve us now: too many connections for role "${url.username}". Try`,
+      );
+    } finally {
+      await owner.query(`drop role ${url.username}`);
+      await owner.end();
+    }
+  });
+});
+
 describe("a start", () => {
   test("sends people to the documentation at the public address, from where cookies are taken", async () => {
     const readOn = async (env: Record<string, string>) => {
