@@ -5,12 +5,23 @@ import { z } from "zod";
 export const DIALECTS = ["openai", "anthropic", "google", "openai-compatible"] as const;
 export type Dialect = (typeof DIALECTS)[number];
 
+/** Words that can be read, said in a request and kept in the books. */
+const words = (most: number) =>
+  z
+    .string()
+    .max(most)
+    .regex(/^[^\p{C}\s]+( [^\p{C}\s]+)*$/u, "must be words that can be read, with single spaces between them");
+
+/** What the address of a provider must be: paths are put after it, and nothing but the key goes there. */
+export const BASE_URL = "must be a URL with http or https, without user, spaces, ? and #";
+export const isBaseUrl = (text: string) => /^https?:\/\/[^\s?#@]+$/i.test(text) && URL.canParse(text);
+
 /** What differs from model to model is data. Left out, a model takes what its dialect's models usually take. */
 const modelSchema = z.strictObject({
   /** Name that clients use and answers carry. */
-  name: z.string().min(1).max(128),
+  name: words(128),
   /** Name the provider knows it by. */
-  upstream: z.string().min(1).max(200),
+  upstream: words(200),
   /** The most tokens it writes in one reply; more is lowered to it. Anthropic wants a number always: it gets this one. */
   outputTokens: z.int().positive(),
   /** The highest temperature it takes (higher ones are lowered to it), or "refused": none may be sent. */
@@ -45,13 +56,13 @@ const variableName = z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of 
 const providerSchema = z
   .strictObject({
     /** Public id: `provider` in requests and answers. */
-    id: z.string().min(1).max(64),
+    id: words(64),
     dialect: z.enum(DIALECTS),
     /** Variable whose presence activates the provider. */
     keyVariable: variableName,
     baseUrlVariable: variableName,
     /** Where the provider listens when its variable says nothing. */
-    baseUrl: z.url({ protocol: /^https?$/ }),
+    baseUrl: z.string().refine(isBaseUrl, BASE_URL),
     /** The first one is the default. */
     models: z
       .tuple([modelSchema], modelSchema)
@@ -100,7 +111,7 @@ export function findModel(provider: CatalogueProvider, name: string | undefined)
 
 function parse(file: string | URL, name: string): unknown {
   try {
-    return JSON.parse(readFileSync(file, "utf8"));
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(file)));
   } catch (cause) {
     throw new Error(`AI_CATALOG: the catalogue of AI providers "${name}" cannot be read: ${(cause as Error).message}`, {
       cause,

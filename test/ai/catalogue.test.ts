@@ -12,7 +12,7 @@ import { promptOf, readWhole } from "./support.ts";
 /** A catalogue file with that content. */
 function file(content: unknown): string {
   const path = join(mkdtempSync(join(tmpdir(), "catalogue-")), "catalogue.json");
-  writeFileSync(path, typeof content === "string" ? content : JSON.stringify(content));
+  writeFileSync(path, typeof content === "string" || Buffer.isBuffer(content) ? content : JSON.stringify(content));
   return path;
 }
 
@@ -111,6 +111,36 @@ describe("the catalogue", () => {
     expect(messageOf(() => readCatalogue(file({ providers: [fifth, fifth] })))).toContain("listed twice");
     expect(messageOf(() => readCatalogue(file("{")))).toContain("cannot be read");
     expect(messageOf(() => readCatalogue("/nowhere.json"))).toContain("cannot be read");
+  });
+
+  const ADDRESSES = [
+    "http://127.0.0.1:9/v1?api-version=1",
+    "http://127.0.0.1:9/v1#top",
+    "http://ann:secret@127.0.0.1:9/v1",
+    "http://127.0.0.1:9/v1 ",
+    "http://",
+  ];
+  test.each(ADDRESSES)("refuses an address that nothing can be put after, wherever it stands: %j", (address) => {
+    expect(messageOf(() => readCatalogue(file({ providers: [{ ...fifth, baseUrl: address }] })))).toContain(
+      "providers.0.baseUrl: must be a URL",
+    );
+    const message = messageOf(() => openProviders(readCatalogue(), { MISTRAL_BASE_URL: address }));
+    expect(message).toContain("MISTRAL_BASE_URL must be a URL");
+    expect(message).not.toContain("secret");
+  });
+
+  test.each(["", " ", "a\u0000", "a\nb", " a", "a\ud800"])("refuses the name %j", (name) => {
+    const wrong = { ...fifth, id: name, models: [{ name, upstream: name, outputTokens: 1 }] };
+    const message = messageOf(() => readCatalogue(file({ providers: [wrong] })));
+    for (const at of ["id", "models.0.name", "models.0.upstream"]) {
+      expect(message).toContain(`providers.0.${at}: must be words`);
+    }
+  });
+
+  test("is read with the mark that some editors put first, and in UTF-8 alone", () => {
+    const text = JSON.stringify({ providers: [{ ...fifth, id: "café" }] });
+    expect(names(readCatalogue(file(Buffer.from(`\ufeff${text}`))))).toEqual({ café: ["big"] });
+    expect(messageOf(() => readCatalogue(file(Buffer.from(text, "latin1"))))).toContain("cannot be read");
   });
 
   test("names variables whose values are checked, and never shown", () => {

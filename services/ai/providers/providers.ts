@@ -1,4 +1,4 @@
-import type { Catalogue, CatalogueProvider } from "../catalogue.ts";
+import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../catalogue.ts";
 import type { Adapter } from "./adapter.ts";
 import { asProvider } from "./adapter.ts";
 import { anthropicAdapter } from "./anthropic.ts";
@@ -46,14 +46,11 @@ export function openProviders(
 }
 
 function refuseUnusable(catalogue: Catalogue, variables: Readonly<Record<string, string | undefined>>): void {
-  const problems = catalogue.providers.flatMap(({ keyVariable, baseUrlVariable }) => [
+  const problems = catalogue.providers.flatMap(({ keyVariable, baseUrlVariable, baseUrl }) => [
     ...(/^[\x21-\x7e]*$/.test(variables[keyVariable] ?? "")
       ? []
       : [`${keyVariable} must be printable ASCII, without spaces`]),
-    ...(isWebUrl(variables[baseUrlVariable]) ? [] : [`${baseUrlVariable} must be a URL with http or https`]),
+    ...(isBaseUrl(variables[baseUrlVariable] || baseUrl) ? [] : [`${baseUrlVariable} ${BASE_URL}`]),
   ]);
   if (problems.length > 0) throw new Error(`The AI providers cannot be used:\n  ${problems.join("\n  ")}`);
 }
-
-const isWebUrl = (text: string | undefined) =>
-  !text || (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol));

@@ -7,7 +7,7 @@ import { Fault } from "./failure.ts";
 export type Answer = { message: IncomingMessage; sentAt: number };
 
 /** The address of a method, taken apart once and not for every request. */
-export type Target = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path" | "auth">;
+export type Target = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
 
 /** How requests leave the process, and the pool of connections behind it. */
 export type Wire = {
@@ -73,6 +73,6 @@ export function openWire(connectMs: number): Wire {
 
 /** The address of a method below a base URL, which may end in a slash. */
 export function below(baseUrl: string, method: string): Target {
-  const { protocol, hostname, port, path, auth } = urlToHttpOptions(new URL(`${baseUrl.replace(/\/$/, "")}/${method}`));
-  return { protocol, hostname, port, path, auth };
+  const { protocol, hostname, port, path } = urlToHttpOptions(new URL(`${baseUrl.replace(/\/$/, "")}/${method}`));
+  return { protocol, hostname, port, path };
 }
