@@ -10,10 +10,9 @@ export type Metrics = ReturnType<typeof createMetrics>;
 const LOOK_MS = 1_000;
 /** Bounds of durations in seconds, as the semantic conventions for RPC and HTTP advise. */
 const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
-/** As those for generative AI advise. */
+/** As those for generative AI advise; so do the counts of tokens. */
 const OPERATION_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-const FIRST_CHUNK_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
-const TOKENS = [1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576];
+const TOKENS = Array.from({ length: 14 }, (_, power) => 4 ** power);
 const OVERHEAD_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
 
 /**
@@ -44,7 +43,7 @@ export function createMetrics() {
       name: "gen_ai_client_operation_time_to_first_chunk_seconds",
       help: "Time until the first text of a streamed reply.",
       labelNames: operation,
-      buckets: FIRST_CHUNK_SECONDS,
+      buckets: OPERATION_SECONDS,
       registers,
     }),
     tokens: new Histogram({

@@ -51,6 +51,9 @@ const USUAL = {
   },
 } as const satisfies Record<Dialect, Omit<z.infer<typeof modelSchema>, "name" | "upstream" | "outputTokens">>;
 
+/** Who invented a dialect, by the semantic conventions for generative AI; a compatible one goes by its public id. */
+const VENDORS: Partial<Record<Dialect, string>> = { openai: "openai", anthropic: "anthropic", google: "gcp.gemini" };
+
 const variableName = z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of an environment variable");
 
 const providerSchema = z
@@ -58,6 +61,8 @@ const providerSchema = z
     /** Public id: `provider` in requests and answers. */
     id: words(64),
     dialect: z.enum(DIALECTS),
+    /** What metrics and traces call it, by the semantic conventions for generative AI. */
+    vendor: words(64).exactOptional(),
     /** Variable whose presence activates the provider. */
     keyVariable: variableName,
     baseUrlVariable: variableName,
@@ -71,7 +76,8 @@ const providerSchema = z
   .transform((provider) => {
     const withDefaults = (model: z.infer<typeof modelSchema>) => ({ ...USUAL[provider.dialect], ...model });
     const [first, ...others] = provider.models;
-    return { ...provider, models: [withDefaults(first), ...others.map(withDefaults)] as const };
+    const vendor = VENDORS[provider.dialect] ?? provider.id;
+    return { vendor, ...provider, models: [withDefaults(first), ...others.map(withDefaults)] as const };
   });
 
 const catalogueSchema = z.strictObject({

@@ -60,11 +60,10 @@ export function startUsage(
   { entry, model, prompt }: Route,
   isStream: boolean,
 ): UsageEntry & Pick<Measurement, "stopwatch"> {
-  const { id: provider, dialect } = entry;
-  const { stopwatch, settled } = measure(call, { dialect, provider, model: model.upstream, isStream });
+  const { stopwatch, settled } = measure(call, { entry, model, isStream });
   const start: UsageStart = {
     userId: call.caller.user.id,
-    provider,
+    provider: entry.id,
     model: model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
   };

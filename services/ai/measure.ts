@@ -1,10 +1,7 @@
 import type { SignedInCall } from "../call.ts";
-import type { Dialect } from "./catalogue.ts";
+import type { CatalogueModel, CatalogueProvider } from "./catalogue.ts";
 import type { Stopwatch } from "./providers/provider.ts";
 import type { UsageRow } from "./usage.ts";
-
-/** What the semantic conventions for generative AI call the hosts of our dialects; others go by their public id. */
-const NAMES: Partial<Record<Dialect, string>> = { openai: "openai", anthropic: "anthropic", google: "gcp.gemini" };
 
 /** Measures one provider call. */
 export type Measurement = {
@@ -13,20 +10,22 @@ export type Measurement = {
   settled(row: UsageRow): void;
 };
 
-/** Whom a call goes to, by the catalogue's names. */
-export type Measured = { dialect: Dialect; provider: string; model: string; isStream: boolean };
+/** Whom a call goes to. */
+export type Measured = { entry: CatalogueProvider; model: CatalogueModel; isStream: boolean };
 
 /** What measuring needs. */
 export type MeasuringNeeds = Pick<SignedInCall, "metrics" | "tracing" | "traceparent" | "startedAt">;
 
 /** Begins to measure a provider call, and its span where traces are collected. */
-export function measure(call: MeasuringNeeds, { dialect, provider, model, isStream }: Measured): Measurement {
+export function measure(
+  call: MeasuringNeeds,
+  { entry: { vendor }, model: { upstream: model }, isStream }: Measured,
+): Measurement {
   const { metrics, tracing, traceparent, startedAt } = call;
-  const name = NAMES[dialect] ?? provider;
-  const labels = { gen_ai_operation_name: "chat", gen_ai_provider_name: name, gen_ai_request_model: model };
+  const labels = { gen_ai_operation_name: "chat", gen_ai_provider_name: vendor, gen_ai_request_model: model };
   const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
     "gen_ai.operation.name": "chat",
-    "gen_ai.provider.name": name,
+    "gen_ai.provider.name": vendor,
     "gen_ai.request.model": model,
     "gen_ai.request.stream": isStream,
   });

@@ -53,6 +53,14 @@ describe("the catalogue", () => {
     expect(upstream(native)).toEqual(upstream(neutral));
   });
 
+  test("knows what metrics call a provider: its vendor, if there is a name for that", () => {
+    const vendors = (path?: string) => readCatalogue(path).providers.map(({ vendor }) => vendor);
+    expect(vendors()).toEqual(["openai", "anthropic", "gcp.gemini", "mistral_ai"]);
+    expect(vendors("native")).toEqual(vendors());
+    const azure = { ...fifth, id: "azure", dialect: "openai", vendor: "azure.ai.openai" };
+    expect(vendors(file({ providers: [fifth, azure] }))).toEqual(["elsewhere", "azure.ai.openai"]);
+  });
+
   test("finds by public name and by nothing else", () => {
     const catalogue = readCatalogue();
     const provider = findProvider(catalogue, "provider-b");

@@ -61,6 +61,10 @@ const countOf = (metrics: Map<string, number>, name: string, ...labels: string[]
     .filter(([key]) => key.startsWith(`${name}_count`) && labels.every((label) => key.includes(label)))
     .reduce((sum, [, count]) => sum + count, 0);
 
+/** The bounds of which the semantic conventions for generative AI say that they should be these. */
+const SECONDS = "0.01 0.02 0.04 0.08 0.16 0.32 0.64 1.28 2.56 5.12 10.24 20.48 40.96 81.92 +Inf".split(" ");
+const TOKENS = "1 4 16 64 256 1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 +Inf".split(" ");
+
 describe("GET /metrics", () => {
   /** Talks a little, and waits until a scrape shows it. */
   async function talk(url: string): Promise<void> {
@@ -83,6 +87,11 @@ describe("GET /metrics", () => {
     expect(countOf(metrics, "gen_ai_client_token_usage", ...labels, 'gen_ai_token_type="output"')).toBe(2);
     expect(countOf(metrics, "gatehouse_ai_overhead_seconds", 'phase="request"')).toBe(3);
     expect(countOf(metrics, "gatehouse_ai_overhead_seconds", 'phase="reply"')).toBe(3);
+    const bounds = (name: string) =>
+      [...metrics.keys()].flatMap((key) => (key.startsWith(`${name}_bucket`) ? [/le="(.*?)"/.exec(key)?.[1]] : []));
+    expect(bounds("gen_ai_client_operation_time_to_first_chunk_seconds")).toEqual(SECONDS);
+    expect(new Set(bounds(operations))).toEqual(new Set(SECONDS));
+    expect(new Set(bounds("gen_ai_client_token_usage"))).toEqual(new Set(TOKENS));
     for (const gauge of ["mail_queue_depth", "mail_queue_lag_seconds", "password_hashes_waiting"]) {
       expect(metrics.get(`gatehouse_${gauge}`)).toBeGreaterThanOrEqual(0);
     }
