@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import { ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Attributes, SpanContext, SpanKind } from "@opentelemetry/api";
 import { settled } from "./interceptors/settled.ts";
@@ -24,6 +25,8 @@ export type Tracing = {
   close(): Promise<void>;
 };
 
+/** How long what is still to be sent may take at the end, in ms. */
+const CLOSE_MS = 2_000;
 /** W3C Trace Context, version 00. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
@@ -62,7 +65,8 @@ export async function openTracing(endpoint: string | undefined, service: string)
         },
       };
     },
-    close: () => provider.shutdown().catch(() => {}), // the collector may be away; nobody waits for it
+    // the collector may be away or busy; nobody waits long for it
+    close: () => Promise.race([provider.shutdown().catch(() => {}), wait(CLOSE_MS, undefined, { ref: false })]),
   };
 }
 

@@ -107,3 +107,17 @@ describe.each(Object.entries(starts))("a trace %s", (_, start) => {
     expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
   }, 90_000);
 });
+
+test("a collector that takes everything and never answers holds up neither requests nor the end", async () => {
+  const silent = createServer(() => {});
+  await once(silent.listen(0, "127.0.0.1"), "listening");
+  const endpoint = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+  const service = await startProcess({ ...settings(), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint });
+  running.push(service);
+  for (const _ of Array(20)) expect((await createVisitor(service.url).get("/health/live")).status).toBe(200);
+  const startedAt = performance.now();
+  expect(await service.end("SIGTERM")).toBe(0);
+  expect(performance.now() - startedAt).toBeLessThan(6_000); // an exporter left alone takes ten seconds
+  silent.closeAllConnections();
+  silent.close();
+}, 30_000);
