@@ -14,6 +14,8 @@ export type Ai = {
   usage: UsageLedger;
   /** The sessions behind the streams that are under way. */
   sessions: SessionWatch;
+  /** The longest that a call can take. */
+  longestMs: number;
   close(): Promise<void>;
 };
 
@@ -31,5 +33,5 @@ export function openAi(config: Pick<Config, "ai">, store: Pick<Store, "query">, 
     providers.close();
     await usage.flush();
   };
-  return { catalogue, providers, usage, sessions, close };
+  return { catalogue, providers, usage, sessions, longestMs: limits.totalMs, close };
 }

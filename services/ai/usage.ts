@@ -55,6 +55,17 @@ const MAX_WAITING = 20_000;
 /** What a token is taken for where the provider doesn't say, in characters. */
 const CHARACTERS_PER_TOKEN = 4;
 
+/** Refusals: what was sent is not read, and not charged for. */
+const UNREAD: ReadonlySet<UsageOutcome> = new Set([
+  "rate limited",
+  "quota exhausted",
+  "overloaded",
+  "internal error",
+  "refused the key",
+  "rejected the request",
+  "unreachable",
+]);
+
 const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
 /**
@@ -130,6 +141,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
           if (row.outcome !== "running") return;
           signal.removeEventListener("abort", leave);
           Object.assign(row, { outcome, latency_ms: elapsed() });
+          if (row.estimated && characters === 0 && UNREAD.has(outcome)) row.input_tokens = 0;
           write(row);
           settled?.(row);
         },

@@ -20,6 +20,7 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
     return rows.slice(0, most).map(tidy);
   };
   await call.ai.usage.flush();
+  const lostBefore = new Date(call.clock.now().getTime() - call.ai.longestMs).toISOString();
   const [profile] = await call.em.execute<Row[]>(PROFILE, [id]);
   return {
     exportedAt: call.clock.now().toISOString(),
@@ -27,7 +28,7 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
     sessions: await read(SESSIONS, MOST_SESSIONS),
     auditEvents: await read(EVENTS, MOST_EVENTS),
     emails: await read(EMAILS, MOST_EMAILS),
-    usage: await read(USAGE, MOST_USAGE),
+    usage: (await read(USAGE, MOST_USAGE)).map((row) => settledIn(row, lostBefore)),
     ...further,
   };
 }
@@ -47,6 +48,10 @@ const EVENTS = `select id, event, outcome, actor_id, ip, user_agent, request_id,
 const EMAILS = `select id, "to", template, status, created_at, sent_at from emails where user_id = ? order by id desc`;
 const USAGE = `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
   created_at from ai_usage where user_id = ? order by created_at desc, id desc`;
+
+/** A call that would have to be over by now has lost its process. */
+const settledIn = (row: JsonObject, lostBefore: string): JsonObject =>
+  row.outcome === "running" && String(row.createdAt) < lostBefore ? { ...row, outcome: "failed" } : row;
 
 /** Names as in every other answer, times in ISO 8601; what is not there is left out. */
 function tidy(row: Row): JsonObject {

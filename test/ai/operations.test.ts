@@ -38,7 +38,7 @@ describe("chat", () => {
       message: "The AI provider provider-a failed: refused the key.",
     });
     expect(await rowsOf(desk, call.userId)).toMatchObject([
-      { outcome: "refused the key", output_tokens: 0, estimated: true },
+      { outcome: "refused the key", input_tokens: 0, output_tokens: 0, estimated: true },
     ]);
   });
 
@@ -49,7 +49,9 @@ describe("chat", () => {
     await until(() => desk.simulator.requests.length > before);
     call.client.abort();
     await answer;
-    expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "cancelled", estimated: true }]);
+    expect(await rowsOf(desk, call.userId)).toMatchObject([
+      { outcome: "cancelled", input_tokens: tokensIn("case: silent"), estimated: true },
+    ]);
   });
 
   test.each<[string, Partial<Conversation>, Reason, RegExp]>([

@@ -28,7 +28,7 @@ async function talk() {
   const lines = [
     { ...line("provider-a", "model-a-1", 2), inputTokens: 2 * read, outputTokens: 2 * written, estimatedCalls: 0 },
     { ...line("provider-a", "model-a-2", 1), inputTokens: read, outputTokens: written, estimatedCalls: 0 },
-    { ...line("provider-b", "model-b-1", 1), outputTokens: 0, estimatedCalls: 1 },
+    { ...line("provider-b", "model-b-1", 1), inputTokens: 0, outputTokens: 0, estimatedCalls: 1 }, // refused
   ];
   return { user, browser, accessToken, headers, lines };
 }
@@ -69,6 +69,19 @@ test("GET /user/export tells the outcome of a call as soon as it has been answer
     expect(body.usage).toHaveLength(calls);
     expect(body.usage[0]).toMatchObject({ outcome: "completed", outputTokens: tokensIn(REPLY), estimated: false });
   }
+});
+
+test("GET /user/export tells of calls whose process has gone that they failed", async () => {
+  const { user, browser, accessToken } = await app.signIn();
+  for (const minutes of [9, 11]) {
+    await app.sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+       values (gen_random_uuid(), ?, 'provider-a', 'model-a-1', 'running', ?)`,
+      [user.id, new Date(app.clock.now().getTime() - minutes * 60_000)],
+    );
+  }
+  const { body } = await browser.get("/user/export", accessToken);
+  expect(body.usage.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["running", "failed"]);
 });
 
 test("GET /admin/usage and ListAllUsage tell everybody's, per user, to administrators alone", async () => {
