@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
 import { Refusal } from "../refusal.ts";
-import { lockUser } from "../security/lock-user.ts";
+import { holdOwnSession, lockUser } from "../security/lock-user.ts";
 import { deviceOf, dropOldestImpersonations } from "../security/sessions.ts";
 import { accessTokenOf } from "../security/tokens.ts";
 import { newId } from "../store/ids.ts";
@@ -17,7 +17,7 @@ export type Impersonation = { accessToken: string; user: User; expiresAt: Date }
 
 /**
  * Opens a session in a user's name, which ends with the administrator's own.
- * @throws Refusal NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator
+ * @throws Refusal NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
  */
 export async function impersonate(call: SignedInCall, userId: string, reason = ""): Promise<Impersonation> {
   const admin = call.caller.user;
@@ -28,6 +28,7 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
     await lockUser(call, userId); // who is being promoted is an administrator by the time it is granted
     const user = await call.em.findOne(User, { id: userId });
     if (!user) throw userNotFound();
+    await holdOwnSession(call);
     await dropOldestImpersonations(call, userId);
     const expiresAt = await open(call, id, userId);
     await recordAudit(call, "admin.impersonated", { userId, details: { sessionId: id, ...(reason && { reason }) } });

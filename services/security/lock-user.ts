@@ -17,8 +17,13 @@ export async function lockUser(call: Pick<Call, "em">, userId: string): Promise<
  * @throws Refusal UNAUTHENTICATED
  */
 export async function lockCaller(call: SignedInCall): Promise<void> {
+  await lockUser(call, call.caller.user.id);
+  await holdOwnSession(call);
+}
+
+/** Makes sure that the caller's session has not ended since the call was let in. @throws Refusal UNAUTHENTICATED */
+export async function holdOwnSession(call: SignedInCall): Promise<void> {
   const { user, session } = call.caller;
-  await lockUser(call, user.id);
   const open = await call.em.execute<unknown[]>(
     "select id from sessions where id = ? and user_id = ? and revoked_at is null for key share",
     [session.id, user.id],

@@ -73,6 +73,25 @@ describe("POST /admin/impersonate/:userId", () => {
     expect(await asked).toMatchObject({ status: 409, body: { code: "CONFLICT" } });
   });
 
+  test
+    .runIf(app.mode !== "embedded")
+    .each(["update sessions set revoked_at = now() where user_id = $1", "delete from sessions where user_id = $1"])(
+    "tells an administrator whose own session ends meanwhile: %s",
+    async (end) => {
+      const admin = await signInAdmin(app);
+      const user = await app.addUser();
+      const other = await begin(app.settings.DATABASE_URL as string, "select 1 from users where id = $1 for update", [
+        user.id,
+      ]);
+      const asked = admin.post(`/admin/impersonate/${user.id}`, {});
+      await other.toBeWaitedFor();
+      await other.run(end, [admin.user.id]);
+      await other.commit();
+      expect(await asked).toMatchObject({ status: 401, body: { code: "UNAUTHENTICATED" } });
+      expect(await auditOf(app, user.id, "admin.impersonated")).toEqual([]);
+    },
+  );
+
   test("never drives out a session of the user's own, and is driven out by it", async () => {
     const admin = await signInAdmin(app);
     const { user, browser, accessToken } = await app.signIn();
