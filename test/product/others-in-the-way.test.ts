@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { signInAdmin } from "../admin/support.ts";
 import { testApp } from "../app.ts";
 import { begin } from "../transaction.ts";
+import { until } from "../until.ts";
 
 const app = await testApp();
 
@@ -19,5 +21,23 @@ describe.skipIf(app.mode === "embedded")("others in the way of a transaction", (
     expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
     expect(answer.headers.get("retry-after")).toBe("2");
     expect((await ask()).status).toBe(200);
+  });
+
+  test("don't hold up those who clear what has ended: an impersonation goes before the session it came from", async () => {
+    const [admin, sentinel] = [await signInAdmin(app), await app.signIn()];
+    const user = await app.addUser();
+    expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
+    expect((await admin.post("/auth/logout")).status).toBe(200);
+    await sentinel.browser.post("/auth/logout", undefined, sentinel.accessToken);
+    const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
+    const cleared = (id: string) => async () =>
+      (await app.sql("select 1 from sessions where user_id = ?", [id])).length === 0;
+    app.clock.advance("1h");
+    await until("what has ended to be cleared", cleared(sentinel.user.id));
+    await other.commit();
+    for (const id of [user.id, admin.user.id]) {
+      app.clock.advance("1h");
+      await until("the others to go as well", cleared(id));
+    }
   });
 });
