@@ -154,18 +154,23 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
   };
 }
 
-/** The user may have been erased meanwhile; what the call cost stays. */
+/**
+ * The user may have been erased meanwhile; what the call cost stays. An erasure under way is waited for before any row
+ * is touched, since it waits for the rows.
+ */
 const UPSERT: Statement = {
   name: "record_usage",
   text: `
+  with told as (
+    select * from jsonb_to_recordset($1::jsonb) as t (id uuid, user_id uuid, provider text, model text, outcome text,
+      input_tokens int, output_tokens int, estimated boolean, latency_ms int, first_chunk_ms int,
+      created_at timestamptz)),
+  owners as (select id from users where id in (select user_id from told) for key share)
   insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
                         first_chunk_ms, created_at)
-  select told.id, users.id, told.provider, told.model, told.outcome, told.input_tokens, told.output_tokens,
+  select told.id, owners.id, told.provider, told.model, told.outcome, told.input_tokens, told.output_tokens,
          told.estimated, told.latency_ms, told.first_chunk_ms, told.created_at
-  from jsonb_to_recordset($1::jsonb) as told (id uuid, user_id uuid, provider text, model text, outcome text,
-       input_tokens int, output_tokens int, estimated boolean, latency_ms int, first_chunk_ms int,
-       created_at timestamptz)
-  left join users on users.id = told.user_id
+  from told left join owners on owners.id = told.user_id
   on conflict (id) do update set
     outcome = excluded.outcome, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
     estimated = excluded.estimated, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`,

@@ -3,7 +3,7 @@ import { v7 as uuid } from "uuid";
 import { type Ai, openAi } from "../../services/ai/ai.ts";
 import type { Conversation, Needs } from "../../services/ai/conversation.ts";
 import { createMetrics } from "../../services/metrics.ts";
-import { openStore, type Store } from "../../services/store/orm.ts";
+import { type DatabaseLocation, openStore, type Store } from "../../services/store/orm.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 
 export const log = pino({ level: "silent" });
@@ -12,9 +12,9 @@ export const clock = { now: () => new Date("2026-11-21T12:00:00Z") };
 /** The AI operations on an empty database, with provider-a simulated and the others without a key. */
 export type Desk = { ai: Ai; store: Store; simulator: Simulator; close(): Promise<void> };
 
-export async function openDesk(): Promise<Desk> {
+export async function openDesk(location: DatabaseLocation = { kind: "memory" }): Promise<Desk> {
   const [store, simulator] = await Promise.all([
-    openStore({ kind: "memory" }, log),
+    openStore(location, log),
     startProviderSimulator({ dialect: "openai" }),
   ]);
   await store.migrate();
