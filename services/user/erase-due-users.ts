@@ -4,18 +4,26 @@ import { eraseUser } from "./erase-user.ts";
 /** Accounts that are looked up at once; each is erased in a transaction of its own. */
 const BATCH = 20;
 
-/** Erases the accounts whose time of deletion has come. Any number of processes may do it at once. */
+/**
+ * Erases the accounts whose time of deletion has come. Any number of processes may do it at once.
+ * @throws Error of an account that can't be erased now, once the others are
+ */
 export async function eraseDueUsers(
   newCall: () => Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
 ): Promise<void> {
+  const failures: unknown[] = [];
   for (let erased = BATCH; erased === BATCH; ) {
     erased = 0;
     const due = await newCall().em.execute<{ id: string }[]>(
       "select id from users where deletion_at <= ? order by deletion_at limit ?",
       [newCall().clock.now(), BATCH],
     );
-    for (const { id } of due) if (await eraseDue(newCall(), id)) erased++;
+    for (const { id } of due) {
+      const isErased = await eraseDue(newCall(), id).catch((error) => void failures.push(error));
+      if (isErased) erased++;
+    }
   }
+  if (failures.length > 0) throw failures[0];
 }
 
 /** Unless a sign-in has restored it, or another process is at it. */

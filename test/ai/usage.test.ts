@@ -4,8 +4,11 @@ import { chat } from "../../services/ai/chat.ts";
 import { listUsage } from "../../services/ai/list-usage.ts";
 import { streamChat } from "../../services/ai/stream-chat.ts";
 import type { Store } from "../../services/store/orm.ts";
+import { eraseUser } from "../../services/user/erase-user.ts";
+import { createDatabase } from "../databases.ts";
 import { REPLY } from "../fakes/providers/play.ts";
 import { tokensIn } from "../fakes/providers/speaker.ts";
+import { begin } from "../transaction.ts";
 import { clock, type Desk, log, newCall, openDesk, rowsOf, saying } from "./desk.ts";
 
 let desk: Desk;
@@ -44,6 +47,51 @@ test("usage of an account erased meanwhile is kept without it", async () => {
     lines.filter(({ userId }) => userId === undefined).reduce((sum, { calls }) => sum + calls, 0);
   expect(nobodys(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {}))).toBe(nobodys(before));
   expect(nobodys(before)).toBeGreaterThan(0);
+});
+
+test.runIf(process.env.TEST_SERVERS)(
+  "usage of an account being erased waits for that, not the other way round",
+  async () => {
+    const url = await createDatabase("usage_erased");
+    const onServer = await openDesk({ kind: "postgres", url });
+    const { userId, signal } = await newCall(onServer);
+    const start = () => onServer.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
+    const open = start();
+    await onServer.ai.usage.flush();
+    const erasure = await begin(url, "select 1 from users where id = $1 for update", [userId]);
+    open.settle("completed");
+    start();
+    const written = onServer.ai.usage.flush();
+    await erasure.toBeWaitedFor();
+    await erasure.run("delete from users where id = $1", [userId]);
+    await erasure.commit();
+    await written;
+    const rows = await onServer.store.fork().execute("select user_id, outcome from ai_usage order by outcome");
+    expect(rows).toEqual(["completed", "running"].map((outcome) => ({ user_id: null, outcome })));
+    await onServer.close();
+  },
+);
+
+test("usage of years is left behind in statements that each take no longer than others", async () => {
+  const { userId } = await newCall(desk);
+  const sql = (text: string, values: unknown[] = []) => desk.store.fork().execute(text, values);
+  await sql(
+    `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+     select gen_random_uuid(), ?, 'p', 'many', 'completed', now() from generate_series(1, 50001)`,
+    [userId],
+  );
+  await sql(`create function refuse_many() returns trigger language plpgsql as $$
+    begin if (select count(*) from changed) > 50000 then raise exception 'too many'; end if; return null; end $$`);
+  await sql(`create trigger few after update on ai_usage referencing new table as changed
+    for each statement execute function refuse_many()`);
+  const em = desk.store.fork();
+  const client = { address: "127.0.0.1", agent: "" };
+  const call = { em, clock, client, requestId: "request", caller: undefined };
+  expect(await em.transactional(() => eraseUser(call, userId))).toBe(true);
+  const [left] = await sql(
+    "select count(*)::int as rows, count(user_id)::int as owned from ai_usage where model = 'many'",
+  );
+  expect(left).toEqual({ rows: 50_001, owned: 0 });
 });
 
 test("a database that is away delays rows and loses none", async () => {

@@ -95,6 +95,21 @@ describe("POST /user/delete-account", () => {
     expect(again.id).not.toBe(id);
   });
 
+  test("erases the others where one account can't be erased", async () => {
+    await app.sql("create table holds (user_id uuid references users)");
+    const accounts = [await app.signIn(), await app.signIn()];
+    const [held, due] = accounts.map(({ user }) => user.id);
+    await app.sql("insert into holds values (?)", [held]);
+    for (const account of accounts) expect((await remove(account)).status).toBe(200);
+    app.clock.advance("30d");
+    const isGone = async (id?: string) => (await app.sql("select 1 from users where id = ?", [id])).length === 0;
+    await until("the other account to be erased", () => isGone(due));
+    expect(await isGone(held)).toBe(false);
+    await app.sql("drop table holds");
+    app.clock.advance("1m");
+    await until("the account to be erased after all", () => isGone(held));
+  });
+
   test("wins over refreshes that race it", async () => {
     for (let round = 0; round < 5; round++) {
       const account = await app.signIn();
