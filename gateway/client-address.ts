@@ -35,8 +35,13 @@ function toNetwork(text: string): Network {
   return [address, address.kind() === "ipv4" ? 32 : 128] as Network;
 }
 
+/** With the port that some proxies write (RFC 7239, section 6), and IPv6 in brackets. */
+const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
+
 /** One spelling per address; an IPv4 address behind ::ffff: is an IPv4 address. */
-function normalize(text: string): string | undefined {
+function normalize(written: string): string | undefined {
+  const [, ipv6, ipv4] = WITH_PORT.exec(written) ?? [];
+  const text = ipv6 ?? ipv4 ?? written;
   const version = isIP(text);
   if (version === 4) return text;
   return version === 6 ? ipaddr.process(text).toString() : undefined;

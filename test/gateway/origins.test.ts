@@ -85,6 +85,9 @@ describe("the client's address", () => {
     ["an entry is no address", "127.0.0.1", "9.9.9.9, evil<script>", "127.0.0.1"],
     ["the client has IPv6", "127.0.0.1", "2001:DB8::0:1", "2001:db8::1"],
     ["an IPv4 address is written as IPv6", "127.0.0.1", "::ffff:9.9.9.9", "9.9.9.9"],
+    ["the proxy writes a port", "127.0.0.1, 10.0.0.1", "6.6.6.6, 9.9.9.9:51234, 10.0.0.1:443", "9.9.9.9"],
+    ["the proxy writes brackets", "127.0.0.1", "[2001:db8::1]", "2001:db8::1"],
+    ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
     ["there is nothing to read", "127.0.0.1", "", "127.0.0.1"],
   ])("where %s", async (_what, trusted, forwarded, expected) => {
     expect(await addressFor(trusted, forwarded)).toBe(expected);
