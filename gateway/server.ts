@@ -95,7 +95,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
-    cookies: createCookies(secure, () => clock.now().getTime()),
+    cookies: createCookies(config.publicUrl, () => clock.now().getTime()),
     metadata: createMetadata(createClientAddress(config.trustProxy), config.internalSecret, traceparentOf),
     isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
     report,

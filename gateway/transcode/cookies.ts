@@ -1,6 +1,6 @@
 import { decodeJwt } from "jose";
 
-/** Cookies are sent to the routes below this path alone. */
+/** Cookies are sent to the routes below this path of the public address alone. */
 const PATH = "/auth";
 
 /** Makes `Set-Cookie` values. */
@@ -13,11 +13,12 @@ export type Cookies = {
 
 /**
  * Makes the cookies of the service: out of reach of scripts and of other sites (RFC 6265).
- * @param secure whether clients reach the service by https
+ * @param publicUrl where clients reach the service; a path in it is one that a proxy takes off
  * @param now the present time, in milliseconds
  */
-export function createCookies(secure: boolean, now: () => number): Cookies {
-  const attributes = `Path=${PATH}; HttpOnly; SameSite=Strict${secure ? "; Secure" : ""}`;
+export function createCookies(publicUrl: string, now: () => number): Cookies {
+  const { protocol, pathname } = new URL(`${publicUrl}${PATH}`);
+  const attributes = `Path=${pathname}; HttpOnly; SameSite=Strict${protocol === "https:" ? "; Secure" : ""}`;
   return {
     set(name, token) {
       const seconds = secondsLeft(token, now());
