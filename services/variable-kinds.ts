@@ -34,8 +34,12 @@ export const number = (fallback: number, least: number, most: number) =>
 export const choice = <const T extends [string, ...string[]]>(values: T, fallback: T[number]) =>
   z.enum(values, `must be one of ${values.join(", ")}`).default(fallback as T[number]);
 
+/** A # or, behind the host, an @: a password was not spelled as URLs want it and is read for a host, a port or a path. */
+const MISREAD = /:\/\/.*(?:#|[/?].*@)/;
+
 /** Whether a text is a URL with one of these protocols, whose user and password can be read. */
 export function isUrl(text: string, protocols: string[]): boolean {
+  if (MISREAD.test(text) || text !== text.trim()) return false;
   try {
     const { protocol, username, password } = new URL(text);
     decodeURIComponent(username + password);

@@ -94,7 +94,7 @@ describe("the services' configuration", () => {
   });
 
   test("takes no URL whose password can't be told from the rest", () => {
-    for (const part of ["se#cret", "se/cret", "se%cret"]) {
+    for (const part of ["se#cret", "se/cret", "se%cret", "p@se#cret", "p@se/cret", "12#cret", "12/cret", "12?cret"]) {
       const problems = problemsOf({
         DATABASE_URL: `postgres://gatehouse:${part}@127.0.0.1/gatehouse`,
         REDIS_URL: `redis://127.0.0.1, redis://:${part}@127.0.0.1`,
@@ -103,6 +103,17 @@ describe("the services' configuration", () => {
       expect(problems.map(subject)).toEqual(["DATABASE_URL", "REDIS_URL", "SMTP_URL"]);
       expect(problems.join()).not.toContain("cret");
     }
+    const spelled = "gatehouse:p%40se%23%2Fcret@127.0.0.1";
+    configOf({
+      DATABASE_URL: `postgres://${spelled}/gatehouse?a=b`,
+      REDIS_URL: `redis://${spelled}`,
+      SMTP_URL: `smtp://${spelled}`,
+    });
+  });
+
+  test("takes no URL with blanks around it, which would end up in links and names", () => {
+    const blank = { PUBLIC_URL: "https://a.example ", APP_URL: " https://b.example", DATABASE_URL: "postgres://a/b " };
+    expect(problemsOf(blank).map(subject)).toEqual(Object.keys(blank));
   });
 
   test("demands what a deployment can't do without", () => {
