@@ -62,7 +62,16 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
 };
 
 /** Cases that call for an argument or need a test of their own. */
-const ELSEWHERE = ["tiny-frames", "large-reply", "retry-after", "redirect", "endless", "counting", "told"];
+const ELSEWHERE = [
+  "tiny-frames",
+  "large-reply",
+  "retry-after",
+  "redirect",
+  "endless",
+  "counting",
+  "thinking-long",
+  "told",
+];
 export const NAMES = [...new Set([...Object.keys(CASES), ...Object.keys(EXPECTED)])].filter(
   (name) => !ELSEWHERE.includes(name),
 );

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { readCatalogue } from "../../services/ai/catalogue.ts";
 import type { Limits } from "../../services/ai/providers/provider.ts";
 import { openProviders } from "../../services/ai/providers/providers.ts";
+import { REPLY } from "../fakes/providers/play.ts";
 import { DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 const LONG_MS = 20_000;
@@ -70,6 +71,14 @@ test("a connection that doesn't come to stand is given up, and not tried again",
   expect(performance.now() - start).toBeLessThan(SETTING_MS + 250);
   expect(sockets).toHaveLength(1);
   mute.close();
+});
+
+test.each(DIALECTS)("a model of %s that thinks for long is not silent", async (dialect) => {
+  const bench = await startBench(dialect, { ...patient, idleMs: SETTING_MS });
+  const start = performance.now();
+  expect(await readStream(bench.provider, promptOf(bench, "case: thinking-long 40"))).toMatchObject({ text: REPLY });
+  expect(performance.now() - start).toBeGreaterThan(2 * SETTING_MS);
+  await bench.close();
 });
 
 test("a slow consumer is not mistaken for a silent provider", async () => {

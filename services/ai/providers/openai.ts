@@ -69,9 +69,10 @@ export const openaiMapping: Mapping = {
 
 function meaningOfChoice(choice: Choice | undefined, message: Message | null | undefined): Meaning {
   const reason = choice?.finish_reason;
+  const content = message?.content;
   return {
-    text: textOf(message?.content) + textIn(message?.refusal),
-    active: Boolean(message?.reasoning_content || message?.reasoning),
+    text: textOf(content) + textIn(message?.refusal),
+    active: Boolean(message?.reasoning_content || message?.reasoning || (Array.isArray(content) && content.length > 0)),
     finished: Boolean(reason),
     callsTool: reason === "tool_calls" || reason === "function_call" || Boolean(message?.tool_calls?.length), // or "stop"
     failed: reason === "content_filter" ? "blocked the content" : reason === "error" ? "broke off" : undefined,

@@ -1,3 +1,4 @@
+import { type House, MISTRAL, OPENAI } from "./openai-houses.ts";
 import {
   type Asked,
   type ErrorAnswer,
@@ -9,8 +10,6 @@ import {
   unknownField,
 } from "./speaker.ts";
 
-/** What a model of the OpenAI family takes. */
-type Model = { temperatureMax?: number; field: "max_tokens" | "max_completion_tokens"; outputTokens: number };
 type Message = { role: string; content: string };
 type Body = {
   model: string;
@@ -20,40 +19,6 @@ type Body = {
   temperature?: number;
   max_tokens?: number;
   max_completion_tokens?: number;
-};
-
-/** What tells OpenAI from those who are compatible with it. */
-type House = {
-  models: Record<string, Model>;
-  fields: readonly string[];
-  roles: readonly string[];
-  alternates: boolean;
-  closesUnasked: boolean;
-};
-
-const reasoning: Model = { field: "max_completion_tokens", outputTokens: 128_000 };
-
-const OPENAI: House = {
-  models: {
-    "gpt-5.4": reasoning,
-    "gpt-5.4-mini": reasoning,
-    "gpt-4.1": { temperatureMax: 2, field: "max_completion_tokens", outputTokens: 32_768 },
-  },
-  fields: ["model", "messages", "stream", "stream_options", "temperature", "max_completion_tokens", "max_tokens"],
-  roles: ["developer", "system", "user", "assistant"],
-  alternates: false,
-  closesUnasked: false,
-};
-
-const mistral: Model = { temperatureMax: 1.5, field: "max_tokens", outputTokens: 131_072 };
-
-/** Mistral: refuses every field it doesn't know, wants turns to alternate, and reports usage unasked. */
-const MISTRAL: House = {
-  models: { "mistral-large-latest": mistral, "mistral-medium-latest": mistral, "mistral-small-latest": mistral },
-  fields: ["model", "messages", "stream", "temperature", "max_tokens"],
-  roles: ["system", "user", "assistant"],
-  alternates: true,
-  closesUnasked: true,
 };
 
 export const openaiSpeaker = (key: string): Speaker => speaker(key, OPENAI);
@@ -84,7 +49,7 @@ function speaker(key: string, house: House): Speaker {
       chunk({ delta: { content: "" } }),
       chunk({}),
     ],
-    thinking: chunk({ delta: { reasoning_content: "Let me see.", content: null }, finish_reason: null }),
+    thinking: chunk({ delta: house.thought, finish_reason: null }),
     blocked: {
       events: [
         chunk({ delta: {}, finish_reason: "content_filter" }),

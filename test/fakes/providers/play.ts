@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Asked, Event, Speaker } from "./speaker.ts";
 
 /** What every case says, in these pieces: characters of one to four bytes, whitespace at the edges, quotes. */
@@ -52,6 +53,22 @@ export async function write(response: ServerResponse, part: string | Buffer): Pr
 export async function send({ response }: Play, parts: Buffer[], headers: Record<string, string>): Promise<void> {
   response.writeHead(200, headers);
   for (const part of parts) await write(response, part);
+  response.end();
+}
+
+/** Sends with a pause after every part. */
+export async function sendPaced(
+  response: ServerResponse,
+  parts: Buffer[],
+  headers: Record<string, string>,
+  paceMs: number,
+): Promise<void> {
+  response.writeHead(200, headers);
+  for (const part of parts) {
+    if (response.destroyed) return;
+    await write(response, part);
+    await sleep(paceMs);
+  }
   response.end();
 }
 

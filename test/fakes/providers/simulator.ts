@@ -1,12 +1,11 @@
 import http, { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { anthropicSpeaker } from "./anthropic.ts";
 import { FAILURES, PASSING } from "./failing-cases.ts";
 import { googleSpeaker } from "./google.ts";
 import { ODDITIES } from "./odd-cases.ts";
 import { mistralSpeaker, openaiSpeaker } from "./openai.ts";
-import { type Case, PIECES, perform, write } from "./play.ts";
+import { type Case, PIECES, perform, sendPaced } from "./play.ts";
 import { type Asked, isError, type Speaker, tokensIn } from "./speaker.ts";
 import { CONTENTS, SHAPES } from "./whole-cases.ts";
 
@@ -124,15 +123,6 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
 function friendly({ model, said }: Asked): string[] {
   const topic = said.replace(/\s+/g, " ").slice(0, 200);
   return `This is ${model}, simulated. You said: "${topic}" I couldn't agree more. 👋`.split(/(?<= )/);
-}
-
-async function sendPaced(response: ServerResponse, parts: Buffer[], headers: Record<string, string>, paceMs: number) {
-  response.writeHead(200, headers);
-  for (const part of parts) {
-    await write(response, part);
-    await sleep(paceMs);
-  }
-  response.end();
 }
 
 async function bodyOf(request: IncomingMessage): Promise<unknown> {

@@ -1,9 +1,9 @@
-import { setImmediate as nextTurn, setTimeout as wait } from "node:timers/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
-import { type Case, encode, type Play, perform, send, write } from "./play.ts";
+import { type Case, encode, type Play, perform, send, sendPaced, write } from "./play.ts";
 import type { Event } from "./speaker.ts";
 
-/** Between two numbers. */
+/** Between two numbers, or two thoughts. */
 const COUNTING_MS = 20;
 /** Stands for the text of a reply that is never held in one piece; it is sent in parts of so many bytes. */
 const TEXT = "the text";
@@ -173,14 +173,18 @@ export const CONTENTS: Record<string, Case> = {
   },
   counting: {
     pieces: (count) => Array.from({ length: Number(count) }, (_, index) => `${index} `),
-    async send({ response }, parts, headers) {
-      response.writeHead(200, headers);
-      for (const part of parts) {
-        if (response.destroyed) return;
-        await write(response, part);
-        await wait(COUNTING_MS);
-      }
-      response.end();
+    send: ({ response }, parts, headers) => sendPaced(response, parts, headers, COUNTING_MS),
+  },
+  "thinking-long": {
+    async answer({ response, speaker, events, argument }) {
+      const [first, ...rest] = events.map((event) => Buffer.from(encode(event, speaker.lineEnd)));
+      const thoughts = Array(Number(argument)).fill(Buffer.from(encode(speaker.thinking, speaker.lineEnd)));
+      await sendPaced(
+        response,
+        [first ?? Buffer.of(), ...thoughts, ...rest],
+        { "content-type": "text/event-stream" },
+        COUNTING_MS,
+      );
     },
   },
   "json-instead": { answer: (play) => perform({}, { ...play, asked: { ...play.asked, stream: false } }) },

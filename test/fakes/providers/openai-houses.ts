@@ -1,0 +1,38 @@
+/** What a model of the OpenAI family takes. */
+type Model = { temperatureMax?: number; field: "max_tokens" | "max_completion_tokens"; outputTokens: number };
+/** What tells OpenAI from those who are compatible with it. */
+export type House = {
+  models: Record<string, Model>;
+  fields: readonly string[];
+  roles: readonly string[];
+  alternates: boolean;
+  closesUnasked: boolean;
+  thought: object;
+};
+
+const reasoning: Model = { field: "max_completion_tokens", outputTokens: 128_000 };
+
+export const OPENAI: House = {
+  models: {
+    "gpt-5.4": reasoning,
+    "gpt-5.4-mini": reasoning,
+    "gpt-4.1": { temperatureMax: 2, field: "max_completion_tokens", outputTokens: 32_768 },
+  },
+  fields: ["model", "messages", "stream", "stream_options", "temperature", "max_completion_tokens", "max_tokens"],
+  roles: ["developer", "system", "user", "assistant"],
+  alternates: false,
+  closesUnasked: false,
+  thought: { reasoning_content: "Let me see.", content: null },
+};
+
+const mistral: Model = { temperatureMax: 1.5, field: "max_tokens", outputTokens: 131_072 };
+
+/** Mistral: refuses every field it doesn't know, wants turns to alternate, and reports usage unasked. */
+export const MISTRAL: House = {
+  models: { "mistral-large-latest": mistral, "mistral-medium-latest": mistral, "mistral-small-latest": mistral },
+  fields: ["model", "messages", "stream", "temperature", "max_tokens"],
+  roles: ["system", "user", "assistant"],
+  alternates: true,
+  closesUnasked: true,
+  thought: { content: [{ type: "thinking", thinking: [{ type: "text", text: "Let me see." }] }] },
+};
