@@ -35,7 +35,9 @@ const COLUMNS = `s.id, s.generation, s.acknowledged, s.rotated_at, s.expires_at,
  */
 export async function refresh(call: Call, token: string): Promise<TokenPair> {
   const claims = token ? await readRefreshToken(call, token) : undefined;
-  const row = claims && ((await rotate(call, claims)) ?? (await find(call, claims)));
+  const rotated = claims && (await rotate(call, claims));
+  if (rotated) return rebuild(call, rotated);
+  const row = claims && (await find(call, claims));
   if (!claims || !row || !isOpen(row, call.clock.now())) throw invalidToken();
   if (row.generation === claims.generation + 1 && inGrace(call, row)) return rebuild(call, row);
   if (row.generation > claims.generation) await endReused(call, row);

@@ -100,3 +100,19 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     expect(await count("sessions where user_id = ?", [open.id])).toBe(1);
   });
 });
+
+describe("a deployment without REFRESH_GRACE", () => {
+  test("refreshes, however long the database takes, and takes no token twice", async () => {
+    const app = await startApp({ env: { REFRESH_GRACE: "0" } });
+    try {
+      const { browser, refreshToken } = await app.signIn();
+      const steps = Array.from({ length: 20 });
+      for (const _ of steps) expect((await browser.post("/auth/refresh")).status).toBe(200);
+      const first = { cookie: `refreshToken=${refreshToken}` };
+      expect((await app.visitor().send("POST", "/auth/refresh", undefined, first)).status).toBe(401);
+      expect((await browser.post("/auth/refresh")).status).toBe(401);
+    } finally {
+      await app.close();
+    }
+  });
+});
