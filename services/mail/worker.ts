@@ -23,6 +23,8 @@ const GIVE_UP_MS = 24 * 3_600_000;
 const GIVE_UP_UNANSWERED_MS = 7 * GIVE_UP_MS;
 /** How long closing waits for letters that are on their way, in ms: what takes longer is another worker's, by its lease. */
 const CLOSE_MS = 10_000;
+/** Why a letter is not sent any more. */
+const LINK_ENDED = "not sent: its link has expired, or was used or replaced meanwhile";
 /** Kept of an error, in characters. */
 const MAX_ERROR = 300;
 /** Kept of a mail server's answer, in words. */
@@ -93,6 +95,7 @@ type Claimed = {
   token_id: string | null;
   attempts: number;
   queued_at: string;
+  link_ended: boolean;
 };
 
 async function claim({ store, clock }: Needs): Promise<Claimed[]> {
@@ -102,14 +105,20 @@ async function claim({ store, clock }: Needs): Promise<Claimed[]> {
        select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ? for update skip locked)
      update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = ?
      from due where e.id = due.id
-     returning e.id, e."to", e.template, e.facts, e.token_id, e.attempts, coalesce(e.retried_at, e.created_at) as queued_at`,
-    [now, BATCH, new Date(now.getTime() + LEASE_MS)],
+     returning e.id, e."to", e.template, e.facts, e.token_id, e.attempts, coalesce(e.retried_at, e.created_at) as queued_at,
+       e.token_id is not null and not exists (
+         select from one_time_tokens t where t.id = e.token_id and t.expires_at > ?) as link_ended`,
+    [now, BATCH, new Date(now.getTime() + LEASE_MS), now],
   );
 }
 
-/** Never throws: what fails is tried again when its time or its lease has come. */
+/**
+ * Never throws: what fails is tried again when its time or its lease has come. A letter that has waited for longer than
+ * its link works is of no use to anybody.
+ */
 async function deliver(needs: Needs, letter: Claimed): Promise<void> {
   const { sender, cipher, config, log } = needs;
+  if (letter.link_ended) return settle(needs, letter, "failed", { error: LINK_ENDED }).catch(() => {});
   const renewal = setInterval(() => void renew(needs, letter).catch(() => {}), RENEW_MS);
   try {
     const token = letter.token_id ? oneTimeTokenText(cipher, letter.token_id) : undefined;

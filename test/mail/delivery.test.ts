@@ -14,7 +14,9 @@ type Row = { id: string; status: string; attempts: number; last_error: string | 
 describe.each(modes)("mail delivery, %s", async (mode) => {
   let sink = await startSink();
   const { port, url } = sink;
-  const app = await startApp({ mode, env: { SMTP_URL: url, MAIL_RETRY_BASE: `${BASE_MS / 60_000}m` } });
+  const lastingLinks = { VERIFY_TOKEN_TTL: "7d" }; // for longer than any outage here
+  const env = { SMTP_URL: url, MAIL_RETRY_BASE: `${BASE_MS / 60_000}m`, ...lastingLinks };
+  const app = await startApp({ mode, env });
   afterAll(async () => {
     await app.close();
     await sink.close();
@@ -99,6 +101,43 @@ describe.each(modes)("mail delivery, %s", async (mode) => {
     app.clock.advance("25h");
     await rowOf(email, (row) => row.attempts === 2 && row.status === "failed");
     sink.moods.rcpt = () => "take";
+  });
+
+  test("a letter whose link has ended while it waited is not sent any more", async () => {
+    const email = await register("forgetful");
+    await rowOf(email, (row) => row.status === "sent");
+    const resets = (status: string) =>
+      app.sql<Row>(`select * from emails where "to" = ? and template = 'reset-password' and status = ? order by id`, [
+        email,
+        status,
+      ]);
+    const put = (count: number) =>
+      until("the letter to be put off", async () => {
+        const waiting = await resets("queued");
+        return waiting.length === count && waiting.every(({ attempts }) => attempts === 1);
+      });
+    sink.moods.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "take");
+    await app.visitor().post("/auth/forgot-password", { email });
+    await put(1);
+    await app.visitor().post("/auth/forgot-password", { email }); // replaces the one before
+    await put(2);
+    sink.moods.rcpt = () => "take";
+    app.clock.advance("20m");
+    const [replaced] = await until("the older letter to be given up", async () => {
+      const failed = await resets("failed");
+      return failed.length === 1 ? failed : undefined;
+    });
+    expect(replaced?.last_error).toContain("link");
+    await until("the newer letter", async () => (await resets("sent")).length === 1);
+    expect(arrivedFor(email)).toHaveLength(2);
+
+    sink.moods.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "take");
+    await app.visitor().post("/auth/forgot-password", { email });
+    await put(1);
+    sink.moods.rcpt = () => "take";
+    app.clock.advance("1h");
+    await until("the late letter to be given up", async () => (await resets("failed")).length === 2);
+    expect(arrivedFor(email)).toHaveLength(2);
   });
 
   test("no letter waits for one that hangs, or for one that can't even be written", async () => {
