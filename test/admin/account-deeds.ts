@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { TestApp, TestUser } from "../app.ts";
+import { until } from "../until.ts";
 import { type Case, type Deed, type Inventory, nothing, own, post, wrong } from "./deeds.ts";
 import { signInAdmin } from "./support.ts";
 
@@ -88,8 +89,9 @@ export function adminDeeds(app: TestApp): Inventory {
     },
     RetryEmail: {
       always: () =>
-        asAdmin(async ({ id, email }) => {
-          await app.mail.letterTo(email);
+        asAdmin(async ({ id }) => {
+          const sent = () => app.sql("select 1 from emails where user_id = ? and status = 'sent'", [id]);
+          await until("the letter to be settled", async () => (await sent()).length > 0);
           await app.sql("update emails set status = 'failed', next_attempt_at = null where user_id = ?", [id]);
           const [row] = await app.sql<{ id: string }>("select id from emails where user_id = ?", [id]);
           return post(`/admin/email-logs/${row?.id}/retry`);
