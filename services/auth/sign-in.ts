@@ -18,6 +18,9 @@ export type SignedIn = {
   restored: boolean;
 };
 
+/** What the statement tells: tokens speak of the user as of the moment from which a revocation finds their session. */
+type Signed = Pick<User, "email" | "name" | "role"> & { restored: boolean };
+
 /**
  * Opens a session for a user whose proofs were checked against this row, unless password or second factor have changed
  * since. Takes a requested deletion back. Joins a transaction.
@@ -38,11 +41,13 @@ export async function signIn(call: Call, user: SigningIn, guessed: string | null
     guessed,
   ];
   const [row] = await (call.em.isInTransaction()
-    ? call.em.execute<{ restored: boolean }[]>(SIGN_IN, values)
-    : call.query<{ restored: boolean }>(PREPARED_SIGN_IN, values));
+    ? call.em.execute<Signed[]>(SIGN_IN, values)
+    : call.query<Signed>(PREPARED_SIGN_IN, values));
   if (!row) return undefined;
-  const tokens = pairOf(call, session.token, user);
-  return { user, tokens, passwordExpired: isPasswordExpired(call, user), restored: row.restored };
+  const { restored, ...present } = row;
+  const signed = { ...user, ...present };
+  const tokens = pairOf(call, session.token, signed);
+  return { user: signed, tokens, passwordExpired: isPasswordExpired(call, user), restored };
 }
 
 /** Locks a user whose password was checked against this row. @returns false when the row has changed since. */
@@ -62,7 +67,7 @@ const SIGN_IN = `with old as (select id, deletion_at from users where id = ? for
   signed as (
     update users as u set last_login_at = ?, deletion_at = null,
       updated_at = case when old.deletion_at is null then u.updated_at else ? end from old
-    where u.id = old.id and ${UNCHANGED} returning u.id, old.deletion_at is not null as restored),
+    where u.id = old.id and ${UNCHANGED} returning u.id, u.email, u.name, u.role, old.deletion_at is not null as restored),
   ${OPEN_SESSION},
   recorded as (
     insert into audit_events
@@ -70,7 +75,7 @@ const SIGN_IN = `with old as (select id, deletion_at from users where id = ? for
     where signed.restored or r.event <> 'user.restored' returning id),
   unsealed as (insert into audit_unsealed (event_id) select id from recorded),
   ${SETTLE_RIGHT_PASSWORD}
-  select restored from signed`;
+  select email, name, role, restored from signed`;
 const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
 
 function unchangedValues(user: SigningIn, now: Date): unknown[] {

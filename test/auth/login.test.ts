@@ -84,6 +84,22 @@ describe("POST /auth/login", () => {
     },
   );
 
+  test.runIf(app.mode !== "embedded")("tells role and address as they are once the session is open", async () => {
+    const user = await app.addUser({ role: "admin" });
+    const email = `${randomUUID()}@example.com`;
+    const change = await begin(
+      app.settings.DATABASE_URL as string,
+      "update users set role = 'user', email = $2, canonical_email = $2 where id = $1",
+      [user.id, email],
+    );
+    const answer = app.visitor().post("/auth/login", user.credentials);
+    await change.toBeWaitedFor();
+    await change.commit();
+    const { body } = await answer;
+    expect(body.user).toEqual({ id: user.id, name: user.name, email, role: "user" });
+    expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
+  });
+
   test("evaluates five guesses and no more, however many arrive at once", async () => {
     const user = await app.addUser();
     const visitor = app.visitor();
