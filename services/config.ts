@@ -56,7 +56,7 @@ const variables = z.object({
       "must be an address such as Acme <no-reply@example.com>",
     )
     .default("Gatehouse <no-reply@localhost>"),
-  MAIL_RETRY_BASE: duration("30s"),
+  MAIL_RETRY_BASE: duration("30s", { least: "1ms" }),
   ADMIN_EMAIL: z.string().optional(),
   ADMIN_PASSWORD: z.string().optional(),
   ACCESS_TOKEN_TTL: lifetime("15m"),
@@ -68,7 +68,7 @@ const variables = z.object({
   RESET_TOKEN_TTL: lifetime("1h"),
   LOCKOUT_THRESHOLD: number(5, 1, 1000),
   LOCKOUT_DURATION: lifetime("15m"),
-  LOCKOUT_RESET: duration("1h"),
+  LOCKOUT_RESET: lifetime("1h"),
   PASSWORD_MAX_AGE: duration("90d"),
   PASSWORD_EXPIRY: choice(["warn", "refuse"], "warn"),
   DELETION_GRACE: duration("30d"),

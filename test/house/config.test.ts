@@ -73,6 +73,8 @@ describe("the services' configuration", () => {
     expect(problemsOf(endless).map(subject)).toEqual(["DELETION_GRACE", "AI_TOTAL_TIMEOUT", "SHUTDOWN_TIMEOUT"]);
     const dead = { ACCESS_TOKEN_TTL: "0", MFA_TOKEN_TTL: "999ms", AI_IDLE_TIMEOUT: "0" };
     expect(problemsOf(dead).map(subject)).toEqual(["ACCESS_TOKEN_TTL", "MFA_TOKEN_TTL", "AI_IDLE_TIMEOUT"]);
+    const unarmed = { MAIL_RETRY_BASE: "0", LOCKOUT_RESET: "0" }; // retried without a pause, locked never
+    expect(problemsOf(unarmed).map(subject)).toEqual(Object.keys(unarmed));
     expect(configOf({ PASSWORD_MAX_AGE: "0", REFRESH_GRACE: "0", AI_TOTAL_TIMEOUT: "24d" })).toMatchObject({
       passwordMaxAgeMs: 0,
       refreshGraceMs: 0,
