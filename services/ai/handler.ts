@@ -27,8 +27,9 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   },
 };
 
-type UsageSpan = { from?: Timestamp | undefined; to?: Timestamp | undefined };
-const spanOf = ({ from, to }: UsageSpan) => ({
+type UsageSpan = { from?: Timestamp | undefined; to?: Timestamp | undefined; page?: number | undefined };
+const spanOf = ({ from, to, page }: UsageSpan) => ({
+  page,
   from: from && timestampDate(from),
   to: to && timestampDate(to),
 });

@@ -23,10 +23,12 @@ export type UsageFilter = {
   from?: Date | undefined;
   /** Before. */
   to?: Date | undefined;
+  /** 1-based. */
+  page?: number | undefined;
 };
 
-/** Lines of one answer; the newest ones are kept. */
-const MAX_LINES = 5_000;
+/** Lines of one page. */
+const PAGE_LINES = 5_000;
 const DAY_MS = 86_400_000;
 /** How far back an answer reaches where the request does not say, and at most. */
 const DEFAULT_DAYS = 31;
@@ -35,7 +37,7 @@ const MAX_DAYS = 366;
 /** Sums up usage by day, user, provider and model, newest day first. @throws Refusal VALIDATION_FAILED */
 export async function listUsage(
   { em, clock, ai }: Pick<SignedInCall, "em" | "clock"> & { ai: Pick<Ai, "usage"> },
-  { userId, from, to }: UsageFilter,
+  { userId, from, to, page = 1 }: UsageFilter,
 ): Promise<UsageOfDay[]> {
   const daysBefore = (days: number) => new Date((to ?? clock.now()).getTime() - days * DAY_MS);
   if (from && from < daysBefore(MAX_DAYS)) throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
@@ -48,8 +50,8 @@ export async function listUsage(
      where (?::uuid is null or user_id = ?::uuid) and created_at >= ? and created_at < coalesce(?::timestamptz, 'infinity')
      group by 1, 2, 3, 4
      order by 1 desc, 2, 3, 4
-     limit ?`,
-    [userId ?? null, userId ?? null, from ?? daysBefore(DEFAULT_DAYS), to ?? null, MAX_LINES],
+     limit ? offset ?`,
+    [userId ?? null, userId ?? null, from ?? daysBefore(DEFAULT_DAYS), to ?? null, PAGE_LINES, (page - 1) * PAGE_LINES],
   );
   return rows.map(({ userId: whose, ...row }) => ({ ...row, ...(whose !== null && { userId: whose }) }));
 }

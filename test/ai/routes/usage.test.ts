@@ -135,3 +135,22 @@ test.each(["/user/usage", "/admin/usage"])("GET %s tells the last 31 days, or fr
     expect(await told(`to=${never}`)).toMatchObject({ statusCode: 400, violations: [{ field: "to" }] });
   }
 });
+
+test.each(["/user/usage", "/admin/usage"])("GET %s tells everything, page by page", async (path) => {
+  const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
+  await app.sql(
+    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, created_at)
+     select gen_random_uuid(), ?, 'provider-a', 'model ' || n, 'completed', n, ? from generate_series(1, 5001) as n`,
+    [user.id, app.clock.now()],
+  );
+  const read = async (page: string) =>
+    (await browser.get(`${path}?userId=${user.id}${page}`, accessToken)).body as {
+      model: string;
+      inputTokens: number;
+    }[];
+  const pages = [await read(""), await read("&page=2"), await read("&page=3")];
+  expect(pages.map(({ length }) => length)).toEqual([5_000, 1, 0]);
+  expect(new Set(pages.flat().map(({ model }) => model)).size).toBe(5_001);
+  expect(pages.flat().reduce((sum, { inputTokens }) => sum + inputTokens, 0)).toBe((5_001 * 5_002) / 2);
+  expect(await read("&page=0")).toMatchObject({ statusCode: 400, violations: [{ field: "page" }] });
+});
