@@ -22,6 +22,12 @@ describe("an OpenAI-compatible server that refuses", () => {
     ["Moonshot, without balance", 429, errorOf("exceeded_current_quota_error", null), "quota exhausted"],
     ["Qwen, in arrears", 400, errorOf("Arrearage", "Arrearage"), "quota exhausted"],
     ["Qwen's filter", 400, errorOf("data_inspection_failed", "data_inspection_failed"), "blocked the content"],
+    [
+      "OpenRouter's filter",
+      403,
+      { error: { code: 403, message: "prose", metadata: { reasons: ["violence"], flagged_input: "prose" } } },
+      "blocked the content",
+    ],
     ["vLLM, of a long prompt", 400, errorOf("BadRequestError", 400), "rejected the request"],
     ["a country", 403, errorOf("request_forbidden", "unsupported_country_region_territory"), "rejected the request"],
   ])("is understood: %s", async (_, status, body, failure) => {

@@ -105,6 +105,8 @@ type ErrorBody = {
   code?: unknown;
   status?: unknown;
   status_code?: unknown;
+  /** OpenRouter's, about a prompt that a filter has flagged. */
+  metadata?: { flagged_input?: unknown } | null;
   details?: { reason?: unknown; retryDelay?: unknown; violations?: { quotaId?: unknown }[] }[];
 };
 
@@ -119,13 +121,14 @@ export function kindOfError(error: unknown, status?: number): FailureKind {
     code,
     status: named,
     status_code,
+    metadata,
     details,
   } = (typeof error === "object" && error ? error : {}) as ErrorBody;
   const detailWords = listOf(details).flatMap((detail) => [
     detail?.reason,
     ...listOf(detail?.violations).map((v) => v?.quotaId),
   ]);
-  const words = [type, code, named, ...detailWords]
+  const words = [type, code, named, metadata?.flagged_input !== undefined && "moderation", ...detailWords]
     .filter((word) => typeof word === "string")
     .join(" ")
     .toLowerCase();
