@@ -1,11 +1,13 @@
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
+import { lockCaller } from "../security/lock-user.ts";
 import { revokeSessions } from "../security/sessions.ts";
 
-/** Ends every session of the caller but the one that asks. @returns how many */
+/** Ends every session of the caller but the one that asks. @returns how many. @throws Refusal UNAUTHENTICATED */
 export async function revokeOtherSessions(call: SignedInCall): Promise<number> {
   const { user, session } = call.caller;
   return call.em.transactional(async () => {
+    await lockCaller(call); // of two sessions that end each other one stays
     const ended = await revokeSessions(call, user.id, session.id);
     await recordAudit(call, "user.session_revoked", { userId: user.id, details: { others: ended } });
     return ended;

@@ -2,11 +2,13 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
 import { Refusal } from "../refusal.ts";
+import { lockCaller } from "../security/lock-user.ts";
 
-/** Ends one open session of the caller; another user's does not exist here. @throws Refusal NOT_FOUND */
+/** Ends one open session of the caller; another user's does not exist here. @throws Refusal NOT_FOUND, UNAUTHENTICATED */
 export async function revokeOwnSession(call: SignedInCall, sessionId: string): Promise<void> {
   const { id: userId } = call.caller.user;
   await call.em.transactional(async () => {
+    await lockCaller(call);
     const now = call.clock.now();
     const ended = await call.em.execute<unknown[]>(
       `update sessions set revoked_at = ?

@@ -2,6 +2,7 @@ import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { type TestUser, testApp } from "../app.ts";
+import { begin } from "../transaction.ts";
 import { tally, times, until } from "../until.ts";
 
 const app = await testApp();
@@ -187,6 +188,26 @@ describe("DELETE /user/sessions", () => {
     }
   });
 });
+
+test.runIf(app.mode !== "embedded").each(["/user/sessions", "/user/sessions/:id"])(
+  "DELETE %s ends nothing when the session that asks is ended first",
+  async (path) => {
+    const user = await app.addUser();
+    const [mine, other] = [await app.signIn(user), await app.signIn(user)];
+    const [{ id }] = (await list(mine)).filter(({ current }: { current: boolean }) => !current);
+    const end = await begin(
+      app.settings.DATABASE_URL as string,
+      "select 1 from users where id = $1 for no key update",
+      [user.id],
+    );
+    const asked = mine.browser.delete(path.replace(":id", id), mine.accessToken);
+    await end.toBeWaitedFor();
+    await end.run("update sessions set revoked_at = now() where user_id = $1 and id <> $2", [user.id, id]);
+    await end.commit();
+    expect(await asked).toMatchObject({ status: 401, body: { code: "UNAUTHENTICATED" } });
+    expect(await profile(other)).toBe(200);
+  },
+);
 
 describe("sessions over gRPC", () => {
   test("are listed and revoked by the same rules", async () => {
