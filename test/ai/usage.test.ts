@@ -42,7 +42,7 @@ test("usage of an account erased meanwhile is kept without it", async () => {
   await chunks.next();
   await desk.store.fork().execute("delete from users where id = ?", [call.userId]);
   const before = await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {});
-  await chunks.return(undefined);
+  await chunks.return();
   const nobodys = (lines: typeof before) =>
     lines.filter(({ userId }) => userId === undefined).reduce((sum, { calls }) => sum + calls, 0);
   expect(nobodys(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {}))).toBe(nobodys(before));

@@ -4,18 +4,22 @@ import { Fault } from "./failure.ts";
 import type { Limits } from "./provider.ts";
 import type { Transcript } from "./transcript.ts";
 
+/** A reply that is being heard. */
+export type Heard = {
+  /** Resolves when there is something to take. Asked for once at a time. */
+  arrival(): Promise<void>;
+  /**
+   * All the text that has come; "" once the reply is complete.
+   * @throws Fault after the text before it
+   */
+  take(): string;
+};
+
 /**
- * Hears a reply that comes as events, as it comes. Bytes are taken only while somebody waits for text: a slow reader
+ * Hears a reply that comes as events, as it comes. Bytes are received only while somebody waits for text: a slow reader
  * slows the provider.
- * @returns what waits for the next text: all of it that one packet brought; "" once the reply is complete
- * @throws Fault from there, after the text before it
  */
-export function listen(
-  body: Readable,
-  transcript: Transcript,
-  exchange: Exchange,
-  limits: Limits,
-): () => Promise<string> {
+export function listen(body: Readable, transcript: Transcript, exchange: Exchange, limits: Limits): Heard {
   let text = "";
   let received = 0;
   let isWanted = false;
@@ -26,7 +30,7 @@ export function listen(
     if (ending) return;
     // After the finish marker any end will do: a reset, silence, a half-sent closing frame.
     ending = { error: transcript.verdict ?? (transcript.finished ? undefined : error) };
-    body.off("data", take);
+    body.off("data", receive);
     wake();
   };
   const complete = () => {
@@ -44,7 +48,7 @@ export function listen(
         end();
       }
     };
-  const take = guarded((bytes: Buffer) => {
+  const receive = guarded((bytes: Buffer) => {
     received += bytes.length;
     if (received > limits.streamBytes) return end(new Fault("reply too large"));
     const startedAt = performance.now();
@@ -57,22 +61,24 @@ export function listen(
   });
   const expect = () => exchange.expectWithin(transcript.finished ? limits.afterFinishMs : limits.idleMs);
 
-  body.on("data", take).on("error", end);
+  body.on("data", receive).on("error", end);
   body.once("end", guarded(complete)).once("close", () => ending || end(new Fault("broke off")));
-  return async () => {
-    if (text === "" && !ending) {
-      isWanted = true;
-      expect();
-      if (body.isPaused()) body.resume();
-      await new Promise<void>((resolve) => {
+  return {
+    arrival: () =>
+      new Promise((resolve) => {
+        if (text !== "" || ending) return resolve();
+        isWanted = true;
         wake = resolve;
-      });
+        expect();
+        if (body.isPaused()) body.resume();
+      }),
+    take() {
       isWanted = false;
-    }
-    exchange.rest(); // the reader may take its time
-    if (text === "" && ending?.error) throw ending.error;
-    const taken = text;
-    text = "";
-    return taken;
+      exchange.rest(); // the reader may take its time
+      if (text === "" && ending?.error) throw ending.error;
+      const taken = text;
+      text = "";
+      return taken;
+    },
   };
 }

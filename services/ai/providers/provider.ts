@@ -20,7 +20,7 @@ export type Usage = { inputTokens: number; outputTokens: number };
 export type Completion = { content: string; usage?: Usage | undefined };
 
 /** A streamed reply: its text as it comes, never empty and of whole characters. It can be read once. */
-export type Reply = AsyncIterable<string> & {
+export type Reply = AsyncIterable<string, undefined> & {
   /** What it cost, once it has been read to its end; absent when the provider didn't say. */
   readonly usage: Usage | undefined;
 };

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import type { Exchange } from "./exchange.ts";
 import { Fault } from "./failure.ts";
-import { listen } from "./listen.ts";
+import { type Heard, listen } from "./listen.ts";
 import type { Limits, Reply, Usage } from "./provider.ts";
 import { type Opened, open, type Send, whole } from "./reader.ts";
 import { type Mapping, Transcript } from "./transcript.ts";
@@ -27,7 +27,7 @@ export class StreamedReply implements Reply, AsyncIterator<string, undefined> {
   readonly #transcript: Transcript;
   #exchange: Exchange | undefined;
   #body: Readable | undefined;
-  #nextText: (() => Promise<string>) | undefined;
+  #heard: Heard | undefined;
 
   constructor(sources: Sources) {
     this.#sources = sources;
@@ -38,19 +38,10 @@ export class StreamedReply implements Reply, AsyncIterator<string, undefined> {
     return this;
   }
 
-  async next(): Promise<IteratorResult<string, undefined>> {
+  next(): Promise<IteratorResult<string, undefined>> {
     this.#exchange ??= this.#sources.start();
-    try {
-      this.#nextText ??= await this.#open(this.#exchange);
-      const value = await this.#nextText();
-      if (value !== "") return { done: false, value };
-      this.usage ??= this.#transcript.usage;
-    } catch (thrown) {
-      const reason = this.#sources.reasonFor(thrown, this.#exchange);
-      this.#close();
-      throw reason;
-    }
-    return this.return();
+    const arrival = this.#heard ? this.#heard.arrival() : this.#begin(this.#exchange);
+    return arrival.then(this.#hand, this.#fail);
   }
 
   async return(): Promise<IteratorReturnResult<undefined>> {
@@ -58,7 +49,29 @@ export class StreamedReply implements Reply, AsyncIterator<string, undefined> {
     return { done: true, value: undefined };
   }
 
-  async #open(exchange: Exchange): Promise<() => Promise<string>> {
+  async #begin(exchange: Exchange): Promise<void> {
+    this.#heard = await this.#open(exchange);
+    await this.#heard.arrival();
+  }
+
+  readonly #hand = (): IteratorResult<string, undefined> | Promise<IteratorReturnResult<undefined>> => {
+    try {
+      const value = this.#heard?.take();
+      if (value) return { done: false, value };
+    } catch (thrown) {
+      return this.#fail(thrown);
+    }
+    this.usage ??= this.#transcript.usage;
+    return this.return();
+  };
+
+  readonly #fail = (thrown: unknown): never => {
+    const reason = this.#sources.reasonFor(thrown, this.#exchange as Exchange);
+    this.#close();
+    throw reason;
+  };
+
+  async #open(exchange: Exchange): Promise<Heard> {
     const { send, limits } = this.#sources;
     const opened = await open(send, exchange, limits);
     if (opened.type.endsWith("json")) return this.#takeWhole(opened, exchange);
@@ -68,11 +81,11 @@ export class StreamedReply implements Reply, AsyncIterator<string, undefined> {
   }
 
   /** A whole reply where a stream was asked for: some servers do, and errors come so, even with status 200. */
-  async #takeWhole(opened: Opened, exchange: Exchange): Promise<() => Promise<string>> {
+  async #takeWhole(opened: Opened, exchange: Exchange): Promise<Heard> {
     const { content, usage } = await whole(opened, this.#sources.mapping, exchange, this.#sources.limits);
     this.usage = usage;
     const texts = [content];
-    return async () => texts.shift() ?? "";
+    return { arrival: async () => {}, take: () => texts.shift() ?? "" };
   }
 
   /** Frees the connection: for others if the reply is over, by closing it else. */
