@@ -68,7 +68,7 @@ const MAX_HEAD_BYTES = 16 * 1024;
  */
 export function createGateway(options: GatewayOptions): Gateway {
   const { config, transport, log, clock = { now: () => new Date() }, services = SERVICES } = options;
-  const secure = config.publicUrl.startsWith("https:");
+  const secure = new URL(config.publicUrl).protocol === "https:"; // in any spelling
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const calls: OpenCalls = new Set();
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");

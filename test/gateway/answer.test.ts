@@ -70,6 +70,7 @@ describe.each(ways)("an answer %s", (way) => {
     test.each([
       ["http://localhost:3000", ""],
       ["https://api.example.com", "; Secure"],
+      ["HTTPS://API.example.com", "; Secure"],
     ])("sets a cookie that lives as long, reached by %s", async (publicUrl, secure) => {
       const refreshToken = await token(NOW.getTime() / 1000 + 7 * DAY);
       await open((router) => router.service(AuthService, { login: () => ({ accessToken: "a", refreshToken }) }), {
@@ -81,6 +82,7 @@ describe.each(ways)("an answer %s", (way) => {
       expect(answer.headers.getSetCookie()).toEqual([
         `refreshToken=${refreshToken}; Max-Age=${7 * DAY}; Path=/auth; HttpOnly; SameSite=Strict${secure}`,
       ]);
+      expect(answer.headers.has("strict-transport-security")).toBe(secure !== "");
     });
 
     test("sets none where a second factor is due", async () => {
