@@ -52,8 +52,8 @@ function begin(call: Needs, route: Route): Pieces {
     next: () => texts.next().then(hand, fail),
     async return() {
       entry.settle("cancelled"); // the reader has left the loop
-      stay.end();
       await texts.return?.();
+      stay.end(); // not before: by its signal a text that is still asked for is known to be unwanted, and not broken off
       return OVER;
     },
   };

@@ -106,3 +106,31 @@ test("a shutdown ends streams with an error event and [DONE], and settles their 
   await closed;
   if (isShared) expect(await outcomesOf(user.id)).toMatchObject([{ outcome: "cancelled" }]);
 });
+
+test("a client that goes away is no failure of the provider: by either door, neither log nor books blame it", async () => {
+  const { user, accessToken } = await app.signIn();
+  const logged = app.logs.length;
+  const leave = new AbortController();
+  const headers = { authorization: `Bearer ${accessToken}` };
+  const response = await fetch(`${app.url}/ai/stream`, {
+    method: "POST",
+    headers: { ...headers, "content-type": "application/json" },
+    body: JSON.stringify(asked()),
+    signal: leave.signal,
+  });
+  await response.body?.getReader().read();
+  const pieces = app.grpc(AIService).streamChat(asked(), { headers, signal: leave.signal })[Symbol.asyncIterator]();
+  await pieces.next();
+  leave.abort();
+  await pieces.next().catch(() => {});
+  const outcomes = await until("both settled rows", async () => {
+    const rows = await outcomesOf(user.id);
+    return rows.length === 2 ? rows.map(({ outcome }) => outcome) : undefined;
+  });
+  expect(outcomes).toEqual(["cancelled", "cancelled"]);
+  const [simulator] = app.providers;
+  await until("no open reply at the provider", () =>
+    simulator?.requests.every(({ closedAt }) => closedAt !== undefined) ? true : undefined,
+  );
+  expect(app.logs.slice(logged).filter((line) => /"level":[4-6]0/.test(line))).toEqual([]);
+});
