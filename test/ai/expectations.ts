@@ -51,6 +51,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   "null-event": [prefix("unreadable reply"), nothing("unreadable reply")],
   blocked: [prefix("blocked the content"), nothing("blocked the content")],
   "reset-midway": [prefix("broke off"), nothing("broke off")],
+  "reset-after-going-on": [{ text: `${REPLY} P.S.`, failure: "broke off" }, nothing("broke off")],
   "closed-midway": [prefix("broke off"), nothing("broke off")],
   "ended-midway": [prefix("broke off"), nothing("unreadable reply")],
   "half-an-event": [prefix("unreadable reply"), nothing("unreadable reply")],

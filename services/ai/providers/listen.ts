@@ -29,7 +29,7 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
   const end = (error?: unknown) => {
     if (ending) return;
     // After the finish marker any end will do: a reset, silence, a half-sent closing frame.
-    ending = { error: transcript.verdict ?? (transcript.finished ? undefined : error) };
+    ending = { error: transcript.verdict ?? (transcript.final ? undefined : error) };
     body.off("data", receive);
     wake();
   };
@@ -59,7 +59,7 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
     if (text !== "") wake();
     else if (transcript.active) expect();
   });
-  const expect = () => exchange.expectWithin(transcript.finished ? limits.afterFinishMs : limits.idleMs);
+  const expect = () => exchange.expectWithin(transcript.final ? limits.afterFinishMs : limits.idleMs);
 
   body.on("data", receive).on("error", end);
   body.once("end", guarded(complete)).once("close", () => ending || end(new Fault("broke off")));

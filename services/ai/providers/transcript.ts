@@ -42,6 +42,8 @@ export class Transcript {
   /** Content, shown or not, came with the latest bytes. */
   active = false;
   fault: Fault | undefined;
+  /** Some servers put a finish marker on every piece: theirs ends nothing, the end of the body does. */
+  #hasGoneOn = false;
   #text = "";
   #hasSpoken = false;
   /** How the provider itself said that it ended the reply; what that cost may still come. */
@@ -62,6 +64,11 @@ export class Transcript {
         if (type === "max-buffer-size-exceeded") this.fault ??= new Fault("reply too large");
       },
     });
+  }
+
+  /** The reply is whole, however its body may end. */
+  get final(): boolean {
+    return this.finished && !this.#hasGoneOn;
   }
 
   /** What the reply cost, if the provider has said all of it. */
@@ -108,6 +115,7 @@ export class Transcript {
         ? { finished: this.#mapping.finishesWithDone && this.#hasSpoken, over: true }
         : meaningOf(data, this.#mapping.event, isError);
     if (text) {
+      if (this.finished) this.#hasGoneOn = true;
       this.#text += text;
       this.#hasSpoken = true;
     }

@@ -1,5 +1,6 @@
 import { type Case, PIECES, perform, prefix, REPLY } from "./play.ts";
 import type { Event } from "./speaker.ts";
+import { SHAPES } from "./whole-cases.ts";
 
 /** Something else stands where text should. */
 const saying = (json: string): Case => ({
@@ -41,6 +42,10 @@ const tell: Case = {
 export const ODDITIES: Record<string, Case> = {
   "text-in-opening": { events: opened },
   told: tell,
+  "reset-after-going-on": {
+    ...SHAPES["reset-after-finish"],
+    events: (events, { closes, delta }) => [...events.slice(0, events.findIndex(closes) + 1), delta(" P.S.")],
+  },
   "tool-call": { events: (_, { toolCall }) => toolCall.events, whole: (_, { toolCall }) => toolCall.whole },
   "text-and-tool-call": { events: (events, { toolCall }) => [...prefix(events), ...toolCall.events] },
   "other-protocol": {
