@@ -39,17 +39,19 @@ function operatorCall(store: Store) {
 
 async function promote(store: Store, email: string): Promise<void> {
   const isOne = `${email} is an administrator now.`;
-  const id = await find(store, email);
-  if (id) {
-    await updateUser(operatorCall(store), id, { role: "admin" });
-    return tell(isOne);
+  const user = await find(store, email);
+  if (user) {
+    await updateUser(operatorCall(store), user.id, { role: "admin" });
+    return tell(
+      user.verified ? isOne : `${isOne} The address was never confirmed: whoever registered it signs in to it.`,
+    );
   }
   const password = randomPassword();
-  const isMade = await bootstrapAdmin(
+  const hasPassword = await bootstrapAdmin(
     { ...operatorCall(store), passwords: await createPasswords() },
     { email, password },
   );
-  tell(isMade ? `${email} has an account now, as an administrator. Its password, shown once: ${password}` : isOne);
+  tell(hasPassword ? `${isOne} The account's password, shown once: ${password}` : isOne);
 }
 
 async function unlock(store: Store, email: string): Promise<void> {
@@ -73,18 +75,21 @@ const commands: Record<string, (store: Store, subject: string) => Promise<void>>
   "grant-role": grantRole,
 };
 
-async function find(store: Store, email: string): Promise<string | undefined> {
+async function find(store: Store, email: string): Promise<{ id: string; verified: boolean } | undefined> {
   const { canonical } = readEmailAddress(email);
   const [user] = await store
     .fork()
-    .execute<{ id: string }[]>("select id from users where canonical_email = ?", [canonical]);
-  return user?.id;
+    .execute<{ id: string; verified: boolean }[]>(
+      "select id, email_verified_at is not null as verified from users where canonical_email = ?",
+      [canonical],
+    );
+  return user;
 }
 
 async function need(store: Store, email: string): Promise<string> {
-  const id = await find(store, email);
-  if (!id) throw new Error(`No account has the address ${email}.`);
-  return id;
+  const user = await find(store, email);
+  if (!user) throw new Error(`No account has the address ${email}.`);
+  return user.id;
 }
 
 function randomPassword(): string {

@@ -1,16 +1,20 @@
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
+import { clearLock } from "../security/attempts.ts";
 import { readEmailAddress } from "../security/email-address.ts";
-import { endImpersonations } from "../security/sessions.ts";
+import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
+import { removeSecondFactor } from "../security/second-factor.ts";
+import { endImpersonations, revokeSessions } from "../security/sessions.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 
 type Needs = Pick<Call, "em" | "clock" | "passwords" | "client" | "requestId" | "caller">;
 
 /**
- * Makes the first administrator, or promotes the account that has the address. Idempotent: an administrator stays as
- * they are, password included; processes that start together make one.
- * @returns whether the account is new, and the password its own
+ * Makes the first administrator, or promotes the account that has the address. One whose address was never confirmed may
+ * be anybody's, registered in good time: it gets the password, and whoever used it is out. Idempotent: an administrator
+ * stays as they are, password included; processes that start together make one.
+ * @returns whether the password is the account's
  */
 export async function bootstrapAdmin(call: Needs, admin: { email: string; password: string }): Promise<boolean> {
   const address = readEmailAddress(admin.email, "ADMIN_EMAIL");
@@ -19,16 +23,33 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
   const now = call.clock.now();
   const passwordHash = await call.passwords.hash(admin.password);
   return call.em.transactional(async () => {
-    const [row] = await call.em.execute<{ id: string; made: boolean }[]>(
+    const [row] = await call.em.execute<{ id: string; is_made: boolean; has_password: boolean }[]>(
       `insert into users as u (id, email, canonical_email, name, role, password_hash, password_changed_at,
          email_verified_at, terms_accepted_at, created_at, updated_at)
        values (?, ?, ?, 'Administrator', 'admin', ?, ?, ?, ?, ?, ?)
-       on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at
-         where u.role <> 'admin' returning u.id, u.xmax = 0 as made`,
-      [newId(now), address.stored, address.canonical, passwordHash, now, now, now, now, now],
+       on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at,
+         password_hash = case when u.email_verified_at is null then excluded.password_hash else u.password_hash end,
+         password_changed_at =
+           case when u.email_verified_at is null then excluded.password_changed_at else u.password_changed_at end,
+         email_verified_at = coalesce(u.email_verified_at, excluded.email_verified_at)
+         where u.role <> 'admin' returning u.id, u.xmax = 0 as is_made, u.password_hash = ? as has_password`,
+      [newId(now), address.stored, address.canonical, passwordHash, now, now, now, now, now, passwordHash],
     );
-    if (row && !row.made) await endImpersonations(call, row.id);
-    if (row) await recordAudit(call, "admin.user_updated", { userId: row.id, details: { role: "admin" } });
-    return row?.made ?? false;
+    if (!row) return false;
+    const isTakenOver = row.has_password && !row.is_made;
+    if (isTakenOver) await shutOut(call, row.id, address.canonical);
+    else if (!row.is_made) await endImpersonations(call, row.id);
+    const details = { role: "admin", ...(isTakenOver && { takenOver: true }) };
+    await recordAudit(call, "admin.user_updated", { userId: row.id, details });
+    return row.has_password;
   });
+}
+
+/** Ends whatever somebody may have prepared who knew the password so far. */
+async function shutOut(call: Needs, userId: string, canonicalEmail: string): Promise<void> {
+  await revokeSessions(call, userId);
+  await voidOneTimeTokens(call, userId);
+  await removeSecondFactor(call, userId);
+  await clearLock(call, { kind: "password", subject: canonicalEmail });
+  await clearLock(call, { kind: "second-factor", subject: userId });
 }

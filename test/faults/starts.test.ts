@@ -4,7 +4,9 @@ import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { createDatabase } from "../databases.ts";
+import { folderMailbox } from "../mailbox.ts";
 import { times, until } from "../until.ts";
+import { createVisitor } from "../visitor.ts";
 import { freePort } from "./metrics.ts";
 import { startProcess } from "./process.ts";
 import { startProxy } from "./proxy.ts";
@@ -31,6 +33,46 @@ describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one
     expect(rows).toEqual([{ keys: 1, admins: 1 }]);
     expect(ends).toEqual([0, 0, 0, 0]);
   }, 120_000);
+});
+
+describe("a start with ADMIN_EMAIL", () => {
+  const own = { email: "root@example.com", password: "Strangers-word-1" };
+  const ADMIN_PASSWORD = "Correct-horse-1";
+
+  /** Registers, starts again with the address as the administrator's, and tries to sign in. */
+  async function promote(between: (dataDir: string, accessToken: string, url: string) => Promise<unknown>) {
+    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
+    const before = await startProcess({ DATA_DIR });
+    await createVisitor(before.url).post("/auth/register", { ...own, name: "Root", acceptTerms: true });
+    const { accessToken } = (await createVisitor(before.url).post("/auth/login", own)).body;
+    await between(DATA_DIR, accessToken, before.url);
+    await before.end("SIGTERM");
+    const after = await startProcess({ DATA_DIR, ADMIN_EMAIL: own.email, ADMIN_PASSWORD });
+    const visitor = createVisitor(after.url);
+    const statuses = {
+      token: (await visitor.get("/user/profile", accessToken)).status,
+      own: (await visitor.post("/auth/login", own)).status,
+      given: await visitor.post("/auth/login", { ...own, password: ADMIN_PASSWORD }),
+    };
+    await after.end("SIGTERM");
+    return statuses;
+  }
+
+  test("promotes a confirmed account as it is", async () => {
+    const { token, own, given } = await promote(async (dataDir, _, url) => {
+      const { token } = await folderMailbox(dataDir).letterTo("root@example.com");
+      await createVisitor(url).post("/auth/verify-email", { token });
+    });
+    expect([token, own, given.status]).toEqual([200, 200, 401]);
+  }, 60_000);
+
+  test("takes an account whose address was never confirmed from whoever registered it, second factor and all", async () => {
+    const { token, own, given } = await promote((_dataDir, accessToken, url) =>
+      createVisitor(url).post("/auth/setup-totp", undefined, accessToken),
+    );
+    expect([token, own, given.status]).toEqual([401, 401, 200]);
+    expect(given.body).toMatchObject({ requiresMfa: false, user: { role: "admin" } });
+  }, 60_000);
 });
 
 describe("a start with wrong settings", () => {
