@@ -23,8 +23,9 @@ type Signed = Pick<User, "email" | "name" | "role"> & { restored: boolean };
 
 /**
  * Opens a session for a user whose proofs were checked against this row, unless password or second factor have changed
- * since. Takes a requested deletion back. Joins a transaction.
- * @param guessed whose right password is settled with it; null when a second factor was the proof.
+ * since. Takes a requested deletion back.
+ * @param guessed whose right password is settled with it; null when a second factor was the proof, whose transaction it
+ * joins then.
  * @returns undefined when the row is no longer the one that was checked.
  */
 export async function signIn(call: Call, user: SigningIn, guessed: string | null): Promise<SignedIn | undefined> {
@@ -40,7 +41,7 @@ export async function signIn(call: Call, user: SigningIn, guessed: string | null
     JSON.stringify(events),
     guessed,
   ];
-  const [row] = await (call.em.isInTransaction()
+  const [row] = await (guessed === null
     ? call.em.execute<Signed[]>(SIGN_IN, values)
     : call.query<Signed>(PREPARED_SIGN_IN, values));
   if (!row) return undefined;

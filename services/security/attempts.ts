@@ -127,15 +127,12 @@ async function forget(em: Needs["em"], kind: string, subject: string): Promise<b
   return rows.length > 0;
 }
 
-function attemptOf(
-  { em, clock, config }: Needs,
-  { kind, subject }: AttemptKey,
-  account: GuessedAccount | undefined,
-): Attempt {
+function attemptOf(call: Needs, { kind, subject }: AttemptKey, account: GuessedAccount | undefined): Attempt {
+  const { clock, config } = call; // not `em`: most guesses are right, and settled without it
   let settled = false;
   const settle = async (assignments: string, values: unknown[], from = "") => {
     settled = true;
-    const [row] = await em.execute<{ locked: boolean }[]>(
+    const [row] = await call.em.execute<{ locked: boolean }[]>(
       `update attempts as a set reserved = greatest(a.reserved - 1, 0), ${assignments} ${from}
        where kind = ? and subject = ? and locked_until is null returning locked_until is not null as locked`,
       [...values, kind, subject],
@@ -160,7 +157,7 @@ function attemptOf(
       );
     },
     async release() {
-      if (settled || (await forget(em, kind, subject))) return;
+      if (settled || (await forget(call.em, kind, subject))) return;
       await settle("failed = a.failed", [], `from ${UNHURRIED}`);
     },
   };
