@@ -70,7 +70,7 @@ export function objectSchema(fields: readonly DescField[], used: Set<DescMessage
 function itemSchema(field: DescField, rules: FieldRules | undefined, used: Set<DescMessage>): Schema {
   const { message } = field;
   if (message?.typeName === "google.protobuf.Timestamp") return { type: "string", format: "date-time" };
-  if (message?.typeName === "google.protobuf.Struct") return { type: "object" };
+  if (message?.typeName === "google.protobuf.Struct") return { type: "object", additionalProperties: true };
   if (message) {
     used.add(message);
     return { $ref: `#/components/schemas/${message.name}` };

@@ -1,32 +1,49 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { getOption } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
-import { Reason, ReasonSchema } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { FailureSchema, Reason, ReasonSchema } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Limit } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, AccessSchema, default_limit, LimitKey } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { version } from "./health.ts";
-import { headers, headersOf } from "./openapi-headers.ts";
+import { headers, headersOf, references } from "./openapi-headers.ts";
 import { healthPaths } from "./openapi-health.ts";
 import type { Schema } from "./openapi-schemas.ts";
 import { commentOn, fieldSchema, json, objectSchema } from "./openapi-schemas.ts";
 import { outcomes } from "./transcode/errors.ts";
 import type { Rule } from "./transcode/rules.ts";
 
-const ERROR: Schema = {
+const ERROR_REF = { $ref: "#/components/schemas/Error" };
+const ANY_OTHER = { ...json("Any other failure.", ERROR_REF), headers: references(["X-Request-Id", "Retry-After"]) };
+const EVENTS =
+  'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and at the end `data: [DONE]`. ' +
+  "A line that begins with `:` only keeps the connection open.";
+const SCHEMES = {
+  accessToken: {
+    type: "http",
+    scheme: "bearer",
+    bearerFormat: "JWT",
+    description: "Once it answers 401 `UNAUTHENTICATED`, refresh, and ask once more.",
+  },
+  refreshCookie: {
+    type: "apiKey",
+    in: "cookie",
+    name: "refreshToken",
+    description: "Kept by browsers, out of reach of scripts. Other apps send the latest `refreshToken` as this cookie.",
+  },
+};
+
+/** The body of every failure, with every word that its `code` can be. */
+const errorSchema = (used: Set<DescMessage>): Schema => ({
   type: "object",
   required: ["statusCode", "message", "error", "code"],
   properties: {
     statusCode: { type: "integer" },
     message: { type: "string", description: "A sentence that a person can act on." },
     error: { type: "string", description: "HTTP status text." },
-    code: { type: "string", description: "A stable word that programs switch on, such as ACCOUNT_LOCKED." },
-    violations: {
-      type: "array",
-      items: { type: "object", properties: { field: { type: "string" }, message: { type: "string" } } },
-    },
+    code: codeSchema([...outcomes.keys()]),
+    violations: { ...fieldSchema(FailureSchema.field.violations, used), description: "Where fields are wrong." },
   },
-};
-const ERROR_REF = { $ref: "#/components/schemas/Error" };
+});
 
 /** Adds GET /openapi.json: OpenAPI 3.1, made once from the rules that the routes are made of. */
 export function addOpenApi(app: FastifyInstance, rules: readonly Rule[], publicUrl: string): void {
@@ -44,7 +61,7 @@ function describe(rules: readonly Rule[], publicUrl: string) {
     paths[path] ??= {};
     paths[path][rule.verb.toLowerCase()] = operation(rule, used);
   }
-  const schemas: Record<string, Schema> = { Error: ERROR };
+  const schemas: Record<string, Schema> = { Error: errorSchema(used) };
   for (const message of used) {
     schemas[message.name] = { description: commentOn(message), ...objectSchema(message.fields, used) }; // grows while it is walked
   }
@@ -56,10 +73,7 @@ function describe(rules: readonly Rule[], publicUrl: string) {
     components: {
       schemas,
       headers,
-      securitySchemes: {
-        accessToken: { type: "http", scheme: "bearer", bearerFormat: "JWT" },
-        refreshCookie: { type: "apiKey", in: "cookie", name: "refreshToken" },
-      },
+      securitySchemes: SCHEMES,
     },
   };
 }
@@ -81,9 +95,9 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
     description: [commentOn(method), access(policy.access), ...limits.map(limitText)].join(" "),
     parameters: [...pathFields.map(parameter("path")), ...queryFields.map(parameter("query"))],
-    ...(bodyFields ? { requestBody: requestBody(objectSchema(bodyFields, used)) } : {}),
+    ...(bodyFields ? { requestBody: requestBody(commentOn(method.input), objectSchema(bodyFields, used)) } : {}),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
-    responses: { ...responses(rule, used, limits.length > 0), default: json("Any other failure.", ERROR_REF) },
+    responses: { ...responses(rule, used, limits.length > 0), default: ANY_OTHER },
   };
 }
 
@@ -109,12 +123,19 @@ function failures({ method, policy, verb, refusesOtherSites }: Rule, isLimited: 
     ...(isLimited ? [Reason.RATE_LIMITED] : []),
     ...(method.methodKind === "unary" ? policy.refusals : []), // those of a stream are events
   ];
-  const byStatus = Object.groupBy(reasons.map(outcomeOf), ({ status }) => status);
+  const byStatus = Object.groupBy(reasons, (reason) => outcomeOf(reason).status);
   return Object.entries(byStatus).map(([status, group = []]) => {
-    const described = group.map(({ code, meaning }) => `\`${code}\`: ${meaning}`).join(" ");
-    const code = { enum: group.map((outcome) => outcome.code) };
-    return [status, json(described, { ...ERROR_REF, properties: { code } })] as const;
+    const { description, ...code } = codeSchema(group);
+    // next to a $ref, makers of clients would not see it
+    return [status, json(description, { allOf: [ERROR_REF, { type: "object", properties: { code } }] })] as const;
   });
+}
+
+/** A `code` that is one of these reasons, and what each of them means. */
+function codeSchema(reasons: readonly Reason[]) {
+  const known = reasons.map(outcomeOf);
+  const description = known.map(({ code, meaning }) => `\`${code}\`: ${meaning}`).join(" ");
+  return { type: "string", enum: known.map(({ code }) => code), description };
 }
 
 function outcomeOf(reason: Reason) {
@@ -126,16 +147,19 @@ function outcomeOf(reason: Reason) {
 
 function success(rule: Rule, used: Set<DescMessage>) {
   if (rule.method.methodKind === "server_streaming") {
-    const description =
-      'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and at the end `data: [DONE]`.';
-    return { description, content: { "text/event-stream": { schema: { type: "string" } } } };
+    return { description: EVENTS, content: { "text/event-stream": { schema: { type: "string" } } } };
   }
   const { responseField, method } = rule;
-  return json("Success.", responseField ? fieldSchema(responseField, used) : objectSchema(method.output.fields, used));
+  return responseField
+    ? json(commentOn(responseField), fieldSchema(responseField, used))
+    : json(commentOn(method.output), objectSchema(method.output.fields, used));
 }
 
 /** A body that may be left out where none of its fields is required. */
-const requestBody = (schema: Schema) => ({ ...json("", schema), ...("required" in schema && { required: true }) });
+const requestBody = (description: string, schema: Schema) => ({
+  ...json(description, schema),
+  ...("required" in schema && { required: true }),
+});
 
 const access = (of: Access) =>
   of === Access.PUBLIC ? "Open to anybody." : of === Access.ADMIN ? "For administrators." : "For signed-in users.";

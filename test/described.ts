@@ -2,7 +2,7 @@ import type { Answer } from "./visitor.ts";
 
 type Response = {
   headers?: Record<string, object>;
-  content?: Record<string, { schema: { properties?: { code?: { enum: string[] } } } }>;
+  content?: Record<string, { schema: { allOf?: { properties?: { code: { enum: string[] } } }[] } }>;
 };
 type Document = {
   paths: Record<string, Record<string, { operationId: string; responses: Record<string, Response> } | undefined>>;
@@ -20,7 +20,7 @@ export async function holdToDocument(url: string, method: string, path: string, 
   const operation = paths[routeOf(paths, path)]?.[method.toLowerCase()];
   if (!operation || status >= 500 || ANYWHERE.includes(status)) return;
   const response = operation.responses[status];
-  const codes = response?.content?.["application/json"]?.schema.properties?.code?.enum;
+  const codes = response?.content?.["application/json"]?.schema.allOf?.at(-1)?.properties?.code.enum;
   if (!response || (status >= 400 && !codes?.includes(body.code))) {
     throw new Error(`${method} ${path} answered ${status} ${body.code}, of which /openapi.json says nothing`);
   }

@@ -60,7 +60,9 @@ describe("GET /openapi.json", () => {
     const { paths } = await document();
     const codes = (path: string, status: number) => {
       const schema = paths[path]?.post?.responses[status]?.content?.["application/json"]?.schema;
-      return (schema as { properties: { code: { enum: string[] } } } | undefined)?.properties.code.enum;
+      // not beside a $ref, where makers of clients look over it
+      return (schema as { allOf: { properties: { code: { enum: string[] } } }[] } | undefined)?.allOf[1]?.properties
+        .code.enum;
     };
     expect(codes("/auth/register", 409)).toEqual(["EMAIL_TAKEN"]);
     expect(codes("/auth/login", 401)).toEqual(["INVALID_CREDENTIALS"]);
@@ -70,6 +72,38 @@ describe("GET /openapi.json", () => {
     expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
     expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
     expect(codes("/ai/stream", 413)).toEqual(["PAYLOAD_TOO_LARGE"]);
+  });
+
+  test("tells of every failure what programs switch on, and what it means", async () => {
+    const { components } = await document();
+    expect(components.schemas.Error).toMatchObject({
+      required: ["statusCode", "message", "error", "code"],
+      properties: {
+        code: {
+          enum: expect.arrayContaining(["INTERNAL", "NOT_FOUND", "UNAVAILABLE", "EMAIL_TAKEN"]),
+          description: expect.stringContaining("`NOT_FOUND`: No such route or object."),
+        },
+        violations: { items: { $ref: "#/components/schemas/Violation" } },
+      },
+    });
+    expect(components.schemas.Violation).toMatchObject({ required: ["field", "message"] });
+  });
+
+  test("tells of answers what their values can be", async () => {
+    const { paths, components } = await document();
+    const is = (properties: object) => expect.objectContaining({ properties: expect.objectContaining(properties) });
+    const [role, id] = [
+      expect.objectContaining({ enum: ["user", "admin"] }),
+      expect.objectContaining({ format: "uuid" }),
+    ];
+    expect(components.schemas).toMatchObject({
+      User: is({ role, id }),
+      AdminUser: is({ role, id }),
+      Session: is({ id }),
+    });
+    const exported = paths["/user/export"]?.get?.responses[200];
+    expect(exported).toMatchObject({ description: expect.stringContaining("`nextPage`") });
+    expect(exported?.content?.["application/json"]?.schema).toEqual({ type: "object", additionalProperties: true });
   });
 
   test("names every operation, and no two alike", async () => {

@@ -4,6 +4,7 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
@@ -12,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/session.proto.
  */
 export const file_gatehouse_account_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRlaG91c2UvYWNjb3VudC92MS9zZXNzaW9uLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLzAQoHU2Vzc2lvbhIKCgJpZBgBIAEoCRIOCgZkZXZpY2UYAiABKAkSCgoCaXAYAyABKAkSFQoIbG9jYXRpb24YBCABKAlIAIgBARIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtsYXN0X2FjdGl2ZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHY3VycmVudBgHIAEoCBIZCgxpbXBlcnNvbmF0ZWQYCCABKAhIAYgBAUILCglfbG9jYXRpb25CDwoNX2ltcGVyc29uYXRlZGIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("CiJnYXRlaG91c2UvYWNjb3VudC92MS9zZXNzaW9uLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSL9AQoHU2Vzc2lvbhIUCgJpZBgBIAEoCUIIukgFcgOwAQESDgoGZGV2aWNlGAIgASgJEgoKAmlwGAMgASgJEhUKCGxvY2F0aW9uGAQgASgJSACIAQESLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbGFzdF9hY3RpdmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2N1cnJlbnQYByABKAgSGQoMaW1wZXJzb25hdGVkGAggASgISAGIAQFCCwoJX2xvY2F0aW9uQg8KDV9pbXBlcnNvbmF0ZWRiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * One signed-in device (spec section 2.2).

@@ -4,6 +4,7 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
@@ -12,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/user.proto.
  */
 export const file_gatehouse_account_v1_user: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSK6AgoEVXNlchIKCgJpZBgBIAEoCRINCgVlbWFpbBgCIAEoCRIMCgRuYW1lGAMgASgJEhAKA2JpbxgEIAEoCUgAiAEBEgwKBHJvbGUYBSABKAkSFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBAUIGCgRfYmlvQhYKFF9wYXNzd29yZF9leHBpcmVzX2F0YgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLYAgoEVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCgNiaW8YBCABKAlIAIgBARIgCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4SFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBAUIGCgRfYmlvQhYKFF9wYXNzd29yZF9leHBpcmVzX2F0YgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * An account (spec section 2.1).

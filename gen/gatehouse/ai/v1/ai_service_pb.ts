@@ -131,7 +131,7 @@ export type ChatRequest = Message<"gatehouse.ai.v1.ChatRequest"> & {
   provider: string;
 
   /**
-   * The conversation so far, oldest first. Something in it must be said by the user.
+   * The conversation so far, oldest first: 262,144 characters at most, some of them said by the user.
    *
    * @generated from field: repeated gatehouse.ai.v1.AIMessage messages = 2;
    */
@@ -257,7 +257,7 @@ export type StreamChatRequest = Message<"gatehouse.ai.v1.StreamChatRequest"> & {
   provider: string;
 
   /**
-   * The conversation so far, oldest first. Something in it must be said by the user.
+   * The conversation so far, oldest first: 262,144 characters at most, some of them said by the user.
    *
    * @generated from field: repeated gatehouse.ai.v1.AIMessage messages = 2;
    */
