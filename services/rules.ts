@@ -15,9 +15,22 @@ import { file_gatehouse_platform_v1_rules } from "../gen/gatehouse/platform/v1/r
 /** One offending field, by its JSON path; never its value. */
 export type FieldViolation = { field: string; message: string };
 
-const validator = createValidator({ registry: createRegistry(file_gatehouse_platform_v1_rules) });
+const validator = createValidator({
+  registry: createRegistry(file_gatehouse_platform_v1_rules),
+  regexMatch: (pattern, text) => expressionOf(pattern).test(text),
+});
+const expressions = new Map<string, RegExp>();
 
-/** Compiles every rule, which takes half a second, so that no caller has to wait for it. */
+/** Patterns are our protos' own: they need no engine that stands what a stranger writes, which costs far more. */
+function expressionOf(pattern: string): RegExp {
+  const known = expressions.get(pattern);
+  if (known) return known;
+  const expression = new RegExp(pattern, "u");
+  expressions.set(pattern, expression);
+  return expression;
+}
+
+/** Compiles every rule, so that no caller has to wait for it. */
 export function warmUp(services: readonly DescService[]): void {
   for (const { methods } of services) for (const { input } of methods) validator.validate(input, create(input));
 }
