@@ -94,6 +94,21 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     expect(errors).toEqual([]);
   });
 
+  test.each(pages)("%s can be read by ear, on a narrow screen and in the dark", async (path) => {
+    const { page } = await visit(path);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.setViewportSize({ width: 320, height: 640 });
+    await page.locator("main h1").waitFor();
+    if (path === "/docs") await page.locator("details").first().waitFor();
+    await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })");
+    const seen = await page.evaluate(`({
+      nameless: [...document.querySelectorAll("input, textarea")].filter(({ labels }) => labels.length !== 1).length,
+      width: document.documentElement.scrollWidth,
+      ink: getComputedStyle(document.documentElement).color, // the canvas is of the same scheme
+    })`);
+    expect(seen).toEqual({ nameless: 0, width: 320, ink: "rgb(255, 255, 255)" });
+  });
+
   test("the documentation suggests what a request requires, and nothing else", async () => {
     const { page } = await visit("/docs");
     const suggested = async (route: string) =>
