@@ -40,8 +40,9 @@ export function createOrigins(publicUrl: string, allowed: readonly string[]): Or
       return true;
     },
     isOwn(headers) {
-      if (headers["sec-fetch-site"] === "cross-site") return false;
-      return headers.origin === undefined || own.has(headers.origin);
+      const site = headers["sec-fetch-site"]; // no script can set it
+      if (site === "cross-site") return false;
+      return site === "same-origin" || headers.origin === undefined || own.has(headers.origin);
     },
   };
 }

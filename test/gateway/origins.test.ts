@@ -60,7 +60,9 @@ describe("pages of other origins", () => {
     expect(await refresh({ origin: "null" })).toMatchObject(refused);
     expect(await refresh({ "sec-fetch-site": "cross-site" })).toMatchObject(refused);
     expect(await refresh({ "sec-fetch-site": "cross-site", origin: allowed })).toMatchObject(refused);
-    for (const fine of [{}, { origin: ours }, { origin: allowed, "sec-fetch-site": "same-site" }]) {
+    expect(await refresh({ "sec-fetch-site": "same-site", origin: "https://evil.example.com" })).toMatchObject(refused);
+    const byAnotherName = { origin: "https://10.0.0.7:8443", "sec-fetch-site": "same-origin" }; // of our own pages
+    for (const fine of [{}, { origin: ours }, { origin: allowed, "sec-fetch-site": "same-site" }, byAnotherName]) {
       expect((await refresh(fine)).status).toBe(200);
     }
     expect((await edge.send("POST", "/auth/logout", undefined, { origin: "https://evil.com" })).status).toBe(200);
