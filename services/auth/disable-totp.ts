@@ -19,14 +19,14 @@ export async function disableTotp(call: SignedInCall, password: string, factor?:
   const before = () => lockCaller(call);
   const work = () => remove(call, user);
   if (factor) return withSecondFactor(call, user, factor, undefined, { before, work });
-  if (user.mfaConfirmedAt) throw invalid("code", "or backupCode must be given");
+  if (user.mfaConfirmedAt) throw invalid("code", "must be given, or backupCode");
   await call.em.transactional(async () => {
     await before();
     const [row] = await call.em.execute<{ confirmed: boolean }[]>(
       "select mfa_confirmed_at is not null as confirmed from users where id = ?",
       [user.id],
     );
-    if (row?.confirmed) throw invalid("code", "or backupCode must be given");
+    if (row?.confirmed) throw invalid("code", "must be given, or backupCode");
     await work();
   });
 }

@@ -76,7 +76,7 @@ describe("POST /auth/verify-mfa", () => {
     const { user, authenticator } = await setUpFactor(app);
     const tempToken = await ticketFor(app, user);
     for (const factor of [{}, { code: "1", backupCode: "2" }]) {
-      const message = "Invalid request: code or backupCode must be given, and not both.";
+      const message = "Invalid request: code must be given, or backupCode, and not both.";
       const body = { message, violations: [{ field: "code" }] };
       expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body });
     }
