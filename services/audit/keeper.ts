@@ -15,7 +15,7 @@ const PARTITIONS_MS = 3_600_000;
 
 /** Keeps the audit log in the background: seals it, tells its head, adds and drops its months. */
 export type AuditKeeper = {
-  /** Seals what there is, tells the head, and stops. */
+  /** Seals one more batch, tells the head, and stops. */
   close(): Promise<void>;
 };
 
@@ -23,8 +23,9 @@ type Needs = { store: Store; clock: Clock; config: Pick<Config, "auditRetentionM
 
 export function startAuditKeeper({ store, clock, config, log }: Needs): AuditKeeper {
   let told: Head | undefined;
+  let closing = false;
   const seal = async () => {
-    for (let more = true; more; ) more = (await sealEvents(store.fork(), clock.now()))?.more ?? false;
+    for (let more = true; more; ) more = ((await sealEvents(store.fork(), clock.now()))?.more ?? false) && !closing;
   };
   const tell = async () => {
     const head = await headOf(store.fork());
@@ -42,6 +43,7 @@ export function startAuditKeeper({ store, clock, config, log }: Needs): AuditKee
   const duties = [every(SEAL_MS, seal, log), every(TELL_MS, tell, log), every(PARTITIONS_MS, partition, log)];
   return {
     async close() {
+      closing = true; // many that wait are left to the others, or to the next start
       await Promise.all(duties.map((duty) => duty.close()));
       await seal()
         .then(tell)

@@ -1,6 +1,6 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import { LOCKS } from "../store/locks.ts";
-import { DIGEST, dropLinkOf, GENESIS, type Head, linkOf } from "./chain.ts";
+import { digestsOf, dropLinkOf, GENESIS, type Head, linkOf } from "./chain.ts";
 
 /** Events sealed at once. */
 const BATCH = 1_000;
@@ -16,19 +16,17 @@ export async function sealEvents(em: SqlEntityManager, now: Date): Promise<(Head
   return em.transactional(async () => {
     const last = await lockChain(em);
     if (!last) return undefined;
-    const events = await em.execute<{ id: string; digest: string }[]>(
-      `with due as (
-         delete from audit_unsealed where event_id in (select event_id from audit_unsealed order by event_id limit ?)
-         returning event_id)
-       select due.event_id as id, case when e.id is null then '' else ${DIGEST} end as digest
-       from due left join audit_events e on e.id = due.event_id order by due.event_id`,
+    const taken = await em.execute<{ id: string }[]>(
+      `delete from audit_unsealed where event_id in (select event_id from audit_unsealed order by event_id limit ?)
+       returning event_id as id`,
       [BATCH],
     );
-    if (events.length === 0) return undefined;
+    if (taken.length === 0) return undefined;
+    const ids = taken.map(({ id }) => id).sort();
+    const digests = await digestsOf(em, ids);
     const links: string[] = [];
-    for (const { id, digest } of events) links.push(linkOf(links.at(-1) ?? last.hash, id, digest));
-    const ids = events.map(({ id }) => id);
-    return { ...(await append(em, last, now, { ids, links })), more: events.length === BATCH };
+    for (const id of ids) links.push(linkOf(links.at(-1) ?? last.hash, id, digests.get(id) ?? ""));
+    return { ...(await append(em, last, now, { ids, links })), more: ids.length === BATCH };
   });
 }
 

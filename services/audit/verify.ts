@@ -1,6 +1,6 @@
 import { IsolationLevel } from "@mikro-orm/core";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
-import { DIGEST, dropLinkOf, GENESIS, type Head, linkOf } from "./chain.ts";
+import { digestsOf, dropLinkOf, GENESIS, type Head, linkOf } from "./chain.ts";
 
 /** Seals that are looked at together; each holds up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
@@ -59,7 +59,10 @@ export function verifyAudit(em: SqlEntityManager, known?: Head): Promise<Verific
         previous: GENESIS,
       };
       for (let seals = await readSeals(em); seals.length > 0; seals = await readSeals(em, seals.at(-1)?.place)) {
-        const digests = await digestsOf(em, seals);
+        const digests = await digestsOf(
+          em,
+          seals.flatMap((seal) => seal.ids),
+        );
         for (const seal of seals) {
           checkSeal(walk, seal, digests);
           if (known?.position === seal.position && known.hash !== seal.head) report(walk, "cut-off", seal.position);
@@ -90,15 +93,6 @@ async function readSeals(em: SqlEntityManager, after?: string): Promise<Seal[]> 
     droppedBelow: below ?? undefined,
     head,
   }));
-}
-
-async function digestsOf(em: SqlEntityManager, seals: Seal[]): Promise<Map<string, string>> {
-  const ids = seals.flatMap((seal) => seal.ids);
-  const rows = await em.execute<{ id: string; digest: string }[]>(
-    `select e.id, ${DIGEST} as digest from audit_events e where e.id = any(?::uuid[])`,
-    [`{${ids.join(",")}}`],
-  );
-  return new Map(rows.map(({ id, digest }) => [id, digest]));
 }
 
 /** Follows the chain through one seal: each link is recomputed from the stored one before it, so a fault names its row. */

@@ -9,8 +9,11 @@ import { createClock } from "../clock.ts";
 import { times, until } from "../until.ts";
 import { engines, openLedger } from "./ledger.ts";
 
+/** Events of a log that is long for a test. */
+const MANY = 20_000;
+
 describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
-  const { store, clock, tamper, record, sealedLog, verify } = await openLedger(engine);
+  const { store, clock, tamper, record, recordMany, sealedLog, verify } = await openLedger(engine);
 
   test("refuses update, delete and truncate, of every partition", async () => {
     await sealedLog();
@@ -126,6 +129,33 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     await expect(store.fork().execute("truncate audit_events_default")).rejects.toThrow("append-only");
     await record(1, { now: () => new Date(muchLater.getTime() + 400 * 86_400_000) });
     expect(await verify()).toMatchObject({ findings: [], unsealed: 1 });
+  });
+
+  test("reads the events that it seals, however many others there are", async () => {
+    await sealedLog([1]);
+    await recordMany(MANY);
+    await tamper("truncate audit_unsealed");
+    await store.fork().execute("analyze audit_events");
+    await record(1);
+    const em = store.fork();
+    const read = await em.transactional(async () => {
+      await sealEvents(em, clock.now());
+      const [row] = await em.execute<{ events: string }[]>(
+        "select sum(seq_tup_read) as events from pg_stat_xact_user_tables where relname ~ '^audit_events_'",
+      );
+      return Number(row?.events);
+    });
+    expect(read).toBeLessThan(MANY / 10);
+    expect((await headOf(store.fork()))?.position).toBe(2);
+  });
+
+  test("closes within a batch or two, however much waits for its seal", async () => {
+    await sealedLog([1]);
+    await recordMany(MANY);
+    const log = pino({ level: "silent" });
+    await startAuditKeeper({ store, clock, config: { auditRetentionMs: 0 }, log }).close();
+    expect((await headOf(store.fork()))?.position).toBeLessThan(5);
+    expect((await verify()).findings).toEqual([]);
   });
 
   test("is kept in the background, and its head told to the log", async () => {

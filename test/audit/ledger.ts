@@ -41,6 +41,18 @@ export async function openLedger(engine: string) {
     await recordAudit(call, "auth.login", { userId: randomUUID(), details: { n } });
   }
 
+  /** Adds so many events by one statement, which wait for their seals. */
+  async function recordMany(count: number): Promise<void> {
+    await store.fork().execute(
+      `with recorded as (
+         insert into audit_events
+         select overlay(audit_id_at(current_date)::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, 'auth.login', 'success',
+           null, null, '10.0.0.1', 'test', 'many', '{}', now() from generate_series(1, ?) as n returning id)
+       insert into audit_unsealed select id from recorded`,
+      [count],
+    );
+  }
+
   /** A log of sealed events, in several seals; the one before is forgotten. @returns their ids in order */
   async function sealedLog(counts = [3, 4, 5]): Promise<string[]> {
     await tamper("delete from audit_seals; delete from audit_events; delete from audit_unsealed");
@@ -55,5 +67,5 @@ export async function openLedger(engine: string) {
   }
 
   const verify = (...known: Known) => verifyAudit(store.fork(), ...known);
-  return { store, clock, tamper, record, sealedLog, verify };
+  return { store, clock, tamper, record, recordMany, sealedLog, verify };
 }
