@@ -56,6 +56,7 @@ export function createAdapter(
     res.setHeader("grpc-accept-encoding", ENCODINGS); // whoever is refused another one has to be told
     dropEndlessDeadline(req.headers);
     endStalled(req, res, patience.readerMs);
+    tellReadably(res);
     const handler = handlers.get(req.url.split("?", 1)[0] ?? "");
     const call = handler && callOf(req, res);
     if (!handler || !call) return void res.writeHead(handler ? 400 : 404).end();
@@ -73,6 +74,15 @@ function callOf(req: Http2ServerRequest, res: Http2ServerResponse): UniversalSer
   } catch {
     return undefined;
   }
+}
+
+/** Escapes no more of a failure's message than gRPC asks for: of what Connect does, grpc-js shows a colon as `%3A`. */
+function tellReadably(res: Http2ServerResponse): void {
+  const addTrailers = res.addTrailers.bind(res);
+  res.addTrailers = (trailers) => {
+    const message = trailers["grpc-message"];
+    addTrailers(message ? { ...trailers, "grpc-message": encodeURI(decodeURIComponent(String(message))) } : trailers);
+  };
 }
 
 /** A deadline that no timer can run for is none; Node would take it for the next millisecond. */

@@ -98,9 +98,14 @@ describe("the gRPC door", () => {
       AuthService.typeName,
     );
     const client = new Client(new URL(app.grpcUrl).host, grpc.credentials.createInsecure());
-    const error = await new Promise<grpc.ServiceError>((resolve) => client.register?.({ email: "x" }, resolve));
+    const given = { email: "ö", password: "Secret-1!", name: "%41\u0007" };
+    const error = await new Promise<grpc.ServiceError>((resolve) => client.register?.(given, resolve));
     client.close();
     expect(error.code).toBe(grpc.status.INVALID_ARGUMENT);
+    expect(error.details).toBe(
+      "Invalid request: email must be a valid e-mail address; name must be 1 to 100 characters, without control characters; " +
+        "acceptTerms must be true: the terms have to be accepted.",
+    );
     expect(error.metadata.get("grpc-status-details-bin")).toHaveLength(1);
   });
 
