@@ -16,6 +16,7 @@ import { validate } from "./interceptors/validate.ts";
 import { logCalls } from "./log.ts";
 import type { Limits } from "./security/limits.ts";
 import type { Store } from "./store/orm.ts";
+import { watchPresence } from "./store/presence.ts";
 import { traceCalls } from "./tracing.ts";
 import { userHandler } from "./user/handler.ts";
 
@@ -40,7 +41,7 @@ export function interceptors(
   return [
     ...(tools.tracing ? [traceCalls(tools.tracing)] : []),
     logCalls(tools.log, tools.metrics),
-    tellRefusals(tools.log),
+    tellRefusals(tools.log, watchPresence(store, tools.log)),
     openCall(tools, store, internalSecret),
     authenticate,
     limit(limits),

@@ -76,6 +76,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
   const waiting = new Map<string, UsageRow>();
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> = Promise.resolve();
+  let isLate = false;
 
   function write(row: UsageRow): void {
     const [oldest] = waiting.keys();
@@ -97,8 +98,10 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
     waiting.clear();
     try {
       await store.query(UPSERT, [JSON.stringify(rows)]);
+      isLate = false;
     } catch (error) {
-      log.warn({ reason: (error as Error).message, rows: rows.length }, "usage could not be recorded yet");
+      if (!isLate) log.warn({ reason: (error as Error).message, rows: rows.length }, "usage could not be recorded yet");
+      isLate = true;
       for (const row of rows) if (!waiting.has(row.id)) waiting.set(row.id, row);
       timer ??= setTimeout(flush, RETRY_MS).unref();
     }

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { internalError, Refusal, toConnectError } from "../refusal.ts";
 import { isDatabaseAway, withoutRows } from "../store/errors.ts";
+import type { Missed } from "../store/presence.ts";
 import { settled } from "./settled.ts";
 
 /** Seconds after which a caller is told to try again when the database is away. */
@@ -14,8 +15,11 @@ const SOON = { retryAfterSeconds: 1 };
 /** Why a call was ended: by its server, by its deadline, or by its client. */
 const causeOf = ({ reason }: AbortSignal) => (reason instanceof ConnectError ? reason.code : Code.Canceled);
 
-/** Turns refusals into errors that every client reads; everything else is a bug: masked, and logged once. */
-export function tellRefusals(log: Logger): Interceptor {
+/**
+ * Turns refusals into errors that every client reads; everything else is a bug: masked, and logged once.
+ * @param missDatabase hears of every call that the database has failed
+ */
+export function tellRefusals(log: Logger, missDatabase: Missed): Interceptor {
   return (next) => (req) =>
     settled(next, req, (ending) => {
       if (!("error" in ending)) return undefined;
@@ -28,7 +32,7 @@ export function tellRefusals(log: Logger): Interceptor {
         return new ConnectError("The call was cancelled.", Code.Canceled);
       }
       if (isDatabaseAway(error)) {
-        log.error({ reason: (error as Error).message }, "the database is away");
+        missDatabase(error as Error);
         return toConnectError(
           new Refusal(Reason.UNAVAILABLE, "The service is not available right now. Please try again shortly.", {
             retryAfterSeconds: DATABASE_RETRY_SECONDS,
