@@ -30,6 +30,11 @@ const UNARY_TIMEOUT_MS = 11 * 60_000;
 const PING = { pingIntervalMs: 10_000, pingTimeoutMs: 5_000 };
 /** A connection without calls is closed after this, in milliseconds. */
 const IDLE_MS = 60_000;
+/**
+ * New calls go over a fresh connection after this, in milliseconds: a proxy that balances connections spreads them over
+ * services that came later, or came back.
+ */
+const RENEW_MS = 2 * 60_000;
 
 /** A transport to services in another process. */
 export type RemoteTransport = Transport & {
@@ -41,12 +46,13 @@ export type RemoteTransport = Transport & {
  * gRPC to the services behind a URL: HTTP/2 in the clear for http, TLS for https. Calls that wait for AI
  * providers have connections of their own, so that neither their number nor a burst of leaving readers holds up logins.
  * @param files for TLS: the gateway's own certificate, for services that want one, and the authority of theirs
+ * @param renewMs how long a connection takes new calls
  * @throws Error for operators, if a file can't be read
  */
-export function createRemoteTransport(url: string, files: TlsFiles = {}): RemoteTransport {
+export function createRemoteTransport(url: string, files: TlsFiles = {}, renewMs = RENEW_MS): RemoteTransport {
   const tls = readTls(files);
-  const accounts = createConnection(url, tls);
-  const ai = Array.from({ length: AI_SESSIONS }, () => createConnection(url, tls));
+  const accounts = createConnection(url, tls, renewMs);
+  const ai = Array.from({ length: AI_SESSIONS }, () => createConnection(url, tls, renewMs));
   let turn = 0;
   const connectionFor = ({ parent }: DescMethod) => {
     if (parent.typeName !== AIService.typeName) return accounts;
@@ -103,7 +109,7 @@ type Connection = {
   close(): void;
 };
 
-function createConnection(url: string, tls: SecureClientSessionOptions): Connection {
+function createConnection(url: string, tls: SecureClientSessionOptions, renewMs: number): Connection {
   const sessions = new Set<Http2SessionManager>();
   const open = () => {
     for (const session of sessions) if (session.state() === "closed") sessions.delete(session);
@@ -117,11 +123,12 @@ function createConnection(url: string, tls: SecureClientSessionOptions): Connect
       writeMaxBytes: MAX_MESSAGE_BYTES,
       acceptCompression: [], // the way is short, and a small compressed message may be a large one
     });
-    return { transport, aborts: 0 };
+    return { transport, aborts: 0, openedAt: performance.now() };
   };
   let current = open();
   return {
     use(signal) {
+      if (performance.now() - current.openedAt > renewMs) current = open();
       const mine = current;
       const count = () => {
         mine.aborts += 1;
