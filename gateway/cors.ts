@@ -3,7 +3,9 @@ import type { FastifyReply } from "fastify";
 
 /** Preflight answers are kept by browsers for this long, in seconds. */
 const PREFLIGHT_SECONDS = 600;
-const REQUEST_HEADERS = "authorization, content-type, x-request-id";
+/** What no route takes is refused by an answer that the page can read, and not by its browser. */
+const METHODS = "GET, POST, PUT, PATCH, DELETE";
+const REQUEST_HEADERS = "authorization, content-type, x-request-id, traceparent, tracestate";
 const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after";
 
 /** Which pages may call the service and read its answers. */
@@ -11,7 +13,7 @@ export type Origins = {
   /** Lets the page behind a request read the answer, if its origin is allowed. */
   allow(headers: IncomingHttpHeaders, reply: FastifyReply): void;
   /** Answers a preflight request of an allowed origin; false: it is none. */
-  preflight(headers: IncomingHttpHeaders, reply: FastifyReply, methods: readonly string[]): boolean;
+  preflight(headers: IncomingHttpHeaders, reply: FastifyReply): boolean;
   /** Whether a request comes from our own pages or allowed ones, or from no page at all. */
   isOwn(headers: IncomingHttpHeaders): boolean;
 };
@@ -29,11 +31,11 @@ export function createOrigins(publicUrl: string, allowed: readonly string[]): Or
       reply.header("access-control-allow-credentials", "true");
       reply.header("access-control-expose-headers", EXPOSED);
     },
-    preflight(headers, reply, methods) {
+    preflight(headers, reply) {
       const { origin } = headers;
       if (origin === undefined || !others.has(origin)) return false;
       if (headers["access-control-request-method"] === undefined) return false;
-      reply.header("access-control-allow-methods", methods.join(", "));
+      reply.header("access-control-allow-methods", METHODS);
       reply.header("access-control-allow-headers", REQUEST_HEADERS);
       reply.header("access-control-max-age", PREFLIGHT_SECONDS);
       reply.code(204).send();

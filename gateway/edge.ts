@@ -62,10 +62,9 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): MethodsOf {
     greet(request, reply, edge);
     checkHost(request.raw);
     if (request.is404) {
+      if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
       const methods = methodsOf(request.raw.url ?? "");
-      const isKnown = methods.length > 0;
-      if (isKnown && request.method === "OPTIONS" && origins.preflight(request.headers, reply, methods)) return;
-      if (isKnown) reply.header("allow", methods.join(", "));
+      if (methods.length > 0) reply.header("allow", methods.join(", "));
       throw noRoute(methods);
     }
     if (lifecycle.phase() === "draining" && !HEALTH.test(request.raw.url ?? "")) {

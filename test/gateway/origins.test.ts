@@ -45,12 +45,25 @@ describe("pages of other origins", () => {
     expect(Object.fromEntries(answer.headers)).toMatchObject({
       "access-control-allow-origin": allowed,
       "access-control-allow-methods": expect.stringContaining("PUT"),
-      "access-control-allow-headers": expect.stringContaining("authorization"),
+      "access-control-allow-headers": expect.stringMatching(/authorization.*traceparent/),
     });
     expect(
       (await edge.send("OPTIONS", "/user/profile", undefined, { ...ask, origin: "https://evil.com" })).status,
     ).toBe(405);
-    expect((await edge.send("OPTIONS", "/nowhere", undefined, ask)).status).toBe(404);
+    expect((await edge.send("OPTIONS", "/nowhere", undefined, { origin: allowed })).status).toBe(404);
+  });
+
+  test("are told by the answer, not by the browser, of what no route takes", async () => {
+    for (const [method, path, status] of [
+      ["PUT", "/nowhere", 404] as const,
+      ["PATCH", "/user/profile", 405] as const,
+    ]) {
+      const asked = { origin: allowed, "access-control-request-method": method };
+      const { headers, status: answered } = await edge.send("OPTIONS", path, undefined, asked);
+      expect([answered, headers.get("access-control-allow-methods")]).toEqual([204, expect.stringContaining(method)]);
+      const told = await edge.send(method, path, undefined, { origin: allowed });
+      expect([told.status, told.headers.get("access-control-allow-origin")]).toEqual([status, allowed]);
+    }
   });
 
   test("can't use the refresh cookie", async () => {
