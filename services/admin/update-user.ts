@@ -2,11 +2,10 @@ import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { clearLock } from "../security/attempts.ts";
-import { type EmailAddress, emailTaken, readEmailAddress } from "../security/email-address.ts";
+import { type EmailAddress, emailTakenOr, readEmailAddress } from "../security/email-address.ts";
 import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
 import { removeSecondFactor } from "../security/second-factor.ts";
 import { endImpersonations, revokeSessions } from "../security/sessions.ts";
-import { isDuplicate } from "../store/errors.ts";
 import type { Role } from "../store/user.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
 import { requireRemovable } from "./guards.ts";
@@ -44,7 +43,7 @@ export async function updateUser(call: Needs, id: string, changes: UserChanges):
       return readAdminUser(call, id);
     });
   } catch (error) {
-    throw isDuplicate(error, "users_canonical_email_unique") ? emailTaken() : error;
+    throw emailTakenOr(error);
   }
 }
 

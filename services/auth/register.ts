@@ -1,7 +1,6 @@
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
-import { emailTaken, readEmailAddress } from "../security/email-address.ts";
-import { isDuplicate } from "../store/errors.ts";
+import { emailTakenOr, readEmailAddress } from "../security/email-address.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 import { queueToken } from "./queue-token.ts";
@@ -34,10 +33,7 @@ export async function register(call: Call, email: string, password: string, name
       await recordAudit(call, "auth.register", { userId: id });
     });
   } catch (error) {
-    if (isDuplicate(error, "users_canonical_email_unique")) {
-      throw emailTaken();
-    }
-    throw error;
+    throw emailTakenOr(error);
   }
   return id;
 }

@@ -4,9 +4,8 @@ import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { Refusal } from "../refusal.ts";
 import { clearLock } from "../security/attempts.ts";
-import { emailTaken, readEmailAddress } from "../security/email-address.ts";
+import { emailTakenOr, readEmailAddress } from "../security/email-address.ts";
 import { consumeOneTimeToken, type Proof, voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { isDuplicate } from "../store/errors.ts";
 
 /**
  * Takes the mailed proof of an address: of a new account's, or of the one that it is to have from now on.
@@ -19,10 +18,7 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
       await (proof.kind === "change-email" ? takeAddress(call, proof) : confirmAddress(call, proof));
     });
   } catch (error) {
-    if (isDuplicate(error, "users_canonical_email_unique")) {
-      throw emailTaken();
-    }
-    throw error;
+    throw emailTakenOr(error);
   }
 }
 

@@ -1,6 +1,7 @@
 import { domainToASCII } from "node:url";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { invalid, Refusal } from "../refusal.ts";
+import { isDuplicate } from "../store/errors.ts";
 
 /** Longest address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
@@ -42,4 +43,9 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
 /** The answer to an address that another account has. */
 export function emailTaken(): Refusal {
   return new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
+}
+
+/** What to throw of an error: EMAIL_TAKEN where it means that another account has the address, or else itself. */
+export function emailTakenOr(error: unknown): unknown {
+  return isDuplicate(error, "users_canonical_email_unique") ? emailTaken() : error;
 }
