@@ -30,7 +30,7 @@ import { User } from "./user.ts";
 const POOL_SIZE = 10;
 /** How long a call waits for a connection, and a connection for its server, in ms. */
 const CONNECT_TIMEOUT_MS = 3_000;
-/** Longest statement in ms; nothing on a request path comes near. */
+/** Longest statement in ms, unless told otherwise; nothing on a request path comes near. */
 const STATEMENT_TIMEOUT_MS = 15_000;
 /** How much later than its end a statement's answer may come, in ms. */
 const ANSWER_MS = 2_000;
@@ -46,7 +46,7 @@ const UNHURRIED = ["statement_timeout", "lock_timeout", "idle_in_transaction_ses
 
 /** Where the rows are: PostgreSQL by URL, an embedded one in a folder, or an embedded one that keeps nothing. */
 export type DatabaseLocation =
-  | { kind: "postgres"; url: string }
+  | { kind: "postgres"; url: string; statementMs?: number }
   | { kind: "folder"; path: string }
   | { kind: "memory" };
 
@@ -80,7 +80,7 @@ const entities = [User, Session, OneTimeToken, Email, AuditEvent, SigningKey, Us
  */
 export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
   if (location.kind !== "postgres") return openEmbedded(location, log);
-  return openPostgres(location.url, log).catch(blameUrl);
+  return openPostgres(location.url, log, location.statementMs).catch(blameUrl);
 }
 
 function blameUrl(error: unknown): never {
@@ -96,11 +96,11 @@ function common(log: Logger) {
   };
 }
 
-async function openPostgres(url: string, log: Logger): Promise<Store> {
-  const orm = await connect(url, log);
+async function openPostgres(url: string, log: Logger, statementMs = STATEMENT_TIMEOUT_MS): Promise<Store> {
+  const orm = await connect(url, log, statementMs);
   const pool = await orm.em.getConnection().getNativeClient();
   giveBackBroken(pool);
-  breakSilent(pool, STATEMENT_TIMEOUT_MS + ANSWER_MS);
+  breakSilent(pool, statementMs + ANSWER_MS);
   await refuseForgetfulPooler(pool);
   return {
     ...forkAndPing(orm),
@@ -112,7 +112,7 @@ async function openPostgres(url: string, log: Logger): Promise<Store> {
   };
 }
 
-function connect(url: string, log: Logger) {
+function connect(url: string, log: Logger, statementMs = STATEMENT_TIMEOUT_MS) {
   return MikroORM.init({
     ...common(log),
     driver: PostgreSqlDriver,
@@ -120,7 +120,7 @@ function connect(url: string, log: Logger) {
     pool: { min: 0, max: POOL_SIZE },
     driverOptions: {
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-      statement_timeout: STATEMENT_TIMEOUT_MS,
+      statement_timeout: statementMs,
       options: SETTINGS.map((setting) => `-c ${setting}`).join(" "),
       keepAlive: true,
     },

@@ -9,6 +9,17 @@ import { startProxy } from "./proxy.ts";
 /** More than a process has connections. */
 const BREAKS = 12;
 
+test.runIf(process.env.TEST_SERVERS)("a statement may take as long as its store is told, and no longer", async () => {
+  const url = await createDatabase(`patient_${randomUUID().slice(0, 8)}`);
+  const open = (statementMs: number) => openStore({ kind: "postgres", url, statementMs }, pino({ level: "silent" }));
+  const [patient, hasty] = await Promise.all([open(60_000), open(100)]);
+  const ask = ({ fork }: typeof patient) => fork().execute("select pg_sleep(1)");
+  const [answered, refused] = await Promise.allSettled([ask(patient), ask(hasty)]);
+  expect(answered.status).toBe("fulfilled");
+  expect(refused.status === "rejected" && isDatabaseAway(refused.reason)).toBe(true);
+  await Promise.all([patient.close(), hasty.close()]);
+});
+
 describe.runIf(process.env.TEST_SERVERS)("a connection that breaks in a transaction", async () => {
   const database = new URL(await createDatabase(`broken_${randomUUID().slice(0, 8)}`));
   const proxy = await startProxy({ host: database.hostname, port: Number(database.port || 5432) });
