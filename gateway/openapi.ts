@@ -12,6 +12,9 @@ import { commentOn, fieldSchema, json, objectSchema } from "./openapi-schemas.ts
 import { outcomes } from "./transcode/errors.ts";
 import type { Rule } from "./transcode/rules.ts";
 
+const ABOUT =
+  "Accounts, sessions and a governed AI chat gateway. " +
+  "What has no value is left out of answers; in requests `null` stands for what is left out.";
 const ERROR_REF = { $ref: "#/components/schemas/Error" };
 const ANY_OTHER = { ...json("Any other failure.", ERROR_REF), headers: references(["X-Request-Id", "Retry-After"]) };
 const EVENTS =
@@ -67,7 +70,7 @@ function describe(rules: readonly Rule[], publicUrl: string) {
   }
   return {
     openapi: "3.1.0",
-    info: { title: "Gatehouse", version, description: "Accounts, sessions and a governed AI chat gateway." },
+    info: { title: "Gatehouse", version, description: ABOUT },
     servers: [{ url: publicUrl }],
     paths: { ...paths, ...healthPaths },
     components: {

@@ -341,7 +341,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.GetProfileResponse.user": "The caller.",
   "gatehouse.account.v1.UpdateProfileRequest": "Presence is the update mask.",
   "gatehouse.account.v1.UpdateProfileRequest.name": "1 to 100 characters once trimmed.",
-  "gatehouse.account.v1.UpdateProfileRequest.bio": "Up to 1,000 characters.",
+  "gatehouse.account.v1.UpdateProfileRequest.bio": "Up to 1,000 characters; an empty one clears it.",
   "gatehouse.account.v1.UpdateProfileResponse": "The profile is changed.",
   "gatehouse.account.v1.UpdateProfileResponse.message": "For a person.",
   "gatehouse.account.v1.UpdateProfileResponse.user": "As it stands now.",

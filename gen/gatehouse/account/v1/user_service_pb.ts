@@ -72,7 +72,7 @@ export type UpdateProfileRequest = Message<"gatehouse.account.v1.UpdateProfileRe
   name?: string | undefined;
 
   /**
-   * Up to 1,000 characters.
+   * Up to 1,000 characters; an empty one clears it.
    *
    * @generated from field: optional string bio = 2;
    */
