@@ -32,15 +32,13 @@ const POOL_SIZE = 10;
 const CONNECT_TIMEOUT_MS = 3_000;
 /** Longest statement in ms, unless told otherwise; nothing on a request path comes near. */
 const STATEMENT_TIMEOUT_MS = 15_000;
+/** Part of it that a lock is waited for: else a table that somebody locks has every connection waiting before long. */
+const LOCK_PART = 1 / 5;
 /** How much later than its end a statement's answer may come, in ms. */
 const ANSWER_MS = 2_000;
 /** What statements take for granted, whatever a server, database or role sets. */
-const SETTINGS = [
-  "datestyle=ISO",
-  "timezone=UTC",
-  "default_transaction_isolation=read\\ committed",
-  "standard_conforming_strings=on",
-];
+const SETTINGS =
+  "-c datestyle=ISO -c timezone=UTC -c default_transaction_isolation=read\\ committed -c standard_conforming_strings=on";
 /** Migrations take their time, and so does whoever waits for them: an index of a large table is made in minutes. */
 const UNHURRIED = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
 
@@ -121,7 +119,7 @@ function connect(url: string, log: Logger, statementMs = STATEMENT_TIMEOUT_MS) {
     driverOptions: {
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
       statement_timeout: statementMs,
-      options: SETTINGS.map((setting) => `-c ${setting}`).join(" "),
+      options: `${SETTINGS} -c lock_timeout=${Math.ceil(statementMs * LOCK_PART)}`,
       keepAlive: true,
     },
   });
