@@ -1,6 +1,6 @@
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
-import { emailTakenOr, readEmailAddress } from "../security/email-address.ts";
+import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 import { queueToken } from "./queue-token.ts";
@@ -15,25 +15,26 @@ export async function register(call: Call, email: string, password: string, name
   const passwordHash = await call.passwords.hash(password);
   const now = call.clock.now();
   const id = newId(now);
-  try {
-    await call.em.transactional(async () => {
-      await call.em.insert(User, {
-        id,
-        email: address.stored,
+  const user = { id, email: address.stored, name: name.trim() };
+  await call.em.transactional(async () => {
+    const { affectedRows } = await call.em
+      .createQueryBuilder(User)
+      .insert({
+        ...user,
         canonicalEmail: address.canonical,
-        name: name.trim(),
         role: "user",
         passwordHash,
         passwordChangedAt: now,
         termsAcceptedAt: now,
         createdAt: now,
         updatedAt: now,
-      });
-      await queueToken(call, "verify-email", { id, email: address.stored, name: name.trim() });
-      await recordAudit(call, "auth.register", { userId: id });
-    });
-  } catch (error) {
-    throw emailTakenOr(error);
-  }
+      })
+      .onConflict("canonicalEmail")
+      .ignore() // an error would have the database log the statement, hash and all
+      .execute("run");
+    if (affectedRows === 0) throw emailTaken();
+    await queueToken(call, "verify-email", user);
+    await recordAudit(call, "auth.register", { userId: id });
+  });
   return id;
 }

@@ -1,7 +1,10 @@
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
-/** Stands between the product and a server that a test takes away: nothing else of the run is disturbed. */
-export async function startProxy(target: { host: string; port: number }) {
+/**
+ * Stands between the product and a server that a test takes away: nothing else of the run is disturbed.
+ * @param hear is told what the server says
+ */
+export async function startProxy(target: { host: string; port: number }, hear: (part: Buffer) => void = () => {}) {
   const sockets = new Set<Socket>();
   let state: "open" | "cut" | "silent" = "open";
   const server = createServer((near) => {
@@ -19,6 +22,7 @@ export async function startProxy(target: { host: string; port: number }) {
           other.destroy();
         });
       socket.on("data", (part) => {
+        if (socket === far) hear(part);
         if (state !== "silent") other.write(part);
       });
     }
