@@ -13,7 +13,7 @@ export type Process = {
 };
 
 /** Many processes are started: what one has compiled, the next need not. */
-const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
+export const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
 
 /**
  * Starts `npm start`'s process on free ports and waits until it is ready.

@@ -7,6 +7,7 @@ import pg from "pg";
 import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
+import { COMPILED } from "../faults/process.ts";
 import { begin } from "../transaction.ts";
 import { until } from "../until.ts";
 
@@ -16,7 +17,7 @@ function run(script: string, args: string[], env: Record<string, string>, cwd = 
     execFile(
       process.execPath,
       [join(process.cwd(), `scripts/${script}.ts`), ...args],
-      { cwd, env: { PATH: process.env.PATH, ...env } },
+      { cwd, env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILED, ...env } },
       (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), out: stdout + stderr }),
     );
   });
