@@ -27,8 +27,8 @@ async function send({ method, path, body, token, cookie }: Deed, requestId: stri
 }
 
 const eventsOf = (requestId: string) =>
-  app.sql<{ event: string; user_id: string | null; actor_id: string | null; ip: string; user_agent: string }>(
-    "select event, user_id, actor_id, ip, user_agent from audit_events where request_id = ? order by event",
+  app.sql<{ event: string; user_id: string | null; actor_id: string | null; details: object }>(
+    "select event, user_id, actor_id, ip, user_agent, details from audit_events where request_id = ? order by event",
     [requestId],
   );
 
@@ -51,6 +51,7 @@ describe("the audit log", () => {
     expect(rows.map(({ event }) => event)).toEqual(trail.events);
     for (const row of rows) {
       expect(row).toMatchObject({ ip: address, user_agent: "inventory" });
+      expect(row.details).toEqual(trail.details?.[row.event] ?? {});
       if (trail.user) expect(row.user_id).toBe(trail.user);
       if (trail.user && !row.event.endsWith("requested")) expect(row.actor_id).toBe(trail.actor ?? null);
     }

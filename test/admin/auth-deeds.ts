@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
+import { decodeJwt } from "jose";
 import type { TestApp, TestUser } from "../app.ts";
 import { setUpFactor, ticketFor } from "../authenticator.ts";
-import { type Deed, failed, type Inventory, nothing, own, post, wrong } from "./deeds.ts";
+import { type Deed, failed, type Inventory, nothing, own, post, telling, wrong } from "./deeds.ts";
 
 /** What the AuthService does. */
 export function authDeeds(app: TestApp): Inventory {
@@ -59,13 +60,16 @@ export function authDeeds(app: TestApp): Inventory {
         const { user, authenticator } = await setUpFactor(app);
         const tempToken = await ticketFor(app, user);
         const deed = post("/auth/verify-mfa", { tempToken, code: await authenticator.code() });
-        return { deed, trail: own(user, "auth.login", "auth.mfa_verified") };
+        const details = { "auth.mfa_verified": { method: "totp" } };
+        return { deed, trail: telling(details, own(user, "auth.login", "auth.mfa_verified")) };
       },
       "a backup code": async () => {
         const { user, authenticator } = await setUpFactor(app);
         const tempToken = await ticketFor(app, user);
         const deed = post("/auth/verify-mfa", { tempToken, backupCode: authenticator.backupCodes[0] });
-        return { deed, trail: own(user, "auth.backup_code_used", "auth.login", "auth.mfa_verified") };
+        const details = { "auth.backup_code_used": { left: 9 }, "auth.mfa_verified": { method: "backup-code" } };
+        const trail = own(user, "auth.backup_code_used", "auth.login", "auth.mfa_verified");
+        return { deed, trail: telling(details, trail) };
       },
       "a wrong code": async () => {
         const { user } = await setUpFactor(app);
@@ -74,6 +78,13 @@ export function authDeeds(app: TestApp): Inventory {
           deed: post("/auth/verify-mfa", { tempToken, code: "000000" }),
           trail: failed(user, "auth.mfa_failed"),
         };
+      },
+      "the fifth wrong code": async () => {
+        const { user } = await setUpFactor(app);
+        const deed = post("/auth/verify-mfa", { tempToken: await ticketFor(app, user), code: "000000" });
+        for (let i = 0; i < 4; i++) await app.visitor().post(deed.path, deed.body);
+        const details = { "auth.locked": { factor: "second" } };
+        return { deed, trail: telling(details, failed(user, "auth.locked", "auth.mfa_failed")) };
       },
     },
     Logout: {
@@ -92,7 +103,8 @@ export function authDeeds(app: TestApp): Inventory {
         const { body } = await browser.post("/auth/refresh");
         await browser.get("/user/profile", body.accessToken);
         const deed = { ...post("/auth/refresh"), cookie: `refreshToken=${refreshToken}` };
-        return { deed, trail: failed(user, "auth.refresh_reused") };
+        const details = { "auth.refresh_reused": { sessionId: decodeJwt(refreshToken).sid } };
+        return { deed, trail: telling(details, failed(user, "auth.refresh_reused")) };
       },
     },
     VerifyEmail: {
@@ -150,7 +162,8 @@ export function authDeeds(app: TestApp): Inventory {
       always: async () => {
         const { user, accessToken, authenticator } = await setUpFactor(app);
         const body = { password: user.password, code: await authenticator.code() };
-        return { deed: post("/auth/backup-codes", body, accessToken), trail: own(user, "auth.mfa_setup") };
+        const trail = telling({ "auth.mfa_setup": { renewed: "backup-codes" } }, own(user, "auth.mfa_setup"));
+        return { deed: post("/auth/backup-codes", body, accessToken), trail };
       },
     },
   };
