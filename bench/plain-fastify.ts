@@ -11,7 +11,7 @@ const PROFILE = {
   name: "profile",
   text: `select u.id, u.email, u.name, u.bio, u.role, u.email_verified_at, u.mfa_secret, u.created_at, u.updated_at
   from sessions s join users u on u.id = s.user_id
-  where s.id = $1 and s.revoked_at is null and s.expires_at > $2 and s.ends_at > $2`,
+  where s.id = $1 and s.revoked_at is null and s.expires_at > $2`,
 };
 
 const store = await openStore({ kind: "postgres", url: process.env.DATABASE_URL as string }, pino({ level: "silent" }));

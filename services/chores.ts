@@ -72,9 +72,9 @@ function litterOf({ clock, config: { lockout } }: Tools): Litter[] {
     {
       table: "sessions",
       key: "id",
-      condition: `(revoked_at is not null or expires_at <= ? or ends_at <= ?)
+      condition: `(revoked_at is not null or expires_at <= ?)
         and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // they go first: held ones are not waited for
-      values: [now, now],
+      values: [now],
     },
     { table: "one_time_tokens", key: "id", condition: "expires_at <= ?", values: [now] },
     { table: "attempts", key: "kind, subject", condition: "reserved_at <= ?", values: [forgotten] },

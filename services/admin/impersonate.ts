@@ -47,7 +47,7 @@ async function open(call: SignedInCall, id: string, userId: string): Promise<Dat
     `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
        expires_at, ends_at)
      select ?::uuid, u.id, ?::timestamptz, ?, ?, ?, s.user_id, s.id, ?::timestamptz, ?::timestamptz,
-       least(?::timestamptz, s.expires_at, s.ends_at), least(?::timestamptz, s.expires_at, s.ends_at)
+       least(?::timestamptz, s.expires_at), least(?::timestamptz, s.expires_at)
      from users u, sessions s where u.id = ? and u.role <> 'admin' and s.id = ?
      returning ends_at`,
     [

@@ -15,7 +15,6 @@ type SessionRow = {
   acknowledged: boolean;
   rotated_at: string;
   expires_at: string;
-  ends_at: string;
   revoked_at: string | null;
   device: string;
   user_id: string;
@@ -24,7 +23,7 @@ type SessionRow = {
   role: Role;
 };
 
-const COLUMNS = `s.id, s.generation, s.acknowledged, s.rotated_at, s.expires_at, s.ends_at, s.revoked_at, s.device,
+const COLUMNS = `s.id, s.generation, s.acknowledged, s.rotated_at, s.expires_at, s.revoked_at, s.device,
   u.id as user_id, u.email, u.name, u.role`;
 
 /**
@@ -50,8 +49,7 @@ const ROTATE = prepared(
   `update sessions as s set generation = s.generation + 1, acknowledged = false, rotated_at = ?, last_active_at = ?,
      ip = ?, location = ?, expires_at = least(s.ends_at, ?)
    from users as u
-   where u.id = s.user_id and s.id = ? and s.user_id = ? and s.generation = ? and s.actor_id is null
-     and s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
+   where u.id = s.user_id and s.id = ? and s.user_id = ? and s.generation = ? and s.revoked_at is null and s.expires_at > ?
    returning ${COLUMNS}`,
 );
 
@@ -60,7 +58,7 @@ async function rotate(call: Call, { sessionId, userId, generation }: RefreshClai
   const { address } = call.client;
   const expiresAt = new Date(now.getTime() + call.config.refreshTokenMs);
   const seen = [now, now, address, call.locate(address), expiresAt];
-  const [row] = await call.query<SessionRow>(ROTATE, [...seen, sessionId, userId, generation, now, now]);
+  const [row] = await call.query<SessionRow>(ROTATE, [...seen, sessionId, userId, generation, now]);
   return row;
 }
 
@@ -73,7 +71,7 @@ async function find(call: Call, { sessionId, userId }: RefreshClaims): Promise<S
 }
 
 function isOpen(row: SessionRow, now: Date): boolean {
-  return row.revoked_at === null && new Date(row.expires_at) > now && new Date(row.ends_at) > now;
+  return row.revoked_at === null && new Date(row.expires_at) > now;
 }
 
 function inGrace({ clock, config }: Call, row: SessionRow): boolean {

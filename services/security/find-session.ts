@@ -26,11 +26,13 @@ export type FoundSession = {
 /** Finds a session as it stands now, unless it has ended or, under impersonation, the administrator's own has. */
 export type FindSession = (id: string) => Promise<FoundSession | undefined>;
 
-/** Whether session `s` is open and, under impersonation, the administrator's own too; takes the present time as `$2`. */
-export const IS_OPEN = `s.revoked_at is null and s.expires_at > $2 and s.ends_at > $2
+/**
+ * Whether session `s` is open and, under impersonation, the administrator's own too, which expires no sooner; takes the
+ * present time as `$2`.
+ */
+export const IS_OPEN = `s.revoked_at is null and s.expires_at > $2
        and (s.actor_session_id is null or exists (
-         select from sessions a where a.id = s.actor_session_id
-           and a.revoked_at is null and a.expires_at > $2 and a.ends_at > $2))`;
+         select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
 const FIND: Statement = {
   name: "find_open_sessions",

@@ -14,14 +14,12 @@ export type OpenSession = {
 
 /** Lists a user's open sessions, newest first; those an administrator opened end with the administrator's. */
 export function listOpenSessions(call: Pick<Call, "em" | "clock">, userId: string): Promise<OpenSession[]> {
-  const now = call.clock.now();
   return call.em.execute<OpenSession[]>(
     `select s.id, s.device, s.ip, s.location, s.actor_id, s.created_at, s.last_active_at
      from sessions s left join sessions a on a.id = s.actor_session_id
-     where s.user_id = ? and s.revoked_at is null and s.expires_at > ? and s.ends_at > ?
-       and (a.id is null or (a.revoked_at is null and a.expires_at > ? and a.ends_at > ?))
+     where s.user_id = ? and s.revoked_at is null and s.expires_at > ? and a.revoked_at is null
      order by s.created_at desc, s.id desc`,
-    [userId, now, now, now, now],
+    [userId, call.clock.now()],
   );
 }
 

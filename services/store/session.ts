@@ -17,7 +17,7 @@ const table = defineEntity({
     actorSessionId: p.uuid().nullable(), // whose end ends this one
     createdAt: p.datetime(),
     lastActiveAt: p.datetime(),
-    expiresAt: p.datetime(), // moves with each refresh
+    expiresAt: p.datetime(), // moves with each refresh, as far as the end
     endsAt: p.datetime(), // never moves
     revokedAt: p.datetime().nullable(),
   },

@@ -36,11 +36,11 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
 type Row = Record<string, unknown>;
 
 const PROFILE = `select id, email, name, bio, role, email_verified_at, password_changed_at, terms_accepted_at,
-  mfa_secret is not null as mfa_enabled, last_login_at, deletion_at, created_at, updated_at from users where id = ?`;
+  mfa_secret is not null as mfa_enabled, last_login_at, created_at, updated_at from users where id = ?`;
 // ended ones are kept for a while: what ends first ends a session, or has ended it
 const SESSIONS = `select s.id, s.device, s.ip, s.location, s.actor_id is not null as impersonated, s.created_at,
   s.last_active_at as last_active,
-  least(s.revoked_at, s.expires_at, s.ends_at, a.revoked_at, a.expires_at, a.ends_at) as ends_at
+  least(s.revoked_at, s.expires_at, a.revoked_at) as ends_at
   from sessions s left join sessions a on a.id = s.actor_session_id
   where s.user_id = ? order by s.created_at desc, s.id desc`;
 const EVENTS = `select id, event, outcome, actor_id, ip, user_agent, request_id, details, created_at

@@ -12,8 +12,8 @@ export async function revokeOwnSession(call: SignedInCall, sessionId: string): P
     const now = call.clock.now();
     const ended = await call.em.execute<unknown[]>(
       `update sessions set revoked_at = ?
-       where id = ? and user_id = ? and revoked_at is null and expires_at > ? and ends_at > ? returning id`,
-      [now, sessionId, userId, now, now],
+       where id = ? and user_id = ? and revoked_at is null and expires_at > ? returning id`,
+      [now, sessionId, userId, now],
     );
     if (ended.length === 0) throw new Refusal(Reason.NOT_FOUND, "There is no such session.");
     await recordAudit(call, "user.session_revoked", { userId, details: { sessionId } });

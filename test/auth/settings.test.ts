@@ -1,6 +1,7 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { decodeJwt } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startApp, type TestApp } from "../app.ts";
 import { prefixOf, writeMmdb } from "../fakes/mmdb.ts";
@@ -101,18 +102,48 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
   });
 });
 
-describe("a deployment without REFRESH_GRACE", () => {
-  test("refreshes, however long the database takes, and takes no token twice", async () => {
-    const app = await startApp({ env: { REFRESH_GRACE: "0" } });
-    try {
-      const { browser, refreshToken } = await app.signIn();
-      const steps = Array.from({ length: 20 });
-      for (const _ of steps) expect((await browser.post("/auth/refresh")).status).toBe(200);
-      const first = { cookie: `refreshToken=${refreshToken}` };
-      expect((await app.visitor().send("POST", "/auth/refresh", undefined, first)).status).toBe(401);
-      expect((await browser.post("/auth/refresh")).status).toBe(401);
-    } finally {
-      await app.close();
-    }
+describe("a deployment with lifetimes of its own", () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    const lifetimes = { SESSION_MAX_AGE: "1h", REFRESH_TOKEN_TTL: "40m", ACCESS_TOKEN_TTL: "30m" };
+    app = await startApp({ env: { ...lifetimes, REFRESH_GRACE: "0", PASSWORD_MAX_AGE: "0" } });
+  });
+  afterAll(() => app.close());
+
+  test("refreshes without a grace, however long the database takes, and takes no token twice", async () => {
+    const { browser, refreshToken } = await app.signIn();
+    const steps = Array.from({ length: 20 });
+    for (const _ of steps) expect((await browser.post("/auth/refresh")).status).toBe(200);
+    const first = { cookie: `refreshToken=${refreshToken}` };
+    expect((await app.visitor().send("POST", "/auth/refresh", undefined, first)).status).toBe(401);
+    expect((await browser.post("/auth/refresh")).status).toBe(401);
+  });
+
+  test("ends a session at its greatest age, which no token of it outlives", async () => {
+    const user = await app.addUser();
+    const { browser, accessToken, refreshToken } = await app.signIn(await app.addUser({ role: "admin" }));
+    const { iat: start = 0 } = decodeJwt(refreshToken);
+    const end = (token: string) => (decodeJwt(token).exp ?? 0) - start;
+    const impersonate = async (token: string) =>
+      (await browser.post(`/admin/impersonate/${user.id}`, {}, token)).body.accessToken;
+    expect([end(refreshToken), end(accessToken)]).toEqual([2_400, 1_800]);
+    expect(end(await impersonate(accessToken))).toBeLessThan(901); // 15 minutes, however long other tokens live
+    app.clock.advance("30m");
+    expect((await browser.post("/auth/refresh")).status).toBe(200);
+    app.clock.advance("20m");
+    const { body } = await browser.post("/auth/refresh");
+    const tokens = [body.refreshToken, body.accessToken, await impersonate(body.accessToken)];
+    expect(tokens.map(end)).toEqual([3_600, 3_600, 3_600]);
+    app.clock.advance("10m");
+    for (const token of tokens) expect((await browser.get("/user/profile", token)).status).toBe(401);
+    expect((await browser.post("/auth/refresh")).status).toBe(401);
+  });
+
+  test("lets no password get old", async () => {
+    const { user } = await app.signIn();
+    app.clock.advance("365d");
+    const { body } = await app.visitor().post("/auth/login", user.credentials);
+    expect(body).not.toHaveProperty("passwordExpired");
+    expect((await app.visitor().get("/user/profile", body.accessToken)).body).not.toHaveProperty("passwordExpiresAt");
   });
 });
