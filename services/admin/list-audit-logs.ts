@@ -49,7 +49,7 @@ const LAST_MS = 2 ** 48 - 1;
 
 /** The least id of a time. */
 function firstIdAt(time: Date): string {
-  const msecs = Math.min(Math.max(Math.ceil(time.getTime()), 0), LAST_MS);
+  const msecs = Math.min(Math.max(time.getTime(), 0), LAST_MS);
   const hex = msecs.toString(16).padStart(12, "0");
   return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }

@@ -19,7 +19,6 @@ export async function disableTotp(call: SignedInCall, password: string, factor?:
   const before = () => lockCaller(call);
   const work = () => remove(call, user);
   if (factor) return withSecondFactor(call, user, factor, undefined, { before, work });
-  if (user.mfaConfirmedAt) throw invalid("code", "must be given, or backupCode");
   await call.em.transactional(async () => {
     await before();
     const [row] = await call.em.execute<{ confirmed: boolean }[]>(

@@ -6,11 +6,11 @@ import { readRefreshToken } from "../security/tokens.ts";
 
 /**
  * Ends the session that asks, and the one that the refresh token belongs to if it is another of the same user; none of
- * their tokens works any more. Under impersonation the refresh token, which is the administrator's own, is left alone.
+ * their tokens works any more. Under impersonation the refresh token is the administrator's own, and left alone.
  */
 export async function logout(call: SignedInCall, refreshToken: string): Promise<void> {
-  const { user, session, actorId } = call.caller;
-  const presented = actorId ? undefined : await readRefreshToken(call, refreshToken);
+  const { user, session } = call.caller;
+  const presented = await readRefreshToken(call, refreshToken);
   const ended = presented?.userId === user.id ? [session.id, presented.sessionId] : [session.id];
   await call.em.transactional(async () => {
     await lockUser(call, user.id);

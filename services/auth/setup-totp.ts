@@ -21,7 +21,7 @@ export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
     const changed = await call.em.execute<unknown[]>(
-      `update users set mfa_secret = ?, mfa_last_step = null, updated_at = ?
+      `update users set mfa_secret = ?, updated_at = ?
        where id = ? and mfa_confirmed_at is null returning id`,
       [sealed, call.clock.now(), user.id],
     );
