@@ -37,41 +37,60 @@ describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one
 
 describe("a start with ADMIN_EMAIL", () => {
   const own = { email: "root@example.com", password: "Strangers-word-1" };
-  const ADMIN_PASSWORD = "Correct-horse-1";
+  const chief = { email: "chief@example.com", password: "Correct-horse-1" };
+  const asAdmin = ({ email, password }: typeof own) => ({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password });
 
   /** Registers, starts again with the address as the administrator's, and tries to sign in. */
-  async function promote(between: (dataDir: string, accessToken: string, url: string) => Promise<unknown>) {
+  async function promote<T>(between: (dataDir: string, accessToken: string, url: string) => Promise<T>) {
     const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
-    const before = await startProcess({ DATA_DIR });
+    const before = await startProcess({ DATA_DIR, ...asAdmin(chief) });
     await createVisitor(before.url).post("/auth/register", { ...own, name: "Root", acceptTerms: true });
     const { accessToken } = (await createVisitor(before.url).post("/auth/login", own)).body;
-    await between(DATA_DIR, accessToken, before.url);
+    const made = await between(DATA_DIR, accessToken, before.url);
     await before.end("SIGTERM");
-    const after = await startProcess({ DATA_DIR, ADMIN_EMAIL: own.email, ADMIN_PASSWORD });
+    const given = { ...own, password: chief.password };
+    const after = await startProcess({ DATA_DIR, ...asAdmin(given) });
     const visitor = createVisitor(after.url);
-    const statuses = {
+    return {
+      made,
+      visitor,
       token: (await visitor.get("/user/profile", accessToken)).status,
       own: (await visitor.post("/auth/login", own)).status,
-      given: await visitor.post("/auth/login", { ...own, password: ADMIN_PASSWORD }),
+      given: await visitor.post("/auth/login", given),
+      end: () => after.end("SIGTERM"),
     };
-    await after.end("SIGTERM");
-    return statuses;
   }
 
-  test("promotes a confirmed account as it is", async () => {
-    const { token, own, given } = await promote(async (dataDir, _, url) => {
+  test("promotes a confirmed account as it is, and ends what administrators do in its name", async () => {
+    const { made, visitor, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
       const { token } = await folderMailbox(dataDir).letterTo("root@example.com");
-      await createVisitor(url).post("/auth/verify-email", { token });
+      const browser = createVisitor(url);
+      await browser.post("/auth/verify-email", { token });
+      const { id } = (await browser.get("/user/profile", accessToken)).body;
+      const { body } = await browser.post("/auth/login", chief);
+      return (await browser.post(`/admin/impersonate/${id}`, {}, body.accessToken)).body.accessToken;
     });
     expect([token, own, given.status]).toEqual([200, 200, 401]);
+    expect((await visitor.get("/user/profile", made)).status).toBe(401);
+    await end();
   }, 60_000);
 
   test("takes an account whose address was never confirmed from whoever registered it, second factor and all", async () => {
-    const { token, own, given } = await promote((_dataDir, accessToken, url) =>
-      createVisitor(url).post("/auth/setup-totp", undefined, accessToken),
-    );
+    const { made, visitor, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
+      const browser = createVisitor(url);
+      const newEmail = "stranger@example.com";
+      await browser.post("/auth/setup-totp", undefined, accessToken);
+      await browser.post("/user/change-email", { newEmail, password: "Strangers-word-1" }, accessToken);
+      const wrong = { email: "root@example.com", password: "Wrong-1-guess" };
+      await Promise.all(times(5, () => createVisitor(url).post("/auth/login", wrong))); // which lock it
+      return (await folderMailbox(dataDir).letterTo(newEmail)).token;
+    });
     expect([token, own, given.status]).toEqual([401, 401, 200]);
     expect(given.body).toMatchObject({ requiresMfa: false, user: { role: "admin" } });
+    expect((await visitor.post("/auth/verify-email", { token: made })).status).toBe(400);
+    const { items } = (await visitor.get("/admin/audit-logs?event=admin.user_updated", given.body.accessToken)).body;
+    expect(items[0].details).toEqual({ role: "admin", takenOver: true });
+    await end();
   }, 60_000);
 });
 
