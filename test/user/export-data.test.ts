@@ -8,23 +8,48 @@ const app = await testApp();
 describe("GET /user/export", () => {
   test("answers everything kept about the user, and no secret", async () => {
     const account = await setUpFactor(app, await app.addVerifiedUser({ name: "Ann Öx" }));
+    await account.browser.put("/user/profile", { bio: "Reads." }, account.accessToken);
+    const { id } = account.user;
+    const isSent = () => app.sql("select 1 from emails where user_id = ? and status <> 'sent'", [id]);
+    await until("the letters to be sent", async () => (await isSent()).length === 0);
     const { status, body } = await account.browser.get("/user/export", account.accessToken);
     expect(status).toBe(200);
     expect(Object.keys(body).sort()).toEqual(["auditEvents", "emails", "exportedAt", "profile", "sessions", "usage"]);
-    expect(body.profile).toMatchObject({
-      id: account.user.id,
+    const time = expect.stringMatching(/Z$/);
+    const times = { emailVerifiedAt: time, passwordChangedAt: time, termsAcceptedAt: time, lastLoginAt: time };
+    expect(body.profile).toEqual({
+      id,
       email: account.user.email,
       name: "Ann Öx",
+      bio: "Reads.",
       role: "user",
       mfaEnabled: true,
-      emailVerifiedAt: expect.stringMatching(/Z$/),
+      createdAt: time,
+      updatedAt: time,
+      ...times,
     });
     expect(body.sessions).toHaveLength(1);
     expect(body.sessions[0]).toMatchObject({ ip: account.browser.address, impersonated: false });
     const events = body.auditEvents.map(({ event }: { event: string }) => event);
-    expect(events).toEqual(["auth.mfa_setup", "auth.login", "auth.email_verified", "auth.register"]);
+    expect(events).toEqual([
+      "user.profile_updated",
+      ...["auth.mfa_setup", "auth.login", "auth.email_verified", "auth.register"],
+    ]);
+    expect(body.auditEvents[0]).toEqual({
+      id: expect.any(String),
+      event: "user.profile_updated",
+      outcome: "success",
+      actorId: id,
+      ip: account.browser.address,
+      userAgent: "node",
+      requestId: expect.any(String),
+      details: {},
+      createdAt: time,
+    });
     const mails = body.emails.map(({ template }: { template: string }) => template);
     expect(mails).toEqual(["mfa-enabled", "verify-email"]);
+    const letter = { id: expect.any(String), to: account.user.email, status: "sent", createdAt: time, sentAt: time };
+    expect(body.emails[0]).toEqual({ ...letter, template: "mfa-enabled" });
     expect(body.usage).toEqual([]);
     const { token } = await app.mail.letterTo(account.user.email, /Confirm/);
     for (const secret of [account.authenticator.secret, token, "argon2", account.refreshToken]) {
@@ -58,13 +83,23 @@ describe("GET /user/export", () => {
 
   test("includes what AI calls cost", async () => {
     const account = await app.signIn();
-    await app.sql(
-      `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, created_at)
-       values (gen_random_uuid(), ?, 'provider-a', 'model-a-1', 'completed', 7, 11, ?)`,
-      [account.user.id, app.clock.now()],
-    );
+    const messages = [{ role: "user", content: "Hello" }];
+    const chat = await account.browser.post("/ai/chat", { provider: "provider-a", messages }, account.accessToken);
+    expect(chat.status).toBe(200);
     const { body } = await account.browser.get("/user/export", account.accessToken);
-    expect(body.usage).toMatchObject([{ provider: "provider-a", inputTokens: 7, outputTokens: 11 }]);
+    expect(body.usage).toEqual([
+      {
+        id: expect.any(String),
+        provider: "provider-a",
+        model: "model-a-1",
+        outcome: "completed",
+        ...chat.body.usage,
+        estimated: false,
+        latencyMs: expect.any(Number),
+        firstChunkMs: expect.any(Number),
+        createdAt: expect.stringMatching(/Z$/),
+      },
+    ]);
   });
 
   test("goes on page by page until everything is told", async () => {
