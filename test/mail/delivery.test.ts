@@ -72,10 +72,13 @@ describe.each(modes)("mail delivery, %s", async (mode) => {
     expect((await admin.post(`/admin/email-logs/${uuid()}/retry`)).status).toBe(404);
     expect((await admin.post("/admin/email-logs/7/retry")).status).toBe(400);
     app.clock.advance("26h"); // long after it would have been given up
-    sink.moods.rcpt = () => "take";
+    sink.moods.rcpt = (to) => (to.startsWith("gone") ? { code: 451, text: "Greylisted" } : "take");
     const later = await signInAdmin(app, admin.user);
     expect((await later.post(`/admin/email-logs/${failed.id}/retry`)).status).toBe(200);
-    await rowOf(gone, (row) => row.status === "sent" && row.attempts === 2);
+    await rowOf(gone, (row) => row.status === "queued" && row.attempts === 2);
+    sink.moods.rcpt = () => "take";
+    app.clock.advance("25m");
+    await rowOf(gone, (row) => row.status === "sent" && row.attempts === 3);
     expect(arrivedFor(gone)).toHaveLength(1);
     const [event] = await app.sql(
       "select details from audit_events where event = 'admin.email_retried' and actor_id = ?",
