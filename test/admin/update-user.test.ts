@@ -35,11 +35,15 @@ describe("PUT /admin/users/:id", () => {
 
   test("moves an account to another address, unproved, and tells the old one", async () => {
     const admin = await signInAdmin(app);
-    const user = await app.addVerifiedUser();
+    const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser());
+    const elsewhere = `elsewhere-${user.email}`;
+    await browser.post("/user/change-email", { newEmail: elsewhere, password: user.password }, accessToken);
+    const { token } = await app.mail.letterTo(elsewhere);
     const email = `${randomUUID()}@Example.com`;
     const { body } = await admin.put(`/admin/users/${user.id}`, { email });
     expect(body.user).toMatchObject({ email, emailVerified: false });
     expect((await app.mail.letterTo(user.email, /was changed/)).text).toContain(email);
+    expect((await app.visitor().post("/auth/verify-email", { token })).status).toBe(400);
     expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(401);
     expect((await app.visitor().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
     const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
@@ -95,10 +99,12 @@ describe("PUT /admin/users/:id", () => {
     await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
   });
 
-  test("promotes; a demotion ends the sessions at once", async () => {
+  test("promotes, which ends impersonations; a demotion ends the sessions at once", async () => {
     const admin = await signInAdmin(app);
     const { user, browser, accessToken } = await app.signIn();
+    const { body } = await admin.post(`/admin/impersonate/${user.id}`);
     await admin.put(`/admin/users/${user.id}`, { role: "admin" });
+    expect((await browser.get("/user/profile", body.accessToken)).status).toBe(401);
     expect((await browser.get("/admin/users?limit=1", accessToken)).status).toBe(200);
     expect((await admin.put(`/admin/users/${user.id}`, { role: "user" })).body.user.role).toBe("user");
     expect((await browser.get("/admin/users?limit=1", accessToken)).status).toBe(401);

@@ -69,6 +69,8 @@ describe("GET /admin/users", () => {
     for (const search of [`mixed.${word}`, `XED.${word}@EXAM`, `zoë 100%_${word}`, `_${word} är`]) {
       expect(await find(search)).toEqual([user.id]);
     }
+    const long = `mixed.${word}@example.`; // longer than what the index is asked for
+    expect([await find(`${long}com`), await find(`${long}org`)]).toEqual([[user.id], []]);
     for (const search of [`mixed%${word}`, `mixed_${word}`, `${word}\\`, `com zoë 100%_${word}`]) {
       expect(await find(search)).toEqual([]);
     }

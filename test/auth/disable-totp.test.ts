@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
 import { setUpFactor, ticketFor } from "../authenticator.ts";
+import { tally, times } from "../until.ts";
 
 const app = await testApp();
 type Account = Awaited<ReturnType<typeof setUpFactor>>;
@@ -74,6 +75,13 @@ describe("POST /auth/backup-codes", () => {
     };
     expect(await attempt(account.authenticator.backupCodes[0])).toBe(401);
     expect(await attempt(body.backupCodes[0])).toBe(200);
+  });
+
+  test("takes a code once, however many use it at once", async () => {
+    const account = await confirmed();
+    const code = await account.authenticator.code();
+    const answers = await Promise.all(times(4, () => renew(account, { code })));
+    expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 3 });
   });
 
   test("needs password and code, each of which it counts", async () => {

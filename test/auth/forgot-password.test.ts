@@ -45,6 +45,13 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     expect((await app.mail.letterTo(stored, subject)).token).toHaveLength(43);
   });
 
+  test("mails nothing once the account's time has come", async () => {
+    const user = await app.addUser();
+    await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
+    await app.visitor().post(path, { email: user.email });
+    expect((await app.sql("select id from emails where user_id = ?", [user.id])).length).toBeLessThan(2);
+  });
+
   test("lets an address ask three times an hour for one account", async () => {
     const user = await app.addUser();
     const visitor = app.visitor();

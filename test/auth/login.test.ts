@@ -62,27 +62,23 @@ describe("POST /auth/login", () => {
     expect(known?.names).toContain("www-authenticate");
   });
 
-  test.runIf(app.mode !== "embedded")(
-    "fails, and says so in the log, with a password that is just being changed",
-    async () => {
-      const user = await app.addUser();
-      const url = app.settings.DATABASE_URL as string;
-      const change = await begin(
-        url,
-        "update users set password_changed_at = password_changed_at + '1s' where id = $1",
-        [user.id],
-      );
-      const answer = app.visitor().post("/auth/login", user.credentials);
-      await change.toBeWaitedFor();
-      await change.commit();
-      expect(await answer).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS" } });
-      const events = await app.sql(
-        "select event, outcome from audit_events where user_id = ? order by id desc limit 1",
-        [user.id],
-      );
-      expect(events).toEqual([{ event: "auth.login_failed", outcome: "failure" }]);
-    },
-  );
+  test.runIf(app.mode !== "embedded").each([
+    ["the password is changed", "password_changed_at = password_changed_at + '1s'"],
+    ["a second factor is set up", "mfa_secret = 'sealed'"],
+    ["the account's time comes", "deletion_at = '2000-01-01'"],
+  ])("fails, and says so in the log, where %s meanwhile", async (_, changes) => {
+    const user = await app.addUser();
+    const url = app.settings.DATABASE_URL as string;
+    const change = await begin(url, `update users set ${changes} where id = $1`, [user.id]);
+    const answer = app.visitor().post("/auth/login", user.credentials);
+    await change.toBeWaitedFor();
+    await change.commit();
+    expect(await answer).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS" } });
+    const events = await app.sql("select event, outcome from audit_events where user_id = ? order by id desc limit 1", [
+      user.id,
+    ]);
+    expect(events).toEqual([{ event: "auth.login_failed", outcome: "failure" }]);
+  });
 
   test.runIf(app.mode !== "embedded")("tells role and address as they are once the session is open", async () => {
     const user = await app.addUser({ role: "admin" });

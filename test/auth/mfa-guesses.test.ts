@@ -48,6 +48,16 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
     });
   });
 
+  test("starts the count anew with a right code", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    for (let round = 0; round < 2; round++) {
+      const tempToken = await ticketFor(app, user);
+      for (let i = 0; i < 4; i++) expect((await verify(tempToken, wrongCode)).status).toBe(401);
+      expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
+      app.clock.advance("30s"); // the next code
+    }
+  });
+
   test("evaluates five codes and no more, however many arrive at once from anywhere", async () => {
     const { user } = await setUpFactor(app);
     const tempToken = await ticketFor(app, user);

@@ -57,6 +57,7 @@ describe("POST /auth/refresh", () => {
       expect(await profile(accessToken)).toBe(401);
       expect((await refresh(next.refreshToken)).status).toBe(401);
       const letter = await app.mail.letterTo(user.email, /ended for your safety/);
+      expect(letter.text).toContain("your session on node was presented again");
       expect(letter.text).toContain("We have ended that session");
       const events = await app.sql(
         "select outcome from audit_events where user_id = ? and event = 'auth.refresh_reused'",

@@ -124,6 +124,16 @@ describe("POST /auth/reset-password", () => {
     expect(await app.visitor().post("/auth/verify-email", { token })).toMatchObject(refused);
   });
 
+  test.each([
+    ["an address that the account has left", "email = 'new-' || email, canonical_email = 'new-' || canonical_email"],
+    ["an account whose time has come", "deletion_at = '2000-01-01'"],
+  ])("refuses the token of %s", async (_, change) => {
+    const user = await app.addUser();
+    const token = await tokenFor(user);
+    await app.sql(`update users set ${change} where id = ?`, [user.id]);
+    expect(await reset(token)).toMatchObject(refused);
+  });
+
   test("has one success among 50 parallel uses", async () => {
     const user = await app.addUser();
     const token = await tokenFor(user);

@@ -41,6 +41,15 @@ describe("POST /auth/verify-email", () => {
     expect(await verify(token)).toMatchObject({ status: 200 });
   });
 
+  test("refuses the token of an address that the account has left", async () => {
+    const { user, token } = await newcomer();
+    await app.sql(
+      "update users set email = 'new-' || email, canonical_email = 'new-' || canonical_email where id = ?",
+      [user.id],
+    );
+    expect(await verify(token)).toMatchObject(refused);
+  });
+
   test("refuses a token after 24 hours", async () => {
     const { token } = await newcomer();
     app.clock.advance("24h");

@@ -88,6 +88,13 @@ describe("POST /auth/verify-mfa", () => {
     expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
   });
 
+  test("ends a ticket when the account's time has come", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
+    expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  });
+
   test("ends a ticket after five minutes, and an older one with a newer", async () => {
     const { user, authenticator } = await setUpFactor(app);
     const older = await ticketFor(app, user);

@@ -5,7 +5,7 @@ import { tally, times } from "../until.ts";
 
 const app = await testApp();
 type Account = Awaited<ReturnType<typeof app.signIn>>;
-const fresh = () => `${randomUUID()}@new.example.com`;
+const fresh = () => `New.${randomUUID()}@example.com`;
 const ask = ({ browser, accessToken, user }: Account, newEmail: string, password = user.password) =>
   browser.post("/user/change-email", { newEmail, password }, accessToken);
 const verify = (token: unknown) => app.visitor().post("/auth/verify-email", { token });

@@ -2,6 +2,7 @@ import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { testApp } from "../app.ts";
+import { setUpFactor, ticketFor } from "../authenticator.ts";
 import { tally, times } from "../until.ts";
 
 const app = await testApp();
@@ -33,8 +34,11 @@ describe("POST /user/change-password", () => {
 
   test("counts a wrong current password as a failed login, up to the lock", async () => {
     const account = await app.signIn();
+    const wrong = () => change(account, { currentPassword: "Wrong-1-guess" });
+    for (let i = 0; i < 4; i++) await wrong();
+    expect((await change(account, { newPassword: account.user.password })).status).toBe(400); // a right one starts anew
     const answers = [];
-    for (let i = 0; i < 6; i++) answers.push(await change(account, { currentPassword: "Wrong-1-guess" }));
+    for (let i = 0; i < 6; i++) answers.push(await wrong());
     expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
     expect(answers[0]?.body).toMatchObject({ code: "INVALID_CURRENT_PASSWORD", error: "Bad Request" });
     expect((await change(account)).status).toBe(423);
@@ -69,15 +73,21 @@ describe("POST /user/change-password", () => {
     expect(answers.filter((a) => a.body.code === "INVALID_CURRENT_PASSWORD")).toHaveLength(5);
   });
 
-  test("voids a reset link that was mailed before", async () => {
-    const account = await app.signIn();
-    await app.visitor().post("/auth/forgot-password", { email: account.user.email });
-    const { token } = await app.mail.letterTo(account.user.email, /Reset/);
+  test("voids links that were mailed and the ticket that was given before", async () => {
+    const account = await setUpFactor(app);
+    const { user, browser, accessToken, authenticator } = account;
+    await app.visitor().post("/auth/forgot-password", { email: user.email });
+    const newEmail = `new-${user.email}`;
+    await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
+    const [reset, move] = [await app.mail.letterTo(user.email, /Reset/), await app.mail.letterTo(newEmail)];
+    const tempToken = await ticketFor(app, user);
     expect((await change(account)).status).toBe(200);
-    expect(await app.visitor().post("/auth/reset-password", { token, password: NEW })).toMatchObject({
-      status: 400,
-      body: { code: "TOKEN_INVALID" },
-    });
+    const refused = { status: 400, body: { code: "TOKEN_INVALID" } };
+    const { token } = reset;
+    expect(await app.visitor().post("/auth/reset-password", { token, password: NEW })).toMatchObject(refused);
+    expect(await app.visitor().post("/auth/verify-email", { token: move.token })).toMatchObject(refused);
+    const code = await authenticator.code();
+    expect((await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status).toBe(401);
   });
 
   test("is the same over gRPC", async () => {

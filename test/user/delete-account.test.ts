@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
-import { setUpFactor } from "../authenticator.ts";
+import { setUpFactor, ticketFor } from "../authenticator.ts";
 import { begin } from "../transaction.ts";
 import { times, until } from "../until.ts";
 
@@ -63,12 +63,15 @@ describe("POST /user/delete-account", () => {
 
   test("is taken back by the second factor only, where there is one", async () => {
     const account = await setUpFactor(app);
+    const older = await ticketFor(app, account.user);
     expect((await remove(account)).status).toBe(200);
     const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
     const { body } = await login(account);
     expect(await deletionAt()).toEqual([{ kept: false }]);
     const code = await account.authenticator.code();
-    const verified = await app.visitor().post("/auth/verify-mfa", { tempToken: body.tempToken, code });
+    const verify = (tempToken: string) => app.visitor().post("/auth/verify-mfa", { tempToken, code });
+    expect((await verify(older)).status).toBe(401);
+    const verified = await verify(body.tempToken);
     expect(verified).toMatchObject({ status: 200, body: { restored: true } });
     expect(await deletionAt()).toEqual([{ kept: true }]);
   });
@@ -76,6 +79,8 @@ describe("POST /user/delete-account", () => {
   test("erases the account after the date, and leaves a pseudonym in the audit log", async () => {
     const account = await setUpFactor(app);
     const { id, email, name } = account.user;
+    const tempToken = await ticketFor(app, account.user);
+    await app.visitor().post("/auth/verify-mfa", { tempToken, code: "000000" });
     await app.visitor().post("/auth/login", { email, password: "Wrong-1-guess" });
     await app.visitor().post("/auth/forgot-password", { email });
     expect((await remove(account)).status).toBe(200);

@@ -52,10 +52,12 @@ describe("GET /user/sessions", () => {
   test("leaves out what has ended or expired", async () => {
     const user = await app.addUser();
     const old = await app.signIn(user);
+    const [{ id }] = await list(old);
     app.clock.advance("7d");
     const [ended, current] = [await app.signIn(user), await app.signIn(user)];
     await ended.browser.post("/auth/logout", undefined, ended.accessToken);
     expect(await list(current)).toHaveLength(1);
+    expect((await current.browser.delete(`/user/sessions/${id}`, current.accessToken)).status).toBe(404);
     expect(await profile(old)).toBe(401);
   });
 
