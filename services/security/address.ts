@@ -6,13 +6,11 @@ export function plainAddress(address: string): string {
   return isIPv6(address) ? ipaddr.process(address).toString() : address;
 }
 
-/** What an address is counted as: itself, or for IPv6 its /64, which is what one customer is given. */
+/** What a plain address is counted as: itself, or for IPv6 its /64, which is what one customer is given. */
 export function networkOf(address: string): string {
   if (!isIPv6(address)) return address;
-  const parsed = ipaddr.IPv6.parse(address);
-  if (parsed.isIPv4MappedAddress()) return parsed.toIPv4Address().toString();
-  return `${parsed.parts
-    .slice(0, 4)
+  return `${ipaddr.IPv6.parse(address)
+    .parts.slice(0, 4)
     .map((part) => part.toString(16))
     .join(":")}::/64`;
 }

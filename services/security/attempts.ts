@@ -121,7 +121,7 @@ async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: A
 async function forget(em: Needs["em"], kind: string, subject: string): Promise<boolean> {
   const rows = await em.execute<unknown[]>(
     `delete from attempts as a using ${UNHURRIED}
-     where kind = ? and subject = ? and reserved <= 1 and failed = 0 and locked_until is null returning kind`,
+     where kind = ? and subject = ? and reserved <= 1 and failed = 0 returning kind`,
     [kind, subject],
   );
   return rows.length > 0;

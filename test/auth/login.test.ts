@@ -186,6 +186,18 @@ describe("POST /auth/login", () => {
     expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
   });
 
+  test("counts guesses as wrong whose process has died over them", async () => {
+    const user = await app.addUser();
+    const guessedAt = new Date(app.clock.now().getTime() - 31_000);
+    await app.sql("insert into attempts (kind, subject, reserved, reserved_at) values ('password', ?, 5, ?)", [
+      user.email,
+      guessedAt,
+    ]);
+    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(423);
+    app.clock.advance("15m");
+    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+  });
+
   test("refuses a password of over 128 characters before any hashing", async () => {
     const user = await app.addUser();
     const answer = await app.visitor().post("/auth/login", { email: user.email, password: "x".repeat(129) });

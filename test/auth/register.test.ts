@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { randomInt, randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
 import { tally, times } from "../until.ts";
@@ -103,6 +103,15 @@ describe("POST /auth/register", () => {
     expect(Number(answers[10]?.headers.get("retry-after"))).toBeGreaterThan(890);
     app.clock.advance("15m");
     expect(await visitor.post("/auth/register", body())).toMatchObject({ status: 201 });
+  });
+
+  test("counts an IPv6 address by its /64", async () => {
+    const left = async (address: string) =>
+      (await app.visitor(address).post("/auth/register", {})).headers.get("ratelimit-remaining");
+    const network = `2001:db8:${randomInt(65_536).toString(16)}`;
+    expect(await left(`${network}:1::1`)).toBe("9");
+    expect(await left(`${network}:1:ffff::2`)).toBe("8");
+    expect(await left(`${network}:2::1`)).toBe("9");
   });
 
   test("writes account, proof, mail and audit event in one go", async () => {

@@ -64,15 +64,17 @@ describe("GET /user/sessions", () => {
   test("shows the last use at most a minute behind, and the address of the last refresh", async () => {
     const account = await app.signIn();
     const other = await app.signIn(account.user);
-    app.clock.advance("5m");
-    const usedAt = app.clock.now().getTime();
-    expect(await profile(account)).toBe(200);
-    const lastActive = await until("the time of the last use", async () => {
-      const [, session] = await list(other);
-      const at = new Date(session.lastActive).getTime();
-      return at >= usedAt - 60_000 ? at : undefined;
-    });
-    expect(lastActive).toBeLessThanOrEqual(app.clock.now().getTime());
+    for (const pause of ["5m", "61s"] as const) {
+      app.clock.advance(pause);
+      const usedAt = app.clock.now().getTime();
+      expect(await profile(account)).toBe(200);
+      const lastActive = await until("the time of the last use", async () => {
+        const [, session] = await list(other);
+        const at = new Date(session.lastActive).getTime();
+        return at >= usedAt - 60_000 ? at : undefined;
+      });
+      expect(lastActive).toBeLessThanOrEqual(app.clock.now().getTime());
+    }
     const elsewhere = app.visitor();
     const cookie = { cookie: `refreshToken=${account.refreshToken}` };
     const { body } = await elsewhere.send("POST", "/auth/refresh", undefined, cookie);
