@@ -20,7 +20,6 @@ const options = {
 
 const common = {
   enableOfflineQueue: false, // an outage must not become hung requests
-  enableAutoPipelining: true,
 };
 
 const retry = (tries: number) => Math.min(tries * 50, RECONNECT_MS);
@@ -41,7 +40,7 @@ export async function openRedis(urls: string[], log: Logger): Promise<SharedCach
   if (!url) throw new Error("no Redis URL");
   const client = others.length
     ? openCluster(url, urls)
-    : new Redis(url, { ...options, ...common, retryStrategy: retry });
+    : new Redis(url, { ...options, ...common, enableAutoPipelining: true, retryStrategy: retry });
   const presence = watchPresence(log);
   client.on("error", presence.missed);
   await new Promise<void>((resolve) => {
@@ -57,7 +56,10 @@ export async function openRedis(urls: string[], log: Logger): Promise<SharedCach
   };
 }
 
-/** The URLs are where to begin; the nodes that these tell of take the same user, and TLS if these do. */
+/**
+ * The URLs are where to begin; the nodes that these tell of take the same user, and TLS if these do. What is asked at once
+ * goes to each node by itself: as one, ioredis sends scripts whose keys are on different nodes, which it then refuses.
+ */
 function openCluster(url: string, urls: string[]): Cluster {
   const { username, password, protocol } = new URL(url);
   return new Cluster(urls, {

@@ -27,6 +27,17 @@ describe.skipIf(lacks("redis-server"))("replicas that share a Redis cluster", as
     }
   });
 
+  test("count together those who come at once, on every node", async () => {
+    for (const _ of times(3, String)) {
+      const counts = await Promise.all(
+        times(20, randomAddress).map((address) =>
+          Promise.all(times(10, (i) => remaining(replicas[i % 2] as (typeof replicas)[0], address))),
+        ),
+      );
+      for (const each of counts) expect(each.sort()).toEqual(times(10, (i) => 20 + i));
+    }
+  });
+
   test("let few wait for a node that has fallen silent", async () => {
     cluster.silence(1);
     const started = performance.now();
