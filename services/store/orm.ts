@@ -19,6 +19,7 @@ import { unusable } from "./errors.ts";
 import { LOCKS } from "./locks.ts";
 import { OneTimeToken } from "./one-time-token.ts";
 import { refuseForgetfulPooler } from "./pooler.ts";
+import { connectionOf } from "./postgres-url.ts";
 import { MIGRATIONS, RECORD } from "./schema.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
@@ -111,15 +112,17 @@ async function openPostgres(url: string, log: Logger, statementMs = STATEMENT_TI
 }
 
 function connect(url: string, log: Logger, statementMs = STATEMENT_TIMEOUT_MS) {
+  const { options, ...asked } = connectionOf(url);
   return MikroORM.init({
     ...common(log),
     driver: PostgreSqlDriver,
     clientUrl: url,
     pool: { min: 0, max: POOL_SIZE },
     driverOptions: {
+      ...asked,
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
       statement_timeout: statementMs,
-      options: `${SETTINGS} -c lock_timeout=${Math.ceil(statementMs * LOCK_PART)}`,
+      options: `${options} ${SETTINGS} -c lock_timeout=${Math.ceil(statementMs * LOCK_PART)}`,
       keepAlive: true,
     },
   });

@@ -1,0 +1,45 @@
+import { randomUUID } from "node:crypto";
+import { pino } from "pino";
+import { afterAll, describe, expect, test } from "vitest";
+import { openStore } from "../../services/store/orm.ts";
+import { createDatabase } from "../databases.ts";
+import { startEncrypting } from "../fakes/encrypting.ts";
+
+const certificate = (name: string) => `test/fakes/tls/${name}.pem`;
+
+describe.runIf(process.env.TEST_SERVERS)("a database that takes TLS alone", async () => {
+  const direct = new URL(await createDatabase(`tls_${randomUUID().slice(0, 8)}`));
+  const target = { host: direct.hostname, port: Number(direct.port) || 5432 };
+  const encrypting = await startEncrypting(target, { cert: certificate("ours"), key: "test/fakes/tls/ours.key" });
+  afterAll(encrypting.close);
+  /** Asks it something. */
+  const ask = async (query: Record<string, string>) => {
+    const url = Object.assign(new URL(direct), {
+      host: `127.0.0.1:${encrypting.port}`,
+      search: new URLSearchParams(query),
+    });
+    const store = await openStore({ kind: "postgres", url: url.href }, pino({ level: "silent" }));
+    try {
+      await store.migrate();
+      return await store.fork().execute("show application_name");
+    } finally {
+      await store.close();
+    }
+  };
+
+  test("is asked for it by sslmode=require, and nothing else of the URL is lost", async () => {
+    const answer = await ask({ sslmode: "require", application_name: "ours" });
+    expect(answer).toEqual([{ application_name: "ours" }]);
+  });
+
+  test("is known by its certificate, or not used", async () => {
+    await expect(ask({ sslmode: "verify-full", sslrootcert: certificate("ours") })).resolves.toHaveLength(1);
+    for (const query of [{ sslmode: "verify-full" }, { sslmode: "verify-full", sslrootcert: certificate("others") }]) {
+      await expect(ask(query)).rejects.toThrow(/^DATABASE_URL can't be used: .*certificate/);
+    }
+  });
+
+  test("is not used without it", async () => {
+    await expect(ask({})).rejects.toThrow(/^DATABASE_URL leads to no database that answers/);
+  });
+});
