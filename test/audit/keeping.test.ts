@@ -101,6 +101,17 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     expect(await verify()).toMatchObject({ findings: [], events: 41, unsealed: 0 });
   });
 
+  test.each([
+    ["drops old months in the background", 40 * 86_400_000, 1],
+    ["keeps every month where retention is off", 0, 2],
+  ])("%s", async (_, auditRetentionMs, kept) => {
+    await sealedLog([1]);
+    await record(0, { now: () => new Date(clock.now().getTime() - 80 * 86_400_000) });
+    await sealEvents(store.fork(), clock.now());
+    await startAuditKeeper({ store, clock, config: { auditRetentionMs }, log: pino({ level: "silent" }) }).close();
+    expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
+  });
+
   test("drops old months as a whole once they are sealed, and the chain tells so", async () => {
     await sealedLog([3]);
     const now = new Date(clock.now().getTime() + 70 * 86_400_000); // the months to come have their partitions
@@ -112,6 +123,8 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     expect((await dropPartitions(store.fork(), now, retention)).length).toBeGreaterThan(0);
     expect(await verify()).toMatchObject({ findings: [], events: 1, dropped: 4 });
     expect(await dropPartitions(store.fork(), now, retention)).toEqual([]);
+    await tamper("delete from audit_events"); // what is left was not retention's to drop
+    expect(await verify()).toMatchObject({ findings: [{ kind: "deleted" }], dropped: 4 });
     await tamper(`update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`);
     expect((await verify()).findings.map(({ kind }) => kind)).toContain("seal-broken");
   });

@@ -64,13 +64,13 @@ describe("POST /user/delete-account", () => {
   test("is taken back by the second factor only, where there is one", async () => {
     const account = await setUpFactor(app);
     const older = await ticketFor(app, account.user);
+    const verify = async (tempToken: string) =>
+      app.visitor().post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
     expect((await remove(account)).status).toBe(200);
+    expect((await verify(older)).status).toBe(401);
     const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
     const { body } = await login(account);
     expect(await deletionAt()).toEqual([{ kept: false }]);
-    const code = await account.authenticator.code();
-    const verify = (tempToken: string) => app.visitor().post("/auth/verify-mfa", { tempToken, code });
-    expect((await verify(older)).status).toBe(401);
     const verified = await verify(body.tempToken);
     expect(verified).toMatchObject({ status: 200, body: { restored: true } });
     expect(await deletionAt()).toEqual([{ kept: true }]);

@@ -26,6 +26,7 @@ describe("GET /user/profile", () => {
 
   test("ends with the access token", async () => {
     const { browser, accessToken } = await app.signIn();
+    expect((await browser.get("/user/profile", accessToken)).status).toBe(200); // remembered from here on
     app.clock.advance("15m");
     expect(await browser.get("/user/profile", accessToken)).toMatchObject({
       status: 401,
