@@ -16,7 +16,6 @@ export type SecondFactorOwner = {
   email: string;
   name: string;
   mfaSecret?: string | null | undefined;
-  mfaLastStep?: number | null | undefined;
 };
 
 /**
@@ -27,8 +26,7 @@ export type SecondFactorOwner = {
 async function consumeSecondFactor(call: Call, user: SecondFactorOwner, factor: SecondFactor): Promise<boolean> {
   if (!user.mfaSecret) return false;
   if ("backupCode" in factor) return useBackupCode(call, user, factor.backupCode);
-  const lastStep = user.mfaLastStep ?? null;
-  const step = await matchingStep(call, { id: user.id, sealed: user.mfaSecret, lastStep }, factor.code);
+  const step = await matchingStep(call, { id: user.id, sealed: user.mfaSecret }, factor.code);
   if (step === undefined) return false;
   const marked = await call.em.execute<unknown[]>(
     `update users set mfa_last_step = ?, mfa_confirmed_at = coalesce(mfa_confirmed_at, ?)

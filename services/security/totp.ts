@@ -19,12 +19,12 @@ export async function makeTotpSecret(cipher: Cipher, user: { id: string; email: 
 }
 
 /**
- * The step of a code that is right now or one step off, and newer than the last one used.
+ * The step of a code that is right now or one step off; whoever uses it up makes sure that none so late has been used.
  * @returns undefined for every other code.
  */
 export async function matchingStep(
   { cipher, clock }: { cipher: Cipher; clock: Clock },
-  user: { id: string; sealed: string; lastStep: number | null },
+  user: { id: string; sealed: string },
   code: string,
 ): Promise<number | undefined> {
   if (!/^\d{6}$/.test(code)) return undefined; // the library throws at anything else
@@ -33,7 +33,6 @@ export async function matchingStep(
     token: code,
     epoch: Math.floor(clock.now().getTime() / 1000),
     epochTolerance: DRIFT_SECONDS,
-    ...(user.lastStep !== null && { afterTimeStep: user.lastStep }),
   });
   return result.valid && "timeStep" in result ? result.timeStep : undefined;
 }
