@@ -1,3 +1,5 @@
+import { readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startApp, type TestApp } from "../app.ts";
@@ -67,5 +69,16 @@ describe("signing keys", () => {
     for (const key of (await jwks()).keys) {
       expect(Object.keys(key).sort()).toEqual(["alg", "crv", "kid", "kty", "use", "x"]);
     }
+  });
+
+  test("are encrypted by a secret that nobody else on the machine can read, nor the mail beside it", () => {
+    const folder = app.settings.DATA_DIR as string;
+    const names = readdirSync(folder, { recursive: true, encoding: "utf8" });
+    expect(names).toContain("secret-key");
+    const modes = names.map((name) => [
+      name,
+      (statSync(join(folder, name), { throwIfNoEntry: false })?.mode ?? 0) & 0o77,
+    ]);
+    expect(modes.filter(([, others]) => others !== 0)).toEqual([]);
   });
 });
