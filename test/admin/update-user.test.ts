@@ -48,6 +48,8 @@ describe("PUT /admin/users/:id", () => {
     expect((await app.visitor().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
     const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
     expect(taken).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
+    const [denied] = await auditOf(app, user.id, "admin.denied");
+    expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "EMAIL_TAKEN", rpc: "UpdateUser" } });
   });
 
   test("unlocks", async () => {

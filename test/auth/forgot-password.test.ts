@@ -55,6 +55,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
   test("lets an address ask three times an hour for one account", async () => {
     const user = await app.addUser();
     const visitor = app.visitor();
+    await visitor.post("/auth/login", user.credentials); // which has a limit of its own
     const answers = [];
     for (let i = 0; i < 4; i++) answers.push((await visitor.post(path, { email: user.email })).status);
     expect(answers).toEqual([200, 200, 200, 429]);

@@ -66,8 +66,10 @@ describe("POST /auth/login", () => {
     ["the password is changed", "password_changed_at = password_changed_at + '1s'"],
     ["a second factor is set up", "mfa_secret = 'sealed'"],
     ["the account's time comes", "deletion_at = '2000-01-01'"],
-  ])("fails, and says so in the log, where %s meanwhile", async (_, changes) => {
+    ["the password of one with a second factor is changed", "password_changed_at = now()", "mfa_secret = 'sealed'"],
+  ])("fails, and says so in the log, where %s meanwhile", async (_, changes, before = "") => {
     const user = await app.addUser();
+    if (before) await app.sql(`update users set ${before} where id = ?`, [user.id]);
     const url = app.settings.DATABASE_URL as string;
     const change = await begin(url, `update users set ${changes} where id = $1`, [user.id]);
     const answer = app.visitor().post("/auth/login", user.credentials);

@@ -55,8 +55,9 @@ describe.each(modes)("mail delivery, %s", async (mode) => {
       app.clock.advance("55m");
     }
     for (const email of emails) {
-      await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
+      const { id } = await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
       expect(arrivedFor(email)).toHaveLength(1);
+      expect(arrivedFor(email)[0]?.raw).toMatch(new RegExp(`^message-id: <${id}@localhost>`, "im")); // with every try
       expect(arrivedFor(email)[0]?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
     }
   });

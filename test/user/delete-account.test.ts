@@ -144,6 +144,8 @@ describe("POST /user/delete-account", () => {
     for (const { id } of others) await app.sql("update users set role = 'admin' where id = ?", [id]);
     expect(admins[0]?.n).toBe(others.length + 1);
     expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
+    const [denied] = await app.sql("select details from audit_events where event = 'admin.denied' order by id desc");
+    expect(denied).toEqual({ details: { reason: "LAST_ADMIN", rpc: "DeleteAccount" } });
   });
 
   test.runIf(app.mode !== "embedded")("is refused to who has just become the last administrator", async () => {
