@@ -26,7 +26,6 @@ export function createBodyReader(
   let arriving = 0;
   return (request, payload, done) => {
     const limit = request.routeOptions.bodyLimit;
-    if (Number(request.headers["content-length"]) > limit) return done(TOO_LARGE);
     let room = NOTHING;
     let bytes = 0;
     let reserved = 0;

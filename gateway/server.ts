@@ -132,7 +132,6 @@ function createServer(
     requestTimeout,
     connectionTimeout,
     http: {
-      requestTimeout,
       headersTimeout: requestTimeout,
       maxHeaderSize: MAX_HEAD_BYTES,
       connectionsCheckingInterval: Math.min(1_000, requestTimeout / 4),

@@ -41,7 +41,7 @@ export function readCookie(header: string | undefined, name: string): string | u
 function unescaped(value: string): string {
   try {
     const text = decodeURIComponent(value);
-    return text.isWellFormed() && !text.includes("\0") ? text : "";
+    return text.includes("\0") ? "" : text;
   } catch {
     return "";
   }
