@@ -1,4 +1,6 @@
+import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { StartSpan } from "../../gateway/tracing.ts";
 import { until } from "../until.ts";
 import { playAccounts } from "./accounts.ts";
 import type { Started } from "./harness.ts";
@@ -83,6 +85,8 @@ describe("every request", () => {
       "x-gatehouse-client-agent": `${encodeURIComponent("é")}${"x".repeat(399)}`,
       "x-gatehouse-secret": "between-the-two-of-us",
     });
+    await edge.send("GET", "/user/profile", undefined, { authorization: "Bearer é" }); // which metadata can't carry
+    expect(metadata()).not.toHaveProperty("authorization");
   });
 
   test("leaves one log line, and in it no token, cookie, body or query", async () => {
@@ -101,4 +105,37 @@ describe("every request", () => {
     ]);
     expect(JSON.stringify(edge.logs)).not.toMatch(/hidden|secret/);
   });
+});
+
+test("a request's span goes beneath its caller's, tells its status, and names what is our failure", async () => {
+  const spans: object[] = [];
+  const startSpan: StartSpan = (name, kind, parent, attributes) => {
+    const span = { name, kind, parent, attributes, told: undefined as unknown };
+    spans.push(span);
+    return { traceparent: "its own", end: (...told) => Object.assign(span, { told }) };
+  };
+  const edge = await start(routes, { startSpan });
+  await edge.send("GET", "/user/profile", undefined, { traceparent: "the caller's" });
+  expect(metadata().traceparent).toBe("its own");
+  await edge.send("GET", "/user/export");
+  await edge.send("GET", "/nowhere?a=b");
+  const socket = net.connect(edge.port, "127.0.0.1");
+  const head = "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{";
+  socket.write(head, () => socket.destroy());
+  await until("the last span", () => JSON.stringify(spans.at(-1)).includes("499"));
+  const at = (route: string) => ({ attributes: expect.objectContaining({ "http.route": route }) });
+  const status = (code: number) => ({ "http.response.status_code": code });
+  expect(spans).toMatchObject([
+    {
+      name: "GET /user/profile",
+      kind: "SERVER",
+      parent: "the caller's",
+      ...at("/user/profile"),
+      told: [status(200), undefined],
+    },
+    { name: "GET /user/export", parent: undefined, ...at("/user/export"), told: [status(501), "501"] },
+    { name: "GET", attributes: { "http.request.method": "GET" }, told: [status(404), undefined] },
+    { name: "POST /auth/login", told: [status(499), undefined] },
+  ]);
+  await edge.close();
 });

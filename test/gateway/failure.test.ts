@@ -8,7 +8,7 @@ import { createGateway } from "../../gateway/server.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { openEdges } from "./edges.ts";
-import { configOf, failWith, start, ways } from "./harness.ts";
+import { configOf, failWith, play, start, ways } from "./harness.ts";
 
 describe.each(ways)("an answer %s", (way) => {
   const edge = openEdges(way);
@@ -119,4 +119,23 @@ test("services that reset the connection are 503 as well", async () => {
   await gateway.drain();
   transport.close();
   await new Promise((resolve) => resetting.close(resolve));
+});
+
+test("a bug outside of every method is masked and logged all the same", async () => {
+  const logs: string[] = [];
+  const log = pino({}, { write: (line: string) => void logs.push(line) });
+  const played = await play("in process", () => {});
+  const gateway = createGateway({ config: configOf(), transport: played.transport, log });
+  gateway.app.get("/bug", () => {
+    throw new TypeError("x is not a function: password=hunter2");
+  });
+  const answer = await fetch(`${await gateway.listen({ host: "127.0.0.1", port: 0 })}/bug`);
+  expect(answer.status).toBe(500);
+  const text = await answer.text();
+  expect(JSON.parse(text)).toMatchObject({ code: "INTERNAL", error: "Internal Server Error" });
+  expect(text).not.toContain("hunter2");
+  expect(logs.map((line) => JSON.parse(line)).filter(({ level }) => level >= 50)).toMatchObject([
+    { requestId: answer.headers.get("x-request-id") },
+  ]);
+  await gateway.drain();
 });

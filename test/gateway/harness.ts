@@ -13,6 +13,7 @@ import { createDirectTransport } from "../../gateway/direct-transport.ts";
 import { createRemoteTransport } from "../../gateway/remote-transport.ts";
 import type { Gateway } from "../../gateway/server.ts";
 import { createGateway } from "../../gateway/server.ts";
+import type { StartSpan } from "../../gateway/tracing.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 
@@ -69,6 +70,7 @@ export type Settings = {
   stalledMs?: number;
   arrivingBytes?: number;
   clock?: { now: () => Date };
+  startSpan?: StartSpan;
 };
 
 /** Starts a gateway before services that `routes` plays. */

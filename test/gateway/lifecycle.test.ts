@@ -1,4 +1,7 @@
+import { IncomingMessage, ServerResponse } from "node:http";
+import net from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
+import { type OpenCalls, openCall } from "../../gateway/transcode/call.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { until } from "../until.ts";
@@ -40,7 +43,9 @@ describe("a shutdown", () => {
     expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200 });
     gate.resolve({ user: { id: "1" } });
     expect(await answer).toMatchObject({ status: 200 });
+    const answeredAt = performance.now();
     await drained;
+    expect(performance.now() - answeredAt).toBeLessThan(5_000); // its grace was longer
     await expect(edge.send("GET", "/health/live")).rejects.toThrow();
   });
 
@@ -48,6 +53,16 @@ describe("a shutdown", () => {
     const { answer } = await open("50ms");
     await edge.gateway.drain();
     expect(await answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+  });
+
+  test("cuts off a body that still has not arrived after its grace", async () => {
+    edge = await start((router) => router.service(UserService, {}), { env: { SHUTDOWN_TIMEOUT: "0" } });
+    const socket = net.connect(edge.port, "127.0.0.1").on("error", () => {});
+    const head = "PUT /user/profile HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
+    await new Promise<void>((resolve) => socket.write(`${head}{`, () => resolve()));
+    await until("the request", async () => /active_requests 1/.test(await edge.gateway.metrics.metrics()));
+    await edge.gateway.drain();
+    await until("the end of the connection", () => socket.destroyed);
   });
 
   test("without open requests is immediate, idle connections or not", async () => {
@@ -58,4 +73,18 @@ describe("a shutdown", () => {
     await edge.gateway.drain();
     expect(performance.now() - started).toBeLessThan(1_000);
   });
+});
+
+test("calls are forgotten once they are answered, or once their client has left", () => {
+  const calls: OpenCalls = new Set();
+  const open = () => {
+    const raw = new ServerResponse(new IncomingMessage(new net.Socket()));
+    return { raw, call: openCall(raw, calls) };
+  };
+  const [answered, left] = [open(), open()];
+  expect(calls.size).toBe(2);
+  answered.call.end();
+  left.raw.emit("close");
+  expect(calls.size).toBe(0);
+  expect([answered.call.signal.aborted, left.call.signal.aborted]).toEqual([false, true]);
 });

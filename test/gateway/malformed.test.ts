@@ -76,6 +76,9 @@ describe("malformed HTTP", () => {
       code: "MALFORMED_REQUEST",
     });
     expect(answer.headers).toMatchObject(usual);
+    const mine = () => edge.logs.filter(({ requestId }) => requestId === answer.headers["x-request-id"]);
+    await until("the log line", () => mine().length > 0);
+    expect(mine()).toMatchObject([{ status }]);
   });
 
   // RFC 9110 section 15.6.2 has 501 for a method that no resource takes; the contract has 405 with Allow, whatever the method

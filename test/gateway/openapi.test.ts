@@ -5,7 +5,7 @@ import { start } from "./harness.ts";
 describe("GET /openapi.json", () => {
   let edge: Started;
   beforeAll(async () => {
-    edge = await start(() => {});
+    edge = await start(() => {}, { env: { PUBLIC_URL: "https://api.example.com/below" } });
   });
   afterAll(() => edge.close());
 
@@ -13,14 +13,16 @@ describe("GET /openapi.json", () => {
   type Operation = { operationId: string; responses: Record<number, Answer>; security: object[]; requestBody?: object };
   type Document = {
     openapi: string;
+    servers: object[];
     paths: Record<string, Record<string, Operation>>;
     components: { schemas: Record<string, object>; headers: Record<string, object> };
   };
   const document = async () => (await edge.send("GET", "/openapi.json")).body as Document;
 
   test("describes every route, and nothing that is not there", async () => {
-    const { openapi, paths } = await document();
+    const { openapi, servers, paths } = await document();
     expect(openapi).toBe("3.1.0");
+    expect(servers).toEqual([{ url: "https://api.example.com/below" }]);
     const described = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((m) => `${m.toUpperCase()} ${path}`),
     );
@@ -58,8 +60,8 @@ describe("GET /openapi.json", () => {
 
   test("names what each route refuses, by status and code", async () => {
     const { paths } = await document();
-    const codes = (path: string, status: number) => {
-      const schema = paths[path]?.post?.responses[status]?.content?.["application/json"]?.schema;
+    const codes = (path: string, status: number, method = "post") => {
+      const schema = paths[path]?.[method]?.responses[status]?.content?.["application/json"]?.schema;
       // not beside a $ref, where makers of clients look over it
       return (schema as { allOf: { properties: { code: { enum: string[] } } }[] } | undefined)?.allOf[1]?.properties
         .code.enum;
@@ -68,6 +70,7 @@ describe("GET /openapi.json", () => {
     expect(codes("/auth/login", 401)).toEqual(["INVALID_CREDENTIALS"]);
     expect(codes("/auth/login", 423)).toEqual(["ACCOUNT_LOCKED"]);
     expect(codes("/auth/refresh", 403)).toEqual(["CROSS_SITE"]);
+    expect(codes("/admin/users", 403, "get")).toEqual(["FORBIDDEN", "IMPERSONATING"]);
     expect(codes("/ai/chat", 422)).toEqual(["PROVIDER_NOT_CONFIGURED"]);
     expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
     expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
@@ -129,11 +132,21 @@ describe("GET /openapi.json", () => {
     });
     expect(paths["/auth/register"]?.post?.responses).toHaveProperty("201");
     expect(paths["/user/profile"]?.get).toMatchObject({ security: [{ accessToken: [] }], responses: { 401: {} } });
-    expect(paths["/auth/refresh"]?.post).toMatchObject({ security: [{ refreshCookie: [] }] });
+    expect(paths["/auth/refresh"]?.post).toMatchObject({
+      security: [{ refreshCookie: [] }],
+      responses: { 200: { headers: { "Set-Cookie": {} } }, 401: { headers: { "Set-Cookie": {} } } },
+    });
     expect(paths["/ai/chat"]?.post).toMatchObject({
       requestBody: {
         content: {
-          "application/json": { schema: { properties: { temperature: { type: "number", minimum: 0, maximum: 2 } } } },
+          "application/json": {
+            schema: {
+              properties: {
+                temperature: { type: "number", minimum: 0, maximum: 2 },
+                messages: { type: "array", minItems: 1, maxItems: 512 },
+              },
+            },
+          },
         },
       },
     });

@@ -38,8 +38,9 @@ describe.each(pages)("GET %s", (path) => {
     expect(headers.get("cache-control")).toBe("no-store");
     expect(headers.get("referrer-policy")).toBe("no-referrer");
     const policy = headers.get("content-security-policy") ?? "";
-    expect(policy).toContain("default-src 'none'");
-    expect(policy).toContain("frame-ancestors 'none'");
+    for (const part of ["default-src", "frame-ancestors", "form-action", "base-uri"]) {
+      expect(policy).toContain(`${part} 'none'`);
+    }
     expect(policy).not.toContain("unsafe");
     const script = /<script>(.*)<\/script>/s.exec(text)?.[1] ?? "";
     expect(policy).toContain(`'sha256-${createHash("sha256").update(script).digest("base64")}'`);

@@ -84,5 +84,10 @@ describe.each(ways)("a request's query and cookies %s", (way) => {
     expect(edge.last()).toMatchObject({ refreshToken: "abc.def.ghi" });
     await edge.send("POST", "/auth/refresh?refreshToken=query", { refreshToken: "body" });
     expect(edge.last()).toMatchObject({ refreshToken: "" });
+    for (const unreadable of ["%", "%ff", "a%00b"]) {
+      const answer = await edge.send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${unreadable}` });
+      expect(answer.status).toBe(200);
+      expect(edge.last()).toMatchObject({ refreshToken: "" });
+    }
   });
 });

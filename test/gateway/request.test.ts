@@ -105,6 +105,13 @@ describe.each(ways)("a request that breaks rules %s", (way) => {
     });
   });
 
+  test("with too many items is told so, and of none of them", async () => {
+    const answer = await edge.send("POST", "/ai/chat", { provider: "p", messages: Array(513).fill(0) });
+    expect(answer.body).toMatchObject({
+      violations: [{ field: "messages", message: "must contain at most 512 items" }],
+    });
+  });
+
   test("with a wrong type is told what the field rules say of the rest, a field given wrongly counting as given", async () => {
     const wrong = await edge.send("POST", "/auth/register", {
       email: "nope",

@@ -132,6 +132,31 @@ describe.each(ways)("the life of an event stream %s", (way) => {
     await drained;
   });
 
+  test.runIf(way === "in process")("tells a reader who lags behind of the shutdown as well", async () => {
+    let made = 0;
+    edge = await startChatting(way, async function* () {
+      for (; made < 400; made++) yield { chunk: "x".repeat(64 * 1024) };
+    });
+    const socket = net.connect(edge.port, "127.0.0.1").pause();
+    const text = JSON.stringify(CONVERSATION);
+    const head = `Host: x\r\nContent-Type: application/json\r\nContent-Length: ${text.length}`;
+    socket.write(`POST /ai/stream HTTP/1.1\r\n${head}\r\n\r\n${text}`);
+    for (let before = -1; made === 0 || before !== made; ) {
+      before = made;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    const drained = edge.gateway.drain();
+    let tail = "";
+    socket.on("data", (data) => {
+      tail = (tail + data.toString("latin1")).slice(-200);
+    });
+    socket.resume();
+    await drained;
+    await until("the end", () => socket.destroyed);
+    expect(tail).toMatch(/data: \{"error":"The service is shutting down[^"]*"\}\n\n\s.*data: \[DONE\]/s);
+    expect(made).toBeLessThan(400);
+  });
+
   test.each([
     ["1.1", (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`, "0\r\n\r\n"],
     ["1.0", (event: string) => event, ""],

@@ -60,12 +60,14 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
     ["a provider's failure", Reason.PROVIDER_ERROR, Code.Internal],
   ])("tells %s as an event, at once as well as later", async (_what, reason, code) => {
     for (const before of [[], ["a"]]) {
-      edge = await startChatting(way, async function* () {
+      edge = await startChatting(way, async function* (context) {
+        context.responseHeader.set("ratelimit-remaining", "99");
         for (const chunk of before) yield { chunk };
         throw failWith(reason, code, "It says no.");
       });
       const answer = await edge.ask();
       expect(answer.status).toBe(200);
+      expect(answer.headers.get("ratelimit-remaining")).toBe("99");
       const chunks = before.map((chunk) => `data: {"chunk":"${chunk}"}\n\n`).join("");
       expect(await answer.text()).toBe(`${chunks}data: {"error":"It says no."}\n\n${DONE}`);
       if (before.length === 0) await edge.close();
