@@ -23,6 +23,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   quota: nothing("quota exhausted"),
   "rate-limited": nothing("rate limited"),
   "retry-tomorrow": nothing("rate limited"),
+  "retry-at-tomorrow": nothing("rate limited"),
   broken: nothing("internal error"),
   overloaded: nothing("overloaded"),
   timeout: nothing("timed out"),

@@ -1,3 +1,4 @@
+import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { chat } from "../../services/ai/chat.ts";
@@ -32,7 +33,9 @@ describe("chat", () => {
   });
 
   test("tells a failure of the provider by its kind, and leaves a row", async () => {
-    const call = await newCall(desk);
+    const logged: string[] = [];
+    const log = pino({}, { write: (line: string) => void logged.push(line) });
+    const call = { ...(await newCall(desk)), log };
     await expect(chat(call, saying("case: bad-key"))).rejects.toMatchObject({
       reason: Reason.PROVIDER_ERROR,
       message: "The AI provider provider-a failed: refused the key.",
@@ -40,17 +43,22 @@ describe("chat", () => {
     expect(await rowsOf(desk, call.userId)).toMatchObject([
       { outcome: "refused the key", input_tokens: 0, output_tokens: 0, estimated: true },
     ]);
+    await expect(chat(call, saying("case: reset"))).rejects.toThrow("unreachable");
+    expect(logged.map((line) => JSON.parse(line))).toMatchObject([
+      { requestId: "request", detail: "HTTP 401", msg: expect.stringContaining("refused the key") },
+      { requestId: "request", detail: "ECONNRESET" },
+    ]);
   });
 
   test("of a client that goes away leaves a row", async () => {
     const call = await newCall(desk);
     const before = desk.simulator.requests.length;
-    const answer = expect(chat(call, saying("case: silent"))).rejects.toThrow();
+    const answer = expect(chat(call, { ...saying("case: silent"), systemPrompt: "Be brief." })).rejects.toThrow();
     await until(() => desk.simulator.requests.length > before);
     call.client.abort();
     await answer;
     expect(await rowsOf(desk, call.userId)).toMatchObject([
-      { outcome: "cancelled", input_tokens: tokensIn("case: silent"), estimated: true },
+      { outcome: "cancelled", input_tokens: tokensIn("case: silentBe brief."), estimated: true },
     ]);
   });
 

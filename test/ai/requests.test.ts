@@ -113,6 +113,20 @@ describe.each(DIALECTS)("requests to %s", (dialect) => {
   });
 });
 
+test("a stream asks for usage where it may, and OpenAI for no padding", async () => {
+  for (const [dialect, stream_options] of [
+    ["openai", { include_usage: true, include_obfuscation: false }],
+    ["openai-compatible", undefined],
+  ] as const) {
+    const bench = await startBench(dialect);
+    await readStream(bench.provider, promptOf(bench, "case: plain"));
+    const [request] = bench.simulator.requests;
+    expect({ stream_options: undefined, ...(request?.body as object) }).toMatchObject({ stream: true, stream_options });
+    expect(request?.headers).toMatchObject({ "accept-encoding": "identity" });
+    await bench.close();
+  }
+});
+
 test("a wrong key is refused and named nowhere", async () => {
   for (const dialect of DIALECTS) {
     const bench = await startBench(dialect, {}, "a-wrong-key");

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { told } from "../fakes/providers/odd-cases.ts";
 import { REPLY } from "../fakes/providers/play.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
@@ -28,12 +29,19 @@ describe.each(DIALECTS)("attempts at %s", (dialect) => {
       expect(await attemptsOf(name)).toEqual([2, 2]);
     },
   );
-  test.each(["quota", "bad-key", "forbidden", "no-credit", "invalid", "not-found", "too-large", "retry-tomorrow"])(
-    "%s: one, for it wouldn't help",
-    async (name) => {
-      expect(await attemptsOf(name)).toEqual([1, 1]);
-    },
-  );
+  test.each([
+    "quota",
+    "bad-key",
+    "forbidden",
+    "no-credit",
+    "invalid",
+    "not-found",
+    "too-large",
+    "retry-tomorrow",
+    "retry-at-tomorrow",
+  ])("%s: one, for it wouldn't help", async (name) => {
+    expect(await attemptsOf(name)).toEqual([1, 1]);
+  });
   test.each(["error-event-only", "reset-midway", "error-200", "html-200", "malformed-event", "empty"])(
     "%s: one, for the reply had begun",
     async (name) => {
@@ -66,4 +74,32 @@ describe.each(DIALECTS)("attempts at %s", (dialect) => {
     expect(bench.simulator.requests.length - before).toBeGreaterThan(calls.length * 1.09);
     expect(bench.simulator.requests.length - before).toBeLessThanOrEqual(calls.length * 1.15);
   });
+});
+
+test("the waits between attempts grow, and are jittered", async () => {
+  const bench = await startBench("openai", { backoffMs: 100 });
+  const chance = vi.spyOn(Math, "random").mockReturnValue(0.99);
+  const start = performance.now();
+  const outcome = await readWhole(bench.provider, promptOf(bench, "case: overloaded"));
+  const tookMs = performance.now() - start;
+  chance.mockRestore();
+  await bench.close();
+  expect(outcome).toMatchObject({ failure: "overloaded" });
+  expect(tookMs).toBeGreaterThan(1.49 * (100 + 200) - 5);
+});
+
+test("a wait that Google asks for inside its error is kept to", async () => {
+  const bench = await startBench("google");
+  const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "86400s" }];
+  const body = { error: { code: 429, status: "RESOURCE_EXHAUSTED", details } };
+  const prompt = promptOf(bench, `case: ${told({ status: 429, body })}`);
+  expect(await readWhole(bench.provider, prompt)).toMatchObject({ failure: "rate limited" });
+  expect(bench.simulator.requests).toHaveLength(1);
+  await bench.close();
+});
+
+test("a wait between attempts is no silence of the provider's", async () => {
+  const bench = await startBench("openai", { backoffMs: 800, firstByteMs: 350 });
+  expect(await readWhole(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
+  await bench.close();
 });

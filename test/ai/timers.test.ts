@@ -5,7 +5,7 @@ import { readCatalogue } from "../../services/ai/catalogue.ts";
 import type { Limits } from "../../services/ai/providers/provider.ts";
 import { openProviders } from "../../services/ai/providers/providers.ts";
 import { REPLY } from "../fakes/providers/play.ts";
-import { DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench, until } from "./support.ts";
 
 const LONG_MS = 20_000;
 const SETTING_MS = 300;
@@ -55,6 +55,30 @@ test("a stream that goes on and on ends with the total", DESPITE_STALLS, async (
   await bench.close();
 });
 
+test("a stream that goes on and on ends with its bytes", async () => {
+  const bench = await startBench("openai", { ...patient, streamBytes: 100_000 });
+  expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({
+    failure: "reply too large",
+  });
+  await bench.close();
+});
+
+test.each(DIALECTS)("a whole reply of %s is over, though its connection is kept open", async (dialect) => {
+  const bench = await startBench(dialect, { ...patient, afterFinishMs: 100 });
+  const start = performance.now();
+  expect(await readStream(bench.provider, promptOf(bench, "case: kept-open"))).toMatchObject({ text: REPLY });
+  await until(() => bench.simulator.requests[0]?.closedAt !== undefined);
+  expect(performance.now() - start).toBeLessThan(5_000);
+  await bench.close();
+});
+
+test.each(DIALECTS)("streams of %s, one after the other, share a connection", async (dialect) => {
+  const bench = await startBench(dialect, patient);
+  for (let i = 0; i < 3; i++) await readStream(bench.provider, promptOf(bench, "case: plain"));
+  expect(new Set(bench.simulator.requests.map(({ port }) => port)).size).toBe(1);
+  await bench.close();
+});
+
 test("a connection that doesn't come to stand is given up, and not tried again", DESPITE_STALLS, async () => {
   const sockets: Socket[] = [];
   const mute = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
@@ -92,8 +116,11 @@ test("a slow consumer is not mistaken for a silent provider", async () => {
   await bench.close();
 });
 
-test("a wait that the provider asks for beyond the time limit fails at once", DESPITE_STALLS, async () => {
-  const bench = await startBench("openai", patient);
+test.each([
+  ["firstByteMs", "totalMs"],
+  ["totalMs", "firstByteMs"],
+])("a wait that the provider asks for beyond %s fails at once", DESPITE_STALLS, async (_, other) => {
+  const bench = await startBench("openai", { ...patient, [other]: 2 * 86_400_000 });
   const start = performance.now();
   expect(await readWhole(bench.provider, promptOf(bench, "case: retry-tomorrow"))).toMatchObject({
     failure: "rate limited",

@@ -1,8 +1,10 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { setMaxListeners } from "node:events";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { openAi } from "../../services/ai/ai.ts";
 import { chat } from "../../services/ai/chat.ts";
 import { listUsage } from "../../services/ai/list-usage.ts";
 import { streamChat } from "../../services/ai/stream-chat.ts";
+import { openUsageLedger } from "../../services/ai/usage.ts";
 import type { Store } from "../../services/store/orm.ts";
 import { eraseUser } from "../../services/user/erase-user.ts";
 import { createDatabase } from "../databases.ts";
@@ -113,4 +115,34 @@ test("a database that is away delays rows and loses none", async () => {
   away = false;
   await shaky.close();
   expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "completed", input_tokens: 2 }]);
+});
+
+test("a database that is away for long costs the oldest rows, not the memory", async () => {
+  const written: string[] = [];
+  let away = true;
+  const query = async (_: unknown, values: unknown[]) => {
+    if (away) throw new Error("away");
+    written.push(...JSON.parse(String(values[0])).map(({ model }: { model: string }) => model));
+    return [];
+  };
+  const ledger = openUsageLedger({ query } as never, clock, log);
+  const { signal } = new AbortController();
+  setMaxListeners(0, signal);
+  for (let i = 0; i <= 20_000; i++) {
+    ledger.start({ userId: "u", provider: "p", model: String(i), inputCharacters: 8 }, signal);
+  }
+  await ledger.flush();
+  away = false;
+  await ledger.flush();
+  expect([written.length, written[0]]).toEqual([20_000, "1"]);
+});
+
+test("a long reply is counted while it comes", async () => {
+  const { userId, signal } = await newCall(desk);
+  const entry = desk.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
+  const now = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 5_001);
+  entry.wrote("12345678");
+  now.mockRestore();
+  expect(await rowsOf(desk, userId)).toMatchObject([{ outcome: "running", output_tokens: 2 }]);
+  entry.settle("completed");
 });

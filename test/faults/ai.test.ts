@@ -103,6 +103,7 @@ describe("GET /metrics", () => {
     expect(countOf(metrics, name, ...chat, 'http_response_status_code="200"')).toBe(1);
     expect(countOf(metrics, name, ...chat, 'http_response_status_code="500"')).toBe(1);
     expect(countOf(metrics, name, 'http_response_status_code="404"')).toBe(1);
+    expect(metrics.get("http_server_active_requests")).toBe(0);
     expect(metrics.get("process_resident_memory_bytes")).toBeGreaterThan(0);
     expect([...metrics.keys()].join()).not.toMatch(/secret|ann@/);
   }

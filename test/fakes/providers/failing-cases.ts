@@ -83,6 +83,9 @@ export const FAILURES: Record<string, Case> = {
   quota: { answer: error("quota") },
   "rate-limited": { answer: error("rate-limited") },
   "retry-tomorrow": { answer: error("rate-limited", { "retry-after": "86400" }) },
+  "retry-at-tomorrow": {
+    answer: (play) => error("rate-limited", { "retry-after": new Date(Date.now() + 86_400_000).toUTCString() })(play),
+  },
   broken: { answer: error("broken") },
   overloaded: { answer: error("overloaded") },
   timeout: { answer: error("timeout") },

@@ -25,6 +25,8 @@ export type SimulatedRequest = {
   path: string;
   headers: IncomingHttpHeaders;
   body: unknown;
+  /** The client's end of its connection. */
+  port: number | undefined;
   /** When the connection closed or the answer was finished, by `performance.now()`. */
   closedAt?: number;
   /** What its connection has carried towards the client so far. */
@@ -63,6 +65,7 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
       path: url.pathname,
       headers: request.headers,
       body,
+      port: socket.remotePort,
       get sentBytes() {
         return socket.bytesWritten;
       },
