@@ -21,15 +21,29 @@ describe("the services' configuration", () => {
       publicUrl: "http://localhost:3000",
       appUrl: "http://localhost:3000",
       database: { kind: "folder", path: "./data" },
+      migrate: true,
       redisUrls: [],
+      dataDir: "./data",
+      mail: { retryBaseMs: 30_000 },
+      admin: null,
       accessTokenMs: 900_000,
       refreshTokenMs: 7 * 86_400_000,
       sessionMaxAgeMs: 30 * 86_400_000,
       refreshGraceMs: 10_000,
+      ticketMs: 300_000,
+      verifyTokenMs: 86_400_000,
+      resetTokenMs: 3_600_000,
       lockout: { threshold: 5, durationMs: 900_000, resetMs: 3_600_000 },
       passwordMaxAgeMs: 90 * 86_400_000,
+      refuseExpiredPasswords: false,
+      deletionGraceMs: 30 * 86_400_000,
+      requireVerifiedEmail: false,
       rateLimits: true,
       ai: { firstByteMs: 60_000, idleMs: 60_000, totalMs: 600_000, retries: 2 },
+      shutdownMs: 25_000,
+      metricsPort: 0,
+      otlpEndpoint: undefined,
+      logLevel: "info",
     });
   });
 
@@ -122,6 +136,8 @@ describe("the services' configuration", () => {
     expect(problemsOf({ NODE_ENV: "production" })).toEqual([expect.stringContaining("SECRET_KEY")]);
     expect(problemsOf({}, true)).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
     expect(problemsOf({ ADMIN_EMAIL: "a@b.de" })).toEqual([expect.stringContaining("ADMIN_PASSWORD")]);
+    expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual([expect.stringContaining("GRPC_TLS_CERT")]);
+    expect(problemsOf({ GRPC_TLS_CA: "ca.pem" })).toEqual([expect.stringContaining("GRPC_TLS_CERT")]);
     expect(problemsOf({ REFRESH_TOKEN_TTL: "31d" })).toEqual([expect.stringContaining("SESSION_MAX_AGE")]);
   });
 
@@ -129,6 +145,19 @@ describe("the services' configuration", () => {
     const config = configOf({ DATABASE_URL: "", REDIS_URL: "" });
     expect(config.database).toEqual({ kind: "folder", path: "./data" });
     expect(Object.isFrozen(config)).toBe(true);
+  });
+
+  test("leaves to the catalogue no variable of our own, whose value would go to a provider as its key", () => {
+    const { ai } = configOf({ SECRET_KEY: Buffer.alloc(32).toString("base64"), OPENAI_API_KEY: "key" });
+    expect(ai.variables).toEqual({ OPENAI_API_KEY: "key" });
+  });
+
+  test("takes addresses in either spelling, and those of pages without their last slash", () => {
+    const tls = { DATABASE_URL: "postgresql://a/b", REDIS_URL: "rediss://a", SMTP_URL: "smtps://a" };
+    expect(configOf({ ...tls, PUBLIC_URL: "https://a.example/", APP_URL: "https://b.example//" })).toMatchObject({
+      publicUrl: "https://a.example",
+      appUrl: "https://b.example",
+    });
   });
 
   test("reads several Redis URLs as a cluster", () => {

@@ -5,6 +5,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import grpc from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { services } from "../../services/index.ts";
 import { testApp } from "../app.ts";
@@ -58,6 +59,18 @@ describe("the gRPC door", () => {
     expect([denied.code, denied.findDetails(FailureSchema)[0]?.reason]).toEqual([
       Code.Unauthenticated,
       Reason.UNAUTHENTICATED,
+    ]);
+    const { accessToken } = await app.signIn();
+    const crowd = { provider: "provider-a", messages: Array(513).fill({ role: "robot" }) };
+    const headers = { authorization: `Bearer ${accessToken}` };
+    const many = ConnectError.from(
+      await app
+        .grpc(AIService)
+        .chat(crowd, { headers })
+        .catch((e) => e),
+    );
+    expect(many.findDetails(FailureSchema)[0]?.violations).toMatchObject([
+      { field: "messages", message: "must contain at most 512 items" },
     ]);
     const nul = ConnectError.from(await auth.verifyEmail({ token: "a\0b" }).catch((e) => e));
     expect(nul.findDetails(FailureSchema)[0]?.violations).toEqual([expect.objectContaining({ field: "token" })]);

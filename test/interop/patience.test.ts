@@ -2,9 +2,11 @@ import { once } from "node:events";
 import http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
+import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { ChatRequestSchema, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { createReader, PATIENCE } from "../../services/patience.ts";
 import { startApp, type TestApp } from "../app.ts";
 import { tally, times, until } from "../until.ts";
 import { answerTo, failureOf, framed } from "./raw.ts";
@@ -14,7 +16,8 @@ const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
 
 let app: TestApp;
 beforeAll(async () => {
-  app = await startApp({ patience: { requestMs: 300, readerMs: 500, idleMs: 1_500, arrivingBytes: 1_000_000 } });
+  const env = { GRPC_REFLECTION: "off" };
+  app = await startApp({ env, patience: { requestMs: 300, readerMs: 500, idleMs: 1_500, arrivingBytes: 1_000_000 } });
 });
 afterAll(() => app.close());
 
@@ -89,8 +92,44 @@ describe("the gRPC door", () => {
     });
   });
 
+  test("waits for a provider longer than for a reader", async () => {
+    const message = create(ChatRequestSchema, {
+      provider: "provider-a",
+      messages: [{ role: "user", content: "case: retry-after 800" }],
+    });
+    const path = "/gatehouse.ai.v1.AIService/Chat";
+    const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
+    stream.end(framed(toBinary(ChatRequestSchema, message)));
+    expect((await answerTo(stream)).trailers).toMatchObject({ "grpc-status": "0" });
+  });
+
+  test("shows no stranger its schema where reflection is off", async () => {
+    const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    stream.end();
+    expect(await answerTo(stream)).toMatchObject({ status: 404, text: "" });
+  });
+
   test("lets go of a connection on which nothing happens", async () => {
     await once(session, "close");
     expect(session.destroyed).toBe(true);
   });
+});
+
+test("a body that goes on after its time takes no room from others", async () => {
+  const read = createReader({ ...PATIENCE, requestMs: 20, arrivingBytes: 200_000 });
+  const gate = Promise.withResolvers<void>();
+  let isRead = false;
+  async function* late() {
+    yield new Uint8Array(50_000);
+    await gate.promise;
+    yield new Uint8Array(50_000);
+    isRead = true;
+  }
+  await expect(read(late(), 1_000_000)).rejects.toMatchObject({ code: Code.DeadlineExceeded });
+  gate.resolve();
+  await new Promise((resolve) => setImmediate(resolve));
+  const body = createAsyncIterable([new Uint8Array(150_000)]);
+  expect(await read(body, 1_000_000)).toHaveLength(150_000);
+  expect(isRead).toBe(false);
 });
