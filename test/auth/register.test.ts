@@ -100,6 +100,7 @@ describe("POST /auth/register", () => {
     expect(tally(answers, (a) => a.status)).toEqual({ 201: 10, 429: 1 });
     expect(answers[0]?.headers.get("ratelimit-remaining")).toBe("9");
     expect(answers[10]?.body).toMatchObject({ statusCode: 429, error: "Too Many Requests", code: "RATE_LIMITED" });
+    expect(answers[10]?.headers.get("ratelimit-remaining")).toBe("0");
     expect(Number(answers[10]?.headers.get("retry-after"))).toBeGreaterThan(890);
     app.clock.advance("15m");
     expect(await visitor.post("/auth/register", body())).toMatchObject({ status: 201 });

@@ -12,6 +12,14 @@ const places = writeMmdb([
   { prefix: prefixOf("89.160.20.0", 24), country: "Sweden" },
 ]);
 
+/** Waits until counters have been cleared that no longer count. */
+async function clearing(app: TestApp): Promise<void> {
+  const old = "insert into attempts (kind, subject, reserved_at) values ('password', 'old', '2000-01-01')";
+  await app.sql(`${old} on conflict do nothing`);
+  const left = () => app.sql("select 1 from attempts where subject = 'old'");
+  await until("the counters to be cleared", async () => (await left()).length === 0);
+}
+
 describe("a deployment that refuses old passwords and unverified addresses, and knows places", () => {
   let app: TestApp;
   beforeAll(async () => {
@@ -100,12 +108,30 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     expect((await kept.browser.post("/auth/refresh")).status).toBe(200);
     expect(await count("sessions where user_id = ?", [open.id])).toBe(1);
   });
+
+  test("clears no counter that still counts", async () => {
+    const { credentials } = await app.addVerifiedUser();
+    const guess = async () =>
+      (await app.visitor().post("/auth/login", { ...credentials, password: "Wrong-1-guess" })).status;
+    app.clock.advance("61m");
+    await clearing(app); // the next time is in an hour
+    app.clock.advance("40m");
+    for (let i = 0; i < 4; i++) await guess();
+    app.clock.advance("25m");
+    await clearing(app);
+    expect([await guess(), await guess()]).toEqual([401, 423]);
+  });
 });
 
 describe("a deployment with lifetimes of its own", () => {
   let app: TestApp;
   beforeAll(async () => {
-    const lifetimes = { SESSION_MAX_AGE: "1h", REFRESH_TOKEN_TTL: "40m", ACCESS_TOKEN_TTL: "30m" };
+    const lifetimes = {
+      SESSION_MAX_AGE: "1h",
+      REFRESH_TOKEN_TTL: "40m",
+      ACCESS_TOKEN_TTL: "30m",
+      LOCKOUT_DURATION: "1d",
+    };
     app = await startApp({ env: { ...lifetimes, REFRESH_GRACE: "0", PASSWORD_MAX_AGE: "0" } });
   });
   afterAll(() => app.close());
@@ -127,7 +153,8 @@ describe("a deployment with lifetimes of its own", () => {
     const impersonate = async (token: string) =>
       (await browser.post(`/admin/impersonate/${user.id}`, {}, token)).body.accessToken;
     expect([end(refreshToken), end(accessToken)]).toEqual([2_400, 1_800]);
-    expect(end(await impersonate(accessToken))).toBeLessThan(901); // 15 minutes, however long other tokens live
+    const { iat = 0, exp } = decodeJwt(await impersonate(accessToken));
+    expect(exp).toBe(iat + 900); // 15 minutes, however long other tokens live
     app.clock.advance("30m");
     expect((await browser.post("/auth/refresh")).status).toBe(200);
     app.clock.advance("20m");
@@ -137,6 +164,18 @@ describe("a deployment with lifetimes of its own", () => {
     app.clock.advance("10m");
     for (const token of tokens) expect((await browser.get("/user/profile", token)).status).toBe(401);
     expect((await browser.post("/auth/refresh")).status).toBe(401);
+  });
+
+  test("keeps an account locked for as long as it says, whenever counters are cleared", async () => {
+    const { credentials } = await app.addUser();
+    const login = async (password: string) =>
+      (await app.visitor().post("/auth/login", { ...credentials, password })).status;
+    for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
+    app.clock.advance("23h");
+    await clearing(app);
+    expect(await login(credentials.password)).toBe(423);
+    app.clock.advance("1h");
+    expect(await login(credentials.password)).toBe(200);
   });
 
   test("lets no password get old", async () => {

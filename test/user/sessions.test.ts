@@ -24,10 +24,11 @@ async function signInWith(user: TestUser, agent: string): Promise<Account> {
 describe("GET /user/sessions", () => {
   test("names every device, whatever its User-Agent", async () => {
     const user = await app.addUser();
-    for (const agent of ["/", "/1.0 (of nobody)", "Nobody's/1.0"]) await signInWith(user, agent);
+    const long = "x".repeat(1_000);
+    for (const agent of ["/", "/1.0 (of nobody)", "Nobody's/1.0", long]) await signInWith(user, agent);
     const sessions = await list(await signInWith(user, CHROME));
     const devices = sessions.map((s: { device: string }) => s.device);
-    expect(devices).toEqual(["Chrome on Windows", "Nobody's", "1.0", "Unknown device"]);
+    expect(devices).toEqual(["Chrome on Windows", "x".repeat(200), "Nobody's", "1.0", "Unknown device"]);
   });
 
   test("answers the bare array with the documented fields, newest first", async () => {
