@@ -40,6 +40,15 @@ describe("GET /admin/users", () => {
     });
   });
 
+  test("tells when a user signed in last", async () => {
+    const user = await app.addUser();
+    await app.signIn(user);
+    app.clock.advance("1h");
+    await app.signIn(user);
+    const [{ lastLoginAt }] = (await (await signInAdmin(app)).get(`/admin/users?search=${user.email}`)).body.items;
+    expect(app.clock.now().getTime() - new Date(lastLoginAt).getTime()).toBeLessThan(60_000);
+  });
+
   test("walks by cursor and by page, and tells the total", async () => {
     const admin = await signInAdmin(app);
     const { word, newest } = await group(5);

@@ -183,7 +183,9 @@ describe("POST /auth/login", () => {
     const guess = () => app.visitor().post("/auth/login", { email: user.email, password: wrong });
     for (let i = 0; i < 5; i++) await guess();
     app.clock.advance("14m");
-    expect((await guess()).status).toBe(423);
+    const locked = await guess();
+    expect(locked.status).toBe(423);
+    expect(Number(locked.headers.get("retry-after"))).toBeLessThanOrEqual(60);
     app.clock.advance("61s");
     expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
   });
