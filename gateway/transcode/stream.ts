@@ -50,7 +50,7 @@ export async function sendStream(
     call.stop(); // leaving the loop does not cancel a Connect stream
     if (!events.isOpen() && !isEvent(failed)) throw thrown;
     if (failed.unexpected) report(thrown);
-    events.open(header ?? ConnectError.from(thrown).metadata);
+    events.open(header, ConnectError.from(thrown).metadata); // over gRPC what goes with a failure comes after the header
     events.write(event({ error: failed.body.message }));
   } finally {
     events.close();
@@ -63,7 +63,7 @@ const isEvent = ({ reason, body }: HttpFailure) =>
 
 type EventStream = {
   /** Has the headers sent, once, with what is written next. */
-  open(header?: Headers): void;
+  open(...headers: (Headers | undefined)[]): void;
   isOpen(): boolean;
   /** Writes. @returns whether the reader takes more at the moment */
   write(text: string): boolean;
@@ -74,9 +74,9 @@ type EventStream = {
 function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
   const raw: ServerResponse = reply.raw;
   let isChunked = false;
-  const open = (header?: Headers) => {
+  const open = (...headers: (Headers | undefined)[]) => {
     if (raw.headersSent || raw.destroyed) return;
-    if (header) passOn(header, reply);
+    for (const each of headers) if (each) passOn(each, reply);
     reply.hijack();
     reply.headers({
       "content-type": "text/event-stream",

@@ -74,6 +74,16 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
     }
   });
 
+  test("tells what goes with a failure that comes instead of any message", async () => {
+    edge = await startChatting(way, () => {
+      const limits = { "ratelimit-remaining": "99" };
+      throw failWith(Reason.PROVIDER_NOT_CONFIGURED, Code.FailedPrecondition, "It says no.", {}, limits);
+    });
+    const answer = await edge.ask();
+    expect(answer.headers.get("ratelimit-remaining")).toBe("99");
+    expect(await answer.text()).toBe(`data: {"error":"It says no."}\n\n${DONE}`);
+  });
+
   test("tells any later failure as an event; a bug is masked and logged", async () => {
     edge = await startChatting(way, async function* () {
       yield { chunk: "a" };

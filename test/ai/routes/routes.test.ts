@@ -93,6 +93,7 @@ test("a provider without a key: 422 for chat, an event for stream", async () => 
     status: 200,
     body: `data: ${JSON.stringify({ error: message })}\n\ndata: [DONE]\n\n`,
   });
+  expect(stream.headers.get("ratelimit-limit")).toBe("100");
   await poor.close();
 });
 
