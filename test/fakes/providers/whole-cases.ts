@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { type Case, encode, type Play, perform, send, sendPaced, write } from "./play.ts";
 import type { Event } from "./speaker.ts";
@@ -113,6 +113,14 @@ export const SHAPES: Record<string, Case> = {
   charset: {
     send: (play, parts, headers) =>
       send(play, parts, { ...headers, "content-type": `${headers["content-type"]}; charset=UTF-8` }),
+  },
+  "ended-later": {
+    async send({ response }, parts, headers) {
+      response.writeHead(200, headers);
+      for (const part of parts) await write(response, part);
+      await sleep(20);
+      response.end();
+    },
   },
   "kept-open": {
     async send({ response }, parts, headers) {
