@@ -17,10 +17,11 @@ import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
 import { unusable } from "./errors.ts";
 import { LOCKS } from "./locks.ts";
+import { MIGRATIONS } from "./migrations.ts";
 import { OneTimeToken } from "./one-time-token.ts";
 import { refuseForgetfulPooler } from "./pooler.ts";
 import { connectionOf } from "./postgres-url.ts";
-import { MIGRATIONS, RECORD } from "./schema.ts";
+import { RECORD } from "./schema.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
 import { breakSilent } from "./silent-connections.ts";
@@ -90,7 +91,7 @@ function common(log: Logger) {
   return {
     entities,
     extensions: [Migrator],
-    migrations: { path: MIGRATIONS, glob: "*.ts", snapshot: false, silent: true },
+    migrations: { migrationsList: MIGRATIONS, snapshot: false, silent: true },
     logger: (message: string) => log.debug(message),
   };
 }

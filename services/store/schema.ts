@@ -1,10 +1,6 @@
-import { readdirSync } from "node:fs";
-import { basename, join } from "node:path";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-
-/** Where the migrations are. */
-export const MIGRATIONS = join(import.meta.dirname, "migrations");
+import { MIGRATIONS } from "./migrations.ts";
 
 /** Names the record of migrations, which is among the tables or will be; the migrator takes it to be in `public`. */
 export const RECORD = `
@@ -19,7 +15,7 @@ export const RECORD = `
  * @throws Error for operators, when it is behind
  */
 export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<void> {
-  const own = readdirSync(MIGRATIONS).map((file) => basename(file, ".ts"));
+  const own = MIGRATIONS.map(({ name }) => name);
   const [table] = await em.execute<{ there: boolean }[]>(
     "select to_regclass('mikro_orm_migrations') is not null as there",
   );
