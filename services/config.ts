@@ -28,8 +28,8 @@ const variables = z.object({
   DATABASE_URL: z
     .string()
     .refine(
-      (text) => text === "memory:" || isUrl(text, ["postgres:", "postgresql:"]),
-      `must be postgres://… or memory:, ${SPELLING}`,
+      (text) => text === "memory:" || (isUrl(text, ["postgres:", "postgresql:"]) && new URL(text).pathname.length > 1),
+      `must be postgres://user:pass@host/database or memory:, ${SPELLING}`,
     )
     .optional(),
   MIGRATE: choice(["on", "off"], "on"),

@@ -113,7 +113,7 @@ async function openPostgres(url: string, log: Logger, statementMs = STATEMENT_TI
 }
 
 function connect(url: string, log: Logger, statementMs = STATEMENT_TIMEOUT_MS) {
-  const { options, ...asked } = connectionOf(url);
+  const { options = "", ...asked } = connectionOf(url);
   return MikroORM.init({
     ...common(log),
     driver: PostgreSqlDriver,

@@ -1,24 +1,26 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../../services/store/orm.ts";
 import { createDatabase } from "../databases.ts";
 import { startEncrypting } from "../fakes/encrypting.ts";
 
 const certificate = (name: string) => `test/fakes/tls/${name}.pem`;
 
-describe.runIf(process.env.TEST_SERVERS)("a database that takes TLS alone", async () => {
-  const direct = new URL(await createDatabase(`tls_${randomUUID().slice(0, 8)}`));
-  const target = { host: direct.hostname, port: Number(direct.port) || 5432 };
-  const encrypting = await startEncrypting(target, { cert: certificate("ours"), key: "test/fakes/tls/ours.key" });
-  afterAll(encrypting.close);
+describe.runIf(process.env.TEST_SERVERS)("a database that takes TLS alone", () => {
+  let through: URL;
+  let encrypting: Awaited<ReturnType<typeof startEncrypting>>;
+  beforeAll(async () => {
+    through = new URL(await createDatabase(`tls_${randomUUID().slice(0, 8)}`));
+    const target = { host: through.hostname, port: Number(through.port) || 5432 };
+    encrypting = await startEncrypting(target, { cert: certificate("ours"), key: "test/fakes/tls/ours.key" });
+    through.host = `127.0.0.1:${encrypting.port}`;
+  });
+  afterAll(() => encrypting.close());
   /** Asks it something. */
   const ask = async (query: Record<string, string>) => {
-    const url = Object.assign(new URL(direct), {
-      host: `127.0.0.1:${encrypting.port}`,
-      search: new URLSearchParams(query),
-    });
-    const store = await openStore({ kind: "postgres", url: url.href }, pino({ level: "silent" }));
+    through.search = `${new URLSearchParams(query)}`;
+    const store = await openStore({ kind: "postgres", url: through.href }, pino({ level: "silent" }));
     try {
       await store.migrate();
       return await store.fork().execute("show application_name");

@@ -135,6 +135,7 @@ describe("the services' configuration", () => {
   test("demands what a deployment can't do without", () => {
     expect(problemsOf({ NODE_ENV: "production" })).toEqual([expect.stringContaining("SECRET_KEY")]);
     expect(problemsOf({}, true)).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
+    expect(problemsOf({ DATABASE_URL: "postgres://127.0.0.1" })).toEqual([expect.stringContaining("/database")]);
     expect(problemsOf({ ADMIN_EMAIL: "a@b.de" })).toEqual([expect.stringContaining("ADMIN_PASSWORD")]);
     expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual([expect.stringContaining("GRPC_TLS_CERT")]);
     expect(problemsOf({ GRPC_TLS_CA: "ca.pem" })).toEqual([expect.stringContaining("GRPC_TLS_CERT")]);
