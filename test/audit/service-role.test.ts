@@ -1,17 +1,19 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { addPartitions, ownsPartitions } from "../../services/audit/partitions.ts";
 import { openStore } from "../../services/store/orm.ts";
 import { grantServiceRole } from "../../services/store/service-role.ts";
 import { signInAdmin } from "../admin/support.ts";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
+import { describeWhere } from "../lacks.ts";
 import { until } from "../until.ts";
 
 const log = pino({ level: "silent" });
 
-describe.runIf(process.env.TEST_SERVERS)(
+describeWhere(
+  process.env.TEST_SERVERS,
   "the service under a database role of its own, in a schema of its own",
   async () => {
     const role = `gatehouse_test_${randomUUID().slice(0, 8)}`;

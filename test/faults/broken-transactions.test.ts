@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { isDatabaseAway } from "../../services/store/errors.ts";
 import { openStore } from "../../services/store/orm.ts";
 import { createDatabase } from "../databases.ts";
+import { describeWhere } from "../lacks.ts";
 import { startProxy } from "./proxy.ts";
 
 /** More than a process has connections. */
@@ -20,7 +21,7 @@ test.runIf(process.env.TEST_SERVERS)("a statement may take as long as its store 
   await Promise.all([patient.close(), hasty.close()]);
 });
 
-describe.runIf(process.env.TEST_SERVERS)("a connection that breaks in a transaction", async () => {
+describeWhere(process.env.TEST_SERVERS, "a connection that breaks in a transaction", async () => {
   const database = new URL(await createDatabase(`broken_${randomUUID().slice(0, 8)}`));
   const proxy = await startProxy({ host: database.hostname, port: Number(database.port || 5432) });
   database.host = `127.0.0.1:${proxy.port}`;

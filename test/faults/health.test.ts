@@ -1,17 +1,22 @@
 import { randomUUID } from "node:crypto";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, afterEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, expect, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
-import { startApp } from "../app.ts";
+import { type Mode, startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
+import { describeWhere } from "../lacks.ts";
 import { startSink } from "../mail/sink.ts";
 import { until } from "../until.ts";
 import { startProxy } from "./proxy.ts";
 
 type Part = "database" | "cache" | "mail";
 
-describe.runIf(process.env.TEST_SERVERS).each(["servers", "apart"] as const)("health, %s", async (mode) => {
+for (const mode of ["servers", "apart"] as const) {
+  describeWhere(process.env.TEST_SERVERS, `health, ${mode}`, () => health(mode));
+}
+
+async function health(mode: Mode) {
   const sink = await startSink();
   const database = new URL(await createDatabase(`health_${randomUUID().slice(0, 8)}`));
   const redis = new URL(process.env.TEST_REDIS_URL ?? "");
@@ -121,4 +126,4 @@ describe.runIf(process.env.TEST_SERVERS).each(["servers", "apart"] as const)("he
       await watching;
     },
   );
-});
+}

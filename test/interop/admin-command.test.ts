@@ -8,6 +8,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
 import { COMPILED } from "../faults/process.ts";
+import { describeWhere } from "../lacks.ts";
 import { begin } from "../transaction.ts";
 import { until } from "../until.ts";
 
@@ -23,7 +24,7 @@ function run(script: string, args: string[], env: Record<string, string>, cwd = 
   });
 }
 
-describe.runIf(process.env.TEST_SERVERS)("npm run admin, beside the running service", async () => {
+describeWhere(process.env.TEST_SERVERS, "npm run admin, beside the running service", async () => {
   const url = await createDatabase(`admin_${randomUUID().slice(0, 8)}`);
   const app = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
   afterAll(() => app.close());
