@@ -87,7 +87,7 @@ describe("the catalogue", () => {
 
   test("can't make a secret of our own the key of a provider", () => {
     const secrets = { SECRET_KEY: Buffer.alloc(32).toString("base64"), INTERNAL_SECRET: "x".repeat(32) };
-    expect(variablesIn({ ...secrets, DATABASE_URL: "postgres://elsewhere", ELSEWHERE: "here" })).toEqual({
+    expect(variablesIn({ ...secrets, DATABASE_URL: "postgres://elsewhere/gatehouse", ELSEWHERE: "here" })).toEqual({
       ELSEWHERE: "here",
     });
   });
