@@ -73,7 +73,7 @@ export async function openTracing(endpoint: string | undefined, service: string)
 /** Where the caller's trace stands; undefined for none or an unreadable one. */
 function contextOf(traceparent: string | null | undefined): SpanContext | undefined {
   const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? "") ?? [];
-  if (!traceId || !spanId || /^0+$/.test(traceId) || /^0+$/.test(spanId)) return undefined;
+  if (!traceId || !spanId) return undefined;
   return { traceId, spanId, traceFlags: Number.parseInt(flags as string, 16) & 1, isRemote: true };
 }
 

@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openTracing } from "../../services/tracing.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { createVisitor } from "../visitor.ts";
 import { type Process, startProcess } from "./process.ts";
@@ -96,7 +97,8 @@ describe.each(Object.entries(starts))("a trace %s", (_, start) => {
       expect(request?.attributes).toMatchObject({ "http.route": route, "http.response.status_code": 200 });
       const call = mine.find(({ parentSpanId }) => parentSpanId === request?.spanId);
       expect(call).toMatchObject({ name: `gatehouse.ai.v1.AIService/${rpc}`, kind: SERVER });
-      expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status });
+      const failed = status === "OK" ? {} : { "error.type": status };
+      expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status, ...failed });
       const chat = mine.find(({ parentSpanId }) => parentSpanId === call?.spanId);
       expect(chat).toMatchObject({ name: expect.stringMatching(/^chat /), kind: CLIENT });
       expect(chat?.attributes).toMatchObject({ "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai" });
@@ -106,6 +108,22 @@ describe.each(Object.entries(starts))("a trace %s", (_, start) => {
     expect(spans.find(({ name }) => name === "POST /auth/login")?.parentSpanId).toBeFalsy();
     expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
   }, 90_000);
+});
+
+test("a caller who isn't recorded stays so, and one that can't be read begins nothing", async () => {
+  const tracing = await openTracing("http://127.0.0.1:9", "gatehouse");
+  const begin = (parent: string) => tracing?.start("span", "SERVER", parent, {}).traceparent;
+  expect(begin(`00-${TRACE}-${CALLER}-01`)).toMatch(new RegExp(`^00-${TRACE}-(?!${CALLER}).*-01$`));
+  expect(begin(`00-${TRACE}-${CALLER}-00`)).toMatch(new RegExp(`^00-${TRACE}-.*-00$`));
+  for (const odd of [
+    "",
+    `00-${TRACE}-${"0".repeat(16)}-01`,
+    `00-${"0".repeat(32)}-${CALLER}-01`,
+    `${TRACE}-${CALLER}`,
+  ]) {
+    expect(begin(odd)).not.toMatch(new RegExp(`${TRACE}|00-0{32}`));
+  }
+  await tracing?.close();
 });
 
 test("a collector that takes everything and never answers holds up neither requests nor the end", async () => {
