@@ -45,10 +45,14 @@ describe("a body without end", () => {
     expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
   });
 
-  test("that ends soon after its answer leaves the connection open to the next request", async () => {
+  test.each([
+    [404, "/nope", "{}"],
+    [413, "/auth/login", " ".repeat(20_000)],
+  ])("that ends soon after its %i leaves the connection open to the next request", async (status, path, body) => {
     const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    const text = await rawExchange(edge.port, `POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}${next}`);
-    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 404", "HTTP/1.1 200"]);
+    const head = `POST ${path} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: ${body.length}\r\n\r\n`;
+    const text = await rawExchange(edge.port, head + body + next);
+    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`, "HTTP/1.1 200"]);
   });
 });
 

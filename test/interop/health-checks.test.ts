@@ -3,6 +3,7 @@ import { createClient, createRouterTransport } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { healthHandler } from "../../services/health.ts";
+import { createMetrics } from "../../services/metrics.ts";
 import { times } from "../until.ts";
 
 test("many who ask for health cost its parts one look, whether they ask at once or watch", async () => {
@@ -24,4 +25,13 @@ test("many who ask for health cost its parts one look, whether they ask at once 
   for (const answer of await Promise.all([...asked, ...watched]))
     expect(answer).toMatchObject({ status: Status.SERVING });
   expect(looks).toBeLessThan(5);
+});
+
+test("what can't be looked up holds up no reader of metrics, and is told to be unknown", async () => {
+  const metrics = createMetrics();
+  metrics.gauge("failing", "Fails.", () => Promise.reject(new Error("away")));
+  metrics.gauge("hanging", "Never comes.", () => new Promise(() => {}));
+  const text = await metrics.registry.metrics();
+  expect(text).toMatch(/^failing NaN$/im);
+  expect(text).toMatch(/^hanging NaN$/im);
 });
