@@ -87,6 +87,7 @@ describe("a start with ADMIN_EMAIL", () => {
     });
     expect([token, own, given.status]).toEqual([401, 401, 200]);
     expect(given.body).toMatchObject({ requiresMfa: false, user: { role: "admin" } });
+    expect((await visitor.get("/user/profile", given.body.accessToken)).body.emailVerified).toBe(true);
     expect((await visitor.post("/auth/verify-email", { token: made })).status).toBe(400);
     const { items } = (await visitor.get("/admin/audit-logs?event=admin.user_updated", given.body.accessToken)).body;
     expect(items[0].details).toEqual({ role: "admin", takenOver: true });
