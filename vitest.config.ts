@@ -31,7 +31,7 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    globalSetup: "test/databases.ts",
+    globalSetup: ["test/databases.ts", "test/folder.ts"],
     env: { TEST_DATABASE_URL: databaseUrl, TEST_REDIS_URL: redisUrl, TEST_SERVERS: haveServers ? "yes" : "" },
     projects: [
       ...modes.map((mode) => ({
