@@ -148,11 +148,6 @@ describe("the services' configuration", () => {
     expect(Object.isFrozen(config)).toBe(true);
   });
 
-  test("leaves to the catalogue no variable of our own, whose value would go to a provider as its key", () => {
-    const { ai } = configOf({ SECRET_KEY: Buffer.alloc(32).toString("base64"), OPENAI_API_KEY: "key" });
-    expect(ai.variables).toEqual({ OPENAI_API_KEY: "key" });
-  });
-
   test("takes addresses in either spelling, and those of pages without their last slash", () => {
     const tls = { DATABASE_URL: "postgresql://a/b", REDIS_URL: "rediss://a", SMTP_URL: "smtps://a" };
     expect(configOf({ ...tls, PUBLIC_URL: "https://a.example/", APP_URL: "https://b.example//" })).toMatchObject({
