@@ -41,6 +41,7 @@ export default defineConfig({
           include: product,
           exclude: mode === "embedded" && haveServers ? [providerMatrix] : [],
           env: { TEST_MODE: mode },
+          maxConcurrency: 12, // the provider matrix waits more than it works
         },
       })),
       {

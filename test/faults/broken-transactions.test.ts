@@ -50,7 +50,10 @@ describeWhere(process.env.TEST_SERVERS, "a connection that breaks in a transacti
   });
 
   test("is one that falls silent, after longer than any statement may take", async () => {
-    const store = await openStore({ kind: "postgres", url: database.href }, pino({ level: "silent" }));
+    const store = await openStore(
+      { kind: "postgres", url: database.href, statementMs: 1_000 },
+      pino({ level: "silent" }),
+    );
     const em = store.fork();
     await em.execute("select 1");
     proxy.silence();
@@ -61,5 +64,5 @@ describeWhere(process.env.TEST_SERVERS, "a connection that breaks in a transacti
     proxy.restore();
     await store.ping();
     await store.close();
-  }, 60_000);
+  });
 });

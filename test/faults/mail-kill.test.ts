@@ -13,7 +13,7 @@ const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded
 const started: Process[] = [];
 afterAll(() => Promise.all(started.map((process) => process.end("SIGKILL"))));
 
-describe.each(kinds)("kill -9 while a letter is on its way, on %s", (kind) => {
+describe.concurrent.each(kinds)("kill -9 while a letter is on its way, on %s", (kind) => {
   test("gives at most one duplicate, under the same Message-ID", async () => {
     const sink = await startSink();
     const env = {

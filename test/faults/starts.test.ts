@@ -172,10 +172,14 @@ describe("a start", () => {
       expect(await end("SIGTERM")).toBe(0);
       return { url, told };
     };
-    const PORT = await freePort();
-    expect((await readOn({ PORT })).told).toBe(`http://localhost:${PORT}/docs`);
-    expect((await readOn({ PORT, PUBLIC_URL: "https://a.example/" })).told).toBe("https://a.example/docs");
-    const { url, told } = await readOn({});
-    expect(told).toBe(`${url}/docs`);
+    const [PORT, other] = [await freePort(), await freePort()];
+    const [usual, named, chosen] = await Promise.all([
+      readOn({ PORT }),
+      readOn({ PORT: other, PUBLIC_URL: "https://a.example/" }),
+      readOn({}),
+    ]);
+    expect(usual.told).toBe(`http://localhost:${PORT}/docs`);
+    expect(named.told).toBe("https://a.example/docs");
+    expect(chosen.told).toBe(`${chosen.url}/docs`);
   }, 120_000);
 });

@@ -33,7 +33,7 @@ const kindIn = (message: string, provider: string) =>
   new RegExp(`^The AI provider ${provider} failed: (.*)\\.$`).exec(message)?.[1] ?? message;
 const saying = (provider: string, content: string) => ({ provider, messages: [{ role: "user", content }] });
 
-describe.each(PROVIDERS)("%s", (provider) => {
+describe.concurrent.each(PROVIDERS)("%s", (provider) => {
   describe.concurrent.each(CASES)("%s", (name) => {
     const expected = expectedOf(name);
 
