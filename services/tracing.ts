@@ -31,22 +31,25 @@ const CLOSE_MS = 2_000;
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /**
- * Opens the way to a collector that speaks OTLP over HTTP. Without an endpoint nothing is loaded.
+ * Opens the way to a collector that speaks OTLP over HTTP. Without an endpoint nothing is loaded. OpenTelemetry's own
+ * variables tell it of headers (OTEL_EXPORTER_OTLP_HEADERS) and of where this runs (OTEL_RESOURCE_ATTRIBUTES).
  * @param endpoint base URL of the collector
- * @param service the name under which spans are filed
+ * @param service the name under which spans are filed, unless OTEL_SERVICE_NAME has another
  */
 export async function openTracing(endpoint: string | undefined, service: string): Promise<Tracing | undefined> {
   if (endpoint === undefined) return undefined;
-  const [{ ROOT_CONTEXT, SpanKind, SpanStatusCode, trace }, sdk, { OTLPTraceExporter }, { resourceFromAttributes }] =
-    await Promise.all([
-      import("@opentelemetry/api"),
-      import("@opentelemetry/sdk-trace"),
-      import("@opentelemetry/exporter-trace-otlp-http"),
-      import("@opentelemetry/resources"),
-    ]);
+  const [{ ROOT_CONTEXT, SpanKind, SpanStatusCode, trace }, sdk, { OTLPTraceExporter }, resources] = await Promise.all([
+    import("@opentelemetry/api"),
+    import("@opentelemetry/sdk-trace"),
+    import("@opentelemetry/exporter-trace-otlp-http"),
+    import("@opentelemetry/resources"),
+  ]);
   const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces` });
   const provider = new sdk.TracerProvider({
-    resource: resourceFromAttributes({ "service.name": service }),
+    resource: resources
+      .defaultResource()
+      .merge(resources.resourceFromAttributes({ "service.name": service }))
+      .merge(resources.detectResources({ detectors: [resources.envDetector] })),
     spanProcessors: [new sdk.BatchSpanProcessor({ exporter })],
   });
   const tracer = provider.getTracer("gatehouse");

@@ -55,6 +55,7 @@ const settings = () => ({
   OPENAI_API_KEY: "simulated-key",
   OPENAI_BASE_URL: `${simulator.url}/v1`,
   INTERNAL_SECRET: "shared-by-gateway-and-services",
+  OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=trial",
   OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}`,
 });
 
@@ -106,6 +107,7 @@ describe.each(Object.entries(starts))("a trace %s", (_, start) => {
       else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
     }
     expect(spans.find(({ name }) => name === "POST /auth/login")?.parentSpanId).toBeFalsy();
+    expect(received).toMatch(/"deployment.environment.name","value":\{"stringValue":"trial"/);
     expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
   }, 90_000);
 });
