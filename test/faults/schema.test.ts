@@ -45,3 +45,19 @@ test.runIf(process.env.TEST_SERVERS)("migrations may take longer than any other 
   await store.close();
   await client.end();
 });
+
+test.runIf(process.env.TEST_SERVERS)(
+  "the extension for searches may be in a schema of its own, as hosts have it",
+  async () => {
+    const url = await createDatabase(`apart_${randomUUID().slice(0, 8)}`);
+    const client = new pg.Client(url);
+    await client.connect();
+    await client.query('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
+    const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+    await store.migrate();
+    const { rows } = await client.query("select indexdef from pg_indexes where indexname = 'users_search'");
+    expect(rows).toEqual([{ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') }]);
+    await store.close();
+    await client.end();
+  },
+);

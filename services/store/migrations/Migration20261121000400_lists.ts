@@ -7,12 +7,13 @@ export class Migration20261121000400_lists extends Migration {
     this.addSql("create index users_verified on users (id) where email_verified_at is not null");
     this.addSql("create index users_unverified on users (id) where email_verified_at is null");
     this.addSql("create index attempts_locked on attempts (locked_until) where locked_until is not null");
-    // Where the extension can't be had, searching still works, by reading.
+    // Where the extension can't be had, searching still works, by reading. It may be in a schema that is not searched.
     this.addSql(`
       do $$ begin
         create extension if not exists pg_trgm;
-        create index users_search on users using gin ((lower(email) || chr(10) || lower(name)) gin_trgm_ops)
-          with (fastupdate = off);
+        execute format('create index users_search on users using gin
+          ((lower(email) || chr(10) || lower(name)) %s.gin_trgm_ops) with (fastupdate = off)',
+          (select extnamespace::regnamespace from pg_extension where extname = 'pg_trgm'));
       exception when undefined_file or feature_not_supported or insufficient_privilege then
         raise notice 'pg_trgm is not available: searching users reads the table';
       end $$`);
