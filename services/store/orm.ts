@@ -19,12 +19,12 @@ import { unusable } from "./errors.ts";
 import { LOCKS } from "./locks.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { OneTimeToken } from "./one-time-token.ts";
-import { refuseForgetfulPooler } from "./pooler.ts";
 import { connectionOf } from "./postgres-url.ts";
 import { RECORD } from "./schema.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
 import { breakSilent } from "./silent-connections.ts";
+import { refuseUnsuitable } from "./suitable.ts";
 import { Usage } from "./usage.ts";
 import { User } from "./user.ts";
 
@@ -101,7 +101,7 @@ async function openPostgres(url: string, log: Logger, statementMs = STATEMENT_TI
   const pool = await orm.em.getConnection().getNativeClient();
   giveBackBroken(pool);
   breakSilent(pool, statementMs + ANSWER_MS);
-  await refuseForgetfulPooler(pool);
+  await refuseUnsuitable(pool, url, log);
   return {
     ...forkAndPing(orm),
     async query<Row>(statement: Statement, values: unknown[]) {

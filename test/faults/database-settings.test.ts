@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import pg from "pg";
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { openStore } from "../../services/store/orm.ts";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
 import { times } from "../until.ts";
@@ -35,5 +37,31 @@ describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own sett
     expect((await guess()).body.message).toMatch(/again in 15 minutes/);
     expect(await app.sql(String.raw`select '\d' = E'\\d' as plain`)).toEqual([{ plain: true }]);
     await app.close();
+  });
+
+  test("is served all the same where they lose what was answered, or the URL asks in vain, and told of it", async () => {
+    const url = await createDatabase(`told_${randomUUID().slice(0, 8)}`);
+    const lines: string[] = [];
+    const asking = `${url}?search_path=app&options=-c%20synchronous_commit%3Doff`;
+    const log = pino({ base: null, timestamp: false }, { write: (line: string) => void lines.push(line) });
+    await (await openStore({ kind: "postgres", url: asking }, log)).close();
+    expect(lines.map((line) => JSON.parse(line))).toEqual([
+      { level: 40, parameters: ["search_path"], msg: "DATABASE_URL has parameters that change nothing" },
+      { level: 40, msg: "synchronous_commit is off: what was answered is lost when PostgreSQL crashes" },
+    ]);
+  });
+
+  test("is refused where it can't hold every character", async () => {
+    const url = new URL(await createDatabase(`told_${randomUUID().slice(0, 8)}`));
+    const name = `${url.pathname.slice(1)}_latin`;
+    const client = new pg.Client(url.href);
+    await client.connect();
+    await client.query(`create database ${name} encoding 'LATIN1' locale 'C' template template0`);
+    await client.end();
+    url.pathname = name;
+    const opened = openStore({ kind: "postgres", url: url.href }, pino({ level: "silent" }));
+    await expect(opened).rejects.toThrow(
+      "DATABASE_URL can't be used: the database there is LATIN1. Make one with encoding",
+    );
   });
 });

@@ -41,6 +41,13 @@ describe.runIf(process.env.TEST_SERVERS)("a database that takes TLS alone", () =
     }
   });
 
+  test("is asked for it by the modes that leave the choice to it, and refused a mode that there isn't", async () => {
+    for (const sslmode of ["allow", "prefer"]) await expect(ask({ sslmode })).resolves.toHaveLength(1);
+    await expect(ask({ sslmode: "verifyfull" })).rejects.toThrow(
+      /^DATABASE_URL can't be used: sslmode must be one of .*full$/,
+    );
+  });
+
   test("is not used without it", async () => {
     await expect(ask({})).rejects.toThrow(/^DATABASE_URL leads to no database that answers/);
   });
