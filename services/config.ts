@@ -3,7 +3,18 @@ import { z } from "zod";
 import { RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { violationsOf } from "./rules.ts";
 import type { DatabaseLocation } from "./store/orm.ts";
-import { choice, duration, isUrl, lifetime, number, SPELLING, timeLimit, url, webUrl } from "./variable-kinds.ts";
+import {
+  choice,
+  duration,
+  isUrl,
+  lifetime,
+  mailbox,
+  number,
+  SPELLING,
+  timeLimit,
+  url,
+  webUrl,
+} from "./variable-kinds.ts";
 
 const SECRET_BYTES = 32;
 
@@ -49,13 +60,7 @@ const variables = z.object({
     )
     .optional(),
   SMTP_URL: url(["smtp:", "smtps:"], `smtp://user:pass@host:port, ${SPELLING}`).optional(),
-  MAIL_FROM: z
-    .string()
-    .regex(
-      /^(?:[^<>\r\n]*<[^\s<>@]+@[^\s<>@]+>|[^\s<>@]+@[^\s<>@]+)$/,
-      "must be an address such as Acme <no-reply@example.com>",
-    )
-    .default("Gatehouse <no-reply@localhost>"),
+  MAIL_FROM: mailbox("Gatehouse <no-reply@localhost>"),
   MAIL_RETRY_BASE: duration("30s", { least: "1ms" }),
   ADMIN_EMAIL: z.string().optional(),
   ADMIN_PASSWORD: z.string().optional(),

@@ -1,3 +1,4 @@
+import { domainToASCII } from "node:url";
 import ms, { type StringValue } from "ms";
 import { z } from "zod";
 
@@ -60,3 +61,18 @@ export const url = (protocols: string[], what: string, allowed = /./) =>
 export const webUrl = url(["http:", "https:"], "a URL with http or https, without ? and #", /^[^?#]+$/).transform(
   (text) => text.replace(/\/+$/, ""),
 );
+
+/** `Acme <no-reply@example.com>`, or the address alone; a name in quotes is read as one (RFC 5322 section 3.2.4). */
+export const mailbox = (fallback: string) =>
+  z
+    .string()
+    .default(fallback)
+    .transform((text, context) => {
+      const [, spelled = "", address = text] = /^\s*([^<>\r\n]*?)\s*<([^<>]*)>$/.exec(text) ?? [];
+      const [, local, domain = ""] = /^([\w!#$%&'*+/=?^`{|}~.-]+)@([^\s@%/?#:]+)$/.exec(address) ?? [];
+      const host = domainToASCII(domain);
+      const name = spelled.replace(/^"(.*)"$/, (_, quoted: string) => quoted.replace(/\\(.)/g, "$1"));
+      if (host) return { name, address: `${local}@${host}` };
+      context.addIssue("must be an address such as Acme <no-reply@example.com>, of ASCII before the @");
+      return z.NEVER;
+    });

@@ -15,7 +15,7 @@ const SILENCE_TIMEOUT_MS = 20_000;
 const LETTER_TIMEOUT_MS = 120_000;
 
 /** What all letters have in common; nobody's out-of-office reply shall answer one (RFC 3834). */
-const letterhead = (from: string) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
+const letterhead = (from: Config["mail"]["from"]) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
 
 /** Hands letters over to whoever delivers them. */
 export type Sender = {
@@ -38,7 +38,7 @@ export function createSender(
   return mail.smtpUrl ? bySmtp(mail.smtpUrl, mail.from, letterMs) : toFolder({ mail, dataDir }, log);
 }
 
-function bySmtp(url: string, from: string, letterMs: number): Sender {
+function bySmtp(url: string, from: Config["mail"]["from"], letterMs: number): Sender {
   const open = () =>
     createTransport(
       {

@@ -123,7 +123,7 @@ async function deliver(needs: Needs, letter: Claimed): Promise<void> {
   try {
     const token = letter.token_id ? oneTimeTokenText(cipher, letter.token_id) : undefined;
     const rendered = renderLetter(letter.template, letter.facts, config.appUrl, token);
-    const domain = /@([\w.-]+)/.exec(config.mail.from)?.[1] ?? "localhost";
+    const [, domain] = config.mail.from.address.split("@");
     await sender.send({ ...rendered, to: { name: "", address: letter.to }, messageId: `<${letter.id}@${domain}>` });
   } catch (error) {
     const reason = told(error);

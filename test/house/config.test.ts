@@ -132,6 +132,31 @@ describe("the services' configuration", () => {
     expect(problemsOf(blank).map(subject)).toEqual(Object.keys(blank));
   });
 
+  test("takes a sender's name as it stands, and an address that every mail server takes", () => {
+    const senderOf = (MAIL_FROM: string) => configOf({ MAIL_FROM }).mail.from;
+    const address = "no-reply@example.com";
+    for (const name of ["Größe & Söhne, GmbH", "Acme: Accounts", "Acme (Europe)", "acme@work, again", ""]) {
+      expect(senderOf(`${name} <${address}>`)).toEqual({ name, address });
+    }
+    expect(senderOf(`"Acme \\"A\\", Inc." <${address}>`)).toEqual({ name: 'Acme "A", Inc.', address });
+    expect(senderOf(address)).toEqual({ name: "", address });
+    expect(senderOf("a@bücher.example")).toEqual({ name: "", address: "a@xn--bcher-kva.example" });
+    for (const wrong of [
+      "Acme",
+      "grüße@example.com",
+      "a@b, c@d",
+      "a@b <c@d",
+      "<a@b> c",
+      "a@b@c",
+      "A <a b@c.de>",
+      "a@%40",
+    ]) {
+      expect(problemsOf({ MAIL_FROM: wrong })).toEqual([
+        expect.stringMatching(/^MAIL_FROM must be an address such as/),
+      ]);
+    }
+  });
+
   test("demands what a deployment can't do without", () => {
     expect(problemsOf({ NODE_ENV: "production" })).toEqual([expect.stringContaining("SECRET_KEY")]);
     expect(problemsOf({}, true)).toEqual([expect.stringContaining("INTERNAL_SECRET")]);

@@ -15,7 +15,8 @@ describe.each(modes)("mail delivery, %s", async (mode) => {
   let sink = await startSink();
   const { port, url } = sink;
   const lastingLinks = { VERIFY_TOKEN_TTL: "7d" }; // for longer than any outage here
-  const env = { SMTP_URL: url, MAIL_RETRY_BASE: `${BASE_MS / 60_000}m`, ...lastingLinks };
+  const MAIL_FROM = "Acme: Größe <no-reply@bücher.example>";
+  const env = { SMTP_URL: url, MAIL_FROM, MAIL_RETRY_BASE: `${BASE_MS / 60_000}m`, ...lastingLinks };
   const app = await startApp({ mode, env });
   afterAll(async () => {
     await app.close();
@@ -57,7 +58,9 @@ describe.each(modes)("mail delivery, %s", async (mode) => {
     for (const email of emails) {
       const { id } = await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
       expect(arrivedFor(email)).toHaveLength(1);
-      expect(arrivedFor(email)[0]?.raw).toMatch(new RegExp(`^message-id: <${id}@localhost>`, "im")); // with every try
+      expect(arrivedFor(email)[0]?.raw).toMatch(new RegExp(`^message-id: <${id}@xn--bcher-kva\\.example>`, "im")); // with every try
+      const from = "=?UTF-8?Q?Acme=3A_Gr=C3=B6=C3=9Fe?= <no-reply@xn--bcher-kva.example>";
+      expect(arrivedFor(email)[0]?.raw.replaceAll("\r\n ", " ")).toContain(`\r\nFrom: ${from}\r\n`);
       expect(arrivedFor(email)[0]?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
     }
   });

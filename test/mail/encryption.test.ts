@@ -17,7 +17,7 @@ test("a mail server without TLS is told a password on this machine alone, or whe
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.server.address() as AddressInfo;
   const send = async (url: string) => {
-    const config = { mail: { smtpUrl: url, from: "us@example.com" }, dataDir: "" } as Parameters<
+    const config = { mail: { smtpUrl: url, from: { name: "", address: "us@example.com" } }, dataDir: "" } as Parameters<
       typeof createSender
     >[0];
     const sender = createSender(config, pino({ level: "silent" }));

@@ -25,7 +25,9 @@ test("a server that never comes to an end of its answers holds no letter back fo
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const smtpUrl = `smtp://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const config = { mail: { smtpUrl, from: "us@example.com" }, dataDir: "" } as Parameters<typeof createSender>[0];
+  const config = { mail: { smtpUrl, from: { name: "", address: "us@example.com" } }, dataDir: "" } as Parameters<
+    typeof createSender
+  >[0];
   const sender = createSender(config, pino({ level: "silent" }), LETTER_MS);
   const send = () => sender.send({ to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" });
   const startedAt = performance.now();
