@@ -3,15 +3,15 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { type DestinationStream, type Logger, pino } from "pino";
 import { settled } from "./interceptors/settled.ts";
 import type { Metrics } from "./metrics.ts";
+import { standardOutput } from "./standard-output.ts";
 
-/** JSON lines on standard output; readable ones on a terminal. */
+/** JSON lines on standard output; readable ones on a terminal. Whoever stops reading, standard error as well, stops nothing. */
 export function createLog(level: string, destination?: DestinationStream): Logger {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
   if (destination) return pino(options, destination);
-  const readable = process.stdout.isTTY
-    ? { transport: { target: "pino-pretty", options: { ignore: "pid,hostname" } } }
-    : {};
-  return pino({ ...options, ...readable });
+  process.stderr.on("error", () => {});
+  if (!process.stdout.isTTY) return pino(options, standardOutput());
+  return pino({ ...options, transport: { target: "pino-pretty", options: { ignore: "pid,hostname" } } });
 }
 
 /** One line and one measurement per RPC: method, code, duration, request id; never a message. */
