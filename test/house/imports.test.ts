@@ -9,9 +9,11 @@ const files = ["gen", "services", "gateway"].flatMap((folder) =>
     .map((name) => join(folder, name)),
 );
 
+const read = (file: string) => readFileSync(join(root, file), "utf8");
+
 /** Files of ours that a file imports; `type` imports are erased and lead nowhere at run time. */
 function importsOf(file: string, { types }: { types: boolean }): string[] {
-  const text = readFileSync(join(root, file), "utf8");
+  const text = read(file);
   const lines = text.matchAll(/^(?:import|export)\s+(type\s+)?[^;]*?\bfrom\s+"(\.[^"]+)"|^import\s+"(\.[^"]+)"/gms);
   return [...lines]
     .filter(([, type]) => types || !type)
@@ -75,6 +77,20 @@ describe("imports", () => {
 
   test("no provider's SDK is loaded: their types alone are used", () => {
     const sdks = /^import\s+(?!type\b)[^;]*from\s+"(openai|@anthropic-ai\/sdk|@google\/genai)/m;
-    expect(files.filter((file) => sdks.test(readFileSync(join(root, file), "utf8")))).toEqual([]);
+    expect(files.filter((file) => sdks.test(read(file)))).toEqual([]);
+  });
+
+  test("of what operators run lead to no development package: `npm ci --omit=dev` leaves those out", () => {
+    const { dependencies, scripts } = JSON.parse(read("package.json"));
+    const theirs = ["prepare", "start", "start:services", "demo", "migrate", "admin", "audit:verify"];
+    const reached = new Set(theirs.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string));
+    for (const file of reached) for (const next of importsOf(file, { types: false })) reached.add(next);
+    const packages = /^(?:import|export)\s+(?!type\b)[^;]*?\bfrom\s+"(?!node:|\.)((?:@[^/"]+\/)?[^/"]+)/gms;
+    const missing = [...reached].flatMap((file) =>
+      [...read(file).matchAll(packages)]
+        .filter(([, name]) => !((name as string) in dependencies))
+        .map(([, name]) => `${file} -> ${name}`),
+    );
+    expect(missing).toEqual([]);
   });
 });
