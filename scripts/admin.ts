@@ -31,10 +31,19 @@ const tell = (line: string) => void process.stdout.write(`${line}\n`);
 
 /** What an operation needs of a call. Nobody is signed in: the trail names the machine's user instead. */
 function operatorCall(store: Store) {
-  const client = { address: "127.0.0.1", agent: `npm run admin, by ${userInfo().username}` };
+  const client = { address: "127.0.0.1", agent: `npm run admin, by ${operator()}` };
   const clock = { now: () => new Date() };
   const outbox = { nudge: () => {}, close: async () => {} }; // the service finds what is queued
   return { em: store.fork(), clock, client, requestId: randomUUID(), caller: undefined, afterwards: [], outbox };
+}
+
+/** The machine's user. A container may run as one that has a number only. */
+function operator(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `user ${process.getuid?.()}`;
+  }
 }
 
 async function promote(store: Store, email: string): Promise<void> {

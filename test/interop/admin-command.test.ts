@@ -187,6 +187,19 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate, while somebody reads 
 });
 
 describe("npm run admin, on the embedded database", () => {
+  test("works for a user who has a number and no name, as containers may", async () => {
+    const nameless = `
+      import os from "node:os";
+      import { syncBuiltinESMExports } from "node:module";
+      os.userInfo = () => { throw new Error("uv_os_get_passwd returned ENOENT"); };
+      syncBuiltinESMExports();`;
+    const env = {
+      DATABASE_URL: "memory:",
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(nameless)}`,
+    };
+    expect((await run("admin", ["promote", "root@example.com"], env)).out).toContain("shown once");
+  });
+
   test("works while the service is stopped", async () => {
     const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-admin-")) };
     const email = `${randomUUID()}@example.com`;
