@@ -14,7 +14,7 @@ import { createRemoteTransport } from "./remote-transport.ts";
 import { createGateway } from "./server.ts";
 
 /** The process of `npm start`: the gateway, and the services with it unless SERVICES_URL says where they are. */
-loadEnvFile();
+loadEnvFile(process.env);
 const settings = readSettings(process.env);
 try {
   await start(settings);

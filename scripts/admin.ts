@@ -131,7 +131,7 @@ async function run([name = "", subject, ...rest]: string[]): Promise<void> {
   }
 }
 
-loadEnvFile();
+loadEnvFile(process.env);
 try {
   await run(process.argv.slice(2));
 } catch (error) {

@@ -2,7 +2,7 @@
 import { verifyFromCommandLine } from "../services/audit/command.ts";
 import { loadEnvFile } from "../services/env-file.ts";
 
-loadEnvFile();
+loadEnvFile(process.env);
 try {
   await verifyFromCommandLine(process.argv.slice(2), process.env);
 } catch (error) {

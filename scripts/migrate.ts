@@ -37,7 +37,7 @@ async function keepMonths(store: Store, retentionMs: number, tries = TRIES): Pro
   }
 }
 
-loadEnvFile();
+loadEnvFile(process.env);
 try {
   const read = readConfig(process.env);
   if ("problems" in read) throw new Error(read.problems.join("\n"));

@@ -8,7 +8,7 @@ import { listenMetrics } from "./metrics.ts";
 import { listenGrpc } from "./server.ts";
 import { openTracing } from "./tracing.ts";
 
-loadEnvFile();
+loadEnvFile(process.env);
 const read = readConfig(process.env, { apart: true });
 if ("problems" in read) {
   process.stderr.write(`Gatehouse can't start:\n${read.problems.map((problem) => `  ${problem}\n`).join("")}`);

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 
 const script = `
   import { loadEnvFile } from ${JSON.stringify(resolve("services/env-file.ts"))};
-  loadEnvFile();
+  loadEnvFile(process.env);
   const { FIRST, SECOND, TAKEN } = process.env;
   process.stdout.write(JSON.stringify([FIRST, SECOND, TAKEN]));`;
 
