@@ -46,6 +46,7 @@ export async function openRedis(urls: string[], log: Logger): Promise<SharedCach
   await new Promise<void>((resolve) => {
     client.once("ready", resolve);
     client.once("error", () => resolve());
+    client.once("close", resolve); // by a proxy with nobody behind it: that is no error to the client
   });
   const ask = askInTime(client, presence);
   return {
@@ -107,7 +108,11 @@ function askInTime(client: Redis | Cluster, { missed, met }: Presence): SharedCa
   let silentUntil = 0;
   return async <T>(question: () => Promise<T>) => {
     const now = performance.now();
-    if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would let commands wait
+    if (client.status !== "ready") {
+      const error = new Error("Redis is not connected."); // a cluster would let commands wait
+      missed(error);
+      throw error;
+    }
     if (now < silentUntil) throw new Error("Redis has kept somebody waiting just now.");
     if (silentUntil > 0) silentUntil = now + PAUSE_MS; // this one asks for all
     let isLate = false;
