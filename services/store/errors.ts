@@ -8,6 +8,8 @@ const AWAY =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 /** What PgBouncer answers to settings that it doesn't hand on. */
 const REFUSED_SETTINGS = /unsupported startup parameter/;
+/** PostgreSQL's insufficient_privilege. */
+const NOT_ALLOWED = "42501";
 const AWAY_MESSAGE =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
 
@@ -48,10 +50,20 @@ export function unusable(variable: string, error: unknown): Error {
     const told = `${variable} leads to a pooler that refuses our settings: ${message}.`;
     return new Error(`${told} Let it ignore the startup parameters statement_timeout and options.`, { cause: error });
   }
+  if ((error as { code?: unknown }).code === NOT_ALLOWED) {
+    const told = `${variable} names a role that may not do this: ${message}.`;
+    const remedy = "Let it own the database, or the owner run npm run migrate and npm run admin -- grant-role for it.";
+    return new Error(`${told} ${remedy}`, { cause: error });
+  }
   if (!isDatabaseAway(error)) return new Error(`${variable} can't be used: ${message}`, { cause: error });
   const told =
     "severity" in (error as Error) // its own words
       ? `a database that doesn't serve us now: ${message}. Try again later, or see to it.`
       : `no database that answers: ${message}. Start it, or correct ${variable}.`;
   return new Error(`${variable} leads to ${told}`, { cause: error });
+}
+
+/** Throws an error of the start as one of the database's URL. */
+export function blameUrl(error: unknown): never {
+  throw unusable("DATABASE_URL", error);
 }

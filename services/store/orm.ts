@@ -15,7 +15,7 @@ import { giveBackBroken } from "./broken-connections.ts";
 import { checkRoom, makeDataFolder } from "./data-folder.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
-import { unusable } from "./errors.ts";
+import { blameUrl, unusable } from "./errors.ts";
 import { LOCKS } from "./locks.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { OneTimeToken } from "./one-time-token.ts";
@@ -81,10 +81,6 @@ const entities = [User, Session, OneTimeToken, Email, AuditEvent, SigningKey, Us
 export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
   if (location.kind !== "postgres") return openEmbedded(location, log);
   return openPostgres(location.url, log, location.statementMs).catch(blameUrl);
-}
-
-function blameUrl(error: unknown): never {
-  throw unusable("DATABASE_URL", error);
 }
 
 function common(log: Logger) {

@@ -1,5 +1,6 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
+import { blameUrl } from "./errors.ts";
 import { MIGRATIONS } from "./migrations.ts";
 
 /** Names the record of migrations, which is among the tables or will be; the migrator takes it to be in `public`. */
@@ -19,7 +20,9 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
   const [table] = await em.execute<{ there: boolean }[]>(
     "select to_regclass('mikro_orm_migrations') is not null as there",
   );
-  const rows = table?.there ? await em.execute<{ name: string }[]>("select name from mikro_orm_migrations") : [];
+  const rows = table?.there
+    ? await em.execute<{ name: string }[]>("select name from mikro_orm_migrations").catch(blameUrl)
+    : [];
   const done = new Set(rows.map(({ name }) => name));
   const ahead = [...done].filter((name) => !own.includes(name));
   if (ahead.length > 0) log.warn({ migrations: ahead }, "the database is of a newer version than this process");

@@ -3,6 +3,7 @@ import pg from "pg";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { openStore } from "../../services/store/orm.ts";
+import { checkSchema } from "../../services/store/schema.ts";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
 
@@ -59,5 +60,33 @@ test.runIf(process.env.TEST_SERVERS)(
     expect(rows).toEqual([{ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') }]);
     await store.close();
     await client.end();
+  },
+);
+
+test.runIf(process.env.TEST_SERVERS)(
+  "a role without rights is told which, with the schema to be made and made",
+  async () => {
+    const role = `lowly_${randomUUID().slice(0, 8)}`;
+    const url = new URL(await createDatabase(role));
+    const log = pino({ level: "silent" });
+    const owner = await openStore({ kind: "postgres", url: url.href }, log);
+    const ask = (sql: string) => owner.fork().execute(sql);
+    await ask("revoke create on schema public from public"); // as it is from PostgreSQL 15 on
+    await ask(`create role ${role} login password 'lowly'`);
+    const lowly = await openStore(
+      { kind: "postgres", url: Object.assign(url, { username: role, password: "lowly" }).href },
+      log,
+    );
+    try {
+      const told =
+        /^DATABASE_URL names a role that may not do this: permission denied for (schema|table) .*\. Let it own/;
+      await expect(lowly.migrate()).rejects.toThrow(told);
+      await owner.migrate();
+      await expect(checkSchema(lowly.fork(), log)).rejects.toThrow(told);
+    } finally {
+      await lowly.close();
+      await ask(`drop role ${role}`);
+      await owner.close();
+    }
   },
 );
