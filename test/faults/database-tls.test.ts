@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../../services/store/orm.ts";
@@ -39,6 +40,15 @@ describe.runIf(process.env.TEST_SERVERS)("a database that takes TLS alone", () =
     for (const query of [{ sslmode: "verify-full" }, { sslmode: "verify-full", sslrootcert: certificate("others") }]) {
       await expect(ask(query)).rejects.toThrow(/^DATABASE_URL can't be used: .*certificate/);
     }
+  });
+
+  test("is shown the client's own certificate where the URL names one", async () => {
+    encrypting.clients.length = 0;
+    await ask({ sslmode: "require" });
+    expect(new Set(encrypting.clients)).toEqual(new Set([undefined]));
+    encrypting.clients.length = 0;
+    await ask({ sslmode: "require", sslcert: certificate("ours"), sslkey: "test/fakes/tls/ours.key" });
+    expect(new Set(encrypting.clients)).toEqual(new Set([readFileSync(certificate("ours"), "utf8")]));
   });
 
   test("is asked for it by the modes that leave the choice to it, and refused a mode that there isn't", async () => {
