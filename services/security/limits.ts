@@ -93,7 +93,8 @@ function countInProcess() {
   const counts = new Map<string, Count>();
   const countOne = ({ key, windowMs }: Counted, now: number): Count => {
     let count = counts.get(key);
-    if (!count || count.endsAt <= now) {
+    if (!count || count.endsAt <= now || count.endsAt > now + windowMs) {
+      // over, or begun before the clock was put back
       counts.delete(key); // so that the new window stands last
       count = { count: 0, endsAt: now + windowMs };
       counts.set(key, count);

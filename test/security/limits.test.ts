@@ -26,6 +26,18 @@ describe("an address", () => {
     expect(letIn).toBe(3);
   });
 
+  test("waits no longer than a window, wherever the machine's clock is put", async () => {
+    let now = Date.now();
+    const limits = createLimits(undefined, { now: () => new Date(now) });
+    const take = async () => await limits.take([{ key: "address", most: 1, windowMs }]);
+    await take();
+    expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
+    now -= 3_600_000;
+    expect(await take()).toEqual({ limit: 1, remaining: 0, resetMs: windowMs });
+    now += 1_000;
+    expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs - 1_000 });
+  });
+
   test.runIf(process.env.TEST_SERVERS)("leaves no counter in Redis for accounts that come too late", async () => {
     const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
     const address = randomUUID();
