@@ -3,14 +3,23 @@ import type { SqlEntityManager } from "@mikro-orm/postgresql";
 /**
  * Gives a PostgreSQL role what the service needs and no more: it owns nothing, and can add to the audit log and read it,
  * but neither change nor remove anything there. Run it as the owner of the tables, after each migration.
- * @throws Error for a name that is not a plain one
+ * @throws Error for a name that is not a plain one, and for a role that may create: what it puts beside the tables, a
+ * function of a known name, their owner would run (CVE-2018-1058)
  */
 export async function grantServiceRole(em: SqlEntityManager, role: string): Promise<void> {
   if (!/^[a-z_][a-z0-9_]{0,62}$/.test(role)) throw new Error("The role must be a plain lower-case name.");
   await em.transactional(async () => {
-    const [tables] = await em.execute<{ schema: string }[]>(
-      "select relnamespace::regnamespace::text as schema from pg_class where oid = 'users'::regclass",
+    const [tables] = await em.execute<{ schema: string; open: boolean; owner: string }[]>(
+      `select relnamespace::regnamespace::text as schema, relowner::regrole::text as owner,
+         has_schema_privilege(?, relnamespace, 'create') as open
+       from pg_class where oid = 'users'::regclass`,
+      [role],
     );
+    if (tables?.open) {
+      const told = `${role} may create in the schema ${tables.schema}, as everybody may before PostgreSQL 15`;
+      const remedy = `grant create on schema ${tables.schema} to ${tables.owner}; revoke create on schema ${tables.schema} from public`;
+      throw new Error(`${told}. As the schema's owner, run first: ${remedy}`);
+    }
     await em.execute(`grant usage on schema ${tables?.schema} to ${role}`);
     await em.execute(`grant select, insert, update, delete on all tables in schema ${tables?.schema} to ${role}`);
     await em.execute(
