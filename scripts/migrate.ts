@@ -8,6 +8,7 @@ import { type Config, readConfig } from "../services/config.ts";
 import { loadEnvFile } from "../services/env-file.ts";
 import { createLog } from "../services/log.ts";
 import { openStore, type Store } from "../services/store/orm.ts";
+import { checkSchema } from "../services/store/schema.ts";
 
 /** How often the months are tried while somebody reads the audit log for long, and the pause between, in ms. */
 const TRIES = 5;
@@ -18,6 +19,7 @@ async function migrate({ database, logLevel, auditRetentionMs }: Config): Promis
   const store = await openStore(database, log);
   try {
     await store.migrate();
+    await checkSchema(store.fork(), log);
     await keepMonths(store, auditRetentionMs);
     log.info("the database is up to date");
   } finally {

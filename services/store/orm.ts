@@ -17,6 +17,7 @@ import { lockDirectory } from "./directory-lock.ts";
 import { Email } from "./email.ts";
 import { blameUrl, unusable } from "./errors.ts";
 import { LOCKS } from "./locks.ts";
+import { USERS_SEARCH } from "./migrations/Migration20261121000400_lists.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { OneTimeToken } from "./one-time-token.ts";
 import { connectionOf } from "./postgres-url.ts";
@@ -42,7 +43,8 @@ const ANSWER_MS = 2_000;
 const SETTINGS =
   "-c datestyle=ISO -c timezone=UTC -c default_transaction_isolation=read\\ committed -c standard_conforming_strings=on";
 /** Migrations take their time, and so does whoever waits for them: an index of a large table is made in minutes. */
-const UNHURRIED = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"];
+const UNHURRY =
+  "select set_config(name, '0', true) from pg_settings where name ~ '^(statement|lock|.*transaction.*)_timeout$'";
 
 /** Where the rows are: PostgreSQL by URL, an embedded one in a folder, or an embedded one that keeps nothing. */
 export type DatabaseLocation =
@@ -130,11 +132,12 @@ async function migratePostgres(url: string, log: Logger): Promise<void> {
   const orm = await connect(url, log);
   try {
     await orm.em.fork().transactional(async (em) => {
-      for (const limit of UNHURRIED) await em.execute(`set local ${limit} = 0`);
+      await em.execute(UNHURRY);
       await em.execute("select pg_advisory_xact_lock(?)", [LOCKS.migrate]);
       const [record] = await em.execute<{ name: string }[]>(RECORD);
       if (record) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: record.name });
       await orm.migrator.up({ transaction: em.getTransactionContext() as Transaction });
+      await em.execute(USERS_SEARCH); // the extension may have come since
     });
   } finally {
     await orm.close(true);

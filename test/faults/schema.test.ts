@@ -29,20 +29,27 @@ describe("a start that leaves the schema alone", () => {
   });
 });
 
-test.runIf(process.env.TEST_SERVERS)("migrations may take longer than any other statement", async () => {
+test.runIf(process.env.TEST_SERVERS)("migrations may take longer than anything else", async () => {
   const url = await createDatabase(`slow_${randomUUID().slice(0, 8)}`);
   const client = new pg.Client(url);
   await client.connect();
   await client.query(`
-    create table noted (made text, longest text);
+    create table noted (made text, limits text);
     create function note() returns event_trigger language plpgsql as $$ begin
-      insert into noted select object_identity, current_setting('statement_timeout') from pg_event_trigger_ddl_commands();
+      insert into noted select object_identity, (select string_agg(name, ', ') from pg_settings where setting <> '0'
+        and name ~ '^(statement|lock|transaction|idle_in_transaction_session)_timeout$')
+      from pg_event_trigger_ddl_commands();
     end $$;
-    create event trigger note on ddl_command_end execute function note()`);
+    create event trigger note on ddl_command_end execute function note();
+    do $$ declare name text; begin
+      for name in select s.name from pg_settings s where s.name ~ '^(transaction|idle_in_transaction_session)_timeout$' loop
+        execute format('alter database %I set %I = %L', current_database(), name, '20s');
+      end loop;
+    end $$`);
   const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
   await store.migrate();
-  const { rows } = await client.query("select longest from noted where made = 'public.users'");
-  expect(rows[0]).toEqual({ longest: "0" });
+  const { rows } = await client.query("select limits from noted where made = 'public.users'");
+  expect(rows[0]).toEqual({ limits: null });
   await store.close();
   await client.end();
 });
@@ -60,6 +67,36 @@ test.runIf(process.env.TEST_SERVERS)(
     expect(rows).toEqual([{ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') }]);
     await store.close();
     await client.end();
+  },
+);
+
+test.runIf(process.env.TEST_SERVERS)(
+  "searches have no index while the extension can't be created, which is told, and get it afterwards",
+  async () => {
+    const role = `modest_${randomUUID().slice(0, 8)}`;
+    const url = new URL(await createDatabase(role));
+    const owner = new pg.Client(url.href);
+    await owner.connect();
+    await owner.query(`create role ${role} login password 'modest'; create schema authorization ${role}`);
+    const lines: string[] = [];
+    const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
+    const modest = await openStore(
+      { kind: "postgres", url: Object.assign(url, { username: role, password: "modest" }).href },
+      log,
+    );
+    try {
+      await modest.migrate();
+      await checkSchema(modest.fork(), log);
+      expect(lines.splice(0)).toEqual([expect.stringContaining("searching users reads all of them")]);
+      await owner.query("create extension pg_trgm");
+      await modest.migrate();
+      await checkSchema(modest.fork(), log);
+      expect(lines).toEqual([]);
+    } finally {
+      await modest.close();
+      await owner.query(`drop owned by ${role} cascade; drop role ${role}`);
+      await owner.end();
+    }
   },
 );
 
