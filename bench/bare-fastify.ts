@@ -1,5 +1,6 @@
-/** The least that the same work can cost: one indexed SELECT by pg, and one durable UPDATE with two signatures. */
+/** The least that the same work can cost: an indexed SELECT by pg, a password's hash, a durable statement, two signatures. */
 import { generateKeyPairSync } from "node:crypto";
+import { verify } from "@node-rs/argon2";
 import { fastify } from "fastify";
 import { SignJWT } from "jose";
 import pg from "pg";
@@ -30,6 +31,24 @@ app.post("/auth/refresh", async () => {
   ]);
   const [accessToken, refreshToken] = await Promise.all([sign("access", "15m"), sign("refresh", "7d")]);
   return { accessToken, refreshToken };
+});
+
+/** One hash after the other: on one core faster than several at once. */
+let turn: Promise<unknown> = Promise.resolve();
+function verifyInTurn(hash: string, password: string): Promise<boolean> {
+  const verified = turn.then(() => verify(hash, password));
+  turn = verified;
+  return verified;
+}
+
+app.post<{ Body: { email: string; password: string } }>("/auth/login", async ({ body }, reply) => {
+  const { rows } = await pool.query("select id, email, password_hash from users where canonical_email = $1", [
+    body.email,
+  ]);
+  if (!(rows[0] && (await verifyInTurn(rows[0].password_hash, body.password)))) return reply.code(401).send();
+  await pool.query("update users set last_login_at = now() where id = $1", [rows[0].id]);
+  const [accessToken, refreshToken] = await Promise.all([sign("access", "15m"), sign("refresh", "7d")]);
+  return { user: { id: rows[0].id, email: rows[0].email }, accessToken, refreshToken };
 });
 
 process.stdout.write(`${await app.listen({ host: "127.0.0.1", port: 0 })}\n`);

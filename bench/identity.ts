@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
 import pg from "pg";
 import { chain } from "./chain.ts";
-import { inTurns, load, median, report, type Server, startServer } from "./server.ts";
+import { type Contestant, inTurns, load, median, report, type Server, startServer } from "./server.ts";
 import { post, setStage } from "./stage.ts";
 
 const PEOPLE = 64;
@@ -75,18 +75,26 @@ async function login(): Promise<void> {
     }));
   const own = { server: stage.server, request: { path: "/", requests: requests("/auth/login") } };
   const theirs = { server: peer, request: { path: "/", requests: requests("/api/auth/sign-in/email") } };
-  const seen = { limit: [] as number[], own: [] as number[], theirs: [] as number[] };
+  const logins = async (contestant: Contestant) => {
+    const { perSecond, failed } = await load(contestant, 3, LOGIN_CONNECTIONS);
+    if (failed > 0) throw new Error(`${failed} logins failed: the figures would mean nothing`);
+    return perSecond;
+  };
+  const plain = { server: bare, request: own.request };
+  const seen = { limit: [] as number[], own: [] as number[], plain: [] as number[], theirs: [] as number[] };
   for (let round = 0; round < ROUNDS; round++) {
     seen.limit.push(
       Number(execFileSync("taskset", ["-c", "0", process.execPath, "bench/argon2.ts"], { encoding: "utf8" })),
     );
-    seen.own.push((await load(own, 3, LOGIN_CONNECTIONS)).perSecond);
-    seen.theirs.push((await load(theirs, 3, LOGIN_CONNECTIONS)).perSecond);
+    seen.own.push(await logins(own));
+    seen.plain.push(await logins(plain));
+    seen.theirs.push(await logins(theirs));
   }
   const share = (of: number[]) => median(of.map((value, i) => value / (seen.limit[i] ?? 1))).toFixed(2);
   say("\nsigning in, argon2id at 19 MiB and 2 passes");
   say(`  argon2 alone, one core             ${median(seen.limit).toFixed(1)} /s   share 1.00`);
   say(`  Gatehouse                          ${median(seen.own).toFixed(1)} /s   share ${share(seen.own)}`);
+  say(`  bare Fastify, SELECT and UPDATE    ${median(seen.plain).toFixed(1)} /s   share ${share(seen.plain)}`);
   say(`  better-auth                        ${median(seen.theirs).toFixed(1)} /s   share ${share(seen.theirs)}`);
 }
 
