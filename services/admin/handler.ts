@@ -5,6 +5,7 @@ import { callOf, signedInCallOf } from "../call.ts";
 import { sessionMessage } from "../security/open-sessions.ts";
 import type { EmailStatus } from "../store/email.ts";
 import type { Role } from "../store/user.ts";
+import { profileOf } from "../user/profile.ts";
 import type { AdminUser } from "./admin-user.ts";
 import { deleteUser } from "./delete-user.ts";
 import { impersonate } from "./impersonate.ts";
@@ -61,11 +62,9 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     return { message: "The e-mail is queued again." };
   },
   async impersonate(req, ctx) {
-    const { accessToken, user, expiresAt } = await impersonate(signedInCallOf(ctx), req.userId, req.reason);
-    const { id, email, name, role, emailVerified, mfaEnabled } = user;
-    const times = { createdAt: timestampFromDate(user.createdAt), updatedAt: timestampFromDate(user.updatedAt) };
-    const shown = { id, email, name, ...(user.bio != null && { bio: user.bio }), role, emailVerified, mfaEnabled };
-    return { accessToken, user: { ...shown, ...times }, expiresAt: timestampFromDate(expiresAt) };
+    const call = signedInCallOf(ctx);
+    const { accessToken, user, expiresAt } = await impersonate(call, req.userId, req.reason);
+    return { accessToken, user: profileOf(user, call.config), expiresAt: timestampFromDate(expiresAt) };
   },
 };
 

@@ -1,12 +1,13 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
-import { type SignedInCall, signedInCallOf } from "../call.ts";
+import { signedInCallOf } from "../call.ts";
 import { listOpenSessions, sessionMessage } from "../security/open-sessions.ts";
 import { changeEmail } from "./change-email.ts";
 import { changePassword } from "./change-password.ts";
 import { deleteAccount } from "./delete-account.ts";
 import { exportData } from "./export-data.ts";
+import { profileOf } from "./profile.ts";
 import { revokeOtherSessions } from "./revoke-other-sessions.ts";
 import { revokeOwnSession } from "./revoke-session.ts";
 import { updateProfile } from "./update-profile.ts";
@@ -14,7 +15,8 @@ import { updateProfile } from "./update-profile.ts";
 /** Messages in, messages out; every decision is made by an operation. */
 export const userHandler: ServiceImpl<typeof UserService> = {
   getProfile(_req, ctx) {
-    return { user: profileOf(signedInCallOf(ctx)) };
+    const { caller, config } = signedInCallOf(ctx);
+    return { user: profileOf(caller.user, config) }; // read when the call was authorized
   },
   async updateProfile(req, ctx) {
     const user = await updateProfile(signedInCallOf(ctx), { name: req.name, bio: req.bio });
@@ -50,20 +52,3 @@ export const userHandler: ServiceImpl<typeof UserService> = {
     return { data: await exportData(signedInCallOf(ctx), page) };
   },
 };
-
-/** The caller's account as the profile shows it; it was read when the call was authorized. */
-function profileOf({ caller: { user }, config }: SignedInCall) {
-  const expiresAt = new Date(user.passwordChangedAt.getTime() + config.passwordMaxAgeMs);
-  return {
-    id: user.id,
-    email: user.email,
-    name: user.name,
-    ...(user.bio !== null && user.bio !== undefined && { bio: user.bio }),
-    role: user.role,
-    emailVerified: user.emailVerified,
-    mfaEnabled: user.mfaEnabled,
-    createdAt: timestampFromDate(user.createdAt),
-    updatedAt: timestampFromDate(user.updatedAt),
-    ...(config.passwordMaxAgeMs > 0 && { passwordExpiresAt: timestampFromDate(expiresAt) }),
-  };
-}
