@@ -75,8 +75,10 @@ export function createGateway(options: GatewayOptions): Gateway {
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     const failed = toEdgeFailure(thrown);
     if (failed.unexpected) report(thrown, request);
-    // Fastify would close at once, which resets the connection before the answer is read.
-    if (!request.raw.complete && lifecycle.phase() !== "draining") reply.removeHeader("connection");
+    // Fastify would close at once, which resets the connection before the answer is read. Removed unasked, this header
+    // would take Node's own with it, by which clients know whether the connection goes on.
+    const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
+    if (reply.hasHeader("connection") && !request.raw.complete && !isOurs) reply.removeHeader("connection");
     sendFailure(failed, reply);
   };
   const app = createServer(

@@ -56,6 +56,32 @@ describe("a body without end", () => {
   });
 });
 
+describe("a failure tells whether its connection goes on", () => {
+  let edge: Started;
+  beforeAll(async () => {
+    edge = await start(() => {});
+  });
+  afterAll(() => edge.close());
+  const ask = (line: string, rest: string) => rawExchange(edge.port, `${line} HTTP/1.1\r\nHost: x\r\n${rest}`);
+
+  test.each([
+    [404, "GET /nope"],
+    [405, "DELETE /auth/login"],
+    [400, "GET /user/%zz"],
+  ])("%i: %s", async (status, line) => {
+    const close = "Connection: close\r\n\r\n";
+    expect(await ask(line, close)).toMatch(new RegExp(`^HTTP/1.1 ${status} .*^connection: close\r$`, "ims"));
+    const [first] = (await ask(line, `\r\nGET /health/live HTTP/1.1\r\nHost: x\r\n${close}`)).split(/(?<!^)HTTP/);
+    expect(first).toMatch(new RegExp(`^HTTP/1.1 ${status} .*^connection: keep-alive\r$.*^keep-alive: timeout=`, "ims"));
+  });
+
+  test("413, of a client that closes", async () => {
+    const head = "Content-Type: application/json\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n";
+    const text = await ask("POST /auth/login", head + " ".repeat(20_000));
+    expect(text).toMatch(/^HTTP\/1\.1 413 .*^connection: close\r$/ims);
+  });
+});
+
 describe.each([
   ["rubbish", "JUNK\r\n\r\n", "clientError"],
   ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", "connect"],
