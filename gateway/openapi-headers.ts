@@ -32,6 +32,10 @@ export function headersOf({ policy, responseCookies, successStatus }: Rule, stat
   ]);
 }
 
+/** References to the headers of an answer that no status is named for. */
+export const headersOfOther = (isLimited: boolean) =>
+  references(["X-Request-Id", ...(isLimited ? LIMIT : []), "Retry-After"]);
+
 /** References to headers by their names. */
 export const references = (names: readonly string[]) =>
   Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));

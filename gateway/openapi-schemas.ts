@@ -1,4 +1,4 @@
-import type { DescEnumValue, DescField, DescMessage, DescMethod } from "@bufbuild/protobuf";
+import type { DescEnumValue, DescField, DescMessage, DescMethod, DescService } from "@bufbuild/protobuf";
 import { getExtension, getOption, hasExtension, ScalarType } from "@bufbuild/protobuf";
 import type { FieldRules, StringRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { field as validation } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
@@ -40,9 +40,9 @@ const ownRules = [
 const SOURCE = / \(spec section [\d.]+\)/;
 const FIELD_NAME = /`[a-z]+(?:_[a-z]+)+`/g;
 
-/** What the proto says about a message, a field, a method or a value, with fields by their JSON names. */
-export function commentOn(desc: DescMessage | DescField | DescMethod | DescEnumValue): string {
-  const comment = comments[desc.kind === "message" ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
+/** What the proto says about a service, a message, a field, a method or a value, with fields by their JSON names. */
+export function commentOn(desc: DescService | DescMessage | DescField | DescMethod | DescEnumValue): string {
+  const comment = comments["typeName" in desc ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
   return comment
     .replace(SOURCE, "")
     .replace(FIELD_NAME, (name) => name.replace(/_./g, ([, c = ""]) => c.toUpperCase()));

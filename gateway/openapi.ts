@@ -5,7 +5,7 @@ import { FailureSchema, Reason, ReasonSchema } from "../gen/gatehouse/platform/v
 import type { Limit } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, AccessSchema, default_limit, LimitKey } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { version } from "./health.ts";
-import { headers, headersOf, references } from "./openapi-headers.ts";
+import { headers, headersOf, headersOfOther } from "./openapi-headers.ts";
 import { healthPaths } from "./openapi-health.ts";
 import type { Schema } from "./openapi-schemas.ts";
 import { commentOn, fieldSchema, json, objectSchema } from "./openapi-schemas.ts";
@@ -16,7 +16,10 @@ const ABOUT =
   "Accounts, sessions and a governed AI chat gateway. " +
   "What has no value is left out of answers; in requests `null` stands for what is left out.";
 const ERROR_REF = { $ref: "#/components/schemas/Error" };
-const ANY_OTHER = { ...json("Any other failure.", ERROR_REF), headers: references(["X-Request-Id", "Retry-After"]) };
+const anyOther = (isLimited: boolean) => ({
+  ...json("Any other failure.", ERROR_REF),
+  headers: headersOfOther(isLimited),
+});
 const EVENTS =
   'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and at the end `data: [DONE]`. ' +
   "A line that begins with `:` only keeps the connection open.";
@@ -72,13 +75,21 @@ function describe(rules: readonly Rule[], publicUrl: string) {
     openapi: "3.1.0",
     info: { title: "Gatehouse", version, description: ABOUT },
     servers: [{ url: publicUrl }],
-    paths: { ...paths, ...healthPaths },
+    tags: tagsOf(rules),
+    paths: { ...paths, ...healthPaths(anyOther(false)) },
     components: {
       schemas,
       headers,
       securitySchemes: SCHEMES,
     },
   };
+}
+
+/** The services, whose names group their operations. */
+function tagsOf(rules: readonly Rule[]) {
+  const services = new Set(rules.map(({ method }) => method.parent));
+  const described = [...services].map((service) => ({ name: service.name, description: commentOn(service) }));
+  return [...described, { name: "Health", description: "Whether the service works." }];
 }
 
 function operation(rule: Rule, used: Set<DescMessage>) {
@@ -100,7 +111,7 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     parameters: [...pathFields.map(parameter("path")), ...queryFields.map(parameter("query"))],
     ...(bodyFields ? { requestBody: requestBody(commentOn(method.input), objectSchema(bodyFields, used)) } : {}),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
-    responses: { ...responses(rule, used, limits.length > 0), default: ANY_OTHER },
+    responses: { ...responses(rule, used, limits.length > 0), default: anyOther(limits.length > 0) },
   };
 }
 
@@ -113,10 +124,12 @@ function responses(rule: Rule, used: Set<DescMessage>, isLimited: boolean) {
 }
 
 /** What can go wrong, by status: what every rule of the method implies, and what its operation refuses. */
-function failures({ method, policy, verb, refusesOtherSites }: Rule, isLimited: boolean) {
+function failures(rule: Rule, isLimited: boolean) {
+  const { method, policy, verb, pathFields, queryFields, bodyFields = [], refusesOtherSites } = rule;
+  const hasFields = pathFields.length + queryFields.length + bodyFields.length > 0;
   const reasons = [
     Reason.MALFORMED_REQUEST,
-    ...(method.input.fields.length > 0 ? [Reason.VALIDATION_FAILED] : []),
+    ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
     ...(verb === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read where none is wanted
     ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
     ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN] : []),

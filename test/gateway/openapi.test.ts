@@ -9,11 +9,19 @@ describe("GET /openapi.json", () => {
   });
   afterAll(() => edge.close());
 
-  type Answer = { content?: Record<string, { schema: object }> };
-  type Operation = { operationId: string; responses: Record<number, Answer>; security: object[]; requestBody?: object };
+  type Answer = { content?: Record<string, { schema: object }>; headers?: object };
+  type Operation = {
+    operationId: string;
+    description: string;
+    tags: string[];
+    responses: Record<number | "default", Answer>;
+    security: object[];
+    requestBody?: object;
+  };
   type Document = {
     openapi: string;
     servers: object[];
+    tags: { name: string; description: string }[];
     paths: Record<string, Record<string, Operation>>;
     components: { schemas: Record<string, object>; headers: Record<string, object> };
   };
@@ -114,6 +122,26 @@ describe("GET /openapi.json", () => {
     const ids = Object.values(paths).flatMap((methods) => Object.values(methods).map(({ operationId }) => operationId));
     expect(ids.filter((id) => !/^[a-z][A-Za-z]+$/.test(id))).toEqual([]);
     expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  test("groups operations by what it tells of, and tells of no failure that there is not", async () => {
+    const { tags, paths } = await document();
+    expect(tags).toContainEqual({
+      name: "UserService",
+      description: "What signed-in users do with their own account.",
+    });
+    const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
+    expect(operations.filter(({ description }) => !description)).toEqual([]);
+    expect(new Set(operations.flatMap((each) => each.tags))).toEqual(new Set(tags.map(({ name }) => name)));
+    expect(Object.keys(paths["/health/live"]?.get?.responses ?? {})).toEqual(["200", "default"]);
+    expect(JSON.stringify(paths["/auth/refresh"]?.post?.responses[400])).not.toContain("VALIDATION_FAILED");
+  });
+
+  test("tells of the limits' headers with whatever is answered after them", async () => {
+    const { paths } = await document();
+    const ofOther = (path: string, method: string) => paths[path]?.[method]?.responses.default?.headers;
+    expect(ofOther("/auth/login", "post")).toHaveProperty("RateLimit-Reset");
+    expect(ofOther("/health", "get")).not.toHaveProperty("RateLimit-Reset");
   });
 
   test("states who may call, how often, and the rules of fields", async () => {
