@@ -5,7 +5,6 @@ import type { FastifyReply } from "fastify";
 const PREFLIGHT_SECONDS = 600;
 /** What no route takes is refused by an answer that the page can read, and not by its browser. */
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
-const REQUEST_HEADERS = "authorization, content-type, x-request-id, traceparent, tracestate";
 const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after";
 
 /** Which pages may call the service and read its answers. */
@@ -36,7 +35,8 @@ export function createOrigins(publicUrl: string, allowed: readonly string[]): Or
       if (origin === undefined || !others.has(origin)) return false;
       if (headers["access-control-request-method"] === undefined) return false;
       reply.header("access-control-allow-methods", METHODS);
-      reply.header("access-control-allow-headers", REQUEST_HEADERS);
+      const asked = headers["access-control-request-headers"]; // whatever traces or repeats the requests of such a page
+      if (asked !== undefined) reply.header("access-control-allow-headers", asked);
       reply.header("access-control-max-age", PREFLIGHT_SECONDS);
       reply.code(204).send();
       return true;
