@@ -5,7 +5,7 @@ import { queueEmail } from "../mail/outbox.ts";
 import { Refusal } from "../refusal.ts";
 import { lockUser } from "../security/lock-user.ts";
 import { revokeSession } from "../security/sessions.ts";
-import { pairOf, type RefreshClaims, readRefreshToken, type TokenPair } from "../security/tokens.ts";
+import { pairOf, readRefreshToken, type SessionClaims, type TokenPair } from "../security/tokens.ts";
 import { prepared } from "../store/orm.ts";
 import type { Role } from "../store/user.ts";
 
@@ -53,7 +53,7 @@ const ROTATE = prepared(
    returning ${COLUMNS}`,
 );
 
-async function rotate(call: Call, { sessionId, userId, generation }: RefreshClaims): Promise<SessionRow | undefined> {
+async function rotate(call: Call, { sessionId, userId, generation }: SessionClaims): Promise<SessionRow | undefined> {
   const now = call.clock.now();
   const { address } = call.client;
   const expiresAt = new Date(now.getTime() + call.config.refreshTokenMs);
@@ -62,7 +62,7 @@ async function rotate(call: Call, { sessionId, userId, generation }: RefreshClai
   return row;
 }
 
-async function find(call: Call, { sessionId, userId }: RefreshClaims): Promise<SessionRow | undefined> {
+async function find(call: Call, { sessionId, userId }: SessionClaims): Promise<SessionRow | undefined> {
   const [row] = await call.em.execute<SessionRow[]>(
     `select ${COLUMNS} from sessions as s join users as u on u.id = s.user_id where s.id = ? and s.user_id = ?`,
     [sessionId, userId],

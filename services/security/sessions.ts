@@ -17,8 +17,6 @@ export type Caller = {
   session: { id: string; createdAt: Date };
   /** The administrator who impersonates the user. */
   actorId: string | undefined;
-  /** When the access token ends. */
-  tokenExpiresAt: Date;
 };
 
 /** The caller's account as it stood when the call began. */
@@ -113,7 +111,6 @@ export async function identify(
     },
     session: { id: claims.sessionId, createdAt: new Date(row.session_created_at) },
     actorId: row.actor_id ?? undefined,
-    tokenExpiresAt: claims.expiresAt,
   };
 }
 

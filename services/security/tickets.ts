@@ -9,7 +9,7 @@ const MAX_FAILURES = 5;
 
 /** Issues the ticket of a login that waits for its second factor; an older one is void. Joins the transaction. */
 export async function issueTicket(
-  call: Pick<Call, "em" | "clock" | "config" | "keys" | "cipher">,
+  call: Pick<Call, "em" | "clock" | "config" | "keys">,
   user: { id: string; email: string },
 ): Promise<string> {
   const createdAt = call.clock.now();

@@ -8,10 +8,8 @@ import type { User } from "../store/user.ts";
 /** The kinds of signed tokens; each is refused wherever another is expected. */
 type Kind = "access" | "refresh" | "mfa";
 
-/** What an access token says (spec section 2.3 and RFC 7519). */
-export type AccessClaims = { userId: string; sessionId: string; generation: number; expiresAt: Date };
-/** What a refresh token says. */
-export type RefreshClaims = { userId: string; sessionId: string; generation: number };
+/** What an access or refresh token says of its session (spec section 2.3). */
+export type SessionClaims = { userId: string; sessionId: string; generation: number };
 
 /** Tokens of one sign-in or refresh. */
 export type TokenPair = { accessToken: string; refreshToken: string };
@@ -65,22 +63,13 @@ export function signTicket(call: Signing, ticket: { id: string; userId: string; 
 }
 
 /** Reads an access token; undefined when it is not one of ours, or has expired. */
-export async function readAccessToken(call: Verifying, token: string): Promise<AccessClaims | undefined> {
-  const claims = await verify(call, "access", token);
-  return (
-    claims && {
-      userId: claims.sub as string,
-      sessionId: claims.sid as string,
-      generation: claims.gen as number,
-      expiresAt: new Date((claims.exp as number) * 1000),
-    }
-  );
+export async function readAccessToken(call: Verifying, token: string): Promise<SessionClaims | undefined> {
+  return sessionClaims(await verify(call, "access", token));
 }
 
 /** Reads a refresh token; undefined when it is not one of ours, or has expired. */
-export async function readRefreshToken(call: Verifying, token: string): Promise<RefreshClaims | undefined> {
-  const claims = await verify(call, "refresh", token);
-  return claims && { userId: claims.sub as string, sessionId: claims.sid as string, generation: claims.gen as number };
+export async function readRefreshToken(call: Verifying, token: string): Promise<SessionClaims | undefined> {
+  return sessionClaims(await verify(call, "refresh", token));
 }
 
 /** Reads a ticket; undefined when it is not one of ours, or has expired. */
@@ -90,6 +79,10 @@ export async function readTicket(call: Verifying, token: string): Promise<{ id: 
 }
 
 type Verifying = Pick<Call, "config" | "keys" | "clock">;
+
+function sessionClaims(claims: JWTPayload | undefined): SessionClaims | undefined {
+  return claims && { userId: claims.sub as string, sessionId: claims.sid as string, generation: claims.gen as number };
+}
 
 /**
  * A JWT in compact serialization (RFC 7515 section 3.1), signed by Ed25519 (RFC 8037) on the spot: the signature takes
