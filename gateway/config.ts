@@ -14,8 +14,6 @@ export type GatewayConfig = Readonly<{
   internalSecret: string | undefined;
   /** Where clients reach the gateway, without a trailing slash. */
   publicUrl: string;
-  /** The front end that the links in e-mails open. */
-  appUrl: string;
   /** Addresses and CIDRs of proxies whose X-Forwarded-For is believed. */
   trustProxy: readonly string[];
   corsOrigins: readonly string[];
@@ -71,7 +69,6 @@ const variables = {
   GRPC_TLS_CA: [z.string(), "a file"],
   INTERNAL_SECRET: [z.string().regex(/^[\x21-\x7e]{16,}$/), "at least 16 printable ASCII characters without spaces"],
   PUBLIC_URL: [url, "an http or https URL without ? and #"],
-  APP_URL: [url, "an http or https URL without ? and #"],
   TRUST_PROXY: [list(isNetwork), "addresses or CIDRs, separated by commas"],
   CORS_ORIGINS: [list(isOrigin), "origins such as https://app.example.com, separated by commas"],
   SHUTDOWN_TIMEOUT: [
@@ -116,15 +113,13 @@ export function readGatewayConfig(
 
 function withDefaults(given: Values): GatewayConfig {
   const listenPort = given.PORT ?? DEFAULT_PORT;
-  const publicUrl = given.PUBLIC_URL ?? `http://localhost:${listenPort}`;
   return Object.freeze({
     host: given.HOST ?? "127.0.0.1",
     port: listenPort,
     servicesUrl: given.SERVICES_URL,
     servicesTls: { cert: given.GRPC_TLS_CERT, key: given.GRPC_TLS_KEY, ca: given.GRPC_TLS_CA },
     internalSecret: given.INTERNAL_SECRET,
-    publicUrl,
-    appUrl: given.APP_URL ?? publicUrl,
+    publicUrl: given.PUBLIC_URL ?? `http://localhost:${listenPort}`,
     trustProxy: Object.freeze(given.TRUST_PROXY ?? []),
     corsOrigins: Object.freeze(given.CORS_ORIGINS ?? []),
     shutdownTimeoutMs: given.SHUTDOWN_TIMEOUT ?? milliseconds("25s"),
