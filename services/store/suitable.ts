@@ -1,14 +1,11 @@
-import type { PostgreSqlConnection } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { refuseForgetfulPooler } from "./pooler.ts";
+import type { Pool } from "./connections.ts";
 import { unheeded } from "./postgres-url.ts";
-
-type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
 
 /**
  * Refuses a pooler that forgets, and a database that can't hold every character: a start succeeds with them, and then
- * requests fail by chance or by the letters of a name. Tells of one that answers before it has written something down,
- * and of what its URL asks for in vain.
+ * requests fail by chance or by the letters of a name. Warns of a database that confirms a commit before it is on disk,
+ * and of parameters of the URL that have no effect.
  * @throws Error for operators
  */
 export async function refuseUnsuitable(pool: Pool, url: string, log: Logger): Promise<void> {
@@ -25,5 +22,20 @@ export async function refuseUnsuitable(pool: Pool, url: string, log: Logger): Pr
     if (commit === "off") log.warn("synchronous_commit is off: what was answered is lost when PostgreSQL crashes");
   } finally {
     client.release(true); // also where nobody closes the pool after this
+  }
+}
+
+/** A pooler that hands one server connection from client to client must remember whose prepared statements are on it. */
+async function refuseForgetfulPooler(pool: Pool): Promise<void> {
+  const clients = await Promise.all([pool.connect(), pool.connect()]);
+  try {
+    for (const client of clients) await client.query({ name: "pooler_probe", text: "select 1" });
+  } catch (error) {
+    if ((error as { code?: string }).code !== "42P05") throw error; // it exists: this is another client's connection
+    throw new Error("the pooler there mixes up prepared statements. Let it keep them, or its clients their sessions", {
+      cause: error,
+    });
+  } finally {
+    for (const client of clients) client.release(true); // also where nobody closes the pool after this
   }
 }
