@@ -36,6 +36,8 @@ export function sendMessage(
   }
   const clears = rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
   if (clears) clearCookies(rule, reply, cookies);
+  const { maxAgeSeconds } = rule.policy;
+  if (maxAgeSeconds > 0) reply.header("cache-control", `public, max-age=${maxAgeSeconds}`);
   const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
   const body = rule.responseField ? (json[rule.responseField.jsonName] ?? null) : json;
   reply.code(rule.successStatus).header("content-type", JSON_TYPE).send(JSON.stringify(body));

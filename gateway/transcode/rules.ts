@@ -107,6 +107,9 @@ function readPolicy(method: DescMethod, rules: Policy, refuse: Refuse): void {
   if (successStatus !== 0 && (successStatus < 200 || successStatus > 299)) {
     refuse(`success_status ${successStatus} is no success`);
   }
+  const isOneAnswerForAll = rules.access === Access.PUBLIC && method.input.fields.length === 0;
+  if (rules.maxAgeSeconds > 0 && !isOneAnswerForAll)
+    refuse("max_age_seconds: its answer is not the same for everybody");
   if (method.methodKind !== "server_streaming") return;
   if (successStatus !== 0 && successStatus !== 200) refuse("an event stream always starts with status 200");
   if (cookieFields(method.output, refuse).length > 0) refuse("an event stream can't set a cookie");

@@ -51,6 +51,20 @@ describe.each(ways)("an answer %s", (way) => {
     expect((await edge.send("POST", "/auth/verify-email", { token: "t" })).status).toBe(200);
   });
 
+  test("is kept where it is the same for everybody, and not where it fails", async () => {
+    let asked = 0;
+    await open((router) =>
+      router.service(AuthService, {
+        listKeys: () => {
+          if (asked++ > 0) throw failWith(Reason.UNAVAILABLE, Code.Unavailable);
+          return {};
+        },
+      }),
+    );
+    const kept = async () => (await edge.send("GET", "/.well-known/jwks.json")).headers.get("cache-control");
+    expect([await kept(), await kept()]).toEqual(["public, max-age=300", "no-store"]);
+  });
+
   test("to HEAD is that to GET without its body", async () => {
     await open((router) => router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }));
     const head = await edge.send("HEAD", "/user/profile");

@@ -140,6 +140,12 @@ describe("the start is refused for a method", () => {
     ["with a path variable twice", { rule: path("/{name}/{name}"), request: [{}] }, /appears twice/],
     ["with a response_body of no field", { rule: { responseBody: "notes" } }, /response_body notes names no/],
     ["with a success that is none", { policy: { successStatus: 404 } }, /success_status 404/],
+    ["to be kept that is one caller's own", { policy: { maxAgeSeconds: 9 } }, /max_age_seconds/],
+    [
+      "to be kept that depends on what is asked",
+      { policy: { access: Access.PUBLIC, maxAgeSeconds: 9 }, request: [{}] },
+      /max_age_seconds/,
+    ],
     [
       "that clears a cookie it does not name",
       { policy: { clearsCookie: CookieClearing.ON_SUCCESS } },
