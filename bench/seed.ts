@@ -94,7 +94,7 @@ await inChunks(
   emails,
   (from, to) => `
   insert into emails (id, user_id, "to", template, facts, status, attempts, last_error, created_at, sent_at, next_attempt_at)
-  select ${idOf("i", emails)}, p.id, p.email, (array['verify-email','verify-email','reset-password','password-changed','account-locked'])[1 + i % 5],
+  select ${idOf("i", emails)}, p.id, p.email, (array['verify-email','verify-email','reset-password','password-changed','session-reused'])[1 + i % 5],
     '{}', status, case when status = 'queued' then 0 else 1 end, case when status = 'failed' then '550 no such mailbox' end,
     ${timeOf("i", emails)}, case when status = 'sent' then ${timeOf("i", emails)} end, case when status = 'queued' then now() end
   from (select i, 1 + (i::bigint * 104729) % ${users} as person,
