@@ -8,7 +8,7 @@ import type { Tools } from "./call.ts";
 import { startChores } from "./chores.ts";
 import type { Clock } from "./clock.ts";
 import type { Config } from "./config.ts";
-import { healthHandler } from "./health.ts";
+import { healthHandler } from "./grpc/health.ts";
 import { interceptors, serve, services } from "./index.ts";
 import { createSender } from "./mail/sender.ts";
 import { startOutbox } from "./mail/worker.ts";

@@ -2,10 +2,10 @@ import { openApp } from "./app.ts";
 import { readConfig } from "./config.ts";
 import { endOnSignal } from "./ending.ts";
 import { loadEnvFile } from "./env-file.ts";
+import { listenGrpc } from "./grpc/server.ts";
 import { listening } from "./listening.ts";
 import { createLog } from "./log.ts";
 import { listenMetrics } from "./metrics.ts";
-import { listenGrpc } from "./server.ts";
 import { openTracing } from "./tracing.ts";
 
 loadEnvFile(process.env);

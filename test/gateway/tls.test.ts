@@ -2,7 +2,7 @@ import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createRemoteTransport } from "../../gateway/remote-transport.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { type GrpcServer, listenGrpc } from "../../services/server.ts";
+import { type GrpcServer, listenGrpc } from "../../services/grpc/server.ts";
 
 /** Certificates that vouch for themselves: ours, and somebody else's. */
 const pair = (name: string) => ({ cert: `test/fakes/tls/${name}.pem`, key: `test/fakes/tls/${name}.key` });

@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createClient, createRouterTransport } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
-import { healthHandler } from "../../services/health.ts";
+import { healthHandler } from "../../services/grpc/health.ts";
 import { createMetrics } from "../../services/metrics.ts";
 import { times } from "../until.ts";
 

@@ -6,7 +6,8 @@ import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { ChatRequestSchema, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { createReader, PATIENCE } from "../../services/patience.ts";
+import { createBodyReader } from "../../services/grpc/body.ts";
+import { PATIENCE } from "../../services/grpc/patience.ts";
 import { startApp, type TestApp } from "../app.ts";
 import { tally, times, until } from "../until.ts";
 import { answerTo, failureOf, framed } from "./raw.ts";
@@ -117,7 +118,7 @@ describe("the gRPC door", () => {
 });
 
 test("a body that goes on after its time takes no room from others", async () => {
-  const read = createReader({ ...PATIENCE, requestMs: 20, arrivingBytes: 200_000 });
+  const read = createBodyReader({ ...PATIENCE, requestMs: 20, arrivingBytes: 200_000 });
   const gate = Promise.withResolvers<void>();
   let isRead = false;
   async function* late() {

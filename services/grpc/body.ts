@@ -1,26 +1,5 @@
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import { constants } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
-
-/** How long clients are waited for, in ms. */
-export type Patience = {
-  /** Until a request has arrived. */
-  requestMs: number;
-  /** While a reader takes nothing of an answer. */
-  readerMs: number;
-  /** While nothing is heard on a connection; calls that are open on it go on. */
-  idleMs: number;
-  /** Bytes of large requests that may be arriving at once, over all connections. */
-  arrivingBytes: number;
-};
-
-/** As long as the gateway waits for its clients; connections last longer, since pools of clients keep them. */
-export const PATIENCE: Patience = {
-  requestMs: 30_000,
-  readerMs: 120_000,
-  idleMs: 600_000,
-  arrivingBytes: 256 * 1024 * 1024,
-};
+import type { Patience } from "./patience.ts";
 
 /** Requests up to this size arrive however many large ones do, in bytes. */
 const SMALL_BYTES = 32 * 1024;
@@ -36,7 +15,7 @@ export type ReadBody = (body: AsyncIterable<Uint8Array>, most: number) => Promis
  * Reads bodies of clients whom nobody has asked yet who they are. All of a body is read, be it far too large: what is
  * left unread stays with the client and clogs its connection, since Node's clients never forget what they could not send.
  */
-export function createReader({ requestMs, arrivingBytes }: Patience): ReadBody {
+export function createBodyReader({ requestMs, arrivingBytes }: Patience): ReadBody {
   let arriving = 0;
   return async (body, most) => {
     let mine = 0;
@@ -77,14 +56,4 @@ async function gather(body: AsyncIterable<Uint8Array>, most: number, reserve: (b
   }
   if (bytes > most) throw TOO_LARGE;
   return held.subarray(0, bytes);
-}
-
-/** Ends a stream whose reader takes nothing any more, and one that has its answer and is still being sent to. */
-export function endStalled(req: Http2ServerRequest, { stream }: Http2ServerResponse, readerMs: number): void {
-  stream.setTimeout(readerMs, () => {
-    if (stream.writableLength > 0) stream.close(constants.NGHTTP2_CANCEL);
-  });
-  stream.on("wantTrailers", () => {
-    if (!req.complete) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)); // RFC 9113 section 8.1
-  });
 }

@@ -5,9 +5,9 @@ import { createSecureServer, createServer } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { Code, ConnectError } from "@connectrpc/connect";
+import type { App } from "../app.ts";
+import type { Config } from "../config.ts";
 import { createAdapter } from "./adapter.ts";
-import type { App } from "./app.ts";
-import type { Config } from "./config.ts";
 import { PATIENCE } from "./patience.ts";
 
 /** Calls at once on one connection. */

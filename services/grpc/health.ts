@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
-import { type Health, HealthCheckResponse_ServingStatus as Status } from "../gen/health/v1/health_pb.ts";
-import { services } from "./index.ts";
+import { type Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
+import { services } from "../index.ts";
 
 /** Longest a dependency may take to answer, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;

@@ -1,7 +1,7 @@
 import { type DescFile, type DescService, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { Code, type ServiceImpl } from "@connectrpc/connect";
-import type { ServerReflection, ServerReflectionResponseSchema } from "../gen/grpc/reflection/v1/reflection_pb.ts";
+import type { ServerReflection, ServerReflectionResponseSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 
 type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 

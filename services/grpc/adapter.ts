@@ -8,14 +8,15 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
-import { ServerReflection } from "../gen/grpc/reflection/v1/reflection_pb.ts";
-import { Health } from "../gen/health/v1/health_pb.ts";
-import type { App } from "./app.ts";
-import { services } from "./index.ts";
-import { peerKey, saneRequestId } from "./interceptors/open-call.ts";
-import { createReader, endStalled, type Patience } from "./patience.ts";
+import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { Health } from "../../gen/health/v1/health_pb.ts";
+import type { App } from "../app.ts";
+import { services } from "../index.ts";
+import { peerKey, saneRequestId } from "../interceptors/open-call.ts";
+import { plainAddress } from "../security/address.ts";
+import { createBodyReader } from "./body.ts";
+import { endStalled, type Patience } from "./patience.ts";
 import { reflectionHandler } from "./reflection.ts";
-import { plainAddress } from "./security/address.ts";
 import { bounded, keepEnding, readable } from "./unreadable.ts";
 
 /** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
@@ -46,7 +47,7 @@ export function createAdapter(
   });
   app.routes(bounded(router));
   if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
-  const readBody = createReader(patience);
+  const readBody = createBodyReader(patience);
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, readable(handler, readBody)]));
   return (req, res) => {
     // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.

@@ -8,10 +8,10 @@ import {
   type HandlerContext,
 } from "@connectrpc/connect";
 import { createAsyncIterable, type UniversalHandler, type UniversalHandlerFn } from "@connectrpc/connect/protocol";
-import { policy } from "../gen/gatehouse/platform/v1/policy_pb.ts";
-import { callKey } from "./call.ts";
-import { unreadKey } from "./interceptors/unreadable.ts";
-import type { ReadBody } from "./patience.ts";
+import { policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { callKey } from "../call.ts";
+import { unreadKey } from "../interceptors/unreadable.ts";
+import type { ReadBody } from "./body.ts";
 
 /** Largest message where a method names none, in bytes: as much as the gateway takes as JSON. */
 const DEFAULT_BYTES = 16 * 1024;

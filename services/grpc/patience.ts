@@ -1,0 +1,32 @@
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { constants } from "node:http2";
+
+/** How patient the port is with its clients; times in ms. */
+export type Patience = {
+  /** Until a request has arrived. */
+  requestMs: number;
+  /** While a reader takes nothing of an answer. */
+  readerMs: number;
+  /** While nothing is heard on a connection; calls that are open on it go on. */
+  idleMs: number;
+  /** Bytes of large requests that may be arriving at once, over all connections. */
+  arrivingBytes: number;
+};
+
+/** As long as the gateway waits for its clients; connections last longer, since pools of clients keep them. */
+export const PATIENCE: Patience = {
+  requestMs: 30_000,
+  readerMs: 120_000,
+  idleMs: 600_000,
+  arrivingBytes: 256 * 1024 * 1024,
+};
+
+/** Ends a stream whose reader has stopped taking its answer, and one that has its answer while its body is still being sent. */
+export function endStalled(req: Http2ServerRequest, { stream }: Http2ServerResponse, readerMs: number): void {
+  stream.setTimeout(readerMs, () => {
+    if (stream.writableLength > 0) stream.close(constants.NGHTTP2_CANCEL);
+  });
+  stream.on("wantTrailers", () => {
+    if (!req.complete) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)); // RFC 9113 section 8.1
+  });
+}
