@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import type { PageRequest, Total } from "../services/admin/page.ts";
-import { createLog } from "../services/log.ts";
+import { createLog } from "../services/process/log.ts";
 import { openStore, type Store } from "../services/store/orm.ts";
 import { type Case, listCases } from "./list-cases.ts";
 import { printPlans } from "./list-plans.ts";

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
 import { readConfig } from "../services/config.ts";
-import { createLog } from "../services/log.ts";
 import { createSender } from "../services/mail/sender.ts";
 import { startOutbox } from "../services/mail/worker.ts";
+import { createLog } from "../services/process/log.ts";
 import { createCipher } from "../services/security/cipher.ts";
 import { openStore } from "../services/store/orm.ts";
 

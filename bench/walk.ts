@@ -3,7 +3,7 @@ import { v7 as uuid } from "uuid";
 import { listAuditLogs } from "../services/admin/list-audit-logs.ts";
 import { listUsers } from "../services/admin/list-users.ts";
 import { recordAudit } from "../services/audit.ts";
-import { createLog } from "../services/log.ts";
+import { createLog } from "../services/process/log.ts";
 import { openStore } from "../services/store/orm.ts";
 
 /**

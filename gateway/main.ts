@@ -1,12 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { openApp } from "../services/app.ts";
 import { type Config, readConfig } from "../services/config.ts";
-import { endOnSignal } from "../services/ending.ts";
-import { loadEnvFile } from "../services/env-file.ts";
 import { listenGrpc } from "../services/grpc/server.ts";
-import { listening } from "../services/listening.ts";
-import { createLog } from "../services/log.ts";
-import { listenMetrics } from "../services/metrics.ts";
+import { endOnSignal } from "../services/process/ending.ts";
+import { loadEnvFile } from "../services/process/env-file.ts";
+import { listenMetrics } from "../services/process/listen-metrics.ts";
+import { listening } from "../services/process/listening.ts";
+import { createLog } from "../services/process/log.ts";
 import { openTracing } from "../services/tracing.ts";
 import { type GatewayConfig, readGatewayConfig } from "./config.ts";
 import { createDirectTransport } from "./direct-transport.ts";

@@ -10,14 +10,14 @@ import type { Tools } from "./call.ts";
 import { auditDenials } from "./interceptors/audit-denials.ts";
 import { authenticate, authorize } from "./interceptors/authorize.ts";
 import { limit } from "./interceptors/limit.ts";
+import { logCalls } from "./interceptors/log-calls.ts";
 import { openCall } from "./interceptors/open-call.ts";
 import { tellRefusals } from "./interceptors/refusals.ts";
+import { traceCalls } from "./interceptors/trace-calls.ts";
 import { validate } from "./interceptors/validate.ts";
-import { logCalls } from "./log.ts";
 import type { Limits } from "./security/limits.ts";
 import type { Store } from "./store/orm.ts";
 import { watchPresence } from "./store/presence.ts";
-import { traceCalls } from "./tracing.ts";
 import { userHandler } from "./user/handler.ts";
 
 /** The services, in the order in which a newcomer meets them. */

@@ -1,11 +1,11 @@
 import { openApp } from "./app.ts";
 import { readConfig } from "./config.ts";
-import { endOnSignal } from "./ending.ts";
-import { loadEnvFile } from "./env-file.ts";
 import { listenGrpc } from "./grpc/server.ts";
-import { listening } from "./listening.ts";
-import { createLog } from "./log.ts";
-import { listenMetrics } from "./metrics.ts";
+import { endOnSignal } from "./process/ending.ts";
+import { loadEnvFile } from "./process/env-file.ts";
+import { listenMetrics } from "./process/listen-metrics.ts";
+import { listening } from "./process/listening.ts";
+import { createLog } from "./process/log.ts";
 import { openTracing } from "./tracing.ts";
 
 loadEnvFile(process.env);

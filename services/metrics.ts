@@ -1,7 +1,5 @@
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { setTimeout } from "node:timers/promises";
-import { collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { Gauge, Histogram, Registry } from "prom-client";
 
 /** What the services of one process measure. Labels name methods, models and outcomes, never a user or what was said. */
 export type Metrics = ReturnType<typeof createMetrics>;
@@ -72,31 +70,5 @@ export function createMetrics() {
         },
       });
     },
-  };
-}
-
-/** A listening metrics server. */
-export type MetricsServer = { port: number; close(): Promise<void> };
-
-/** Serves `GET /metrics` as Prometheus text: what the registries hold and, beside it, the state of the process. */
-export async function listenMetrics(host: string, port: number, registries: Registry[]): Promise<MetricsServer> {
-  const ofProcess = new Registry();
-  collectDefaultMetrics({ register: ofProcess });
-  const all = Registry.merge([ofProcess, ...registries]);
-  const server = createServer((request, response) => {
-    if (request.method !== "GET" || request.url !== "/metrics") return void response.writeHead(404).end();
-    all.metrics().then(
-      (text) => response.writeHead(200, { "content-type": all.contentType }).end(text),
-      () => response.writeHead(500).end(),
-    );
-  });
-  await new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve));
-  return {
-    port: (server.address() as AddressInfo).port,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
   };
 }

@@ -1,8 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Attributes, SpanContext, SpanKind } from "@opentelemetry/api";
-import { settled } from "./interceptors/settled.ts";
-import { statusName } from "./log.ts";
 
 /** Something that is under way and will be reported. */
 export type TraceSpan = {
@@ -78,18 +75,4 @@ function contextOf(traceparent: string | null | undefined): SpanContext | undefi
   const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? "") ?? [];
   if (!traceId || !spanId) return undefined;
   return { traceId, spanId, traceFlags: Number.parseInt(flags as string, 16) & 1, isRemote: true };
-}
-
-/** One span per RPC, beneath the caller's; whatever the call does goes beneath it. */
-export function traceCalls(tracing: Tracing): Interceptor {
-  return (next) => (req) => {
-    const method = `${req.service.typeName}/${req.method.name}`;
-    const attributes = { "rpc.system.name": "grpc", "rpc.method": method };
-    const span = tracing.start(method, "SERVER", req.header.get("traceparent"), attributes);
-    req.header.set("traceparent", span.traceparent);
-    return settled(next, req, (ending) => {
-      const status = "error" in ending ? statusName(ConnectError.from(ending.error).code) : undefined;
-      span.end({ "rpc.response.status_code": status ?? "OK" }, status);
-    });
-  };
 }

@@ -1,18 +1,7 @@
-import type { Interceptor } from "@connectrpc/connect";
-import { Code, ConnectError } from "@connectrpc/connect";
-import { type DestinationStream, type Logger, pino } from "pino";
-import { settled } from "./interceptors/settled.ts";
-import type { Metrics } from "./metrics.ts";
-import { standardOutput } from "./standard-output.ts";
-
-/** JSON lines on standard output; readable ones on a terminal. Whoever stops reading, standard error as well, stops nothing. */
-export function createLog(level: string, destination?: DestinationStream): Logger {
-  const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
-  if (destination) return pino(options, destination);
-  process.stderr.on("error", () => {});
-  if (!process.stdout.isTTY) return pino(options, standardOutput());
-  return pino({ ...options, transport: { target: "pino-pretty", options: { ignore: "pid,hostname" } } });
-}
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import type { Metrics } from "../metrics.ts";
+import { settled } from "./settled.ts";
 
 /** One line and one measurement per RPC: method, code, duration, request id; never a message. */
 export function logCalls(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds">): Interceptor {
