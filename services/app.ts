@@ -14,7 +14,6 @@ import { createSender } from "./mail/sender.ts";
 import { startOutbox } from "./mail/worker.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import { readRules } from "./policy.ts";
-import { warmUp } from "./rules.ts";
 import { createActivity } from "./security/activity.ts";
 import { createCipher } from "./security/cipher.ts";
 import { openKeyRing } from "./security/keys.ts";
@@ -26,6 +25,7 @@ import { openStore, type Store } from "./store/orm.ts";
 import { openRedis } from "./store/redis.ts";
 import { checkSchema } from "./store/schema.ts";
 import type { Tracing } from "./tracing.ts";
+import { compileRules } from "./validation.ts";
 
 /** The services of one process, ready to be served. */
 export type App = {
@@ -56,7 +56,7 @@ function longestToken({ accessTokenMs, refreshTokenMs, ticketMs }: Config): numb
 /** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
 export async function openApp(config: Config, { log, clock, internalSecret, tracing }: Surroundings): Promise<App> {
   readRules(services);
-  warmUp(services);
+  compileRules(services);
   const closers: (() => unknown)[] = [];
   const close = async () => {
     for (const closer of closers.splice(0).reverse()) await closer();

@@ -1,8 +1,8 @@
 import { create } from "@bufbuild/protobuf";
 import { z } from "zod";
 import { RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { violationsOf } from "./rules.ts";
 import type { DatabaseLocation } from "./store/orm.ts";
+import { violationsOf } from "./validation.ts";
 import {
   choice,
   duration,

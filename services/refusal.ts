@@ -2,9 +2,12 @@ import { create, getOption } from "@bufbuild/protobuf";
 import { type Code, ConnectError } from "@connectrpc/connect";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 
+/** One offending field, by its JSON path; never its value. */
+export type Violation = { field: string; message: string };
+
 /** What a refusal says beside its sentence. */
 export type RefusalFacts = {
-  violations?: { field: string; message: string }[];
+  violations?: Violation[];
   /** Seconds until another try makes sense. */
   retryAfterSeconds?: number;
 };
@@ -30,7 +33,7 @@ export function invalid(field: string, message: string): Refusal {
 }
 
 /** Every field that an operation itself finds wrong. */
-export function invalidFields(violations: { field: string; message: string }[]): Refusal {
+export function invalidFields(violations: Violation[]): Refusal {
   const told = violations.map(({ field, message }) => `${field} ${message}`).join("; ");
   return new Refusal(Reason.VALIDATION_FAILED, `Invalid request: ${told}.`, { violations });
 }

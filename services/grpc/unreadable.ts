@@ -10,7 +10,7 @@ import {
 import { createAsyncIterable, type UniversalHandler, type UniversalHandlerFn } from "@connectrpc/connect/protocol";
 import { policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callKey } from "../call.ts";
-import { unreadKey } from "../interceptors/unreadable.ts";
+import { unreadKey } from "../interceptors/validate.ts";
 import type { ReadBody } from "./body.ts";
 
 /** Largest message where a method names none, in bytes: as much as the gateway takes as JSON. */

@@ -1,13 +1,19 @@
 import type { DescMessage, Message } from "@bufbuild/protobuf";
-import { ConnectError, type Interceptor } from "@connectrpc/connect";
+import { Code, ConnectError, createContextKey, type Interceptor } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { Refusal } from "../refusal.ts";
-import { violationsOf } from "../rules.ts";
-import { IN_PART, UNREADABLE, unreadable, unreadKey } from "./unreadable.ts";
+import { Refusal, type Violation } from "../refusal.ts";
+import { violationsOf } from "../validation.ts";
 
-/** Violations that are told of; they travel in headers, whose size is bounded. */
+/** Header of a call whose HTTP request the gateway could not read: caller and limits are still checked first. */
+const UNREADABLE = "x-gatehouse-unreadable";
+/** Its value when only some fields could not be read; those hold a placeholder in the message. */
+const IN_PART = "in part";
+/** Why a request to the gRPC port could not be read; set on the call whose empty message stands in for it. */
+export const unreadKey = createContextKey<ConnectError | undefined>(undefined, { description: "why it can't be read" });
+
+/** Most violations that are reported: they travel in headers, whose size is bounded. */
 const MAX_TOLD = 50;
-/** Violations that the sentence for people names. */
+/** Most violations that the message names. */
 const MAX_NAMED = 10;
 
 /** Checks every request against the rules of its proto; names every offending field by its JSON name, never its value. */
@@ -25,7 +31,7 @@ export const validate: Interceptor = (next) => (req) => {
   return next({ ...req, message: checked(check, req.method.input, req.message) }).catch(tellUnread);
 };
 
-/** Of a stream, Connect tells only while it is read. */
+/** Connect finds out that a streamed request is unreadable only while the stream is read. */
 function tellUnread(thrown: unknown): never {
   throw thrown instanceof ConnectError ? unreadable(thrown) : thrown;
 }
@@ -62,8 +68,29 @@ function checkRest(schema: DescMessage, message: Message): never {
   throw marked(unreadable(undefined, violationsOf(schema, message).slice(0, MAX_TOLD)));
 }
 
-/** A gateway knows what was wrong, and by the mark that nothing else was. */
+/** The gateway knows what could not be read; the mark tells it that the services found nothing else to refuse. */
 function marked(refusal: Refusal): Refusal {
   refusal.headers.push([UNREADABLE, "1"]);
   return refusal;
+}
+
+const SOON = { retryAfterSeconds: 1 };
+
+/**
+ * The refusal of a request that Connect could not read, in our words: Connect's own quote what was sent.
+ * @param violations of the rest of the request
+ */
+function unreadable(found?: ConnectError, violations: Violation[] = []): Refusal {
+  switch (found?.code) {
+    case Code.ResourceExhausted:
+      return new Refusal(Reason.PAYLOAD_TOO_LARGE, "The request is too large.");
+    case Code.DeadlineExceeded:
+      return new Refusal(Reason.REQUEST_TIMEOUT, "The request took too long to arrive.");
+    case Code.Unavailable:
+      return new Refusal(Reason.UNAVAILABLE, "Too many large requests are arriving. Please try again.", SOON);
+    case Code.Unimplemented: // where the gRPC specification wants this code
+      return new Refusal(Reason.NOT_IMPLEMENTED, "A request is one message, compressed by gzip or br if at all.");
+    default:
+      return new Refusal(Reason.MALFORMED_REQUEST, "The request can't be read.", { violations });
+  }
 }

@@ -28,7 +28,7 @@ const ALLOWED: Record<string, string[]> = {
   store: ["call.ts"],
   security: ["store", "call.ts", "refusal.ts"],
   mail: ["store", "security", "call.ts", "config.ts"],
-  interceptors: ["security", "store", "call.ts", "policy.ts", "refusal.ts", "rules.ts", "audit.ts"],
+  interceptors: ["security", "store", "call.ts", "policy.ts", "refusal.ts", "validation.ts", "audit.ts"],
   auth: ["store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
   user: ["auth", "store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
   admin: ["user", "store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],

@@ -11,9 +11,7 @@ import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_gatehouse_platform_v1_rules } from "../gen/gatehouse/platform/v1/rules_pb.ts";
-
-/** One offending field, by its JSON path; never its value. */
-export type FieldViolation = { field: string; message: string };
+import type { Violation } from "./refusal.ts";
 
 const validator = createValidator({
   registry: createRegistry(file_gatehouse_platform_v1_rules),
@@ -31,12 +29,12 @@ function expressionOf(pattern: string): RegExp {
 }
 
 /** Compiles every rule, so that no caller has to wait for it. */
-export function warmUp(services: readonly DescService[]): void {
+export function compileRules(services: readonly DescService[]): void {
   for (const { methods } of services) for (const { input } of methods) validator.validate(input, create(input));
 }
 
 /** Everything in a message that breaks a rule of its proto. A list that is too long is not looked into. */
-export function violationsOf(schema: DescMessage, message: Message): FieldViolation[] {
+export function violationsOf(schema: DescMessage, message: Message): Violation[] {
   const tooLong = overlongLists(schema, message);
   if (tooLong.length > 0) return tooLong;
   const result = validator.validate(schema, message);
@@ -49,7 +47,7 @@ export function violationsOf(schema: DescMessage, message: Message): FieldViolat
   return [...nuls, ...broken];
 }
 
-function overlongLists(schema: DescMessage, message: Message): FieldViolation[] {
+function overlongLists(schema: DescMessage, message: Message): Violation[] {
   const lists = message as unknown as Record<string, unknown[] | undefined>;
   return boundsOf(schema)
     .filter(({ field, most }) => (lists[field.localName]?.length ?? 0) > most)
@@ -93,7 +91,6 @@ function jsonPath(path: Path): string {
   let text = "";
   for (const step of path) {
     if (step.kind === "list_sub") text += `[${step.index}]`;
-    else if (step.kind === "map_sub") text += `[${JSON.stringify(step.key)}]`;
     else if (step.kind === "field") text += text ? `.${step.jsonName}` : step.jsonName;
   }
   return text;
