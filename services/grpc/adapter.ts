@@ -15,7 +15,7 @@ import { services } from "../index.ts";
 import { peerKey, saneRequestId } from "../interceptors/open-call.ts";
 import { plainAddress } from "../security/address.ts";
 import { createBodyReader } from "./body.ts";
-import { endStalled, type Patience } from "./patience.ts";
+import { endStalled, endWaiting, type Patience } from "./patience.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { bounded, keepEnding, readable } from "./unreadable.ts";
 
@@ -57,6 +57,7 @@ export function createAdapter(
     res.setHeader("grpc-accept-encoding", ENCODINGS); // whoever is refused another one has to be told
     dropEndlessDeadline(req.headers);
     endStalled(req, res, patience.readerMs);
+    endWaiting(res);
     tellReadably(res);
     const handler = handlers.get(req.url.split("?", 1)[0] ?? "");
     const call = handler && callOf(req, res);

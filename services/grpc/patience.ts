@@ -1,5 +1,6 @@
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { constants } from "node:http2";
+import { Code, ConnectError } from "@connectrpc/connect";
 
 /** How patient the port is with its clients; times in ms. */
 export type Patience = {
@@ -21,6 +22,8 @@ export const PATIENCE: Patience = {
   arrivingBytes: 256 * 1024 * 1024,
 };
 
+const GONE = new ConnectError("the reader has gone", Code.Canceled);
+
 /** Ends a stream whose reader has stopped taking its answer, and one that has its answer while its body is still being sent. */
 export function endStalled(req: Http2ServerRequest, { stream }: Http2ServerResponse, readerMs: number): void {
   stream.setTimeout(readerMs, () => {
@@ -28,5 +31,12 @@ export function endStalled(req: Http2ServerRequest, { stream }: Http2ServerRespo
   });
   stream.on("wantTrailers", () => {
     if (!req.complete) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)); // RFC 9113 section 8.1
+  });
+}
+
+/** Ends a write that waits for its reader when that one goes: Node 26 leaves it waiting (nodejs/node#58252). */
+export function endWaiting(res: Http2ServerResponse): void {
+  res.stream.once("close", () => {
+    if (res.listenerCount("error") > 0) res.emit("error", GONE);
   });
 }

@@ -16,6 +16,7 @@ import { createGateway } from "../../gateway/server.ts";
 import type { StartSpan } from "../../gateway/tracing.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { endWaiting } from "../../services/grpc/patience.ts";
 
 /** The two ways from gateway to services; what holds for one must hold for the other. */
 export const ways = ["in process", "over gRPC"] as const;
@@ -31,7 +32,11 @@ export async function play(way: Way, routes: Routes, interceptors: Interceptor[]
     return { transport: createDirectTransport(routes, interceptors), close: () => Promise.resolve() };
   }
   const sessions = new Set<http2.Http2Session>();
-  const server = http2.createServer(connectNodeAdapter({ routes: (r) => void routes(r), interceptors }));
+  const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
+  const server = http2.createServer((req, res) => {
+    endWaiting(res);
+    answer(req, res);
+  });
   server.on("session", (session) => sessions.add(session));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const transport = createRemoteTransport(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);

@@ -1,7 +1,10 @@
+import { once } from "node:events";
+import { connect, constants } from "node:http2";
 import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { listenGrpc } from "../../services/grpc/server.ts";
 import { until } from "../until.ts";
 import { failWith, play, ways } from "./harness.ts";
 import { chat, errorOf, openWays } from "./transports.ts";
@@ -98,4 +101,38 @@ test("streams over gRPC outlive a burst of clients that leave", { timeout: 60_00
   expect(failed).toBeUndefined();
   await played.close();
   await waiting;
+});
+
+test("a reader who leaves with a message on its way lets the handler end", async () => {
+  let isOver = false;
+  const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: null };
+  const server = await listenGrpc(
+    {
+      interceptors: [],
+      routes: (router) =>
+        router.service(AIService, {
+          async *streamChat() {
+            try {
+              for (;;) yield { chunk: "more than a reader's window holds".repeat(10_000) };
+            } finally {
+              isOver = true;
+            }
+          },
+        }),
+    },
+    { grpc },
+  );
+  const client = connect(`http://127.0.0.1:${server.port}`);
+  const stream = client.request({
+    ":method": "POST",
+    ":path": `/${AIService.typeName}/StreamChat`,
+    "content-type": "application/grpc+proto",
+  });
+  stream.end(Buffer.alloc(5)); // the frame of an empty message
+  await once(stream, "response");
+  expect(isOver).toBe(false);
+  stream.close(constants.NGHTTP2_CANCEL);
+  await until("the handler to end", () => isOver);
+  client.destroy();
+  await server.close(0);
 });
