@@ -42,11 +42,12 @@ export type AuditFacts = {
   details?: Record<string, unknown>;
 };
 
-type Needs = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">;
+/** What recording an event needs. */
+export type AuditNeeds = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">;
 
 /** An event as its row, for a statement that records it together with its effect. */
 export function auditRow(
-  call: Omit<Needs, "em">,
+  call: Omit<AuditNeeds, "em">,
   event: AuditedEvent,
   { userId, actorId, outcome = "success", details = {} }: AuditFacts,
 ) {
@@ -71,7 +72,7 @@ export function auditRow(
  * Records an event: in the transaction it is called in, together with its effect; else on its own, at once.
  * The row waits in `audit_unsealed` for the chain, so that writers never wait for each other.
  */
-export async function recordAudit(call: Needs, event: AuditedEvent, facts: AuditFacts): Promise<void> {
+export async function recordAudit(call: AuditNeeds, event: AuditedEvent, facts: AuditFacts): Promise<void> {
   const row = auditRow(call, event, facts);
   await call.em.execute(
     `with recorded as (

@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { Call, Tools } from "./call.ts";
+import type { AuditNeeds } from "./audit.ts";
+import type { Tools } from "./call.ts";
 import type { Store } from "./store/orm.ts";
 import { type Litter, sweep } from "./store/sweep.ts";
 import { eraseDueUsers } from "./user/erase-due-users.ts";
@@ -44,7 +45,7 @@ async function repeat(chores: Chore[], { clock, log }: Tools, signal: AbortSigna
 }
 
 function choresOf(tools: Tools, store: Store): Chore[] {
-  const newCall = (): Pick<Call, "em" | "clock" | "client" | "requestId" | "caller"> => ({
+  const newCall = (): AuditNeeds => ({
     ...tools,
     em: store.fork(),
     client: { address: "127.0.0.1", agent: "chores" },

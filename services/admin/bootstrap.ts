@@ -1,4 +1,4 @@
-import { recordAudit } from "../audit.ts";
+import { type AuditNeeds, recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { clearLock } from "../security/attempts.ts";
 import { readEmailAddress } from "../security/email-address.ts";
@@ -8,7 +8,7 @@ import { endImpersonations, revokeSessions } from "../security/sessions.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 
-type Needs = Pick<Call, "em" | "clock" | "passwords" | "client" | "requestId" | "caller">;
+type Needs = AuditNeeds & Pick<Call, "passwords">;
 
 /**
  * Makes the first administrator, or promotes the account that has the address. One whose address was never confirmed may

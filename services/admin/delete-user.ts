@@ -1,14 +1,10 @@
-import { recordAudit } from "../audit.ts";
-import type { Call } from "../call.ts";
+import { type AuditNeeds, recordAudit } from "../audit.ts";
 import { eraseUser } from "../user/erase-user.ts";
 import { userNotFound } from "./admin-user.ts";
 import { requireRemovable } from "./guards.ts";
 
 /** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws Refusal NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */
-export async function deleteUser(
-  call: Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
-  id: string,
-): Promise<void> {
+export async function deleteUser(call: AuditNeeds, id: string): Promise<void> {
   await call.em.transactional(async () => {
     await requireRemovable(call, id, "delete");
     await recordAudit(call, "admin.user_deleted", { userId: id });

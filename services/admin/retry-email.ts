@@ -1,9 +1,9 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { type AuditNeeds, recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
 
-type Needs = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller" | "afterwards" | "outbox">;
+type Needs = AuditNeeds & Pick<Call, "afterwards" | "outbox">;
 
 /** Queues a failed e-mail again, for another day at most. @throws Refusal NOT_FOUND, CONFLICT unless it has failed */
 export async function retryEmail(call: Needs, id: string): Promise<void> {

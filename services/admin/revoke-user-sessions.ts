@@ -1,13 +1,9 @@
-import { recordAudit } from "../audit.ts";
-import type { Call } from "../call.ts";
+import { type AuditNeeds, recordAudit } from "../audit.ts";
 import { revokeSessions } from "../security/sessions.ts";
 import { requireUser } from "./admin-user.ts";
 
 /** Ends every session of a user. @returns how many ended. @throws Refusal NOT_FOUND */
-export async function revokeUserSessions(
-  call: Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
-  userId: string,
-): Promise<number> {
+export async function revokeUserSessions(call: AuditNeeds, userId: string): Promise<number> {
   return call.em.transactional(async () => {
     await requireUser(call.em, userId);
     const sessions = await revokeSessions(call, userId);

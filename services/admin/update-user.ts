@@ -1,4 +1,4 @@
-import { recordAudit } from "../audit.ts";
+import { type AuditNeeds, recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { clearLock } from "../security/attempts.ts";
@@ -22,7 +22,7 @@ export type UserChanges = {
   mfaEnabled?: false | undefined;
 };
 
-type Needs = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller" | "afterwards" | "outbox">;
+type Needs = AuditNeeds & Pick<Call, "afterwards" | "outbox">;
 type Present = { id: string; email: string; canonical_email: string; name: string; role: Role };
 
 /**

@@ -1,4 +1,4 @@
-import type { Call } from "../call.ts";
+import type { AuditNeeds } from "../audit.ts";
 import { eraseUser } from "./erase-user.ts";
 
 /** Accounts that are looked up at once; each is erased in a transaction of its own. */
@@ -8,9 +8,7 @@ const BATCH = 20;
  * Erases the accounts whose time of deletion has come. Any number of processes may do it at once.
  * @throws Error of an account that can't be erased now, once the others are
  */
-export async function eraseDueUsers(
-  newCall: () => Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">,
-): Promise<void> {
+export async function eraseDueUsers(newCall: () => AuditNeeds): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH; erased === BATCH; ) {
     erased = 0;
@@ -27,7 +25,7 @@ export async function eraseDueUsers(
 }
 
 /** Unless a sign-in has restored it, or another process is at it. */
-function eraseDue(call: Parameters<typeof eraseUser>[0], id: string): Promise<boolean> {
+function eraseDue(call: AuditNeeds, id: string): Promise<boolean> {
   return call.em.transactional(async () => {
     const [due] = await call.em.execute<unknown[]>(
       "select id from users where id = ? and deletion_at <= ? for update skip locked",
