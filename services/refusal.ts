@@ -38,6 +38,12 @@ export function invalidFields(violations: Violation[]): Refusal {
   return new Refusal(Reason.VALIDATION_FAILED, `Invalid request: ${told}.`, { violations });
 }
 
+/** More sign-ins than can be worked on. */
+export function tooBusy(): Refusal {
+  const message = "Too many sign-ins at once. Please try again in a moment.";
+  return new Refusal(Reason.UNAVAILABLE, message, { retryAfterSeconds: 1 });
+}
+
 /** Tells how a reason is told on the wire, from its option in failure.proto. */
 export function outcomeOf(reason: Reason): { code: number; status: number } {
   const value = ReasonSchema.value[reason] ?? ReasonSchema.value[Reason.UNSPECIFIED];

@@ -1,12 +1,11 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
-import { parse } from "uuid";
 import { invalid } from "../refusal.ts";
+import { bytesOfId, ID_BYTES, idOfBytes } from "../store/ids.ts";
 
 /** Rows in a page where the request does not say. */
 const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number, and estimated beyond. */
 export const COUNTED = 10_000;
-const ID_BYTES = 16;
 const CURSOR_BYTES = ID_BYTES + 5;
 
 /** Which page of a list: the one after a cursor, or the one of a number. */
@@ -38,7 +37,7 @@ export function placeOf({ limit = DEFAULT_LIMIT, cursor, page }: PageRequest): P
   const total = bytes.readUInt32BE(ID_BYTES + 1);
   return {
     limit,
-    below: bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-"),
+    below: idOfBytes(bytes),
     offset: 0,
     total: bytes[ID_BYTES] ? { total, totalEstimated: true } : { total },
   };
@@ -49,7 +48,7 @@ export function cursorBelow(id: string, { total, totalEstimated }: Total): strin
   const tail = Buffer.alloc(CURSOR_BYTES - ID_BYTES);
   tail.writeUInt8(totalEstimated ? 1 : 0);
   tail.writeUInt32BE(total, 1);
-  return Buffer.concat([parse(id), tail]).toString("base64url");
+  return Buffer.concat([bytesOfId(id), tail]).toString("base64url");
 }
 
 /**

@@ -1,5 +1,5 @@
+import { randomUUID } from "node:crypto";
 import { createContextKey, type Interceptor } from "@connectrpc/connect";
-import { v4 as randomId } from "uuid";
 import { type Call, type Client, callKey, type Tools } from "../call.ts";
 import { equalSecrets } from "../security/cipher.ts";
 import { createFindSession } from "../security/find-session.ts";
@@ -75,5 +75,5 @@ function decode(text: string): string {
 
 /** The caller's request id if it is a sane one, else a new one. */
 export function saneRequestId(id: unknown): string {
-  return typeof id === "string" && /^[\w.-]{1,128}$/.test(id) ? id : randomId();
+  return typeof id === "string" && /^[\w.-]{1,128}$/.test(id) ? id : randomUUID();
 }

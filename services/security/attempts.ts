@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../refusal.ts";
+import { Refusal, tooBusy } from "../refusal.ts";
 import type { Statement } from "../store/orm.ts";
 import { ACCOUNT_COLUMNS, type AccountRow, accountOf, type GuessedAccount } from "./guessed-account.ts";
 
@@ -42,9 +42,7 @@ export async function reserveAttempt(call: Needs, key: AttemptKey): Promise<Atte
     await refuseIfLocked(call, key);
     await wait(LOOK_MS, undefined, { signal: call.signal });
   }
-  throw new Refusal(Reason.UNAVAILABLE, "Too many sign-ins at once. Please try again in a moment.", {
-    retryAfterSeconds: 1,
-  });
+  throw tooBusy();
 }
 
 /** Forgets wrong guesses and the lock they led to. */

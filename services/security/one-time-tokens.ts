@@ -1,11 +1,10 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../refusal.ts";
-import { newId } from "../store/ids.ts";
+import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
 import { ONE_TIME_TOKEN_KINDS, type OneTimeTokenKind } from "../store/one-time-token.ts";
 import { type Cipher, equalSecrets } from "./cipher.ts";
 
-const ID_BYTES = 16;
 const MAC_BYTES = 16;
 
 /** What a consumed token proves: that its bearer reads the mail of this address. */
@@ -34,8 +33,7 @@ export async function issueOneTimeToken(
 
 /** The text that the mail carries: the id and 128 bits of a keyed digest of it, 43 characters. */
 export function oneTimeTokenText(cipher: Cipher, id: string): string {
-  const bytes = Buffer.from(id.replaceAll("-", ""), "hex"); // whatever 16 bytes a stranger sent, not a UUID's alone
-  return Buffer.concat([bytes, cipher.mac(id, "one-time-token").subarray(0, MAC_BYTES)]).toString("base64url");
+  return Buffer.concat([bytesOfId(id), cipher.mac(id, "one-time-token").subarray(0, MAC_BYTES)]).toString("base64url");
 }
 
 /** Looks at a token without using it up. @throws Refusal TOKEN_INVALID */
@@ -96,6 +94,6 @@ function proofOf(row: Row | undefined): Proof {
 function idOf(cipher: Cipher, text: string): string | undefined {
   const bytes = Buffer.from(text, "base64url");
   if (bytes.length !== ID_BYTES + MAC_BYTES) return undefined;
-  const id = bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+  const id = idOfBytes(bytes); // any 16 bytes that a stranger sends
   return equalSecrets(text, oneTimeTokenText(cipher, id)) ? id : undefined;
 }

@@ -1,7 +1,6 @@
 import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { Refusal } from "../refusal.ts";
+import { tooBusy } from "../refusal.ts";
 
 /** argon2id: 19 MiB, 2 passes, 1 lane (OWASP password storage cheat sheet). */
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
@@ -45,11 +44,7 @@ function createTurns(atOnce: number, waiting: number) {
   const queue: (() => void)[] = [];
   const inTurn = async <T>(work: () => Promise<T>): Promise<T> => {
     if (busy >= atOnce) {
-      if (queue.length >= waiting) {
-        throw new Refusal(Reason.UNAVAILABLE, "Too many sign-ins at once. Please try again in a moment.", {
-          retryAfterSeconds: 1,
-        });
-      }
+      if (queue.length >= waiting) throw tooBusy();
       await new Promise<void>((resolve) => queue.push(resolve)); // the turn is handed over, not given back
     } else {
       busy++;

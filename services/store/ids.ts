@@ -1,9 +1,10 @@
 import { getRandomValues } from "node:crypto";
 import { v7 } from "uuid";
 
-const BYTES = 16;
+/** Bytes of an id. */
+export const ID_BYTES = 16;
 /** Randomness is fetched for many ids at once: one by one costs more than all the rest of an id. */
-const pool = new Uint8Array(256 * BYTES);
+const pool = new Uint8Array(256 * ID_BYTES);
 let used = pool.length;
 
 /** A new id of a row (UUID version 7, RFC 9562 section 5.7): those of later rows sort after it. */
@@ -12,7 +13,17 @@ export function newId(now: Date): string {
     getRandomValues(pool);
     used = 0;
   }
-  const random = pool.subarray(used, used + BYTES);
-  used += BYTES;
+  const random = pool.subarray(used, used + ID_BYTES);
+  used += ID_BYTES;
   return v7({ msecs: now.getTime(), random });
+}
+
+/** The id that the first 16 bytes spell, whether or not it is one of ours. */
+export function idOfBytes(bytes: Buffer): string {
+  return bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
+/** The bytes of an id, whether or not it is a UUID of any version. */
+export function bytesOfId(id: string): Buffer {
+  return Buffer.from(id.replaceAll("-", ""), "hex");
 }

@@ -12,9 +12,10 @@ export async function eraseDueUsers(newCall: () => AuditNeeds): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH; erased === BATCH; ) {
     erased = 0;
-    const due = await newCall().em.execute<{ id: string }[]>(
+    const { em, clock } = newCall();
+    const due = await em.execute<{ id: string }[]>(
       "select id from users where deletion_at <= ? order by deletion_at limit ?",
-      [newCall().clock.now(), BATCH],
+      [clock.now(), BATCH],
     );
     for (const { id } of due) {
       const isErased = await eraseDue(newCall(), id).catch((error) => void failures.push(error));
