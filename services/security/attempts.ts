@@ -59,6 +59,9 @@ const UNHURRIED = "set_config('synchronous_commit', 'off', true) as unhurried";
 /** A failure counts until the reset time has passed since the last one, and not beyond a lock. */
 const LIVE_FAILURES = "(case when a.locked_until is null and a.failed_at > ? then a.failed else 0 end)";
 
+/** Guesses whose process has died count as failures from the next guess on, so that a right one forgets them too. */
+const ABANDONED = "(case when a.locked_until is null and a.reserved_at < $6 then a.reserved else 0 end)";
+
 /** Counts a guess and reads the account that a password is guessed of: one round trip. */
 const RESERVE: Statement = {
   name: "reserve_attempt",
@@ -66,8 +69,9 @@ const RESERVE: Statement = {
      insert into attempts as a (kind, subject, reserved, reserved_at)
      select $1::text, $2::text, 1, $3::timestamptz from ${UNHURRIED}
      on conflict (kind, subject) do update set
-       failed = ${LIVE_FAILURES.replaceAll("?", "$4")},
-       reserved = (case when a.locked_until is null then a.reserved else 0 end) + 1,
+       failed = ${LIVE_FAILURES.replaceAll("?", "$4")} + ${ABANDONED},
+       failed_at = case when ${ABANDONED} > 0 then greatest(a.failed_at, a.reserved_at) else a.failed_at end,
+       reserved = (case when a.locked_until is null then a.reserved else 0 end) - ${ABANDONED} + 1,
        reserved_at = excluded.reserved_at,
        locked_until = null
      where a.locked_until <= $3
@@ -80,7 +84,8 @@ const RESERVE: Statement = {
 async function reserve({ query, clock, config }: Needs, { kind, subject }: AttemptKey) {
   const now = clock.now();
   const forgetAt = new Date(now.getTime() - config.lockout.resetMs);
-  const values = [kind, subject, now, forgetAt, config.lockout.threshold];
+  const abandonedAt = new Date(now.getTime() - ABANDONED_MS);
+  const values = [kind, subject, now, forgetAt, config.lockout.threshold, abandonedAt];
   const [row] = await query<{ reserved: boolean } & AccountRow>(RESERVE, values);
   return { reserved: row?.reserved ?? false, account: row && accountOf(row) };
 }

@@ -190,6 +190,19 @@ describe("POST /auth/login", () => {
     expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
   });
 
+  test("forgets guesses whose process died once the right password is given", async () => {
+    const user = await app.addUser();
+    const someTimeAgo = new Date(app.clock.now().getTime() - 60_000);
+    await app.sql("insert into attempts (kind, subject, reserved, reserved_at) values ('password', ?, 4, ?)", [
+      user.email,
+      someTimeAgo,
+    ]);
+    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+    const guess = () => app.visitor().post("/auth/login", { email: user.email, password: wrong });
+    expect([(await guess()).status, (await guess()).status]).toEqual([401, 401]);
+    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+  });
+
   test("counts guesses as wrong whose process has died over them", async () => {
     const user = await app.addUser();
     const guessedAt = new Date(app.clock.now().getTime() - 31_000);
