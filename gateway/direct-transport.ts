@@ -56,20 +56,23 @@ export function createDirectTransport(
 }
 
 /** Runs `routes` on a router that keeps the implementations, and folds the interceptors around each of them once. */
-function collect(routes: (router: ConnectRouter) => unknown, common: readonly Interceptor[]): Map<DescMethod, Run> {
+function collect(
+  routes: (router: ConnectRouter) => unknown,
+  interceptors: readonly Interceptor[],
+): Map<DescMethod, Run> {
   const methods = new Map<DescMethod, Run>();
-  const add = (spec: MethodImplSpec, interceptors = common) => {
+  const add = (spec: MethodImplSpec) => {
     const fold = (next: Run, interceptor: Interceptor) => interceptor(next as never) as unknown as Run;
     methods.set(spec.method, interceptors.reduceRight(fold, implementation(spec)));
   };
   const router: ConnectRouter = {
     handlers: [],
-    service(service, impl, options) {
-      for (const spec of Object.values(createServiceImplSpec(service, impl).methods)) add(spec, options?.interceptors);
+    service(service, impl) {
+      for (const spec of Object.values(createServiceImplSpec(service, impl).methods)) add(spec);
       return router;
     },
-    rpc(method, impl, options) {
-      add(createMethodImplSpec(method, impl), options?.interceptors);
+    rpc(method, impl) {
+      add(createMethodImplSpec(method, impl));
       return router;
     },
   };

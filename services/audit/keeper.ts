@@ -25,7 +25,9 @@ export function startAuditKeeper({ store, clock, config, log }: Needs): AuditKee
   let told: Head | undefined;
   let closing = false;
   const seal = async () => {
-    for (let more = true; more; ) more = ((await sealEvents(store.fork(), clock.now()))?.more ?? false) && !closing;
+    let batch: Awaited<ReturnType<typeof sealEvents>>;
+    do batch = await sealEvents(store.fork(), clock.now());
+    while (batch?.more && !closing);
   };
   const tell = async () => {
     const head = await headOf(store.fork());
@@ -40,7 +42,11 @@ export function startAuditKeeper({ store, clock, config, log }: Needs): AuditKee
     const dropped = await dropPartitions(store.fork(), now, new Date(now.getTime() - config.auditRetentionMs));
     if (dropped.length > 0) log.info({ dropped }, "old audit partitions dropped");
   };
-  const duties = [every(SEAL_MS, seal, log), every(TELL_MS, tell, log), every(PARTITIONS_MS, partition, log)];
+  const duties = [
+    every(SEAL_MS, "seal", seal, log),
+    every(TELL_MS, "head", tell, log),
+    every(PARTITIONS_MS, "partition", partition, log),
+  ];
   return {
     async close() {
       closing = true; // many that wait are left to the others, or to the next start
@@ -53,7 +59,7 @@ export function startAuditKeeper({ store, clock, config, log }: Needs): AuditKee
 }
 
 /** Does something at once and then at intervals, never twice at a time; a failure is told once, until it has passed. */
-function every(intervalMs: number, work: () => Promise<void>, log: Logger): { close(): Promise<void> } {
+function every(intervalMs: number, what: string, work: () => Promise<void>, log: Logger): { close(): Promise<void> } {
   let failing = false;
   let running: Promise<void> | undefined;
   const run = () => {
@@ -63,7 +69,7 @@ function every(intervalMs: number, work: () => Promise<void>, log: Logger): { cl
           failing = false;
         },
         (error: Error) => {
-          if (!failing) log.warn({ reason: error.message }, `the audit log's ${work.name} has to wait`);
+          if (!failing) log.warn({ reason: error.message }, `the audit log's ${what} has to wait`);
           failing = true;
         },
       )

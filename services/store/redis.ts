@@ -41,7 +41,7 @@ export async function openRedis(urls: string[], log: Logger): Promise<SharedCach
   const client = others.length
     ? openCluster(url, urls)
     : new Redis(url, { ...options, ...common, enableAutoPipelining: true, retryStrategy: retry });
-  const presence = watchPresence(log);
+  const presence = tellPresence(log);
   client.on("error", presence.missed);
   await new Promise<void>((resolve) => {
     client.once("ready", resolve);
@@ -86,7 +86,7 @@ function nodesOf(client: Redis | Cluster): Redis[] {
 type Presence = { missed(error: Error): void; met(): void };
 
 /** Tells the log once when Redis goes, and once when it has been back for a while: a part of a cluster may stay away. */
-function watchPresence(log: Logger): Presence {
+function tellPresence(log: Logger): Presence {
   let away = false;
   let missedAt = 0;
   return {
