@@ -1,4 +1,4 @@
-import type { DescMessage } from "@bufbuild/protobuf";
+import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import { FailureSchema, Reason, ReasonSchema } from "../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -95,8 +95,8 @@ function tagsOf(rules: readonly Rule[]) {
 function operation(rule: Rule, used: Set<DescMessage>) {
   const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const limits = policy.limits.length > 0 ? policy.limits : defaultLimits(policy.access);
-  const parameter = (place: "path" | "query") => (field: Rule["queryFields"][number]) => ({
-    name: field.jsonName,
+  const parameter = (place: "path" | "query" | "cookie", field: DescField, name = field.jsonName) => ({
+    name,
     in: place,
     required: place === "path",
     description: commentOn(field),
@@ -108,7 +108,12 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     tags: [method.parent.name],
     summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
     description: [commentOn(method), access(policy.access), ...limits.map(limitText)].join(" "),
-    parameters: [...pathFields.map(parameter("path")), ...queryFields.map(parameter("query"))],
+    parameters: [
+      ...pathFields.map((field) => parameter("path", field)),
+      ...queryFields.map((field) => parameter("query", field)),
+      // what an open method takes is its security scheme
+      ...(isOpen ? [] : requestCookies.map(({ field, cookie }) => parameter("cookie", field, cookie))),
+    ],
     ...(bodyFields ? { requestBody: requestBody(commentOn(method.input), objectSchema(bodyFields, used)) } : {}),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
     responses: { ...responses(rule, used, limits.length > 0), default: anyOther(limits.length > 0) },

@@ -263,7 +263,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.SignedInUser.name": "Display name.",
   "gatehouse.account.v1.SignedInUser.role": "`user` or `admin`.",
   "gatehouse.account.v1.LogoutRequest": "Nothing to say: the session comes from the token.",
-  "gatehouse.account.v1.LogoutRequest.refresh_token": "Ends with its session too, where that is another one of the same user.",
+  "gatehouse.account.v1.LogoutRequest.refresh_token": "Its session ends as well, where that is another one of the same user.",
   "gatehouse.account.v1.LogoutResponse": "The session has ended.",
   "gatehouse.account.v1.LogoutResponse.message": "For a person.",
   "gatehouse.account.v1.RefreshRequest": "The refresh token; browsers send it as a cookie.",

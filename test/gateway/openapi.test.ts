@@ -164,6 +164,10 @@ describe("GET /openapi.json", () => {
       security: [{ refreshCookie: [] }],
       responses: { 200: { headers: { "Set-Cookie": {} } }, 401: { headers: { "Set-Cookie": {} } } },
     });
+    expect(paths["/auth/logout"]?.post).toMatchObject({
+      security: [{ accessToken: [] }],
+      parameters: [{ name: "refreshToken", in: "cookie", required: false, schema: { type: "string" } }],
+    });
     expect(paths["/ai/chat"]?.post).toMatchObject({
       requestBody: {
         content: {

@@ -226,7 +226,7 @@ export const SignedInUserSchema: GenMessage<SignedInUser> = /*@__PURE__*/
  */
 export type LogoutRequest = Message<"gatehouse.account.v1.LogoutRequest"> & {
   /**
-   * Ends with its session too, where that is another one of the same user.
+   * Its session ends as well, where that is another one of the same user.
    *
    * @generated from field: string refresh_token = 1;
    */
