@@ -24,14 +24,14 @@ describeWhere(
     await first.close();
     const owner = await openStore({ kind: "postgres", url }, log);
     await owner.migrate();
-    await owner.fork().execute(`create role ${role} login`);
+    await owner.fork().execute(`create role ${role} login password 'of its own'`);
     await owner.fork().execute("grant create on schema own to public"); // as it is with public before PostgreSQL 15
     await expect(grantServiceRole(owner.fork(), role)).rejects.toThrow(
       /may create in the schema own.*revoke create on/,
     );
     await owner.fork().execute("revoke create on schema own from public");
     await grantServiceRole(owner.fork(), role);
-    const own = Object.assign(new URL(url), { username: role }).href;
+    const own = Object.assign(new URL(url), { username: role, password: "of its own" }).href;
     const app = await startApp({ mode: "servers", env: { DATABASE_URL: own, MIGRATE: "off" } });
     afterAll(async () => {
       await app.close();

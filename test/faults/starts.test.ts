@@ -150,7 +150,8 @@ describe.skipIf(!process.env.TEST_SERVERS)("a start on a database that has no ro
     const owner = new pg.Client(url.href);
     await owner.connect();
     url.username = `crowded_${process.env.TEST_RUN}`;
-    await owner.query(`create role ${url.username} login connection limit 0`);
+    url.password = "crowded"; // for servers that ask for one
+    await owner.query(`create role ${url.username} login password 'crowded' connection limit 0`);
     try {
       const started = startProcess({ DATABASE_URL: url.href });
       await expect(started).rejects.toThrow(
