@@ -6,6 +6,7 @@ import type { Cipher } from "../security/cipher.ts";
 import { oneTimeTokenText } from "../security/one-time-tokens.ts";
 import type { Store } from "../store/orm.ts";
 import type { Sender } from "./sender.ts";
+import { answerCode, toldError } from "./smtp-error.ts";
 import { renderLetter, type TemplateName } from "./templates.ts";
 
 /** Letters claimed at once, and letters on their way at once: as many again may be slow before others wait for them. */
@@ -25,10 +26,6 @@ const GIVE_UP_UNANSWERED_MS = 7 * GIVE_UP_MS;
 const CLOSE_MS = 10_000;
 /** Why a letter is not sent any more. */
 const LINK_ENDED = "not sent: its link has expired, or was used or replaced meanwhile";
-/** Kept of an error, in characters. */
-const MAX_ERROR = 300;
-/** Kept of a mail server's answer, in words. */
-const MAX_WORDS = 25;
 
 /** The sending side of the queue. */
 export type Outbox = {
@@ -126,9 +123,9 @@ async function deliver(needs: Needs, letter: Claimed): Promise<void> {
     const [, domain] = config.mail.from.address.split("@");
     await sender.send({ ...rendered, to: { name: "", address: letter.to }, messageId: `<${letter.id}@${domain}>` });
   } catch (error) {
-    const reason = told(error);
+    const reason = toldError(error);
     log.warn({ email: letter.id, template: letter.template, attempt: letter.attempts, reason }, "mail not sent");
-    await retryLater(needs, letter, answerTo(error), reason).catch(() => {});
+    await retryLater(needs, letter, answerCode(error), reason).catch(() => {});
     return;
   } finally {
     clearInterval(renewal);
@@ -144,13 +141,6 @@ async function renew({ store, clock }: Needs, { id, attempts }: Claimed): Promis
       id,
       attempts,
     ]);
-}
-
-/** The code by which the mail server answered to this letter; to let in neither us nor our sender is not about it. */
-function answerTo(error: unknown): number | undefined {
-  const { code, command, responseCode } = error as { code?: string; command?: string; responseCode?: number };
-  const isAboutLetter = code === "EMESSAGE" || (code === "EENVELOPE" && command !== "MAIL FROM");
-  return isAboutLetter ? responseCode : undefined;
 }
 
 /** What was refused for good (RFC 5321 section 4.2.1: 5yz) has failed; everything else is tried again, ever more seldom. */
@@ -175,21 +165,4 @@ async function settle(
      where id = ? and attempts = ?`,
     [status, facts.sentAt ?? null, facts.nextAttemptAt ?? null, facts.error ?? null, id, attempts],
   );
-}
-
-/** An error in one line. What a mail server has answered may quote the letter: of that only harmless words are told. */
-function told(error: unknown): string {
-  const { message, response } = error instanceof Error ? (error as Error & { response?: unknown }) : {};
-  const text = response === undefined ? (message ?? String(error)) : wordsOf(String(response));
-  return text.replace(/\s+/g, " ").slice(0, MAX_ERROR);
-}
-
-/** A code of SMTP (RFC 5321, RFC 3463) or a plain word: no piece of a token that is worth having looks like one. */
-const HARMLESS = /^(?:[245]\d\d|[245]\.\d{1,3}\.\d{1,3}|[A-Z]{1,5}|[A-Z]?[a-z']{1,14})[.,;:!]?$/;
-
-/** The first line of a mail server's answer, its codes and its plain words; a token may stand in it in pieces. */
-function wordsOf(response: string): string {
-  const [line = ""] = response.split(/\r?\n/, 1);
-  const words = line.replace(/^(\d{3})-/, "$1 ").split(/\s+/, MAX_WORDS);
-  return words.map((word) => (HARMLESS.test(word) ? word : "…")).join(" ");
 }
