@@ -16,8 +16,8 @@ const TOO_MANY = new Refused(Reason.UNAVAILABLE, "Too many large requests are ar
 type Done = (error: Error | null, body?: Buffer) => void;
 
 /**
- * Makes the reader of bodies, which come from clients whom nobody has asked yet who they are: their parts are put
- * together at once, however small they are, and large ones have a bound in all.
+ * Makes the reader of bodies. They come from clients who are not authenticated yet: so parts are joined as they come,
+ * however small they are, and all large bodies together have a bound.
  * @param most bytes of large bodies that may be arriving at once
  */
 export function createBodyReader(

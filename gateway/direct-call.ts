@@ -75,7 +75,7 @@ export function callMessages<T>(source: AsyncIterable<T>, call: DirectCall): Asy
   return {
     [Symbol.asyncIterator]() {
       const from = source[Symbol.asyncIterator]();
-      const close = () => void from.return?.().catch(() => {}); // its failure has nobody left to hear it
+      const close = () => void from.return?.().catch(() => {}); // nobody is left to hear of its failure
       call.signal().addEventListener("abort", close, { once: true });
       const next = () => from.next();
       return { next: () => call.settle(next, isDone) };

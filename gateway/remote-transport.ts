@@ -9,7 +9,7 @@ import type { TlsFiles } from "./config.ts";
 
 /** Largest message read from the services, in bytes: a little more than the largest reply of a provider; the default would be 4 GiB. */
 const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
-/** HTTP/2 connections that share the calls that wait for AI providers, streams and others. */
+/** HTTP/2 connections among which calls of the AI service are spread, streams and others. */
 const AI_SESSIONS = 4;
 /**
  * Aborted calls after which a connection is left to its remaining calls and a fresh one takes its place: Node's HTTP/2
@@ -17,8 +17,8 @@ const AI_SESSIONS = 4;
  */
 const MAX_ABORTS = 400;
 /**
- * What those may have left unsent, in megabytes: Node counts it to the end of the connection, though the memory is free
- * again, and past its own limit of 10 refuses every further call.
+ * What aborted calls may have left unsent, in megabytes: Node counts it until the connection ends, though the memory is
+ * free again, and past its own limit of 10 refuses every further call.
  */
 const MAX_ABANDONED_MB = 1_024;
 /**

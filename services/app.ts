@@ -34,9 +34,9 @@ export type App = {
   interceptors: Interceptor[];
   store: Store;
   metrics: Metrics;
-  /** From now on health says that nothing new should be sent here. */
+  /** From now on health answers NOT_SERVING, so that nothing new is sent here. */
   drain(): void;
-  /** Lets what is in hand be finished, then closes everything. */
+  /** Finishes the work in hand, then closes everything. */
   close(): Promise<void>;
 };
 
@@ -136,7 +136,7 @@ export async function openApp(config: Config, { log, clock, internalSecret, trac
   }
 }
 
-/** What waits: mail that is due or will be, and sign-ins behind the hashes in hand. */
+/** Gauges of the two queues: letters not delivered yet, and sign-ins that wait for a password hash. */
 function watchQueues(metrics: Metrics, { clock, passwords }: Pick<Tools, "clock" | "passwords">, store: Store): void {
   const mail = async <T>(what: string) => {
     const [row] = await store

@@ -44,14 +44,14 @@ export type Tools = {
 
 /** One RPC in progress. */
 export type Call = Tools & {
-  /** Joins log lines and audit events. */
+  /** Correlates log lines and audit events. */
   requestId: string;
   /** When it reached this process, by `performance.now()`. */
   startedAt: number;
   /** The trace it belongs to, as a W3C header. */
   traceparent: string | null;
   client: Client;
-  /** Who calls; undefined on methods that anybody may call. */
+  /** Who calls; undefined on public methods. */
   caller: Caller | undefined;
   /** A unit of work of its own. */
   em: SqlEntityManager;
@@ -61,7 +61,7 @@ export type Call = Tools & {
   findSession: FindSession;
   /** The guess that a method with a lockout has counted; its operation settles it. */
   attempt: Attempt | undefined;
-  /** What is done once the call has ended, whatever became of it. */
+  /** Run once the call has ended, whether or not it succeeded. */
   afterwards: (() => void)[];
   /** Aborts when the client goes away or the deadline passes. */
   signal: AbortSignal;

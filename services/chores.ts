@@ -5,12 +5,12 @@ import type { Store } from "./store/orm.ts";
 import { type Litter, sweep } from "./store/sweep.ts";
 import { eraseDueUsers } from "./user/erase-due-users.ts";
 
-/** How often a process looks whether something is due, in ms. */
+/** How often a process checks whether a chore is due, in ms. */
 const LOOK_MS = 1_000;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** Work off the request path. Every process does it; none minds another doing the same. */
+/** Periodic work off the request path. Every process does it; several may do the same chore at once. */
 type Chore = { name: string; everyMs: number; run: (signal: AbortSignal) => Promise<void> };
 
 /** The work of one process that runs in the background. */
@@ -74,7 +74,7 @@ function litterOf({ clock, config: { lockout } }: Tools): Litter[] {
       table: "sessions",
       key: "id",
       condition: `(revoked_at is not null or expires_at <= ?)
-        and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // they go first: held ones are not waited for
+        and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations go first, else the cascade waits for their locks
       values: [now],
     },
     { table: "one_time_tokens", key: "id", condition: "expires_at <= ?", values: [now] },

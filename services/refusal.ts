@@ -44,7 +44,7 @@ export function tooBusy(): Refusal {
   return new Refusal(Reason.UNAVAILABLE, message, { retryAfterSeconds: 1 });
 }
 
-/** Tells how a reason is told on the wire, from its option in failure.proto. */
+/** The gRPC code and HTTP status of a reason, from its option in failure.proto. */
 export function outcomeOf(reason: Reason): { code: number; status: number } {
   const value = ReasonSchema.value[reason] ?? ReasonSchema.value[Reason.UNSPECIFIED];
   if (!value) throw new Error("failure.proto has lost its first reason");
@@ -63,12 +63,12 @@ export function toConnectError(refusal: Refusal): ConnectError {
   return error;
 }
 
-/** The word of a reason, as the JSON error body has it for its `code`. */
+/** A reason's stable word, which is the `code` of the JSON error body. */
 export function wordOf(reason: Reason): string | undefined {
   return ReasonSchema.value[reason]?.localName;
 }
 
-/** What a caller is told about a bug. */
+/** The answer to a bug: it says nothing about the cause. */
 export function internalError(): ConnectError {
   return toConnectError(new Refusal(Reason.UNSPECIFIED, "Something went wrong on our side. Please try again later."));
 }

@@ -9,7 +9,7 @@ export type OpenCalls = Set<AbortController>;
 /** A call that is aborted as soon as its client goes away. */
 export type Call = {
   signal: AbortSignal;
-  /** What is to be told instead of what the call threw: the reason, if not the client but a shutdown or a broken connection ended it. */
+  /** What to report in place of what the call threw, where a shutdown or a broken connection ended it. */
   reasonFor(thrown: unknown): unknown;
   /** Ends the call, wherever it stands. */
   stop(): void;
@@ -40,7 +40,7 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   };
 }
 
-/** A cancellation that tells no reason, or a reset: not the services' word, but what is left of a connection that broke. */
+/** A cancellation without a reason, or a reset: not an answer of the services, but a sign of a broken connection. */
 const isUnexplained = (thrown: unknown) =>
   thrown instanceof ConnectError &&
   thrown.details.length === 0 &&

@@ -11,9 +11,9 @@ import { User } from "../store/user.ts";
 type Needs = AuditNeeds & Pick<Call, "passwords">;
 
 /**
- * Makes the first administrator, or promotes the account that has the address. One whose address was never confirmed may
- * be anybody's, registered in good time: it gets the password, and whoever used it is out. Idempotent: an administrator
- * stays as they are, password included; processes that start together make one.
+ * Makes the first administrator, or promotes the account that has the address. An account whose address was never
+ * confirmed may have been registered by anybody beforehand: it gets the password, and whoever used it is signed out.
+ * Idempotent: an administrator stays as they are, password included; processes that start together make one.
  * @returns whether the password is the account's
  */
 export async function bootstrapAdmin(call: Needs, admin: { email: string; password: string }): Promise<boolean> {
@@ -23,6 +23,7 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
   const now = call.clock.now();
   const passwordHash = await call.passwords.hash(admin.password);
   return call.em.transactional(async () => {
+    // xmax = 0 marks a row that was inserted, not updated
     const [row] = await call.em.execute<{ id: string; is_made: boolean; has_password: boolean }[]>(
       `insert into users as u (id, email, canonical_email, name, role, password_hash, password_changed_at,
          email_verified_at, terms_accepted_at, created_at, updated_at)
@@ -45,7 +46,7 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
   });
 }
 
-/** Ends whatever somebody may have prepared who knew the password so far. */
+/** Ends whatever access somebody who knew the old password may have prepared. */
 async function shutOut(call: Needs, userId: string, canonicalEmail: string): Promise<void> {
   await revokeSessions(call, userId);
   await voidOneTimeTokens(call, userId);

@@ -16,18 +16,18 @@ import {
   type Total,
 } from "./page.ts";
 
-/** What a match costs that the index only lists, and one that is read by it, in rows that are looked through in order. */
+/** Measured costs of one match, in rows scanned in the order of ids: listed from the index, and read through it. */
 const LISTED = 1 / 5;
 const READ = 8;
-/** Looking through goes so many times as far as evenly spread matches would need. */
+/** A scan in order goes this many times as far as evenly spread matches would need. */
 const PATIENCE = 4;
-/** Rows that one request looks through where no index helps. */
+/** Rows that one request scans where no index helps. */
 const LOOK_THROUGH = 20_000;
 
 /**
  * Reads one page of rows that match here and there, by conditions whose index does not keep the order of the ids.
- * Many matches are found by looking through the rows in order, few by their index; the planner, left alone, mistakes
- * one for the other.
+ * Many matches are found fastest by scanning the rows in order, few by their index. The planner, left alone, mistakes one
+ * case for the other, so the choice is made here.
  * @throws Refusal VALIDATION_FAILED
  */
 export async function readSparsePage<Row extends { id: string }>(
@@ -96,7 +96,7 @@ async function survey(
   return inOrder || n <= COUNTED ? { total, ids } : { total };
 }
 
-/** Asks in a transaction where the planner can't trust that a walk through the rows will soon have met enough matches. */
+/** Runs a query by its index: in this transaction the planner may not bet on a scan that soon meets enough matches. */
 function byIndex<T>(em: SqlEntityManager, ask: () => Promise<T>): Promise<T> {
   return em.transactional(async () => {
     await em.execute("select set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)");
@@ -113,7 +113,7 @@ async function lookThrough(
   { total }: Total,
 ): Promise<string[] | undefined> {
   const distance = ((place.offset + place.limit + 1) * size) / total;
-  if (!(distance <= READ * total)) return undefined; // nothing divided by nothing included
+  if (!(distance <= READ * total)) return undefined; // also when it is NaN: no rows, no matches
   const [below, matching] = [all([isBelow(place)]), all(where)];
   const rows = await em.execute<{ id: string }[]>(
     `select t.id from (select t.* from ${from} t where ${below.sql} order by t.id desc limit ?) t

@@ -103,7 +103,7 @@ function faultIn(messages: Conversation["messages"]): string | undefined {
   return undefined;
 }
 
-/** Quick, and never less than people would count. */
+/** UTF-16 units: quick, and never fewer than the code points. */
 function charactersIn(messages: readonly { content: string }[]): number {
   return messages.reduce((sum, { content }) => sum + content.length, 0);
 }

@@ -40,11 +40,11 @@ export type UsageStart = { userId: string; provider: string; model: string; inpu
 export type UsageLedger = {
   /** Opens the row of a call; it is settled as cancelled when the signal fires first. `settled` is told once. */
   start(start: UsageStart, signal: AbortSignal, settled?: (row: UsageRow) => void): UsageEntry;
-  /** Resolves when everything that has been told so far is in the database, or the attempt to put it there failed. */
+  /** Resolves when everything recorded so far is in the database, or the attempt to write it failed. */
   flush(): Promise<void>;
 };
 
-/** How long rows wait for company. A call shorter than that costs one statement, and many calls share it. */
+/** How long rows are gathered into one statement, in ms; a shorter call is written once. */
 const GATHER_MS = 20;
 /** A long reply's row is brought up to date that often, so that little is lost with the process. */
 const PROGRESS_MS = 5_000;
@@ -52,10 +52,10 @@ const PROGRESS_MS = 5_000;
 const RETRY_MS = 1_000;
 /** Rows that wait for an absent database; older ones are given up. */
 const MAX_WAITING = 20_000;
-/** What a token is taken for where the provider doesn't say, in characters. */
+/** Estimated length of a token where the provider reports none, in characters. */
 const CHARACTERS_PER_TOKEN = 4;
 
-/** Refusals: what was sent is not read, and not charged for. */
+/** Failures in which the provider did not read the input, and does not charge for it. */
 const UNREAD: ReadonlySet<UsageOutcome> = new Set([
   "rate limited",
   "quota exhausted",

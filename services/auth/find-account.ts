@@ -3,7 +3,7 @@ import { readEmailAddress } from "../security/email-address.ts";
 import { User } from "../store/user.ts";
 
 /**
- * The account of an address in any of its spellings; one whose time of deletion has come is gone, erased or not.
+ * The account of an address in any of its spellings; one whose deletion is due counts as gone, erased yet or not.
  * @throws Refusal VALIDATION_FAILED
  */
 export async function findAccount(call: Pick<Call, "em" | "clock">, email: string): Promise<User | undefined> {

@@ -18,7 +18,7 @@ export type SignedIn = {
   restored: boolean;
 };
 
-/** What the statement tells: tokens speak of the user as of the moment from which a revocation finds their session. */
+/** What the statement returns: tokens describe the user as of the moment from which a revocation finds their session. */
 type Signed = Pick<User, "email" | "name" | "role"> & { restored: boolean };
 
 /**
@@ -83,7 +83,7 @@ function unchangedValues(user: SigningIn, now: Date): unknown[] {
   return [user.passwordChangedAt, user.mfaSecret ?? null, now];
 }
 
-/** Whether the password has reached its greatest age. */
+/** Whether the password has reached its maximum age. */
 export function isPasswordExpired(
   { config, clock }: Pick<Call, "config" | "clock">,
   user: Pick<User, "passwordChangedAt">,

@@ -12,8 +12,8 @@ const TOO_MANY = new ConnectError("too many large ones", Code.Unavailable);
 export type ReadBody = (body: AsyncIterable<Uint8Array>, most: number) => Promise<Uint8Array>;
 
 /**
- * Reads bodies of clients whom nobody has asked yet who they are. All of a body is read, be it far too large: what is
- * left unread stays with the client and clogs its connection, since Node's clients never forget what they could not send.
+ * Reads bodies of clients who are not authenticated yet. Even one that is far too large is read to its end: what is left
+ * unread clogs the client's connection, since Node's clients never drop what they could not send.
  */
 export function createBodyReader({ requestMs, arrivingBytes }: Patience): ReadBody {
   let arriving = 0;

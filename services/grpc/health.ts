@@ -5,7 +5,7 @@ import { services } from "../index.ts";
 
 /** Longest a dependency may take to answer, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;
-/** A part that serves, or doesn't, is taken to do so for this long, in ms: anybody may ask, and as often as they like. */
+/** A result is reused for this long, in ms: anybody may ask, as often as they like. */
 const CHECK_MS = 100;
 /** A mail server is asked at most this often, in ms: each time costs a conversation. More often while it is away. */
 const MAIL_CHECK_MS = 5_000;
@@ -19,7 +19,7 @@ const served = new Set<string>(["", ...services.map(({ typeName }) => typeName)]
 /** Resolves when a part serves; rejects when it does not. */
 export type Check = () => Promise<void>;
 
-/** The parts that health is told of. */
+/** The parts whose health is checked. */
 export type Parts = { database: Check; cache: Check; mail: Check };
 
 /**
@@ -88,7 +88,7 @@ async function succeeds(check: Check): Promise<boolean> {
   return Promise.race([outcome, deadline]).finally(() => controller.abort());
 }
 
-/** A measure that is taken once for all who ask while it is under way, or so soon after it. */
+/** Shares one measurement among all who ask while it runs, or soon after. */
 function remembered(measure: Measure, servingMs: number, awayMs = servingMs): Measure {
   let last: { until: number; outcome: ReturnType<Measure> } | undefined;
   return () => {

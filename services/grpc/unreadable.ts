@@ -19,7 +19,7 @@ const DEFAULT_BYTES = 16 * 1024;
 const HEAD_BYTES = 16 * 1024;
 /** Content types of bodies that are a message without a frame around it. */
 const UNARY = /^application\/(json|proto)\b/i;
-/** Headers that tell of the body, or may be what can't be read. */
+/** Headers that describe the body, or may themselves be what can't be read. */
 const OF_BODY = [
   "content-encoding",
   "content-length",
@@ -52,15 +52,15 @@ export function bounded(router: ConnectRouter): ConnectRouter {
 /** Ends with why a call has ended. */
 const endingKey = createContextKey<AbortSignal | undefined>(undefined, { description: "ending" });
 
-/** Keeps what tells why a call has ended, should it end before it is one. */
+/** Keeps the signal that says why a request has ended, in case it ends before a call is opened. */
 export function keepEnding({ values, signal }: HandlerContext): void {
   values.set(endingKey, signal);
 }
 
 /**
- * A handler as it is, except for what can't be read. Connect answers that by itself, before any interceptor, in words
- * that quote what was sent. Here such a request is made again without its body: then caller and limits are looked at
- * first, and the refusal is ours.
+ * The same handler, except for requests that can't be read. Connect refuses those itself, before any interceptor, in words
+ * that quote what was sent. Here such a request is run again without its body: caller and limits are checked first, and
+ * the refusal is ours.
  */
 export function readable(handler: UniversalHandler, readBody: ReadBody): UniversalHandlerFn {
   if (handler.method.methodKind === "bidi_streaming") return handler;

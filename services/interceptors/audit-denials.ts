@@ -8,7 +8,7 @@ import { callOf } from "../call.ts";
 import { rulesOf } from "../policy.ts";
 import { Refusal, wordOf } from "../refusal.ts";
 
-/** Reasons for which somebody is kept from an administrator's deed. */
+/** Refusals of an administrator's method that are recorded. */
 const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
   Reason.FORBIDDEN,
   Reason.IMPERSONATING,
@@ -18,10 +18,10 @@ const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
   Reason.EMAIL_TAKEN,
   Reason.NOT_FOUND,
 ]);
-/** Those that concern administrators even where anybody may do it: one impersonates, or is the last and wants to go. */
+/** Those recorded on users' own methods too: an administrator is impersonating, or is the last one and wants to go. */
 const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
 
-/** Records who was refused what, and about whom. The deed's own transaction is gone by then: this is one of its own. */
+/** Records who was refused what, and about whom, in a transaction of its own: the operation's is rolled back by then. */
 export const auditDenials: Interceptor = (next) => async (req) => {
   const rules = rulesOf(req.method);
   const isAdmins = rules?.policy.access === Access.ADMIN;

@@ -6,7 +6,7 @@ import { rulesOf } from "../policy.ts";
 import { Refusal } from "../refusal.ts";
 import { identify } from "../security/sessions.ts";
 
-/** Finds out who calls, wherever the method's policy does not let anybody in. */
+/** Identifies the caller of every method that is not public. */
 export const authenticate: Interceptor = (next) => async (req) => {
   const rules = rulesOf(req.method);
   if (rules && rules.policy.access !== Access.PUBLIC) {
@@ -16,7 +16,7 @@ export const authenticate: Interceptor = (next) => async (req) => {
   return next(req);
 };
 
-/** Lets in whom the method's policy lets in; before the request is looked at, so a refusal tells nothing about it. */
+/** Enforces the method's role. It runs before the request is validated, so a refusal reveals nothing about its contents. */
 export const authorize: Interceptor = (next) => (req) => {
   const rules = rulesOf(req.method);
   if (rules && rules.policy.access !== Access.PUBLIC) {

@@ -14,8 +14,8 @@ import { readTicket } from "../security/tokens.ts";
 const ACCOUNTS_PER_ADDRESS = 20;
 
 /**
- * Holds the method's limits. Where it has a lockout, the guess is counted first: a locked account says so before any
- * limit does, and a guess that is refused afterwards, or never looked at, is given back.
+ * Enforces the method's limits. Where it has a lockout, the guess is counted first: a locked account is reported before
+ * any limit is, and a guess that is then refused, or never evaluated, is given back.
  */
 export function limit(limits: Limits | undefined): Interceptor {
   return (next) => async (req) => {

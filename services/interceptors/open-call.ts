@@ -12,7 +12,7 @@ export const peerKey = createContextKey<string>("127.0.0.1", { description: "pee
 /** Longest User-Agent that is kept, in characters. */
 const MAX_AGENT = 400;
 
-/** What is a call's own; the rest it inherits, since copying it would cost every call more than all of this. */
+/** What belongs to one call; the rest is inherited by prototype, since copying it would be the costlier part. */
 type OwnPart = Omit<Call, keyof Tools | "em" | "query" | "findSession" | "signal"> & {
   request: { signal: AbortSignal };
   unitOfWork: Call["em"] | undefined;
@@ -53,7 +53,7 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
   };
 }
 
-/** What metadata says of the client counts only when the gateway's secret comes with it. */
+/** Who the client is. Metadata about it is believed only along with the gateway's secret. */
 function clientOf(header: Headers, peer: string, internalSecret: Buffer | undefined): Client {
   const secret = header.get("x-gatehouse-secret");
   if (internalSecret && secret && equalSecrets(secret, internalSecret)) {

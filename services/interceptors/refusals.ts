@@ -17,7 +17,7 @@ const causeOf = ({ reason }: AbortSignal) => (reason instanceof ConnectError ? r
 
 /**
  * Turns refusals into errors that every client reads; everything else is a bug: masked, and logged once.
- * @param missDatabase hears of every call that the database has failed
+ * @param missDatabase is told of every call that failed because the database is away
  */
 export function tellRefusals(log: Logger, missDatabase: Missed): Interceptor {
   return (next) => (req) =>

@@ -9,7 +9,7 @@ type Ended = (ending: Ending) => unknown;
 export type Ending = { error: unknown } | Record<never, never>;
 
 /**
- * Runs the rest of the chain and tells how the call really ended. A stream's interceptor returns before its handler
+ * Runs the rest of the chain and reports how the call really ended. A stream's interceptor returns before its handler
  * has started, so the ending of a stream is the ending of its messages.
  * @param ended is told once; what it returns as an error replaces the one that was thrown.
  */
@@ -34,7 +34,7 @@ function watched<T>(messages: AsyncIterable<T>, ended: Ended): Watched<T> {
     : new Watched(messages, [ended]);
 }
 
-/** Hands messages on as they come, and tells of their end. */
+/** Passes messages on as they come, and reports how they ended. */
 class Watched<T> implements AsyncIterable<T> {
   readonly source: AsyncIterable<T>;
   /** Innermost first: each hears of the error that the one before it made of it. */

@@ -9,7 +9,7 @@ import type { Sender } from "./sender.ts";
 import { answerCode, toldError } from "./smtp-error.ts";
 import { renderLetter, type TemplateName } from "./templates.ts";
 
-/** Letters claimed at once, and letters on their way at once: as many again may be slow before others wait for them. */
+/** Letters claimed at once, and letters being sent at once: a full batch may be slow before others have to wait. */
 const BATCH = 20;
 const MAX_ON_THEIR_WAY = 2 * BATCH;
 /** A claimed letter belongs to its worker for this time in ms, and so long again with each renewal while it is on its way. */
@@ -19,10 +19,10 @@ const RENEW_MS = 3_000;
 const LOOK_MS = 1_000;
 /** Longest pause between two tries, in ms. */
 const MAX_RETRY_MS = 3_600_000;
-/** When a letter is given up that the mail server keeps putting off, and one that no mail server answers for, in ms. */
+/** When a letter is given up: one that the mail server keeps deferring, and one to which none answers, in ms. */
 const GIVE_UP_MS = 24 * 3_600_000;
 const GIVE_UP_UNANSWERED_MS = 7 * GIVE_UP_MS;
-/** How long closing waits for letters that are on their way, in ms: what takes longer is another worker's, by its lease. */
+/** How long closing waits for letters being sent, in ms; another worker takes over a slower one when its lease ends. */
 const CLOSE_MS = 10_000;
 /** Why a letter is not sent any more. */
 const LINK_ENDED = "not sent: its link has expired, or was used or replaced meanwhile";

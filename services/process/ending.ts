@@ -1,14 +1,14 @@
-/** How long mail in hand, the last audit seal and connections have to end, in milliseconds. */
+/** How long closing may take (mail in hand, the last audit seal, connections), in ms. */
 const CLOSING_MS = 20_000;
 /** `npm start` repeats a signal that a terminal or a service manager has sent to the whole group, within this many ms. */
 const REPEATED_MS = 1_000;
-/** What shells make of SIGINT. */
+/** Exit code that shells give a process ended by SIGINT. */
 const INTERRUPTED = 130;
 
 /**
- * Ends the process in order at the first SIGTERM or SIGINT, and at once when somebody at a terminal presses Ctrl-C again.
- * @param finish lets what clients have begun be finished
- * @param close lets go of everything
+ * Shuts the process down in order at the first SIGTERM or SIGINT; a second Ctrl-C at a terminal ends it at once.
+ * @param finish lets open requests and streams finish
+ * @param close closes everything else
  */
 export function endOnSignal(finish: () => Promise<unknown>, close: () => Promise<unknown>): void {
   let endingSince: number | undefined;

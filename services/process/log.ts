@@ -1,7 +1,7 @@
 import { type DestinationStream, type Logger, pino } from "pino";
 import { standardOutput } from "./standard-output.ts";
 
-/** JSON lines on standard output; readable ones on a terminal. Whoever stops reading, standard error as well, stops nothing. */
+/** JSON lines on standard output, readable ones on a terminal. A reader that stops or leaves never blocks the process. */
 export function createLog(level: string, destination?: DestinationStream): Logger {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
   if (destination) return pino(options, destination);

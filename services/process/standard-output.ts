@@ -2,15 +2,15 @@ import { write, writeSync } from "node:fs";
 import type { DestinationStream } from "pino";
 
 const STANDARD_OUTPUT = 1;
-/** How many characters wait while standard output takes nothing; lines beyond them are left out. */
+/** Most characters that are buffered while standard output is blocked; further lines are dropped, and counted. */
 const MOST_WAITING = 4 * 1024 * 1024;
-/** When what was not taken is tried again, in ms. */
+/** Pause before a failed write is tried again, in ms. */
 const PAUSE_MS = 10;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Where the log goes. While its reader has stopped or left, or the disk behind it is full, lines wait; requests don't,
- * and neither does the end of the process.
+ * Where the log goes. While its reader has stopped or left, or the disk is full, lines are buffered: neither requests nor
+ * the end of the process wait for them.
  */
 export function standardOutput(): DestinationStream {
   let state: "idle" | "writing" | "pausing" = "idle";
@@ -39,7 +39,7 @@ export function standardOutput(): DestinationStream {
       let rest = Buffer.concat([state === "pausing" ? inHand : NOTHING, Buffer.from(waiting)]);
       while (rest.length > 0) rest = rest.subarray(writeSync(STANDARD_OUTPUT, rest));
     } catch {
-      // nobody takes it
+      // the reader is gone
     }
   });
 

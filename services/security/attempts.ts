@@ -14,11 +14,11 @@ export type Attempt = {
   account: GuessedAccount | undefined;
   /** The guess was right: the counter starts anew, unless a lock has come about. */
   succeed(): Promise<void>;
-  /** The same within a statement of the caller's own, which has `SETTLE_RIGHT_PASSWORD` for its subject. */
+  /** The same, as part of the caller's own statement, which includes `SETTLE_RIGHT_PASSWORD` for this subject. */
   succeedWith<T>(statement: (subject: string) => Promise<T>): Promise<T>;
   /** The guess was wrong. @returns whether that locks the account. */
   fail(): Promise<boolean>;
-  /** There was nothing to look at after all. Does nothing once settled. */
+  /** The guess was not evaluated after all: takes it back. Does nothing once settled. */
   release(): Promise<void>;
 };
 
@@ -120,7 +120,7 @@ async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: A
   );
 }
 
-/** Removes a counter that has nothing but this guess: one who is refused anyway leaves none for each address. */
+/** Removes a counter that holds only this guess: a client that is refused leaves no counter for each address it tries. */
 async function forget(em: Needs["em"], kind: string, subject: string): Promise<boolean> {
   const rows = await em.execute<unknown[]>(
     `delete from attempts as a using ${UNHURRIED}

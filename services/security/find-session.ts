@@ -40,7 +40,7 @@ const FIND: Statement = {
        u.id, u.email, u.name, u.bio, u.role, u.email_verified_at is not null as email_verified,
        u.mfa_secret is not null as mfa_enabled, u.password_changed_at, u.created_at, u.updated_at
      from sessions s join users u on u.id = s.user_id
-     where s.id = any((select $1::uuid[])::uuid[]) and ${IS_OPEN}`, // seeing the ids, PostgreSQL would plan anew for every few of them
+     where s.id = any((select $1::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides how many ids there are: PostgreSQL would plan anew
 };
 
 /** Sessions are read anew for every request; requests that arrive in the same turn of the event loop share the statement. */
@@ -51,7 +51,7 @@ export function createFindSession({ query }: Pick<Store, "query">, clock: Clock)
     await setImmediate();
     const ids = [...asked];
     asked.clear();
-    looking = undefined; // whoever asks from here on is told by the next statement
+    looking = undefined; // whoever asks from here on is answered by the next statement
     const rows = await query<FoundSession>(FIND, [ids, clock.now()]);
     return new Map(rows.map((row) => [row.session_id, row]));
   };

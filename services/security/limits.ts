@@ -13,17 +13,17 @@ export type Standing = { limit: number; remaining: number; resetMs: number };
 /** Counts requests in windows that start with the first of them. */
 export type Limits = {
   /**
-   * Counts one request towards everything named (at least one), in that order, up to the first that it exceeds: who
-   * invents accounts leaves no counter for each. @returns the tightest standing.
+   * Counts one request towards each key (at least one) in order, stopping at the first whose limit it exceeds, so that
+   * a client who makes up accounts leaves no counter for each. @returns the tightest standing.
    */
   take(counted: Counted[]): Promise<Standing>;
-  /** Resolves when all processes count together, as far as they are meant to. */
+  /** Resolves when the shared counters work, or none are configured. */
   check(): Promise<void>;
 };
 
 /** Keys that one process counts when there is no Redis; the oldest window goes. */
 const MAX_KEYS = 100_000;
-/** Window of what is counted to see that it can be, in ms. */
+/** Window of the counter that `check` probes with, in ms. */
 const CHECK_WINDOW_MS = 60_000;
 const PREFIX = "gatehouse:limit:";
 

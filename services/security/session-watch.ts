@@ -4,14 +4,14 @@ import { Refusal } from "../refusal.ts";
 import type { Statement, Store } from "../store/orm.ts";
 import { IS_OPEN } from "./find-session.ts";
 
-/** How often the sessions of what is under way are looked at, in ms: revocation takes effect about as soon. */
+/** How often the sessions behind open streams are checked, in ms: a revocation ends a stream within about this time. */
 const LOOK_MS = 750;
 
-/** Something long that may go on only while its session does. */
+/** A long call that may go on only while its session is open. */
 export type Stay = {
   /** Fires when the client goes away, or with a refusal when the session has ended. */
   signal: AbortSignal;
-  /** Stops looking. */
+  /** Stops watching. */
   end(): void;
 };
 
@@ -23,7 +23,7 @@ const OPEN_AMONG: Statement = {
   text: `select s.id from sessions s where s.id = any($1::uuid[]) and ${IS_OPEN}`,
 };
 
-/** One query a round tells of all sessions together; without anything under way there is none. */
+/** One query per round checks all sessions together; without open streams there is none. */
 export function watchSessions({ query }: Pick<Store, "query">, clock: Clock): SessionWatch {
   const stays = new Set<{ sessionId: string; controller: AbortController }>();
   let isWaiting = false;

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 
-/** Longer than the work takes, so that its time tells nothing, in ms. */
+/** Longer than the work takes, so that the duration reveals nothing, in ms. */
 const PACE_MS = 100;
 
 /** Does something in a time that does not depend on how much there was to do. */

@@ -6,7 +6,7 @@ import { UniqueConstraintViolationException } from "@mikro-orm/core";
  */
 const AWAY =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
-/** What PgBouncer answers to settings that it doesn't hand on. */
+/** PgBouncer's answer to startup parameters that it does not pass on. */
 const REFUSED_SETTINGS = /unsupported startup parameter/;
 /** PostgreSQL's insufficient_privilege. */
 const NOT_ALLOWED = "42501";
@@ -30,8 +30,8 @@ export function isDuplicate(error: unknown, constraint: string): boolean {
 }
 
 /**
- * An error for the log. Of one that the database has answered, its code and place alone: beside them it quotes the
- * statement with its values, and the row.
+ * An error as it may be logged. Of one from the database only the code and place are kept: the rest quotes the statement
+ * with its values, and the row.
  */
 export function withoutRows(error: unknown): unknown {
   if (!(error instanceof Error) || !("severity" in error)) return error;
@@ -41,8 +41,8 @@ export function withoutRows(error: unknown): unknown {
 }
 
 /**
- * An error of the start, in a sentence that names the variable to look at. PostgreSQL and Node tell of users, hosts and
- * folders in theirs, never of a password.
+ * An error at start-up, in a sentence that names the variable to check. The messages of PostgreSQL and Node that it quotes
+ * name users, hosts and folders, never a password.
  */
 export function unusable(variable: string, error: unknown): Error {
   const { message } = error as Error;
@@ -63,7 +63,7 @@ export function unusable(variable: string, error: unknown): Error {
   return new Error(`${variable} leads to ${told}`, { cause: error });
 }
 
-/** Throws an error of the start as one of the database's URL. */
+/** Rethrows a start-up error as one that names DATABASE_URL. */
 export function blameUrl(error: unknown): never {
   throw unusable("DATABASE_URL", error);
 }

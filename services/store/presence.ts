@@ -1,15 +1,15 @@
 import type { Logger } from "pino";
 import type { Store } from "./orm.ts";
 
-/** How often a database that has failed somebody is looked at, in ms. */
+/** How often a database that was away is checked, in ms. */
 const LOOK_MS = 1_000;
-/** After this time in ms without a failure, it counts as back: where only some statements fail, others go well in between. */
+/** It counts as back after this time in ms without a failure: it may be that only some statements fail. */
 const SETTLED_MS = 3_000;
 
-/** Hears of an error that means that the database is away. */
+/** Reports an error that means that the database is away. */
 export type Missed = (error: Error) => void;
 
-/** Tells the log once when the database goes, however many miss it, and once when it has been back for a while. */
+/** Logs once when the database goes away, however many calls fail, and once when it has been back for a while. */
 export function watchPresence({ ping }: Pick<Store, "ping">, log: Logger): Missed {
   let goneAt: number | undefined;
   let missedAt = 0;

@@ -1,11 +1,11 @@
 import { Cluster, Redis } from "ioredis";
 import type { Logger } from "pino";
 
-/** Redis is asked to answer within this time in ms; request paths go on without it. */
+/** Redis has to answer within this time in ms; requests go on without it. */
 const ANSWER_MS = 250;
-/** How long nobody waits for a Redis that has kept somebody waiting, in ms: then one asks for all. */
+/** After a late answer Redis is not asked for this time in ms; then a single request tries it on behalf of all. */
 const PAUSE_MS = 1_000;
-/** A connection that is silent for this time in ms, though it has been asked something, is broken and made anew. */
+/** A connection that leaves a command unanswered for this time in ms is broken off and made anew. */
 const SILENCE_MS = 1_000;
 /** After this time in ms without a failure, Redis counts as back. */
 const SETTLED_MS = 2_000;
@@ -24,7 +24,7 @@ const common = {
 
 const retry = (tries: number) => Math.min(tries * 50, RECONNECT_MS);
 
-/** Redis as requests meet it: it answers soon or counts as away, and neither holds anybody up. */
+/** Redis as requests see it: it answers soon or counts as away, so that it never holds a request up. */
 export type SharedCache = {
   client: Redis | Cluster;
   /** Asks something. @throws Error when no answer came in time, or none is to be expected */
@@ -85,7 +85,7 @@ function nodesOf(client: Redis | Cluster): Redis[] {
 
 type Presence = { missed(error: Error): void; met(): void };
 
-/** Tells the log once when Redis goes, and once when it has been back for a while: a part of a cluster may stay away. */
+/** Logs once when Redis goes away, and once when it has been back for a while: part of a cluster may stay away. */
 function tellPresence(log: Logger): Presence {
   let away = false;
   let missedAt = 0;

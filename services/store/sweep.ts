@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Store } from "./orm.ts";
 
-/** Pages of the table that one statement looks at, 8 KiB each. */
+/** Pages of the table that one statement scans, 8 KiB each. */
 const PAGES = 64;
 /** Pause between two statements, in ms: requests come first. */
 const PAUSE_MS = 10;
