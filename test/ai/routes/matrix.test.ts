@@ -11,9 +11,9 @@ const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"];
 const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name) || name === "pings-midway");
 const env = {
   RATE_LIMITS: "off",
-  AI_FIRST_BYTE_TIMEOUT: "5s", // a byte a turn takes its time on a busy machine, and so does the first text in it
-  AI_IDLE_TIMEOUT: "4s",
-  AI_TOTAL_TIMEOUT: "20s",
+  AI_FIRST_BYTE_TIMEOUT: "15s", // a byte a turn takes its time on a busy machine, and so does the first text in it
+  AI_IDLE_TIMEOUT: "6s",
+  AI_TOTAL_TIMEOUT: "25s",
 };
 
 let app: TestApp;
