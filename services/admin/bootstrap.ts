@@ -3,7 +3,7 @@ import type { Call } from "../call.ts";
 import { clearLock } from "../security/attempts.ts";
 import { readEmailAddress } from "../security/email-address.ts";
 import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { removeSecondFactor } from "../security/second-factor.ts";
+import { removeSecondFactor } from "../security/remove-second-factor.ts";
 import { endImpersonations, revokeSessions } from "../security/sessions.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";

@@ -4,7 +4,7 @@ import { queueEmail } from "../mail/outbox.ts";
 import { clearLock } from "../security/attempts.ts";
 import { type EmailAddress, emailTakenOr, readEmailAddress } from "../security/email-address.ts";
 import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { removeSecondFactor } from "../security/second-factor.ts";
+import { removeSecondFactor } from "../security/remove-second-factor.ts";
 import { endImpersonations, revokeSessions } from "../security/sessions.ts";
 import type { Role } from "../store/user.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";

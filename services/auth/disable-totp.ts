@@ -4,7 +4,7 @@ import type { Call, SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/outbox.ts";
 import { invalid, Refusal } from "../refusal.ts";
 import { lockCaller } from "../security/lock-user.ts";
-import { removeSecondFactor } from "../security/second-factor.ts";
+import { removeSecondFactor } from "../security/remove-second-factor.ts";
 import type { User } from "../store/user.ts";
 import { confirmPassword } from "./confirm-password.ts";
 import { type SecondFactor, withSecondFactor } from "./second-factor.ts";

@@ -9,7 +9,7 @@ export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]
     id: user.id,
     email: user.email,
     name: user.name,
-    ...(user.bio !== null && user.bio !== undefined && { bio: user.bio }),
+    ...(user.bio != null && { bio: user.bio }),
     role: user.role,
     emailVerified: user.emailVerified,
     mfaEnabled: user.mfaEnabled,

@@ -1,6 +1,5 @@
 import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../catalogue.ts";
-import type { Adapter } from "./adapter.ts";
-import { asProvider } from "./adapter.ts";
+import { type Adapter, asProvider } from "./adapter.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
 import { openaiAdapter } from "./openai.ts";
