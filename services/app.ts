@@ -10,7 +10,7 @@ import type { Clock } from "./clock.ts";
 import type { Config } from "./config.ts";
 import { healthHandler } from "./grpc/health.ts";
 import { interceptors, serve, services } from "./index.ts";
-import { createSender } from "./mail/sender.ts";
+import { createSender, type Sender } from "./mail/sender.ts";
 import { startOutbox } from "./mail/worker.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import { readRules } from "./policy.ts";
@@ -48,16 +48,12 @@ export type Surroundings = {
   tracing?: Tracing | undefined;
 };
 
-/** How long a token of any kind lives at most, in ms. */
-function longestToken({ accessTokenMs, refreshTokenMs, ticketMs }: Config): number {
-  return Math.max(accessTokenMs, refreshTokenMs, ticketMs);
-}
-
 /** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
-export async function openApp(config: Config, { log, clock, internalSecret, tracing }: Surroundings): Promise<App> {
+export async function openApp(config: Config, surroundings: Surroundings): Promise<App> {
+  const { log, clock, internalSecret } = surroundings;
   readRules(services);
   compileRules(services);
-  const closers: (() => unknown)[] = [];
+  const closers: Closers = [];
   const close = async () => {
     for (const closer of closers.splice(0).reverse()) await closer();
   };
@@ -66,38 +62,15 @@ export async function openApp(config: Config, { log, clock, internalSecret, trac
     closers.push(() => store.close());
     if (config.migrate) await store.migrate();
     await checkSchema(store.fork(), log);
-    const cipher = createCipher(readSecretKey(config));
-    const keys = await openKeyRing(store, cipher, clock, longestToken(config));
-    const cache = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
-    closers.push(() => cache?.close());
     const sender = createSender(config, log);
     closers.push(() => sender.close());
-    const outbox = startOutbox({ store, sender, cipher, clock, config, log });
-    closers.push(() => outbox.close());
-    const metrics = createMetrics();
+    const tools = await openTools(config, store, sender, surroundings, closers);
+    const { metrics } = tools;
+    watchQueues(metrics, tools, store);
+    const cache = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
+    closers.push(() => cache?.close());
     const auditKeeper = startAuditKeeper({ store, clock, config, log });
     closers.push(() => auditKeeper.close());
-    const activity = createActivity(store);
-    closers.push(() => activity.close());
-    const locate = await openLocations(config.geoipDatabase);
-    const ai = openAi(config, store, clock, log);
-    closers.push(() => ai.close());
-    const passwords = await createPasswords();
-    const tools: Tools = {
-      config,
-      log,
-      clock,
-      cipher,
-      keys,
-      passwords,
-      activity,
-      locate,
-      outbox,
-      ai,
-      metrics,
-      tracing,
-    };
-    watchQueues(metrics, tools, store);
 
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
@@ -134,6 +107,35 @@ export async function openApp(config: Config, { log, clock, internalSecret, trac
     await close();
     throw error;
   }
+}
+
+/** What has to be closed, in reverse order. */
+type Closers = (() => unknown)[];
+
+async function openTools(
+  config: Config,
+  store: Store,
+  sender: Sender,
+  { log, clock, tracing }: Surroundings,
+  closers: Closers,
+): Promise<Tools> {
+  const cipher = createCipher(readSecretKey(config));
+  const keys = await openKeyRing(store, cipher, clock, longestToken(config));
+  const outbox = startOutbox({ store, sender, cipher, clock, config, log });
+  closers.push(() => outbox.close());
+  const activity = createActivity(store);
+  closers.push(() => activity.close());
+  const ai = openAi(config, store, clock, log);
+  closers.push(() => ai.close());
+  const locate = await openLocations(config.geoipDatabase);
+  const passwords = await createPasswords();
+  const metrics = createMetrics();
+  return { config, log, clock, cipher, keys, passwords, activity, locate, outbox, ai, metrics, tracing };
+}
+
+/** How long a token of any kind lives at most, in ms. */
+function longestToken({ accessTokenMs, refreshTokenMs, ticketMs }: Config): number {
+  return Math.max(accessTokenMs, refreshTokenMs, ticketMs);
 }
 
 /** Gauges of the two queues: letters not delivered yet, and sign-ins that wait for a password hash. */
