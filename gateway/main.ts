@@ -27,7 +27,7 @@ type Settings = { gateway: GatewayConfig; services: Config | undefined };
 /** Reads both sides' variables and reports everything that is wrong with them together. */
 function readSettings(env: NodeJS.ProcessEnv): Settings {
   const gateway = readGatewayConfig(env);
-  const services = env.SERVICES_URL ? undefined : readConfig(env);
+  const services = env.SERVICES_URL?.trim() ? undefined : readConfig(env);
   const problems = [gateway, services].flatMap((read) => (read && "problems" in read ? read.problems : []));
   if ("problems" in gateway || (services && "problems" in services)) {
     const byVariable = new Map(problems.map((problem) => [problem.split(" ")[0], problem])); // both sides read some

@@ -133,6 +133,7 @@ describe("a start with wrong settings", () => {
         /DATABASE_URL leads to no database .* correct DATABASE_URL\.$/,
       ],
       [{ DATA_DIR: "package.json" }, /DATA_DIR can't be used: .*$/],
+      [{ DATA_DIR: "package.json", SERVICES_URL: " " }, /DATA_DIR can't be used: .*$/], // blank: in this process
     ];
     const told = await Promise.all(wrong.map(([env]) => refusal(env)));
     await taken.close();
