@@ -92,13 +92,16 @@ describe("the gateway's configuration", () => {
   });
 
   test("wants a secret between gateway and services that run apart", () => {
-    expect(problemsOf({ SERVICES_URL: "http://services:50051" })).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
+    const missing = expect.stringMatching(/^INTERNAL_SECRET /);
+    expect(problemsOf({ SERVICES_URL: "http://services:50051" })).toEqual([missing]);
+    expect(problemsOf({ SERVICES_URL: "nonsense" })).toEqual([expect.stringMatching(/^SERVICES_URL /), missing]);
   });
 
   test.each([
     ["TRUST_PROXY", "10.1.2"],
     ["PUBLIC_URL", "https://app.example.com/?x=1"],
     ["SHUTDOWN_TIMEOUT", "25"],
+    ["SHUTDOWN_TIMEOUT", "25d"],
     ["INTERNAL_SECRET", "short"],
   ])("takes no %s such as %s", (name, value) => {
     expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(name)]);

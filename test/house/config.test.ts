@@ -1,6 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { readGatewayConfig } from "../../gateway/config.ts";
 import { readConfig } from "../../services/config.ts";
 
 const problemsOf = (env: Record<string, string>, apart = false) => {
@@ -70,16 +68,6 @@ describe("the services' configuration", () => {
     ];
     expect(problems.map(subject).sort()).toEqual(names.sort());
     expect(problems.join()).not.toContain("secret-");
-  });
-
-  test("names each variable once, however much is wrong with it", () => {
-    const source = readFileSync("services/config.ts", "utf8");
-    const names = [...source.matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(([, name]) => name as string);
-    const wrong = problemsOf(Object.fromEntries(names.map((name) => [name, "\r\n\0 ?"])), true).map(subject);
-    expect(wrong.length).toBeGreaterThan(names.length / 2);
-    expect(wrong).toEqual([...new Set(wrong)]);
-    const far = problemsOf({ GRPC_PORT: "99999", LOCKOUT_THRESHOLD: "0", AI_RETRIES: "11" }).map(subject);
-    expect(far.sort()).toEqual(["AI_RETRIES", "GRPC_PORT", "LOCKOUT_THRESHOLD"]);
   });
 
   test("takes no duration that could not be kept", () => {
@@ -183,50 +171,5 @@ describe("the services' configuration", () => {
 
   test("reads several Redis URLs as a cluster", () => {
     expect(configOf({ REDIS_URL: "redis://a:1, redis://b:2" }).redisUrls).toEqual(["redis://a:1", "redis://b:2"]);
-  });
-});
-
-describe("the variables", () => {
-  test("are all in .env.example and in the README, and nothing else is", () => {
-    const source = ["services/config.ts", "gateway/config.ts"].map((file) => readFileSync(file, "utf8")).join();
-    const known = new Set([...source.matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(([, name]) => name as string));
-    known.delete("NODE_ENV");
-    const example = new Set(
-      [...readFileSync(".env.example", "utf8").matchAll(/^# ?([A-Z_]+)=/gm)].map(([, name]) => name as string),
-    );
-    const readme = readFileSync("README.md", "utf8");
-    expect([...known].filter((name) => !example.has(name))).toEqual([]);
-    expect([...known].filter((name) => !readme.includes(`\`${name}\``))).toEqual([]);
-    const dynamic = /^(OPENAI|ANTHROPIC|GEMINI|MISTRAL)_(API_KEY|BASE_URL)$/;
-    expect([...example].filter((name) => !known.has(name) && !dynamic.test(name))).toEqual([]);
-  });
-
-  test("are read in the two main files and nowhere else", () => {
-    const readers = ["services", "gateway"].flatMap((folder) =>
-      readdirSync(folder, { recursive: true, encoding: "utf8" })
-        .filter((name) => name.endsWith(".ts") && /process\.env/.test(readFileSync(`${folder}/${name}`, "utf8")))
-        .map((name) => `${folder}/${name}`),
-    );
-    expect(readers.sort()).toEqual(["gateway/main.ts", "services/main.ts"]);
-  });
-
-  test("of a gateway are refused all together, no secret's value shown", () => {
-    const read = readGatewayConfig({
-      PORT: "x",
-      SHUTDOWN_TIMEOUT: "25d",
-      TRUST_PROXY: "everybody",
-      SERVICES_URL: "secret-url",
-      CORS_ORIGINS: "*",
-    });
-    const problems = "problems" in read ? read.problems : [];
-    expect(problems.map(subject).sort()).toEqual([
-      "CORS_ORIGINS",
-      "INTERNAL_SECRET",
-      "PORT",
-      "SERVICES_URL",
-      "SHUTDOWN_TIMEOUT",
-      "TRUST_PROXY",
-    ]);
-    expect(problems.join()).not.toContain("secret-url");
   });
 });
