@@ -73,7 +73,8 @@ export type Store = {
   close(): Promise<void>;
 };
 
-const entities = [User, Session, OneTimeToken, Email, AuditEvent, SigningKey, Usage];
+/** What the rows are, as the ORM reads and writes them; a test holds them to the migrated tables. */
+export const entities = [User, Session, OneTimeToken, Email, AuditEvent, SigningKey, Usage];
 
 /**
  * Opens the database; the same entities and migrations serve both engines.
