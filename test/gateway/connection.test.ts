@@ -3,8 +3,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { Started } from "./harness.ts";
-import { rawExchange, start } from "./harness.ts";
+import { start } from "./harness.ts";
 import { CONVERSATION } from "./listeners.ts";
+import { post, rawExchange } from "./wire.ts";
 
 describe("a body without end", () => {
   let edge: Started;
@@ -88,11 +89,6 @@ describe.each([
 ])("%s behind", (_what, junk, event) => {
   let edge: Started;
   afterEach(() => edge.close());
-  const post = (path: string, body: object) => {
-    const text = JSON.stringify(body);
-    const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${text.length}`;
-    return `${head}\r\n\r\n${text}`;
-  };
 
   test("good requests leaves them their answers, and closes the connection", async () => {
     edge = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));

@@ -1,6 +1,5 @@
 import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
-import net from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
 import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/connect";
 import { ConnectError } from "@connectrpc/connect";
@@ -145,18 +144,6 @@ async function send(
     text,
     body: (isJsonAnswer && text !== "" ? JSON.parse(text) : undefined) as never,
   };
-}
-
-/** Writes bytes to the gateway as they are and answers all that comes back until the connection ends. */
-export function rawExchange(port: number, request: string | Uint8Array): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = net.connect(port, "127.0.0.1", () => socket.write(request));
-    let text = "";
-    socket.setEncoding("utf8").on("data", (data) => {
-      text += data;
-    });
-    socket.on("close", () => resolve(text)).on("error", reject);
-  });
 }
 
 /** A failure as the services tell it. */

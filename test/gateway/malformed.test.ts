@@ -4,7 +4,8 @@ import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { until } from "../until.ts";
 import type { Started } from "./harness.ts";
-import { rawExchange, start, usualHeaders } from "./harness.ts";
+import { start, usualHeaders } from "./harness.ts";
+import { rawExchange } from "./wire.ts";
 
 describe("malformed HTTP", () => {
   let edge: Started;

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Started, start } from "./harness.ts";
 import { CONVERSATION, JSON_TYPE } from "./listeners.ts";
+import { post } from "./wire.ts";
 
 const STALLED_MS = 400;
 /** More than the buffers of any two sockets hold. */
@@ -43,18 +44,13 @@ describe("a reader", () => {
     return performance.now() - startedAt;
   }
 
-  const post = (path: string) => {
-    const body = JSON.stringify(CONVERSATION);
-    return `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-  };
-
   test("that takes nothing of documents is cut off", async () => {
     const lasted = await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500));
     expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
   });
 
   test("that takes nothing of a stream is cut off, and the call ends", async () => {
-    const lasted = await starve(post("/ai/stream"));
+    const lasted = await starve(post("/ai/stream", CONVERSATION));
     expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
     await isLeft.promise;
   });

@@ -1,0 +1,20 @@
+import net from "node:net";
+
+/** Writes bytes to the gateway as they are and answers all that comes back until the connection ends. */
+export function rawExchange(port: number, request: string | Uint8Array): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect(port, "127.0.0.1", () => socket.write(request));
+    let text = "";
+    socket.setEncoding("utf8").on("data", (data) => {
+      text += data;
+    });
+    socket.on("close", () => resolve(text)).on("error", reject);
+  });
+}
+
+/** A request with a body of JSON, as it goes over the wire. */
+export function post(path: string, body: object, { version = "1.1", headers = "" } = {}): string {
+  const text = JSON.stringify(body);
+  const head = `Host: x\r\n${headers}Content-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}`;
+  return `POST ${path} HTTP/${version}\r\n${head}\r\n\r\n${text}`;
+}
