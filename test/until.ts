@@ -1,5 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 
+/** After so long without a change something counts as at rest, on a busy machine as well. */
+const STILL_MS = 150;
+
 /** Waits until something is there. @returns it. @throws Error naming what never came */
 export async function until<T>(
   what: string,
@@ -11,6 +14,15 @@ export async function until<T>(
     if (found !== undefined && found !== false) return found;
   }
   throw new Error(`waited ${withinMs} ms in vain for ${what}`);
+}
+
+/** Waits until a count that has begun grows no more. */
+export async function untilStill(what: string, count: () => number): Promise<void> {
+  let [last, since] = [0, 0];
+  await until(what, () => {
+    if (count() !== last) [last, since] = [count(), performance.now()];
+    return last > 0 && performance.now() - since > STILL_MS;
+  });
 }
 
 /** So many of something, by index. */

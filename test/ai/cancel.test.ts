@@ -1,6 +1,7 @@
 import { getEventListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Bench, DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench, until } from "./support.ts";
+import { until } from "../until.ts";
+import { type Bench, DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 /** Upstream must be closed that soon after the client has gone. */
 const CLOSED_WITHIN_MS = 50;
@@ -31,13 +32,13 @@ describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialec
       const reason = new Error("The client has gone.");
       const reading = read(bench.provider, promptOf(bench, `case: ${name} (${kind})`), client.signal);
       const failed = expect(reading).rejects.toBe(reason);
-      await until(() => requests.length > before);
+      await until("the request", () => requests.length > before);
       await patience();
       const leftAt = performance.now();
       client.abort(reason);
       await failed;
       expect(performance.now() - leftAt).toBeLessThan(CLOSED_WITHIN_MS);
-      await until(() => requests[before]?.closedAt !== undefined);
+      await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
       expect((requests[before]?.closedAt ?? 0) - leftAt).toBeLessThan(CLOSED_WITHIN_MS);
       expect(requests).toHaveLength(before + 1);
       expect(getEventListeners(client.signal, "abort")).toEqual([]);
@@ -52,7 +53,7 @@ describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialec
     await pieces.next();
     const leftAt = performance.now();
     client.abort();
-    await until(() => requests[before]?.closedAt !== undefined);
+    await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
     expect((requests[before]?.closedAt ?? 0) - leftAt).toBeLessThan(CLOSED_WITHIN_MS);
     await pieces.return?.();
   });
@@ -62,7 +63,7 @@ describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialec
     const before = requests.length;
     const client = new AbortController();
     for await (const _ of bench.provider.stream(promptOf(bench, "case: endless"), client.signal)) break;
-    await until(() => requests[before]?.closedAt !== undefined);
+    await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
     expect(getEventListeners(client.signal, "abort")).toEqual([]);
   });
 
@@ -95,7 +96,9 @@ test("500 streams, a third of them aborted, leave no connection and no timer beh
     }),
   );
   expect(getEventListeners(shared.signal, "abort")).toEqual([]);
-  await until(() => bench.simulator.requests.every(({ closedAt }) => closedAt !== undefined));
-  await until(() => timers() <= before);
+  await until("the provider to be left", () =>
+    bench.simulator.requests.every(({ closedAt }) => closedAt !== undefined),
+  );
+  await until("no timer to be left", () => timers() <= before);
   await bench.close();
 });

@@ -7,8 +7,8 @@ import { listProviders } from "../../services/ai/list-providers.ts";
 import { streamChat } from "../../services/ai/stream-chat.ts";
 import { PREFIX, REPLY } from "../fakes/providers/play.ts";
 import { tokensIn } from "../fakes/providers/speaker.ts";
+import { until } from "../until.ts";
 import { type Desk, newCall, openDesk, rowsOf, saying } from "./desk.ts";
-import { until } from "./support.ts";
 
 let desk: Desk;
 beforeAll(async () => {
@@ -54,7 +54,7 @@ describe("chat", () => {
     const call = await newCall(desk);
     const before = desk.simulator.requests.length;
     const answer = expect(chat(call, { ...saying("case: silent"), systemPrompt: "Be brief." })).rejects.toThrow();
-    await until(() => desk.simulator.requests.length > before);
+    await until("the request", () => desk.simulator.requests.length > before);
     call.client.abort();
     await answer;
     expect(await rowsOf(desk, call.userId)).toMatchObject([

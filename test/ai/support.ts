@@ -84,12 +84,3 @@ function failureOf(thrown: unknown): string {
   if (thrown instanceof ProviderFailure) return thrown.kind;
   throw thrown;
 }
-
-/** Waits until something holds. */
-export async function until(holds: () => boolean, withinMs = 2_000): Promise<void> {
-  const end = performance.now() + withinMs;
-  while (!holds()) {
-    if (performance.now() > end) throw new Error("It never came to hold.");
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
-}

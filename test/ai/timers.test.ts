@@ -5,7 +5,8 @@ import { readCatalogue } from "../../services/ai/catalogue.ts";
 import type { Limits } from "../../services/ai/providers/provider.ts";
 import { openProviders } from "../../services/ai/providers/providers.ts";
 import { REPLY } from "../fakes/providers/play.ts";
-import { DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench, until } from "./support.ts";
+import { until } from "../until.ts";
+import { DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 const LONG_MS = 20_000;
 const SETTING_MS = 300;
@@ -67,7 +68,7 @@ test.each(DIALECTS)("a whole reply of %s is over, though its connection is kept 
   const bench = await startBench(dialect, { ...patient, afterFinishMs: 100 });
   const start = performance.now();
   expect(await readStream(bench.provider, promptOf(bench, "case: kept-open"))).toMatchObject({ text: REPLY });
-  await until(() => bench.simulator.requests[0]?.closedAt !== undefined);
+  await until("the connection to be let go", () => bench.simulator.requests[0]?.closedAt !== undefined);
   expect(performance.now() - start).toBeLessThan(5_000);
   await bench.close();
 });
@@ -77,7 +78,7 @@ test.each(DIALECTS)("streams of %s, one after the other, share connections", DES
   const { requests } = bench.simulator;
   for (let i = 0; i < 5; i++) {
     expect(await readStream(bench.provider, promptOf(bench, "case: ended-later"))).toMatchObject({ text: REPLY });
-    await until(() => requests[i]?.closedAt !== undefined);
+    await until("the connection to be let go", () => requests[i]?.closedAt !== undefined);
   }
   expect(new Set(requests.map(({ port }) => port)).size).toBeLessThan(requests.length); // the end may still be on its way
   await bench.close();

@@ -109,14 +109,14 @@ describe("memory", () => {
     const before = await rss();
     const asked = simulator.requests.length;
     const readers = times(SLOW_READERS, () => readSlowly());
-    await until("all of them at the provider", () => simulator.requests.length >= asked + SLOW_READERS || undefined);
+    await until("all of them at the provider", () => simulator.requests.length >= asked + SLOW_READERS);
     const sent = () => simulator.requests.slice(asked).reduce((sum, { sentBytes }) => sum + sentBytes, 0);
     const sentIn = async (ms: number) => {
       const already = sent();
       await wait(ms);
       return (sent() - already) / SLOW_READERS;
     };
-    await until("the provider to be paused", async () => (await sentIn(2_000)) < PAUSED_BYTES || undefined, 90_000);
+    await until("the provider to be paused", async () => (await sentIn(2_000)) < PAUSED_BYTES, 90_000);
     const more = (await sentIn(READ_SECONDS * 1_000)) / READ_SECONDS;
     const sentBytes = sent();
     const each = ((await rss()) - before) / SLOW_READERS;
@@ -127,7 +127,7 @@ describe("memory", () => {
     expect(each).toBeLessThan(MIB);
     expect(sentBytes / SLOW_READERS).toBeLessThan(KERNEL_BYTES);
     expect(more).toBeLessThan(PAUSED_BYTES);
-    await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined) || undefined);
+    await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
   }, 180_000);
 
   test.each(["large-reply 100000000", "endless-event"])(
@@ -152,7 +152,7 @@ describe("memory", () => {
 test(`${STREAMS} streams with a third aborted leave memory, sockets, timers and listeners where they were`, async () => {
   const before = await held();
   await talk(STREAMS);
-  await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined) || undefined);
+  await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
   const after = await held();
   process.stdout.write(`${STREAMS} streams: before ${JSON.stringify(before)}, after ${JSON.stringify(after)}\n`);
   expect(after.sockets).toBeLessThanOrEqual(before.sockets + SLACK);

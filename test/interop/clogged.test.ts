@@ -85,9 +85,9 @@ test("calls that wait for a provider hold up no others, however many they are", 
     for (let i = 0; i < 90; i++) chat(asked("case: silent"), options).catch(() => {});
   }
   const waiting = () => app.providers[0]?.requests.filter(({ closedAt }) => closedAt === undefined).length ?? 0;
-  await until("a thousand calls to wait", () => waiting() >= 1_000 || undefined);
+  await until("a thousand calls to wait", () => waiting() >= 1_000);
   await createClient(AuthService, transport).listKeys({}, { timeoutMs: 5_000 });
   leaving.abort();
-  await until("the provider to be left", () => waiting() === 0 || undefined);
+  await until("the provider to be left", () => waiting() === 0);
   transport.close();
 });

@@ -56,13 +56,12 @@ describe("clients that leave", () => {
       const had = simulator().requests.length;
       const startedAt = performance.now();
       const calling = call(`case: silent-midway ${crypto.randomUUID()}`, client.signal).catch(() => {});
-      if (ms === undefined)
-        await until("the request at the provider", () => simulator().requests.length > had || undefined);
+      if (ms === undefined) await until("the request at the provider", () => simulator().requests.length > had);
       else await wait(ms);
       const leftAt = performance.now();
       client.abort();
       await calling;
-      await until("nothing open at the provider", () => openReplies() === 0 || undefined);
+      await until("nothing open at the provider", () => openReplies() === 0);
       const closedAt = Math.max(
         leftAt,
         ...simulator()
@@ -93,10 +92,10 @@ describe("clients that leave", () => {
     expect(openReplies()).toBe(LEAVING + STEADY);
     await Promise.all(clients.map((client, i) => wait((i * STORM_MS) / LEAVING).then(() => client.abort())));
     await Promise.all(leaving);
-    await until("the steady ones alone at the provider", () => openReplies() <= STEADY || undefined);
+    await until("the steady ones alone at the provider", () => openReplies() <= STEADY);
     const texts = await Promise.all(steady.map(({ text }) => text));
     for (const text of texts) expect(text).toBe(times(NUMBERS, (i) => `${i} `).join(""));
-    await until("nothing open at the provider", () => openReplies() === 0 || undefined);
+    await until("nothing open at the provider", () => openReplies() === 0);
   });
 });
 
