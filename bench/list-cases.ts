@@ -2,7 +2,7 @@ import { type AuditFilter, listAuditLogs } from "../services/admin/list-audit-lo
 import { type EmailFilter, listEmailLogs } from "../services/admin/list-email-logs.ts";
 import { listUsers, type UserFilter } from "../services/admin/list-users.ts";
 import { cursorBelow, type Page, type PageRequest, type Total } from "../services/admin/page.ts";
-import type { Store } from "../services/store/orm.ts";
+import type { Store } from "../services/store/store.ts";
 
 /** One list by one filter, whose values change from request to request. */
 export type Case = {

@@ -1,4 +1,4 @@
-import type { Store } from "../services/store/orm.ts";
+import type { Store } from "../services/store/store.ts";
 import { listCases } from "./list-cases.ts";
 
 type Plan = {

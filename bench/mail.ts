@@ -9,7 +9,7 @@ import { createSender } from "../services/mail/sender.ts";
 import { startOutbox } from "../services/mail/worker.ts";
 import { createLog } from "../services/process/log.ts";
 import { createCipher } from "../services/security/cipher.ts";
-import { openStore } from "../services/store/orm.ts";
+import { openStore } from "../services/store/store.ts";
 
 /**
  * How fast waiting letters go out to a local SMTP server that takes everything:

@@ -5,7 +5,7 @@
 import { fastify } from "fastify";
 import { importJWK, type JWTPayload, jwtVerify } from "jose";
 import { pino } from "pino";
-import { openStore } from "../services/store/orm.ts";
+import { openStore } from "../services/store/store.ts";
 
 const PROFILE = {
   name: "profile",

@@ -4,7 +4,7 @@ import { listAuditLogs } from "../services/admin/list-audit-logs.ts";
 import { listUsers } from "../services/admin/list-users.ts";
 import { recordAudit } from "../services/audit.ts";
 import { createLog } from "../services/process/log.ts";
-import { openStore } from "../services/store/orm.ts";
+import { openStore } from "../services/store/store.ts";
 
 /**
  * Walks a list to its end by cursor while rows are added, and checks that every row that stood at the start is seen

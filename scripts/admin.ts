@@ -11,8 +11,8 @@ import { createLog } from "../services/process/log.ts";
 import { Refusal } from "../services/refusal.ts";
 import { readEmailAddress } from "../services/security/email-address.ts";
 import { createPasswords } from "../services/security/passwords.ts";
-import { openStore, type Store } from "../services/store/orm.ts";
 import { grantServiceRole } from "../services/store/service-role.ts";
+import { openStore, type Store } from "../services/store/store.ts";
 
 const USAGE = `npm run admin -- <command>
   promote <e-mail>         makes the account an administrator's; without an account, makes one and prints its password

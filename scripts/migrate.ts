@@ -7,8 +7,8 @@ import { addPartitions, dropPartitions, isBusy } from "../services/audit/partiti
 import { type Config, readConfig } from "../services/config.ts";
 import { loadEnvFile } from "../services/process/env-file.ts";
 import { createLog } from "../services/process/log.ts";
-import { openStore, type Store } from "../services/store/orm.ts";
 import { checkSchema } from "../services/store/schema.ts";
+import { openStore, type Store } from "../services/store/store.ts";
 
 /** How often the months are tried while somebody reads the audit log for long, and the pause between, in ms. */
 const TRIES = 5;

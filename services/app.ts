@@ -21,9 +21,9 @@ import { createLimits } from "./security/limits.ts";
 import { openLocations } from "./security/location.ts";
 import { createPasswords } from "./security/passwords.ts";
 import { readSecretKey } from "./security/secret-key.ts";
-import { openStore, type Store } from "./store/orm.ts";
 import { openRedis } from "./store/redis.ts";
 import { checkSchema } from "./store/schema.ts";
+import { openStore, type Store } from "./store/store.ts";
 import type { Tracing } from "./tracing.ts";
 import { compileRules } from "./validation.ts";
 

@@ -14,7 +14,7 @@ import type { KeyRing } from "./security/keys.ts";
 import type { Locate } from "./security/location.ts";
 import type { Passwords } from "./security/passwords.ts";
 import type { Caller } from "./security/sessions.ts";
-import type { Store } from "./store/orm.ts";
+import type { Store } from "./store/store.ts";
 import type { Tracing } from "./tracing.ts";
 
 /** Who sent the request, as far as a socket and a trusted gateway can tell. */

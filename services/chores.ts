@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { AuditNeeds } from "./audit.ts";
 import type { Tools } from "./call.ts";
-import type { Store } from "./store/orm.ts";
+import type { Store } from "./store/store.ts";
 import { type Litter, sweep } from "./store/sweep.ts";
 import { eraseDueUsers } from "./user/erase-due-users.ts";
 

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { z } from "zod";
 import { RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
-import type { DatabaseLocation } from "./store/orm.ts";
+import type { DatabaseLocation } from "./store/store.ts";
 import { violationsOf } from "./validation.ts";
 import {
   choice,

@@ -16,8 +16,8 @@ import { tellRefusals } from "./interceptors/refusals.ts";
 import { traceCalls } from "./interceptors/trace-calls.ts";
 import { validate } from "./interceptors/validate.ts";
 import type { Limits } from "./security/limits.ts";
-import type { Store } from "./store/orm.ts";
 import { watchPresence } from "./store/presence.ts";
+import type { Store } from "./store/store.ts";
 import { userHandler } from "./user/handler.ts";
 
 /** The services, in the order in which a newcomer meets them. */

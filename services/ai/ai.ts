@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { Config } from "../config.ts";
 import { type SessionWatch, watchSessions } from "../security/session-watch.ts";
-import type { Store } from "../store/orm.ts";
+import type { Store } from "../store/store.ts";
 import { type Catalogue, readCatalogue } from "./catalogue.ts";
 import { openProviders, type Providers } from "./providers/providers.ts";
 import { openUsageLedger, type UsageLedger } from "./usage.ts";

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import { newId } from "../store/ids.ts";
-import type { Statement, Store } from "../store/orm.ts";
+import type { Statement, Store } from "../store/store.ts";
 import type { FailureKind } from "./providers/failure.ts";
 import type { Usage } from "./providers/provider.ts";
 

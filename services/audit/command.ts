@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { readConfig } from "../config.ts";
 import { createLog } from "../process/log.ts";
-import { openStore } from "../store/orm.ts";
+import { openStore } from "../store/store.ts";
 import type { Head } from "./chain.ts";
 import { type Finding, type Verification, verifyAudit } from "./verify.ts";
 

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { Config } from "../config.ts";
-import type { Store } from "../store/orm.ts";
+import type { Store } from "../store/store.ts";
 import type { Head } from "./chain.ts";
 import { addPartitions, dropPartitions, ownsPartitions } from "./partitions.ts";
 import { headOf, sealEvents } from "./seal.ts";

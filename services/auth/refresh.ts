@@ -6,7 +6,7 @@ import { Refusal } from "../refusal.ts";
 import { lockUser } from "../security/lock-user.ts";
 import { revokeSession } from "../security/sessions.ts";
 import { pairOf, readRefreshToken, type SessionClaims, type TokenPair } from "../security/tokens.ts";
-import { prepared } from "../store/orm.ts";
+import { prepared } from "../store/store.ts";
 import type { Role } from "../store/user.ts";
 
 type SessionRow = {

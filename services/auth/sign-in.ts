@@ -3,7 +3,7 @@ import type { Call } from "../call.ts";
 import { SETTLE_RIGHT_PASSWORD } from "../security/attempts.ts";
 import { newSession, OPEN_SESSION } from "../security/sessions.ts";
 import { pairOf, type TokenPair } from "../security/tokens.ts";
-import { prepared } from "../store/orm.ts";
+import { prepared } from "../store/store.ts";
 import type { User } from "../store/user.ts";
 
 /** The parts of an account that a sign-in looks at. */

@@ -3,7 +3,7 @@ import { createContextKey, type Interceptor } from "@connectrpc/connect";
 import { type Call, type Client, callKey, type Tools } from "../call.ts";
 import { equalSecrets } from "../security/cipher.ts";
 import { createFindSession } from "../security/find-session.ts";
-import type { Store } from "../store/orm.ts";
+import type { Store } from "../store/store.ts";
 import { settled } from "./settled.ts";
 
 /** Address of the socket's other end, given by the server that accepts the connection. */

@@ -4,7 +4,7 @@ import type { Clock } from "../clock.ts";
 import type { Config } from "../config.ts";
 import type { Cipher } from "../security/cipher.ts";
 import { oneTimeTokenText } from "../security/one-time-tokens.ts";
-import type { Store } from "../store/orm.ts";
+import type { Store } from "../store/store.ts";
 import type { Sender } from "./sender.ts";
 import { answerCode, toldError } from "./smtp-error.ts";
 import { renderLetter, type TemplateName } from "./templates.ts";

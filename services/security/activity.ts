@@ -1,4 +1,4 @@
-import type { Store } from "../store/orm.ts";
+import type { Store } from "../store/store.ts";
 
 /** What was seen is written together after this time, in ms. */
 const COLLECT_MS = 1_000;

@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { Refusal, tooBusy } from "../refusal.ts";
-import type { Statement } from "../store/orm.ts";
+import type { Statement } from "../store/store.ts";
 import { ACCOUNT_COLUMNS, type AccountRow, accountOf, type GuessedAccount } from "./guessed-account.ts";
 
 /** Guesses are counted per e-mail address for passwords and per user for second factors. */

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import type { Clock } from "../clock.ts";
-import type { Statement, Store } from "../store/orm.ts";
+import type { Statement, Store } from "../store/store.ts";
 import type { Role } from "../store/user.ts";
 
 /** An open session and its user; times as text. */

@@ -3,8 +3,8 @@ import { importJWK, type JWTPayload } from "jose";
 import type { Clock } from "../clock.ts";
 import { newId } from "../store/ids.ts";
 import { LOCKS } from "../store/locks.ts";
-import type { Store } from "../store/orm.ts";
 import { SigningKey } from "../store/signing-key.ts";
+import type { Store } from "../store/store.ts";
 import type { Cipher } from "./cipher.ts";
 
 /** A process asks the database for a key it does not know at most this often, in ms. */

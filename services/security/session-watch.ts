@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Clock } from "../clock.ts";
 import { Refusal } from "../refusal.ts";
-import type { Statement, Store } from "../store/orm.ts";
+import type { Statement, Store } from "../store/store.ts";
 import { IS_OPEN } from "./find-session.ts";
 
 /** How often the sessions behind open streams are checked, in ms: a revocation ends a stream within about this time. */

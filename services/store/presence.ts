@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { Store } from "./orm.ts";
+import type { Store } from "./store.ts";
 
 /** How often a database that was away is checked, in ms. */
 const LOOK_MS = 1_000;

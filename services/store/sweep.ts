@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { Store } from "./orm.ts";
+import type { Store } from "./store.ts";
 
 /** Pages of the table that one statement scans, 8 KiB each. */
 const PAGES = 64;

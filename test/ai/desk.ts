@@ -3,7 +3,7 @@ import { v7 as uuid } from "uuid";
 import { type Ai, openAi } from "../../services/ai/ai.ts";
 import type { Conversation, Needs } from "../../services/ai/conversation.ts";
 import { createMetrics } from "../../services/metrics.ts";
-import { type DatabaseLocation, openStore, type Store } from "../../services/store/orm.ts";
+import { type DatabaseLocation, openStore, type Store } from "../../services/store/store.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 
 export const log = pino({ level: "silent" });

@@ -5,7 +5,7 @@ import { chat } from "../../services/ai/chat.ts";
 import { listUsage } from "../../services/ai/list-usage.ts";
 import { streamChat } from "../../services/ai/stream-chat.ts";
 import { openUsageLedger } from "../../services/ai/usage.ts";
-import type { Store } from "../../services/store/orm.ts";
+import type { Store } from "../../services/store/store.ts";
 import { eraseUser } from "../../services/user/erase-user.ts";
 import { createDatabase } from "../databases.ts";
 import { REPLY } from "../fakes/providers/play.ts";

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { startAuditKeeper } from "../../services/audit/keeper.ts";
 import { addPartitions, dropPartitions } from "../../services/audit/partitions.ts";
 import { headOf, sealEvents } from "../../services/audit/seal.ts";
-import type { Store } from "../../services/store/orm.ts";
+import type { Store } from "../../services/store/store.ts";
 import { createClock } from "../clock.ts";
 import { times, until } from "../until.ts";
 import { engines, openLedger } from "./ledger.ts";

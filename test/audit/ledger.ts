@@ -4,7 +4,7 @@ import { afterAll } from "vitest";
 import { sealEvents } from "../../services/audit/seal.ts";
 import { verifyAudit } from "../../services/audit/verify.ts";
 import { recordAudit } from "../../services/audit.ts";
-import { openStore } from "../../services/store/orm.ts";
+import { openStore } from "../../services/store/store.ts";
 import { createClock } from "../clock.ts";
 import { createDatabase } from "../databases.ts";
 import { times } from "../until.ts";

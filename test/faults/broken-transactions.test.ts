@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { isDatabaseAway } from "../../services/store/errors.ts";
-import { openStore } from "../../services/store/orm.ts";
+import { openStore } from "../../services/store/store.ts";
 import { createDatabase } from "../databases.ts";
 import { describeWhere } from "../lacks.ts";
 import { startProxy } from "./proxy.ts";

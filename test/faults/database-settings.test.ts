@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { openStore } from "../../services/store/orm.ts";
+import { openStore } from "../../services/store/store.ts";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
 import { times } from "../until.ts";

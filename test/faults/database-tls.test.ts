@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openStore } from "../../services/store/orm.ts";
+import { openStore } from "../../services/store/store.ts";
 import { createDatabase } from "../databases.ts";
 import { startEncrypting } from "../fakes/encrypting.ts";
 

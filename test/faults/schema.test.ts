@@ -2,8 +2,8 @@ import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { openStore } from "../../services/store/orm.ts";
 import { checkSchema } from "../../services/store/schema.ts";
+import { openStore } from "../../services/store/store.ts";
 import { startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
 

@@ -1,7 +1,8 @@
 import { MikroORM } from "@mikro-orm/postgresql";
 import { expect, test } from "vitest";
 import { createLog } from "../../services/process/log.ts";
-import { entities, openStore } from "../../services/store/orm.ts";
+import { entities } from "../../services/store/orm.ts";
+import { openStore } from "../../services/store/store.ts";
 import { createDatabase } from "../databases.ts";
 
 /** What migrations alone know: keys, indexes and triggers, lengths of texts, precision of times, and defaults. */

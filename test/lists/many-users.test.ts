@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { v7 as uuid } from "uuid";
 import { afterAll, describe, expect, test } from "vitest";
 import { listUsers, type UserFilter } from "../../services/admin/list-users.ts";
-import { openStore, type Store } from "../../services/store/orm.ts";
+import { openStore, type Store } from "../../services/store/store.ts";
 import { createDatabase } from "../databases.ts";
 
 /** The embedded database takes half a minute to fill, and reads by the same statements. */

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { createCipher } from "../../services/security/cipher.ts";
 import { openKeyRing } from "../../services/security/keys.ts";
 import { pairOf, readRefreshToken } from "../../services/security/tokens.ts";
-import { openStore } from "../../services/store/orm.ts";
+import { openStore } from "../../services/store/store.ts";
 import { createClock } from "../clock.ts";
 import { times } from "../until.ts";
 

@@ -1,0 +1,60 @@
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { PGlite } from "@electric-sql/pglite";
+import { pg_trgm } from "@electric-sql/pglite/contrib/pg_trgm";
+import { dataDir as preparedCluster } from "@electric-sql/pglite-prepopulatedfs";
+import { MikroORM } from "@mikro-orm/core";
+import { PgliteDriver } from "@mikro-orm/pglite";
+import { createPostgreSqlTypeParsers } from "@mikro-orm/sql";
+import type { Logger } from "pino";
+import array from "postgres-array";
+import { checkRoom, makeDataFolder } from "./data-folder.ts";
+import { lockDirectory } from "./directory-lock.ts";
+import { unusable } from "./errors.ts";
+import { forkAndPing, ormOptions } from "./orm.ts";
+import type { Statement, Store } from "./store.ts";
+
+/** Opens PostgreSQL within the process. @throws Error for operators, when another process uses the folder */
+export async function openEmbedded(
+  location: { kind: "folder"; path: string } | { kind: "memory" },
+  log: Logger,
+): Promise<Store> {
+  const unlock = location.kind === "folder" ? lockDirectory(location.path) : () => {};
+  const folder = location.kind === "folder" ? join(location.path, "pg") : undefined;
+  const pglite = await createPglite(folder).catch((error) => {
+    throw unusable("DATA_DIR", error);
+  });
+  const orm = await MikroORM.init({
+    ...ormOptions(log),
+    driver: PgliteDriver,
+    dbName: "postgres",
+    driverOptions: { pglite: () => pglite },
+  });
+  const { fork, ping } = forkAndPing(orm);
+  return {
+    fork,
+    async ping() {
+      if (folder) await checkRoom(folder);
+      await ping();
+    },
+    query: async <Row>({ text }: Statement, values: unknown[]) => (await pglite.query<Row>(text, values)).rows,
+    migrate: async () => void (await orm.migrator.up()),
+    async close() {
+      await orm.close(true);
+      await pglite.close();
+      unlock();
+    },
+  };
+}
+
+/** A new cluster starts from a prepared image, which saves seconds; an instance of our own, since the ORM copies options. */
+async function createPglite(path: string | undefined): Promise<PGlite> {
+  if (path) makeDataFolder(path);
+  const fresh = !path || readdirSync(path).length === 0;
+  return PGlite.create({
+    dataDir: path ?? "memory://",
+    extensions: { pg_trgm },
+    parsers: createPostgreSqlTypeParsers((text: string) => array.parse(text)),
+    ...(fresh && { loadDataDir: await preparedCluster() }),
+  });
+}

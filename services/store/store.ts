@@ -1,0 +1,42 @@
+import type { SqlEntityManager } from "@mikro-orm/postgresql";
+import type { Logger } from "pino";
+import { openEmbedded } from "./embedded.ts";
+import { blameUrl } from "./errors.ts";
+import { openPostgres } from "./postgres.ts";
+
+/** Where the rows are: PostgreSQL by URL, an embedded one in a folder, or an embedded one that keeps nothing. */
+export type DatabaseLocation =
+  | { kind: "postgres"; url: string; statementMs?: number }
+  | { kind: "folder"; path: string }
+  | { kind: "memory" };
+
+/** SQL with $1, $2 for its values; a connection parses and plans it once and finds it again by its name. */
+export type Statement = { name: string; text: string };
+
+/** Prepares SQL that has `?` for its values. */
+export function prepared(name: string, sql: string): Statement {
+  let count = 0;
+  return { name, text: sql.replaceAll("?", () => `$${++count}`) };
+}
+
+/** An open database. */
+export type Store = {
+  /** A fresh unit of work for one call. Inside `transactional` it joins the transaction by itself. */
+  fork(): SqlEntityManager;
+  /** Runs a statement of the hot path, past the ORM and beside every transaction; rows are as `execute` gives them. */
+  query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
+  /** Brings the schema up to date; any number of processes may call it at once. */
+  migrate(): Promise<void>;
+  /** Resolves when the database answers and takes writes, and an embedded one has room. */
+  ping(): Promise<void>;
+  close(): Promise<void>;
+};
+
+/**
+ * Opens the database; the same entities and migrations serve both engines.
+ * @throws Error for operators, when another process uses the folder, or nothing answers at the URL
+ */
+export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
+  if (location.kind !== "postgres") return openEmbedded(location, log);
+  return openPostgres(location.url, log, location.statementMs).catch(blameUrl);
+}
