@@ -4,10 +4,10 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 
 /** One offending field, by its JSON path, and what is wrong with it; never its value. */
-export type Problem = { field: string; message: string };
+export type Violation = { field: string; message: string };
 
 /** The body of every error answer (spec section 7, interface section 1). */
-export type ErrorBody = { statusCode: number; message: string; error: string; code: string; violations?: Problem[] };
+export type ErrorBody = { statusCode: number; message: string; error: string; code: string; violations?: Violation[] };
 
 /** A failure, ready to be told over HTTP. */
 export type HttpFailure = {
@@ -21,8 +21,8 @@ export type HttpFailure = {
 /** A request that the gateway itself refuses. */
 export class Refused extends Error {
   readonly reason: Reason;
-  readonly violations: Problem[];
-  constructor(reason: Reason, message: string, violations: Problem[] = []) {
+  readonly violations: Violation[];
+  constructor(reason: Reason, message: string, violations: Violation[] = []) {
     super(message);
     this.reason = reason;
     this.violations = violations;
@@ -88,7 +88,7 @@ const retryAfter = (reason: Reason) => (reason === Reason.UNAVAILABLE ? UNAVAILA
 export function failure(
   reason: Reason,
   message: string,
-  facts: { violations?: Problem[]; retryAfterSeconds?: number | undefined; status?: number } = {},
+  facts: { violations?: Violation[]; retryAfterSeconds?: number | undefined; status?: number } = {},
 ): HttpFailure {
   const known = outcomes.get(reason);
   if (!known) return internal(true); // a reason that is newer than this gateway

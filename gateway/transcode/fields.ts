@@ -2,7 +2,7 @@ import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-import type { Problem } from "./errors.ts";
+import type { Violation } from "./errors.ts";
 
 /** A message under construction, keyed as `create` takes it. */
 type Init = Record<string, unknown>;
@@ -49,33 +49,33 @@ export function isQueryField(field: DescField): boolean {
 /**
  * Reads fields from a JSON object, never coercing a type; `null` counts as absent, unknown keys are ignored.
  * That a field is missing is told by the services' rules for it, and here where it has none.
- * A field of a wrong type is told in `problems` and stands in the result as its zero value: it was given, after all.
+ * A field of a wrong type is told in `violations` and stands in the result as its zero value: it was given, after all.
  */
-export function readFields(fields: DescField[], json: object, at: string, problems: Problem[]): Init {
+export function readFields(fields: DescField[], json: object, at: string, violations: Violation[]): Init {
   const init: Init = {};
   for (const field of fields) {
     const value = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
     if (value === null) {
-      if (isDue(field)) problems.push({ field: at + field.jsonName, message: "must be given" });
+      if (isDue(field)) violations.push({ field: at + field.jsonName, message: "must be given" });
       continue;
     }
-    init[field.localName] = readField(field, value, at + field.jsonName, problems);
+    init[field.localName] = readField(field, value, at + field.jsonName, violations);
   }
   return init;
 }
 
-function readField(field: DescField, value: unknown, path: string, problems: Problem[]): unknown {
-  if (field.fieldKind !== "list") return readItem(field, value, path, problems);
+function readField(field: DescField, value: unknown, path: string, violations: Violation[]): unknown {
+  if (field.fieldKind !== "list") return readItem(field, value, path, violations);
   if (!Array.isArray(value)) {
-    problems.push({ field: path, message: "must be a list" });
+    violations.push({ field: path, message: "must be a list" });
     return [];
   }
   const most = mostItems(field);
   if (value.length > most) {
-    problems.push({ field: path, message: `must contain at most ${most} items` }); // and is not looked into
+    violations.push({ field: path, message: `must contain at most ${most} items` }); // and is not looked into
     return [];
   }
-  return value.map((item, i) => readItem(field, item, `${path}[${i}]`, problems));
+  return value.map((item, i) => readItem(field, item, `${path}[${i}]`, violations));
 }
 
 const dues = new WeakMap<DescField, boolean>();
@@ -103,16 +103,16 @@ function mostItems(field: DescField): number {
   return most;
 }
 
-function readItem(field: DescField, value: unknown, path: string, problems: Problem[]): unknown {
+function readItem(field: DescField, value: unknown, path: string, violations: Violation[]): unknown {
   const message = field.message;
   if (message && !isTimestamp(message)) {
-    if (isObject(value)) return readFields(message.fields, value, `${path}.`, problems);
-    problems.push({ field: path, message: "must be an object" });
+    if (isObject(value)) return readFields(message.fields, value, `${path}.`, violations);
+    violations.push({ field: path, message: "must be an object" });
     return {};
   }
   const read = message ? readTimestamp(value) : readScalar(field, value);
   if ("value" in read) return read.value;
-  problems.push({ field: path, message: read.problem });
+  violations.push({ field: path, message: read.problem });
   return message ? {} : zero(field.scalar as ScalarType);
 }
 

@@ -2,11 +2,11 @@ import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readCookie } from "./cookies.ts";
-import { type Problem, Refused } from "./errors.ts";
+import { Refused, type Violation } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
 import { hasBrokenText, MalformedJson, parseJson } from "./json.ts";
-import { refuseFor } from "./problems.ts";
 import type { Rule } from "./rules.ts";
+import { refuseFor } from "./violations.ts";
 
 /** What a request carries, as it came over the wire. */
 export type Incoming = {
@@ -35,7 +35,7 @@ export type Unread = {
   /** A field of a wrong type stands in the message as if it were right; if nothing can be read, only the path's fields do. */
   extent: "in part" | "nothing";
   /** What the caller is told, who also hears of the rules that the rest of the request breaks. */
-  refusalWith(broken: readonly Problem[]): Refused;
+  refusalWith(broken: readonly Violation[]): Refused;
 };
 
 /**
@@ -43,11 +43,11 @@ export type Unread = {
  * Types alone are checked here, field rules by the services.
  */
 export function readRequest(rule: Rule, incoming: Incoming): ReadRequest {
-  const problems: Problem[] = [];
+  const violations: Violation[] = [];
   try {
-    const message = readMessage(rule, incoming, problems);
-    if (problems.length === 0) return { message };
-    return { message, unread: { extent: "in part", refusalWith: (broken) => refuseFor(problems, broken) } };
+    const message = readMessage(rule, incoming, violations);
+    if (violations.length === 0) return { message };
+    return { message, unread: { extent: "in part", refusalWith: (broken) => refuseFor(violations, broken) } };
   } catch (thrown) {
     if (!(thrown instanceof Refused)) throw thrown;
     const message = create(rule.method.input, readFields(rule.pathFields, incoming.params, "", []));
@@ -56,18 +56,18 @@ export function readRequest(rule: Rule, incoming: Incoming): ReadRequest {
 }
 
 /** @throws Refused MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE */
-function readMessage(rule: Rule, incoming: Incoming, problems: Problem[]): MessageShape<DescMessage> {
+function readMessage(rule: Rule, incoming: Incoming, violations: Violation[]): MessageShape<DescMessage> {
   const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const init: Record<string, unknown> = {};
-  const read = (fields: DescField[], json: object) => Object.assign(init, readFields(fields, json, "", problems));
+  const read = (fields: DescField[], json: object) => Object.assign(init, readFields(fields, json, "", violations));
   const body = bodyMembers(incoming, bodyFields !== undefined);
   if (bodyFields) read(bodyFields, body.json);
   if (pathFields.length > 0) read(pathFields, incoming.params);
-  if (queryFields.length > 0) read(queryFields, queryMembers(queryFields, incoming.url, problems));
+  if (queryFields.length > 0) read(queryFields, queryMembers(queryFields, incoming.url, violations));
   for (const { cookie, field } of requestCookies) {
     init[field.localName] = readCookie(incoming.headers.cookie, cookie) ?? "";
   }
-  if (problems.length === 0 && body.suspect && hasBrokenText(body.json)) {
+  if (violations.length === 0 && body.suspect && hasBrokenText(body.json)) {
     // in a key or in a field that is not read
     throw new Refused(Reason.MALFORMED_REQUEST, "The body must not contain NUL characters or lone surrogates.");
   }
@@ -101,7 +101,7 @@ function jsonMembers(body: Uint8Array, isRead: boolean): Body {
 }
 
 /** Reads query parameters as JSON values by the types of their fields; what does not parse stays text and is told later. */
-function queryMembers(fields: DescField[], url: string, problems: Problem[]): object {
+function queryMembers(fields: DescField[], url: string, violations: Violation[]): object {
   const members: Record<string, unknown> = {};
   const given = parseQuery(url);
   for (const field of fields) {
@@ -109,7 +109,7 @@ function queryMembers(fields: DescField[], url: string, problems: Problem[]): ob
     if (!values) continue;
     if (field.fieldKind === "list") members[field.jsonName] = values.map((text) => fromText(field.scalar, text));
     else if (values.length === 1) members[field.jsonName] = fromText(field.scalar, values[0] as string);
-    else problems.push({ field: field.jsonName, message: "must be given only once" });
+    else violations.push({ field: field.jsonName, message: "must be given only once" });
   }
   return members;
 }
