@@ -1,7 +1,8 @@
 import { getEventListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DESPITE_STALLS } from "../stalls.ts";
 import { until } from "../until.ts";
-import { type Bench, DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 /** Upstream must be closed that soon after the client has gone. */
 const CLOSED_WITHIN_MS = 50;

@@ -7,9 +7,6 @@ import { type SimulatedDialect, type Simulator, startProviderSimulator } from ".
 export const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
 const KEY = "simulated-key";
 
-/** For promises of a few milliseconds: a busy machine may stand still for longer, once; a defect is late every time. */
-export const DESPITE_STALLS = { retry: 2 };
-
 /** One simulated provider and the real adapter in front of it. */
 export type Bench = {
   entry: CatalogueProvider;

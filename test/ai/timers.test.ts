@@ -5,8 +5,9 @@ import { readCatalogue } from "../../services/ai/catalogue.ts";
 import type { Limits } from "../../services/ai/providers/provider.ts";
 import { openProviders } from "../../services/ai/providers/providers.ts";
 import { REPLY } from "../fakes/providers/play.ts";
+import { DESPITE_STALLS } from "../stalls.ts";
 import { until } from "../until.ts";
-import { DESPITE_STALLS, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 const LONG_MS = 20_000;
 const SETTING_MS = 300;

@@ -3,8 +3,8 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { startApp, testApp } from "../../app.ts";
 import { REPLY } from "../../fakes/providers/play.ts";
 import { tokensIn } from "../../fakes/providers/speaker.ts";
+import { DESPITE_STALLS } from "../../stalls.ts";
 import { until } from "../../until.ts";
-import { DESPITE_STALLS } from "../support.ts";
 import { eventsIn } from "./events.ts";
 
 const app = await testApp();
