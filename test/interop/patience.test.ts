@@ -9,6 +9,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createBodyReader } from "../../services/grpc/body.ts";
 import { PATIENCE } from "../../services/grpc/patience.ts";
 import { startApp, type TestApp } from "../app.ts";
+import { DESPITE_STALLS } from "../stalls.ts";
 import { tally, times, until } from "../until.ts";
 import { answerTo, failureOf, framed } from "./raw.ts";
 
@@ -18,41 +19,48 @@ const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
 let app: TestApp;
 beforeAll(async () => {
   const env = { GRPC_REFLECTION: "off" };
-  app = await startApp({ env, patience: { requestMs: 300, readerMs: 500, idleMs: 1_500, arrivingBytes: 1_000_000 } });
+  app = await startApp({ env, patience: { requestMs: 500, readerMs: 500, idleMs: 1_500, arrivingBytes: 1_000_000 } });
 });
 afterAll(() => app.close());
+
+/** A connection of somebody's own, and what their requests begin with. */
+async function connect() {
+  const session = http2.connect(app.grpcUrl);
+  const { accessToken } = await app.signIn();
+  return { session, head: { ":method": "POST", authorization: `Bearer ${accessToken}` } };
+}
+
+describe.concurrent.each([
+  [PROFILE, "application/grpc"],
+  [PROFILE, "application/grpc-web"],
+  [PROFILE, "application/proto"],
+  [STREAM, "application/grpc"],
+  [STREAM, "application/connect+json"],
+])("the gRPC door, asked for %s as %s", (path, type) => {
+  test.each([
+    ["has not begun", new Uint8Array()],
+    ["has not ended", new Uint8Array(1)],
+  ])("waits no longer for a body that %s", async (_what, part) => {
+    const { session, head } = await connect();
+    const stream = session.request({ ...head, ":path": path, "content-type": type });
+    if (part.length > 0) stream.write(part);
+    const closed = once(stream, "close");
+    expect(failureOf(await answerTo(stream))).toEqual({
+      code: Code.DeadlineExceeded,
+      reason: Reason.REQUEST_TIMEOUT,
+    });
+    await closed; // by the server, though this side goes on
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
+    session.destroy();
+  });
+});
 
 describe("the gRPC door", () => {
   let session: http2.ClientHttp2Session;
   let head: http2.OutgoingHttpHeaders;
   beforeEach(async () => {
-    session = http2.connect(app.grpcUrl);
-    const { accessToken } = await app.signIn();
-    head = { ":method": "POST", authorization: `Bearer ${accessToken}` };
+    ({ session, head } = await connect());
     return () => session.destroy();
-  });
-
-  describe.each([
-    [PROFILE, "application/grpc"],
-    [PROFILE, "application/grpc-web"],
-    [PROFILE, "application/proto"],
-    [STREAM, "application/grpc"],
-    [STREAM, "application/connect+json"],
-  ])("to %s as %s", (path, type) => {
-    test.each([
-      ["has not begun", new Uint8Array()],
-      ["has not ended", new Uint8Array(1)],
-    ])("waits no longer for a body that %s", async (_what, part) => {
-      const stream = session.request({ ...head, ":path": path, "content-type": type });
-      if (part.length > 0) stream.write(part);
-      const closed = once(stream, "close");
-      expect(failureOf(await answerTo(stream))).toEqual({
-        code: Code.DeadlineExceeded,
-        reason: Reason.REQUEST_TIMEOUT,
-      });
-      await closed; // by the server, though this side goes on
-      expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
-    });
   });
 
   test("waits no longer for a body that never stops", async () => {
@@ -63,20 +71,24 @@ describe("the gRPC door", () => {
     expect(failureOf(await answerTo(stream)).reason).toBe(Reason.REQUEST_TIMEOUT);
   });
 
-  test("lets no more large requests arrive at once than it has room for, and small ones all the same", async () => {
-    const send = (path: string, size: number) => {
-      const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
-      stream.write(framed(Buffer.alloc(size), { length: size + 1 }));
-      return answerTo(stream).then((answer) => failureOf(answer).reason);
-    };
-    const large = times(20, () => send("/gatehouse.ai.v1.AIService/Chat", 200_000));
-    expect(await send(PROFILE, 10)).toBe(Reason.REQUEST_TIMEOUT);
-    const told = tally(await Promise.all(large), (reason) => String(reason));
-    expect(told[Reason.REQUEST_TIMEOUT]).toBeGreaterThan(0);
-    expect(told[Reason.UNAVAILABLE]).toBe(20 - Number(told[Reason.REQUEST_TIMEOUT]));
-    expect(told[Reason.UNAVAILABLE]).toBeGreaterThan(10);
-    expect(await send("/gatehouse.ai.v1.AIService/Chat", 200_000)).toBe(Reason.REQUEST_TIMEOUT); // there is room again
-  });
+  test(
+    "lets no more large requests arrive at once than it has room for, and small ones all the same",
+    DESPITE_STALLS,
+    async () => {
+      const send = (path: string, size: number) => {
+        const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
+        stream.write(framed(Buffer.alloc(size), { length: size + 1 }));
+        return answerTo(stream).then((answer) => failureOf(answer).reason);
+      };
+      const large = times(20, () => send("/gatehouse.ai.v1.AIService/Chat", 200_000));
+      expect(await send(PROFILE, 10)).toBe(Reason.REQUEST_TIMEOUT);
+      const told = tally(await Promise.all(large), (reason) => String(reason));
+      expect(told[Reason.REQUEST_TIMEOUT]).toBeGreaterThan(0);
+      expect(told[Reason.UNAVAILABLE]).toBe(20 - Number(told[Reason.REQUEST_TIMEOUT]));
+      expect(told[Reason.UNAVAILABLE]).toBeGreaterThan(10);
+      expect(await send("/gatehouse.ai.v1.AIService/Chat", 200_000)).toBe(Reason.REQUEST_TIMEOUT); // there is room again
+    },
+  );
 
   test("ends a stream that nobody reads, and with it the call of the provider", async () => {
     const message = create(StreamChatRequestSchema, {
