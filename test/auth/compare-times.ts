@@ -1,19 +1,17 @@
 /**
- * How long two deeds take, in ms: medians of what is measured in turns, so that a busy machine is as slow with the one
- * as with the other, and the median of how much longer the first one took than the second beside it.
+ * How long two deeds take, in ms, and how far that is apart. They are done in turns, so that a busy machine is as slow
+ * with the one as with the other, and the quieter quarter of the turns counts: whoever measures from outside has to do
+ * so as well.
  */
 export async function compareTimes(turns: number, one: () => Promise<unknown>, other: () => Promise<unknown>) {
-  const measured: [number, number][] = [];
+  const ones: number[] = [];
+  const others: number[] = [];
   for (let turn = 0; turn < turns; turn++) {
-    const isSwapped = turn % 2 === 1; // neither is always the one that comes second
-    const [first, second] = [await spent(isSwapped ? other : one), await spent(isSwapped ? one : other)];
-    measured.push(isSwapped ? [second, first] : [first, second]);
+    const both = [async () => ones.push(await spent(one)), async () => others.push(await spent(other))];
+    for (const measure of turn % 2 ? both.reverse() : both) await measure(); // neither always comes second
   }
-  return {
-    one: median(measured.map(([ms]) => ms)),
-    other: median(measured.map(([, ms]) => ms)),
-    apart: Math.abs(median(measured.map(([a, b]) => a - b))),
-  };
+  const [oneMs, otherMs] = [quarter(ones), quarter(others)];
+  return { one: oneMs, other: otherMs, apart: Math.abs(oneMs - otherMs) };
 }
 
 /** Does one of several deeds after the other, from the beginning again after the last. */
@@ -28,4 +26,4 @@ async function spent(deed: () => Promise<unknown>): Promise<number> {
   return performance.now() - startedAt;
 }
 
-const median = (values: number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] as number;
+const quarter = (values: number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 4)] as number;

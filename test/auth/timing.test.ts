@@ -60,5 +60,6 @@ describe("POST /auth/login", () => {
       expect(reads.length).toBeGreaterThan(5);
       expect(await app.sql("select subject from attempts where reserved > 0")).toEqual([]);
     },
+    120_000,
   );
 });
