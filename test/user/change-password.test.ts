@@ -4,11 +4,11 @@ import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { testApp } from "../app.ts";
 import { setUpFactor, ticketFor } from "../authenticator.ts";
 import { tally, times } from "../until.ts";
+import { profileStatus, type SignedIn } from "./signed-in.ts";
 
 const app = await testApp();
 const NEW = "Brand-new-2";
-type Account = Awaited<ReturnType<typeof app.signIn>>;
-const change = ({ browser, accessToken, user }: Account, changes = {}) =>
+const change = ({ browser, accessToken, user }: SignedIn, changes = {}) =>
   browser.post("/user/change-password", { currentPassword: user.password, newPassword: NEW, ...changes }, accessToken);
 
 describe("POST /user/change-password", () => {
@@ -16,9 +16,7 @@ describe("POST /user/change-password", () => {
     const account = await app.signIn();
     const other = await app.signIn(account.user);
     expect(await change(account)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-    const profile = async ({ browser, accessToken }: Account) =>
-      (await browser.get("/user/profile", accessToken)).status;
-    expect([await profile(account), await profile(other)]).toEqual([200, 401]);
+    expect([await profileStatus(account), await profileStatus(other)]).toEqual([200, 401]);
     expect((await account.browser.post("/auth/refresh")).status).toBe(200);
     expect((await other.browser.post("/auth/refresh")).status).toBe(401);
     const { email } = account.user;
