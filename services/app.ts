@@ -19,7 +19,7 @@ import { createCipher } from "./security/cipher.ts";
 import { openKeyRing } from "./security/keys.ts";
 import { createLimits } from "./security/limits.ts";
 import { openLocations } from "./security/location.ts";
-import { createPasswords } from "./security/passwords.ts";
+import { createPasswords, type HashCost } from "./security/passwords.ts";
 import { readSecretKey } from "./security/secret-key.ts";
 import { openRedis } from "./store/redis.ts";
 import { checkSchema } from "./store/schema.ts";
@@ -40,12 +40,15 @@ export type App = {
   close(): Promise<void>;
 };
 
-/** What a process, or a test, brings along. @param internalSecret what the gateway proves itself with */
+/** What a process, or a test, brings along. */
 export type Surroundings = {
   log: Logger;
   clock: Clock;
+  /** What the gateway proves itself with. */
   internalSecret: string | undefined;
   tracing?: Tracing | undefined;
+  /** Tests hash more cheaply. */
+  hashCost?: HashCost | undefined;
 };
 
 /** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
@@ -116,7 +119,7 @@ async function openTools(
   config: Config,
   store: Store,
   sender: Sender,
-  { log, clock, tracing }: Surroundings,
+  { log, clock, tracing, hashCost }: Surroundings,
   closers: Closers,
 ): Promise<Tools> {
   const cipher = createCipher(readSecretKey(config));
@@ -128,7 +131,7 @@ async function openTools(
   const ai = openAi(config, store, clock, log);
   closers.push(() => ai.close());
   const locate = await openLocations(config.geoipDatabase);
-  const passwords = await createPasswords();
+  const passwords = await createPasswords(hashCost);
   const metrics = createMetrics();
   return { config, log, clock, cipher, keys, passwords, activity, locate, outbox, ai, metrics, tracing };
 }

@@ -37,6 +37,8 @@ export type TestApp = Awaited<ReturnType<typeof startApp>>;
 
 const SECRET = "shared-by-gateway-and-services";
 const PASSWORD = "Correct-horse-1";
+/** Next to nothing, in KiB and passes: most suites sign people in without looking at how passwords are kept. */
+export const CHEAP = { memoryCost: 1_024, timeCost: 1 };
 const DIALECTS: [SimulatedDialect, string][] = [
   ["openai", "OPENAI"],
   ["anthropic", "ANTHROPIC"],
@@ -52,11 +54,15 @@ export function testApp(): Promise<TestApp> {
   return shared.gatehouseTestApp;
 }
 
-/** Starts the product in this process, for the mode of this run unless told otherwise. */
+/**
+ * Starts the product in this process, for the mode of this run unless told otherwise.
+ * @param realHashes has it hash passwords at the cost that users meet
+ */
 export async function startApp({
   env = {},
   mode = (process.env.TEST_MODE ?? "embedded") as Mode,
   patience = PATIENCE,
+  realHashes = false,
 } = {}) {
   const clock = createClock();
   const dataDir = mkdtempSync(join(tmpdir(), "gatehouse-test-"));
@@ -79,7 +85,8 @@ export async function startApp({
     ...env,
   };
   const config = valid(readConfig(settings));
-  const app = await openApp(config, { log, clock, internalSecret: config.internalSecret });
+  const hashCost = realHashes ? undefined : CHEAP;
+  const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost });
   const grpc = await listenGrpc(app, config, patience);
   const grpcUrl = `http://127.0.0.1:${grpc.port}`;
   const remote = mode === "apart" ? createRemoteTransport(grpcUrl) : undefined;

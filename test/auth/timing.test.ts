@@ -1,12 +1,19 @@
 import { randomUUID } from "node:crypto";
-import { describe, expect, test } from "vitest";
-import { testApp } from "../app.ts";
+import { afterAll, describe, expect, test } from "vitest";
+import { startApp } from "../app.ts";
 import { DESPITE_STALLS } from "../stalls.ts";
 import { tally, times } from "../until.ts";
 import { compareTimes, inTurn } from "./compare-times.ts";
 
-const app = await testApp();
+const app = await startApp({ realHashes: true });
+afterAll(() => app.close());
 const wrong = "Wrong-1-guess";
+
+test("passwords are kept as argon2id of 19 MiB and two passes", async () => {
+  const { id } = await app.addUser();
+  const [row] = await app.sql<{ password_hash: string }>("select password_hash from users where id = ?", [id]);
+  expect(row?.password_hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
+});
 
 describe("POST /auth/login", () => {
   const guess =

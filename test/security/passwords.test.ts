@@ -4,8 +4,10 @@ import { expect, test } from "vitest";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Refusal } from "../../services/refusal.ts";
 import { createPasswords } from "../../services/security/passwords.ts";
+import { CHEAP } from "../app.ts";
 import { times } from "../until.ts";
 
+const IN_FLIGHT = Math.max(1, Math.min(availableParallelism(), 4) - 1);
 const WAITING = 256;
 const password = "Correct-horse-1";
 
@@ -28,8 +30,8 @@ test("hashes made with other parameters still match and are told apart", async (
 });
 
 test("hashing has a bounded number in flight and waiting; more are refused with a time to come back", async () => {
-  const passwords = await createPasswords();
-  const bound = Math.max(1, availableParallelism() - 1) + WAITING;
+  const passwords = await createPasswords(CHEAP);
+  const bound = IN_FLIGHT + WAITING;
   const outcomes = await Promise.allSettled(times(bound + 10, () => passwords.hash(password)));
   const refused = outcomes.filter((o) => o.status === "rejected").map((o) => o.reason as Refusal);
   expect(refused).toHaveLength(10);
@@ -37,4 +39,17 @@ test("hashing has a bounded number in flight and waiting; more are refused with 
     expect([reason, facts.retryAfterSeconds]).toEqual([Reason.UNAVAILABLE, 1]);
   }
   expect(await passwords.matches(await passwords.hash(password), password)).toBe(true);
+});
+
+test("nobody is held back for those who come while their password is hashed, and a failure is its own caller's alone", async () => {
+  const passwords = await createPasswords();
+  const answered: string[] = [];
+  const ask = (who: string, hash: string) => passwords.matches(hash, password).finally(() => answered.push(who));
+  const right = await passwords.hash(password);
+  const first = times(IN_FLIGHT, () => ask("first", right));
+  const later = [ask("later", right), ask("broken", "no hash"), ask("later", right)];
+  await Promise.race(first);
+  expect(new Set(answered)).toEqual(new Set(["first"]));
+  const outcomes = await Promise.allSettled(later);
+  expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
 });
