@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import pg from "pg";
 
 /** Every database of a run has this in its name, and goes with it. */
@@ -9,6 +10,11 @@ export async function createDatabase(label: string): Promise<string> {
   const name = `${PREFIX}${process.env.TEST_RUN}_${label}`;
   await onServer(server, (client) => client.query(`create database ${name}`));
   return Object.assign(new URL(server), { pathname: `/${name}` }).href;
+}
+
+/** A database for a process that may have any: where there is a server it starts in a third of the time. @returns variables */
+export async function anyDatabase(): Promise<Record<string, string>> {
+  return process.env.TEST_SERVERS ? { DATABASE_URL: await createDatabase(randomUUID().slice(0, 8)) } : {};
 }
 
 /** Before a run: names it. After it: drops its databases. */

@@ -2,7 +2,7 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createDatabase } from "../databases.ts";
+import { anyDatabase, createDatabase } from "../databases.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { until } from "../until.ts";
 import { createVisitor } from "../visitor.ts";
@@ -110,8 +110,8 @@ describe("GET /metrics", () => {
 
   test("tells of everything on one port when all is in one process", async () => {
     const port = await freePort();
-    const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-metrics-")), METRICS_PORT: port, ...provider() };
-    running = await startProcess(env);
+    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-metrics-"));
+    running = await startProcess({ ...(await anyDatabase()), DATA_DIR, METRICS_PORT: port, ...provider() });
     await talk(running.url);
     const metrics = await until("the last request", async () => {
       const seen = await readMetrics(port);
@@ -126,9 +126,9 @@ describe("GET /metrics", () => {
   test("tells of its own part on each side when gateway and services run apart", async () => {
     const [port, metricsPort] = await Promise.all([freePort(), freePort()]);
     const shared = { INTERNAL_SECRET: "shared-by-gateway-and-services" };
-    const env = { ...shared, DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-metrics-")), ...provider() };
-    const ready = /Connect on (127\.0\.0\.1:\d+)/;
-    const services = await startProcess({ ...env, METRICS_PORT: metricsPort }, "services/main.ts", ready);
+    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-metrics-"));
+    const env = { ...shared, ...(await anyDatabase()), DATA_DIR, METRICS_PORT: metricsPort, ...provider() };
+    const services = await startProcess(env, "services/main.ts", /Connect on (127\.0\.0\.1:\d+)/);
     const remote = { ...shared, SERVICES_URL: `http://${services.url}`, METRICS_PORT: port };
     running = await startProcess(remote, "gateway/main.ts", /events on (http:\/\/127\.0\.0\.1:\d+)/);
     await talk(running.url);

@@ -6,6 +6,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
+import { anyDatabase } from "../databases.ts";
 import { until } from "../until.ts";
 import { startProcess } from "./process.ts";
 
@@ -14,7 +15,7 @@ const SOON_MS = 10_000;
 
 test("watches of health hear of the end, and do not hold it", async () => {
   const env = {
-    DATABASE_URL: "memory:",
+    ...(await anyDatabase()),
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-watch-")),
     INTERNAL_SECRET: "between-gateway-and-services",
     SHUTDOWN_TIMEOUT: "50s",

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, describe, expect, test } from "vitest";
-import { createDatabase } from "../databases.ts";
+import { anyDatabase, createDatabase } from "../databases.ts";
 import { folderMailbox } from "../mailbox.ts";
 import { until } from "../until.ts";
 import { createVisitor } from "../visitor.ts";
@@ -56,7 +56,7 @@ describe("the process", () => {
 
   test("lets a request in hand be finished, however often it is told to end", async () => {
     running = await startProcess({
-      DATABASE_URL: "memory:",
+      ...(await anyDatabase()),
       DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-signals-")),
     });
     const { url, end } = running;
@@ -76,7 +76,7 @@ describe("the process", () => {
 
   test("ends at once when it is interrupted again, but not by an echo of the first time", async () => {
     running = await startProcess({
-      DATABASE_URL: "memory:",
+      ...(await anyDatabase()),
       DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-interrupted-")),
     });
     const { url, end } = running;

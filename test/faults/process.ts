@@ -14,6 +14,8 @@ export type Process = {
 
 /** Many processes are started: what one has compiled, the next need not. */
 export const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
+/** They are over before it pays to optimize the embedded database. */
+export const SHORT_LIVED = "--liftoff-only";
 
 /**
  * Starts `npm start`'s process on free ports and waits until it is ready.
@@ -24,7 +26,7 @@ export async function startProcess(
   main = "gateway/main.ts",
   ready = /(https?:\/\/127\.0\.0\.1:\d+),? /,
 ): Promise<Process> {
-  const child = spawn(process.execPath, [main], {
+  const child = spawn(process.execPath, [SHORT_LIVED, main], {
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventsIn } from "../ai/routes/events.ts";
+import { anyDatabase } from "../databases.ts";
 import { PREFIX } from "../fakes/providers/play.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { times, until } from "../until.ts";
@@ -28,7 +29,7 @@ describe.each([
   let gateway: Process;
   beforeAll(async () => {
     const env = {
-      DATABASE_URL: "memory:",
+      ...(await anyDatabase()),
       DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-end-")),
       INTERNAL_SECRET: "between-gateway-and-services",
       SHUTDOWN_TIMEOUT: "500ms",

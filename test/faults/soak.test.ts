@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createDatabase } from "../databases.ts";
+import { anyDatabase } from "../databases.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { times, until } from "../until.ts";
 import { createVisitor } from "../visitor.ts";
@@ -14,7 +14,7 @@ import { type Process, startProcess } from "./process.ts";
 
 /** Every run asks for a part of what `SOAK=full` does. */
 const FULL = Boolean(process.env.SOAK);
-const SLOW_READERS = FULL ? 200 : 50;
+const SLOW_READERS = FULL ? 200 : 25;
 const READ_SECONDS = FULL ? 20 : 5;
 const STREAMS = FULL ? 10_000 : 400;
 const AT_ONCE = 60;
@@ -36,7 +36,6 @@ let metricsPort: string;
 beforeAll(async () => {
   simulator = await startProviderSimulator({ dialect: "openai" });
   metricsPort = await freePort();
-  const database = process.env.TEST_SERVERS ? { DATABASE_URL: await createDatabase("soak") } : {};
   running = await startProcess({
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-soak-")),
     RATE_LIMITS: "off",
@@ -45,7 +44,7 @@ beforeAll(async () => {
     METRICS_PORT: metricsPort,
     OPENAI_API_KEY: "simulated-key",
     OPENAI_BASE_URL: `${simulator.url}/v1`,
-    ...database,
+    ...(await anyDatabase()),
   });
   const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
   await createVisitor(running.url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
-import { createDatabase } from "../databases.ts";
+import { anyDatabase, createDatabase } from "../databases.ts";
 import { folderMailbox } from "../mailbox.ts";
 import { times, until } from "../until.ts";
 import { createVisitor } from "../visitor.ts";
@@ -43,13 +43,14 @@ describe("a start with ADMIN_EMAIL", () => {
   /** Registers, starts again with the address as the administrator's, and tries to sign in. */
   async function promote<T>(between: (dataDir: string, accessToken: string, url: string) => Promise<T>) {
     const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
-    const before = await startProcess({ DATA_DIR, ...asAdmin(chief) });
+    const env = { DATA_DIR, ...(await anyDatabase()) };
+    const before = await startProcess({ ...env, ...asAdmin(chief) });
     await createVisitor(before.url).post("/auth/register", { ...own, name: "Root", acceptTerms: true });
     const { accessToken } = (await createVisitor(before.url).post("/auth/login", own)).body;
     const made = await between(DATA_DIR, accessToken, before.url);
     await before.end("SIGTERM");
     const given = { ...own, password: chief.password };
-    const after = await startProcess({ DATA_DIR, ...asAdmin(given) });
+    const after = await startProcess({ ...env, ...asAdmin(given) });
     const visitor = createVisitor(after.url);
     return {
       made,
@@ -169,7 +170,7 @@ describe("a start", () => {
   test("sends people to the documentation at the public address, from where cookies are taken", async () => {
     const readOn = async (env: Record<string, string>) => {
       const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-starts-"));
-      const { url, output, end } = await startProcess({ DATABASE_URL: "memory:", DATA_DIR, ...env });
+      const { url, output, end } = await startProcess({ ...(await anyDatabase()), DATA_DIR, ...env });
       const told = await until("the greeting", () => /Read on: (\S+)\n/.exec(output())?.[1]);
       expect(await end("SIGTERM")).toBe(0);
       return { url, told };

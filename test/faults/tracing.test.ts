@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openTracing } from "../../services/tracing.ts";
+import { anyDatabase } from "../databases.ts";
 import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { createVisitor } from "../visitor.ts";
 import { type Process, startProcess } from "./process.ts";
@@ -50,7 +51,8 @@ afterAll(async () => {
   await simulator.close();
 });
 
-const settings = () => ({
+const settings = async () => ({
+  ...(await anyDatabase()),
   DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-traces-")),
   OPENAI_API_KEY: "simulated-key",
   OPENAI_BASE_URL: `${simulator.url}/v1`,
@@ -61,10 +63,10 @@ const settings = () => ({
 
 const starts = {
   async "in one process"() {
-    running.push(await startProcess(settings(), "gateway/main.ts", events));
+    running.push(await startProcess(await settings(), "gateway/main.ts", events));
   },
   async "over two processes"() {
-    const env = settings();
+    const env = await settings();
     const services = await startProcess(env, "services/main.ts", /Connect on (127\.0\.0\.1:\d+)/);
     running.push(services);
     running.unshift(await startProcess({ ...env, SERVICES_URL: `http://${services.url}` }, "gateway/main.ts", events));
@@ -132,7 +134,7 @@ test("a collector that takes everything and never answers holds up neither reque
   const silent = createServer(() => {});
   await once(silent.listen(0, "127.0.0.1"), "listening");
   const endpoint = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
-  const service = await startProcess({ ...settings(), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint });
+  const service = await startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint });
   running.push(service);
   for (const _ of Array(20)) expect((await createVisitor(service.url).get("/health/live")).status).toBe(200);
   const startedAt = performance.now();
