@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { openApp } from "../services/app.ts";
-import { type Config, readConfig } from "../services/config.ts";
-import { listenGrpc } from "../services/grpc/server.ts";
+import type { Surroundings } from "../services/app.ts";
+import type { Config } from "../services/config.ts";
 import { endOnSignal } from "../services/process/ending.ts";
 import { loadEnvFile } from "../services/process/env-file.ts";
 import { listenMetrics } from "../services/process/listen-metrics.ts";
@@ -15,7 +14,7 @@ import { createGateway } from "./server.ts";
 
 /** The process of `npm start`: the gateway, and the services with it unless SERVICES_URL says where they are. */
 loadEnvFile(process.env);
-const settings = readSettings(process.env);
+const settings = await readSettings(process.env);
 try {
   await start(settings);
 } catch (error) {
@@ -25,9 +24,9 @@ try {
 type Settings = { gateway: GatewayConfig; services: Config | undefined };
 
 /** Reads both sides' variables and reports everything that is wrong with them together. */
-function readSettings(env: NodeJS.ProcessEnv): Settings {
+async function readSettings(env: NodeJS.ProcessEnv): Promise<Settings> {
   const gateway = readGatewayConfig(env);
-  const services = env.SERVICES_URL?.trim() ? undefined : readConfig(env);
+  const services = env.SERVICES_URL?.trim() ? undefined : (await import("../services/config.ts")).readConfig(env);
   const problems = [gateway, services].flatMap((read) => (read && "problems" in read ? read.problems : []));
   if ("problems" in gateway || (services && "problems" in services)) {
     const byVariable = new Map(problems.map((problem) => [problem.split(" ")[0], problem])); // both sides read some
@@ -41,12 +40,13 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // in one process nobody else knows it
   const clock = { now: () => new Date() };
   const tracing = await openTracing(config.otlpEndpoint, services ? "gatehouse" : "gatehouse-gateway");
-  const app = services && (await openApp(services, { log, clock, internalSecret, tracing }));
+  const here = services && (await openServices(services, { log, clock, internalSecret, tracing }));
+  const app = here?.app;
   const remote = config.servicesUrl ? createRemoteTransport(config.servicesUrl, config.servicesTls) : undefined;
   const transport = app ? createDirectTransport(app.routes, app.interceptors) : remote;
   if (!transport) throw new Error("There are no services, neither here nor at SERVICES_URL.");
   const gateway = createGateway({ config: { ...config, internalSecret }, transport, log, startSpan: tracing?.start });
-  const grpc = app && services && (await listening("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, services)));
+  const grpc = here && (await listening("GRPC_HOST", "GRPC_PORT", here.listen));
   const registries = [gateway.metrics, ...(app ? [app.metrics.registry] : [])];
   const { host, port, metricsPort } = config;
   const metrics = metricsPort
@@ -66,6 +66,16 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   // The documentation sends requests, and cookies are taken from the public address alone.
   const readOn = port === 0 ? url : config.publicUrl;
   greet(url, services && grpc ? `${services.grpc.host}:${grpc.port}` : undefined, readOn);
+}
+
+/** Opens the services in this process. They are loaded only for it: a gateway alone needs none of their code. */
+async function openServices(config: Config, surroundings: Surroundings) {
+  const [{ openApp }, { listenGrpc }] = await Promise.all([
+    import("../services/app.ts"),
+    import("../services/grpc/server.ts"),
+  ]);
+  const app = await openApp(config, surroundings);
+  return { app, listen: () => listenGrpc(app, config) };
 }
 
 /** For people, on standard error: standard output carries the log. */

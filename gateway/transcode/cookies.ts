@@ -1,4 +1,4 @@
-import { decodeJwt } from "jose";
+import { decodeJwt } from "jose/jwt/decode";
 
 /** Cookies are sent to the routes below this path of the public address alone. */
 const PATH = "/auth";

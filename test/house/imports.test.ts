@@ -11,13 +11,15 @@ const files = ["gen", "services", "gateway"].flatMap((folder) =>
 
 const read = (file: string) => readFileSync(join(root, file), "utf8");
 
-/** Files of ours that a file imports; `type` imports are erased and lead nowhere at run time. */
-function importsOf(file: string, { types }: { types: boolean }): string[] {
+/** Files of ours that a file imports, be it later; `type` imports are erased and lead nowhere at run time. */
+function importsOf(file: string, { types, later = true }: { types: boolean; later?: boolean }): string[] {
   const text = read(file);
-  const lines = text.matchAll(/^(?:import|export)\s+(type\s+)?[^;]*?\bfrom\s+"(\.[^"]+)"|^import\s+"(\.[^"]+)"/gms);
+  const lines = text.matchAll(
+    /^(?:import|export)\s+(type\s+)?[^;]*?\bfrom\s+"(\.[^"]+)"|^import\s+"(\.[^"]+)"|\bimport\("(\.[^"]+)"\)/gms,
+  );
   return [...lines]
-    .filter(([, type]) => types || !type)
-    .map(([, , from, bare]) => relative(root, normalize(join(root, dirname(file), (from ?? bare) as string))));
+    .filter(([, type, , , dynamic]) => (types || !type) && (later || !dynamic))
+    .map(([, , ...paths]) => relative(root, normalize(join(root, dirname(file), paths.find(Boolean) as string))));
 }
 
 const layer = (file: string) => file.split("/")[0] as string;
@@ -57,6 +59,13 @@ describe("imports", () => {
         .map((to) => `${file} -> ${to}`);
     });
     expect(wrong).toEqual([]);
+  });
+
+  test("load a gateway that stands alone without the services", () => {
+    const reached = new Set(["gateway/main.ts"]);
+    for (const file of reached) for (const next of importsOf(file, { types: false, later: false })) reached.add(next);
+    const loaded = [...reached].filter((file) => layer(file) === "services" && part(file) !== "process");
+    expect(loaded).toEqual(["services/tracing.ts"]);
   });
 
   test("run in no circle", () => {
