@@ -1,6 +1,5 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { openEmbedded } from "./embedded.ts";
 import { blameUrl } from "./errors.ts";
 import { openPostgres } from "./postgres.ts";
 
@@ -33,10 +32,11 @@ export type Store = {
 };
 
 /**
- * Opens the database; the same entities and migrations serve both engines.
+ * Opens the database; the same entities and migrations serve both engines, of which the embedded one is loaded only where
+ * it is used.
  * @throws Error for operators, when another process uses the folder, or nothing answers at the URL
  */
 export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
-  if (location.kind !== "postgres") return openEmbedded(location, log);
+  if (location.kind !== "postgres") return (await import("./embedded.ts")).openEmbedded(location, log);
   return openPostgres(location.url, log, location.statementMs).catch(blameUrl);
 }
