@@ -89,10 +89,14 @@ function rebuild(call: Call, row: SessionRow): TokenPair {
   return pairOf(call, session, { id: row.user_id, email: row.email, role: row.role });
 }
 
-/** Committed before the refusal is told; of several callers one ends the session and tells the user. */
+/**
+ * Committed before the refusal is told; of several callers one ends the session and tells the user. A caller who has
+ * gone meanwhile reveals nothing: this process may have stood still, and they have asked another one since.
+ */
 async function endReused(call: Call, row: SessionRow): Promise<void> {
   await call.em.transactional(async () => {
     await lockUser(call, row.user_id);
+    call.signal.throwIfAborted();
     if (!(await revokeSession(call, row.id))) return;
     await recordAudit(call, "auth.refresh_reused", {
       userId: row.user_id,

@@ -1,6 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
-import { tally, times } from "../until.ts";
+import { begin } from "../transaction.ts";
+import { tally, times, until } from "../until.ts";
 
 const app = await testApp();
 
@@ -66,6 +68,27 @@ describe("POST /auth/refresh", () => {
       expect(events).toEqual([{ outcome: "failure" }]);
     },
   );
+
+  test.runIf(app.mode !== "embedded")("leaves the session to whoever has gone, and has asked again since", async () => {
+    const { user, refreshToken } = await app.signIn();
+    const { body: next } = await refresh(refreshToken);
+    expect(await profile(next.accessToken)).toBe(200);
+    const url = app.settings.DATABASE_URL as string;
+    const others = await begin(url, "select 1 from users where id = $1 for no key update", [user.id]);
+    const client = new AbortController();
+    const requestId = randomUUID();
+    const headers = { cookie: `refreshToken=${refreshToken}`, "x-request-id": requestId };
+    const late = fetch(`${app.url}/auth/refresh`, { method: "POST", headers, signal: client.signal });
+    late.catch(() => {});
+    const told = (what: string) => until(what, () => app.logs.some((l) => l.includes(requestId) && l.includes(what)));
+    await others.toBeWaitedFor();
+    client.abort();
+    await told('"status":499');
+    expect(await profile(next.accessToken)).toBe(200); // on the same connection, after the word of who has gone
+    await others.commit();
+    await told('"rpc"');
+    expect(await profile(next.accessToken)).toBe(200);
+  });
 
   test("ends the session when the old token comes after the grace", async () => {
     const { refreshToken } = await app.signIn();
