@@ -40,11 +40,16 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   };
 }
 
-/** A cancellation without a reason, or a reset: not an answer of the services, but a sign of a broken connection. */
+/**
+ * A cancellation without a reason, a reset, or no connection at all, for want of a descriptor as well: not an answer of
+ * the services.
+ */
 const isUnexplained = (thrown: unknown) =>
   thrown instanceof ConnectError &&
   thrown.details.length === 0 &&
-  (thrown.code === Code.Canceled || (thrown.code === Code.Aborted && thrown.cause instanceof Error));
+  (thrown.code === Code.Canceled ||
+    (thrown.code === Code.Aborted && thrown.cause instanceof Error) ||
+    (thrown.cause as NodeJS.ErrnoException | undefined)?.syscall === "connect");
 
 /** Ends every call that is under way: 503, or an error event and `[DONE]` where a stream has started. */
 export function endCalls(calls: OpenCalls): void {

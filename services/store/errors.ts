@@ -16,7 +16,8 @@ const AWAY_MESSAGE =
 /** Whether an error means that the database is away or busy with others, so that another try later makes sense. */
 export function isDatabaseAway(error: unknown): boolean {
   for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous) {
-    const { code } = e as { code?: unknown };
+    const { code, syscall } = e as { code?: unknown; syscall?: unknown };
+    if (syscall === "connect") return true; // whatever is in the way: a socket's file is gone, this process has no descriptor left
     if ((typeof code === "string" && AWAY.test(code)) || AWAY_MESSAGE.test(e.message)) return true;
   }
   return false;

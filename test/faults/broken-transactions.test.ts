@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { tmpdir } from "node:os";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { isDatabaseAway } from "../../services/store/errors.ts";
@@ -19,6 +20,12 @@ test.runIf(process.env.TEST_SERVERS)("a statement may take as long as its store 
   expect(answered.status).toBe("fulfilled");
   expect(refused.status === "rejected" && isDatabaseAway(refused.reason)).toBe(true);
   await Promise.all([patient.close(), hasty.close()]);
+});
+
+test("a database whose socket's file is not there is away", async () => {
+  const url = `postgres://gatehouse@localhost/gatehouse?host=${tmpdir()}/nowhere`;
+  const opened = openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+  await expect(opened).rejects.toThrow("DATABASE_URL leads to no database that answers: connect ENOENT");
 });
 
 describeWhere(process.env.TEST_SERVERS, "a connection that breaks in a transaction", async () => {

@@ -110,7 +110,16 @@ test("services that are away are 503 with a time to retry, and name no host", as
 test("services that reset the connection are 503 as well", async () => {
   const resetting = net.createServer((socket) => socket.resetAndDestroy());
   await new Promise<void>((resolve) => resetting.listen(0, "127.0.0.1", resolve));
-  const transport = createRemoteTransport(`http://127.0.0.1:${(resetting.address() as net.AddressInfo).port}`);
+  await expectAway(`http://127.0.0.1:${(resetting.address() as net.AddressInfo).port}`);
+  await new Promise((resolve) => resetting.close(resolve));
+});
+
+test("services that can't be connected to, for whatever reason, are 503 as well", async () => {
+  await expectAway("http://127.255.255.255:50051"); // a broadcast address, refused by the system
+});
+
+async function expectAway(servicesUrl: string) {
+  const transport = createRemoteTransport(servicesUrl);
   const gateway = createGateway({ config: configOf(), transport, log: pino({ level: "silent" }) });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const answer = await fetch(`${url}/user/profile`);
@@ -118,8 +127,7 @@ test("services that reset the connection are 503 as well", async () => {
   expect(await answer.json()).toMatchObject({ code: "UNAVAILABLE" });
   await gateway.drain();
   transport.close();
-  await new Promise((resolve) => resetting.close(resolve));
-});
+}
 
 test("a bug outside of every method is masked and logged all the same", async () => {
   const logs: string[] = [];
