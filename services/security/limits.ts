@@ -63,8 +63,9 @@ export function createLimits(cache: SharedCache | undefined, clock: Clock): Limi
       const now = clock.now().getTime();
       const counts = await counter(counted, now);
       const standings = counts.map(({ count, endsAt }, i) => {
-        const { most } = counted[i] as Counted;
-        return { limit: most, remaining: most - count, resetMs: endsAt - now };
+        const { most, windowMs } = counted[i] as Counted;
+        // the clock may have been put back since, or another process's be ahead: Redis keeps no count longer all the same
+        return { limit: most, remaining: most - count, resetMs: Math.min(endsAt - now, windowMs) };
       });
       return standings.reduce((tightest, other) => (other.remaining <= tightest.remaining ? other : tightest));
     },

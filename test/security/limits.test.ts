@@ -38,6 +38,17 @@ describe("an address", () => {
     expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs - 1_000 });
   });
 
+  test.runIf(process.env.TEST_SERVERS)("is told no longer than a window by a Redis that others count in", async () => {
+    const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
+    const key = randomUUID();
+    const takeAt = (time: number) =>
+      createLimits(cache, { now: () => new Date(time) }).take([{ key, most: 1, windowMs }]);
+    const now = Date.now();
+    await takeAt(now + 3_600_000);
+    expect(await takeAt(now)).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
+    cache.close();
+  });
+
   test.runIf(process.env.TEST_SERVERS)("leaves no counter in Redis for accounts that come too late", async () => {
     const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
     const address = randomUUID();
