@@ -34,7 +34,8 @@ async function repeat(chores: Chore[], { clock, log }: Tools, signal: AbortSigna
     await wait(LOOK_MS, undefined, { signal, ref: false }).catch(() => {});
     for (const chore of chores) {
       const now = clock.now().getTime();
-      if (signal.aborted || now < (dueAt.get(chore) ?? 0)) continue;
+      const waitMs = (dueAt.get(chore) ?? now) - now;
+      if (signal.aborted || (waitMs > 0 && waitMs <= chore.everyMs)) continue; // longer: the clock was put back meanwhile
       dueAt.set(chore, now + chore.everyMs);
       await chore.run(signal).catch((error) => {
         log.warn({ chore: chore.name, reason: (error as Error).message }, "a chore failed and is done again");
