@@ -17,6 +17,7 @@ import { plainAddress } from "../security/address.ts";
 import { createBodyReader } from "./body.ts";
 import { endStalled, endWaiting, type Patience } from "./patience.ts";
 import { reflectionHandler } from "./reflection.ts";
+import { type Answer, inTurns } from "./turns.ts";
 import { bounded, keepEnding, readable } from "./unreadable.ts";
 
 /** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
@@ -27,9 +28,6 @@ const ENCODINGS = COMPRESSIONS.map(({ name }) => name).join();
 /** Units of a gRPC deadline that can be too long. */
 const SECONDS: Record<string, number> = { H: 3_600, M: 60, S: 1 };
 const LONGEST_TIMER_S = 2_147_483;
-
-/** Answers HTTP/2 requests. */
-type Answer = (req: Http2ServerRequest, res: Http2ServerResponse) => void;
 
 /** The way from HTTP/2 to the services: gRPC, gRPC-Web and Connect. */
 export function createAdapter(
@@ -49,7 +47,7 @@ export function createAdapter(
   if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
   const readBody = createBodyReader(patience);
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, readable(handler, readBody)]));
-  return (req, res) => {
+  return inTurns((req, res) => {
     // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
     const id = saneRequestId(req.headers["x-request-id"]);
     req.headers["x-request-id"] = id;
@@ -65,7 +63,7 @@ export function createAdapter(
     handler(call)
       .then((told) => universalResponseToNodeResponse(told, res))
       .catch(() => res.stream.close(constants.NGHTTP2_INTERNAL_ERROR)); // unless nobody is there to be told
-  };
+  });
 }
 
 /** The call that a request is; undefined if its authority is none, such as "[". */

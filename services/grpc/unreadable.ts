@@ -77,6 +77,7 @@ export function readable(handler: UniversalHandler, readBody: ReadBody): Univers
     try {
       body = await readBody(req.body as AsyncIterable<Uint8Array>, most);
     } catch (thrown) {
+      if (req.signal.aborted) throw thrown; // by a client who has gone: nobody is left to be told
       return refuse(ConnectError.from(thrown));
     }
     const res = await handler({ ...req, contextValues, body: createAsyncIterable([body]) });

@@ -1,0 +1,47 @@
+import http2 from "node:http2";
+import { beforeEach, describe, expect, test } from "vitest";
+import { testApp } from "../app.ts";
+import { times } from "../until.ts";
+import { framed, send } from "./raw.ts";
+
+const app = await testApp();
+const PROFILE = { ":method": "POST", ":path": "/gatehouse.account.v1.UserService/GetProfile" };
+const NOBODY = { ...PROFILE, "content-type": "application/grpc" };
+const NOTHING = framed(new Uint8Array());
+
+describe("the gRPC door, flooded over one connection,", () => {
+  let flood: http2.ClientHttp2Session;
+  let other: http2.ClientHttp2Session;
+  beforeEach(async () => {
+    [flood, other] = [http2.connect(app.grpcUrl), http2.connect(app.grpcUrl)];
+    await Promise.all([flood, other].map((session) => send(session, NOBODY, NOTHING)));
+    return () => [flood, other].map((session) => session.destroy());
+  });
+
+  const begin = () => flood.request(NOBODY).on("error", () => {});
+  const callsSince = (logged: number) => app.logs.slice(logged).filter((line) => line.includes("/GetProfile"));
+
+  test("answers another one meanwhile", async () => {
+    const logged = app.logs.length;
+    const all = times(200, () => send(flood, NOBODY, NOTHING));
+    await send(other, NOBODY, NOTHING);
+    expect(callsSince(logged).length).toBeLessThan(100);
+    await Promise.all(all);
+  });
+
+  test("does nothing for calls that are taken back at once", async () => {
+    const logged = app.logs.length;
+    for (const stream of times(400, begin)) stream.close(http2.constants.NGHTTP2_CANCEL);
+    await send(flood, NOBODY, NOTHING);
+    expect(callsSince(logged).length).toBeLessThan(40);
+  });
+
+  test("does nothing for calls whose client goes before the body is there", async () => {
+    const logged = app.logs.length;
+    for (const stream of times(50, begin)) stream.write(NOTHING.subarray(1));
+    await send(flood, NOBODY, NOTHING);
+    flood.destroy();
+    for (let i = 0; i < 3; i++) await send(other, NOBODY, NOTHING);
+    expect(callsSince(logged)).toHaveLength(4);
+  });
+});
