@@ -28,6 +28,7 @@ import { createCookies } from "./transcode/cookies.ts";
 import { sendFailure } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { DEFAULT_BODY_BYTES, readRule } from "./transcode/rules.ts";
+import { inTurn } from "./turns.ts";
 import { answerUnreadable, toEdgeFailure } from "./unreadable.ts";
 
 /** What a gateway is made of. */
@@ -92,6 +93,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
   const metrics = createRequestMetrics();
   const edge = { log, origins, headers: commonHeaders(secure), lifecycle, metrics };
+  app.addHook("onRequest", inTurn());
   const traceparentOf = options.startSpan && traceRequests(app, options.startSpan);
   const methodsOf = addEdge(app, edge);
   app.setErrorHandler(answer);

@@ -2,6 +2,7 @@ import net from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { until, untilStill } from "../until.ts";
 import type { Started } from "./harness.ts";
 import { start } from "./harness.ts";
 import { CONVERSATION } from "./listeners.ts";
@@ -141,4 +142,19 @@ test("a tunnel whose client is gone at once harms nobody", async () => {
   }
   expect((await edge.send("GET", "/health/live")).status).toBe(200);
   await edge.close();
+});
+
+test("thousands of requests at once over one connection hold up no other, and are dropped when their client goes", async () => {
+  const env = { SHUTDOWN_TIMEOUT: "20s" };
+  const edge = await start((router) => router.service(AuthService, { login: () => ({}) }), { env });
+  const login = post("/auth/login", { email: "a@b.cd", password: "x" });
+  const flood = net.connect(edge.port, "127.0.0.1", () => flood.write(login.repeat(1_000)));
+  await until("the first of them", () => edge.logs.length > 0);
+  await edge.send("GET", "/health/live");
+  flood.destroy();
+  await untilStill("the flood", () => edge.logs.length);
+  const endingSince = performance.now();
+  await edge.close();
+  expect(performance.now() - endingSince).toBeLessThan(10_000);
+  expect(edge.logs.length).toBeLessThan(500);
 });
