@@ -123,7 +123,7 @@ function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
     const name = rawHeaders[i] as string;
     if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
   }
-  if (hosts > 1 || (hosts === 0 && httpVersion === "1.1")) {
+  if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
     throw new Refused(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
   }
 }

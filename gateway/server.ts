@@ -76,6 +76,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     const failed = toEdgeFailure(thrown);
     if (failed.unexpected) report(thrown, request);
+    if (!reply.hasHeader("x-request-id")) greet(request, reply, edge); // refused before any hook ran, by the router
     // Fastify would close at once, which resets the connection before the answer is read. Removed unasked, this header
     // would take Node's own with it, by which clients know whether the connection goes on.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
@@ -85,10 +86,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const app = createServer(
     options,
     (error, socket, latest) => answerUnreadable(error, socket, latest, { ...edge, methodsOf }),
-    (thrown, request, reply) => {
-      greet(request, reply, edge); // the router refused the path before any hook ran
-      answer(thrown, request, reply);
-    },
+    answer,
   );
   const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
   const metrics = createRequestMetrics();

@@ -44,6 +44,8 @@ describe("malformed HTTP", () => {
   test.each([
     ["no HTTP at all", "hello\r\n\r\n", 400],
     ["a method in lower case and no version", "get /user/profile\r\n\r\n", 400],
+    ["no version", "GET /user/profile\r\n\r\n", 400],
+    ["another protocol", "DESCRIBE /user/profile RTSP/1.0\r\n\r\n", 400],
     ["a broken header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nno colon\r\n${close}`, 400],
     ["a NUL in a header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nA: \0\r\n${close}`, 400],
     ["two Host headers", `GET /user/profile HTTP/1.1\r\nHost: a\r\nHost: b\r\n${close}`, 400],
