@@ -46,9 +46,10 @@ export async function sendStream(
     events.open(header);
   } catch (thrown) {
     if (raw.destroyed) return; // nobody is left to be told
-    const failed = toFailure(call.reasonFor(thrown));
+    const reason = call.reasonFor(thrown); // afterwards it would be that we have stopped it
+    const failed = toFailure(reason);
     call.stop(); // leaving the loop does not cancel a Connect stream
-    if (!events.isOpen() && !isEvent(failed)) throw thrown;
+    if (!events.isOpen() && !isEvent(failed)) throw reason;
     if (failed.unexpected) report(thrown);
     events.open(header, ConnectError.from(thrown).metadata); // over gRPC what goes with a failure comes after the header
     events.write(event({ error: failed.body.message }));

@@ -122,9 +122,13 @@ async function expectAway(servicesUrl: string) {
   const transport = createRemoteTransport(servicesUrl);
   const gateway = createGateway({ config: configOf(), transport, log: pino({ level: "silent" }) });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
-  const answer = await fetch(`${url}/user/profile`);
-  expect(answer.status).toBe(503);
-  expect(await answer.json()).toMatchObject({ code: "UNAVAILABLE" });
+  const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });
+  const headers = { "content-type": "application/json" };
+  for (const asked of [fetch(`${url}/user/profile`), fetch(`${url}/ai/stream`, { method: "POST", headers, body })]) {
+    const answer = await asked;
+    expect(answer.status).toBe(503);
+    expect(await answer.json()).toMatchObject({ code: "UNAVAILABLE" });
+  }
   await gateway.drain();
   transport.close();
 }
