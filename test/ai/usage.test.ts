@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { openAi } from "../../services/ai/ai.ts";
 import { chat } from "../../services/ai/chat.ts";
@@ -126,9 +125,8 @@ test("a database that is away for long costs the oldest rows, not the memory", a
     return [];
   };
   const ledger = openUsageLedger({ query } as never, clock, log);
-  const { signal } = new AbortController();
-  setMaxListeners(0, signal);
   for (let i = 0; i <= 20_000; i++) {
+    const { signal } = new AbortController();
     ledger.start({ userId: "u", provider: "p", model: String(i), inputCharacters: 8 }, signal);
   }
   await ledger.flush();

@@ -40,8 +40,8 @@ describe("POST /auth/login", () => {
     expect(await app.sql("select failed from attempts where subject = ?", [user.email])).toEqual([]);
   });
 
-  // an embedded database lets logins through more slowly than they are hashed: there the queue never fills
-  test.skipIf(app.mode === "embedded")(
+  // an embedded database lets logins through more slowly than they are hashed: there the queue never fills; once is enough
+  test.skipIf(app.mode !== "apart")(
     "answers a storm by 503 with Retry-After beyond its queue, other routes staying open",
     async () => {
       const { browser, accessToken } = await app.signIn();

@@ -6,18 +6,16 @@ import { afterAll, afterEach, expect, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { type Mode, startApp } from "../app.ts";
 import { createDatabase } from "../databases.ts";
-import { describeWhere } from "../lacks.ts";
 import { startSink } from "../mail/sink.ts";
+import { describeSideBySide } from "../side-by-side.ts";
 import { until } from "../until.ts";
 import { startProxy } from "./proxy.ts";
 
 type Part = "database" | "cache" | "mail";
 
-for (const mode of ["servers", "apart"] as const) {
-  describeWhere(process.env.TEST_SERVERS, `health, ${mode}`, () => health(mode));
-}
+const modes: Mode[] = process.env.TEST_SERVERS ? ["servers", "apart"] : [];
 
-async function health(mode: Mode) {
+describeSideBySide(modes, "health, %s", async (mode) => {
   const sink = await startSink();
   const database = new URL(await createDatabase(`health_${randomUUID().slice(0, 8)}`));
   const redis = new URL(process.env.TEST_REDIS_URL ?? "");
@@ -125,4 +123,4 @@ async function health(mode: Mode) {
       await watching;
     },
   );
-}
+});

@@ -21,7 +21,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one
       ADMIN_PASSWORD: "Correct-horse-1",
     };
     const processes = await Promise.all(
-      times(4, () => startProcess({ ...env, DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-together-")) })),
+      times(3, () => startProcess({ ...env, DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-together-")) })),
     );
     const client = new pg.Client(DATABASE_URL);
     await client.connect();
@@ -31,7 +31,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one
     await client.end();
     const ends = await Promise.all(processes.map((process) => process.end("SIGTERM")));
     expect(rows).toEqual([{ keys: 1, admins: 1 }]);
-    expect(ends).toEqual([0, 0, 0, 0]);
+    expect(ends).toEqual([0, 0, 0]);
   }, 120_000);
 });
 

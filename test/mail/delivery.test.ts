@@ -1,9 +1,10 @@
 import { v7 as uuid } from "uuid";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
+import { describeSideBySide } from "../side-by-side.ts";
 import { times, until } from "../until.ts";
 import { BASE_MS, modes, openPostOffice, type Row } from "./post-office.ts";
 
-describe.each(modes)("mail delivery, %s", async (mode) => {
+describeSideBySide(modes, "mail delivery, %s", async (mode) => {
   const office = await openPostOffice(mode);
   const { app, register, rowOf, arrivedFor } = office;
   const delayOf = (row: Row) => new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
