@@ -25,8 +25,8 @@ export type KeyRing = {
   verifier(kid: string): Promise<PublicKey | undefined>;
   /** Every public key, as in a JSON Web Key Set. */
   published(): { kid: string; x: string }[];
-  /** Claims of tokens that these keys have verified, by kind and whole text. */
-  verified: Map<string, JWTPayload>;
+  /** Claims of tokens that these keys have signed here or verified, by kind and whole text. */
+  known: Map<string, JWTPayload>;
   /** Makes the next key when it is time, and forgets those that no living token is signed with. */
   renew(): Promise<void>;
 };
@@ -72,7 +72,7 @@ export async function openKeyRing(
       return find(kid)?.publicKey;
     },
     published: () => keys.map(({ kid, x }) => ({ kid, x })),
-    verified: new Map(),
+    known: new Map(),
     renew,
   };
 }

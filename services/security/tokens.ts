@@ -18,7 +18,7 @@ export type TokenPair = { accessToken: string; refreshToken: string };
 export type TokenSession = Pick<Session, "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId">;
 type TokenUser = Pick<User, "id" | "email" | "role">;
 
-/** A verified token is remembered by its whole text; the oldest goes. */
+/** A token is remembered by its whole text once it was signed here or verified; the oldest goes. */
 const REMEMBERED_TOKENS = 10_000;
 
 type Signing = Pick<Tools, "config" | "keys">;
@@ -100,22 +100,25 @@ function sign(call: Signing, type: Kind, issuedAt: Date, expiresAt: Date, subjec
     exp: seconds(expiresAt),
   };
   const signed = `${encode({ alg: "EdDSA", typ: "JWT", kid })}.${encode(payload)}`;
-  return `${signed}.${signBytes(null, Buffer.from(signed), privateKey).toString("base64url")}`;
+  const token = `${signed}.${signBytes(null, Buffer.from(signed), privateKey).toString("base64url")}`;
+  remember(call, type, token, payload); // most tokens come back to the process that signed them
+  return token;
 }
 
 const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString("base64url");
 
 async function verify(call: Verifying, type: Kind, token: string): Promise<JWTPayload | undefined> {
   const now = call.clock.now();
-  const known = call.keys.verified;
-  const key = `${type} ${token}`;
-  const claims = known.get(key) ?? (await check(call, type, token, now));
+  const known = call.keys.known.get(`${type} ${token}`);
+  const claims = known ?? (await check(call, type, token, now));
   if (!claims || (claims.exp as number) * 1000 <= now.getTime()) return undefined;
-  if (!known.has(key)) {
-    known.set(key, claims);
-    if (known.size > REMEMBERED_TOKENS) known.delete(known.keys().next().value as string);
-  }
+  if (!known) remember(call, type, token, claims);
   return claims;
+}
+
+function remember({ keys: { known } }: Pick<Signing, "keys">, type: Kind, token: string, claims: JWTPayload): void {
+  known.set(`${type} ${token}`, claims);
+  if (known.size > REMEMBERED_TOKENS) known.delete(known.keys().next().value as string);
 }
 
 /** @throws Error when the database, which may know the token's key, can't be asked */
