@@ -25,7 +25,7 @@ export type KeyRing = {
   verifier(kid: string): Promise<PublicKey | undefined>;
   /** Every public key, as in a JSON Web Key Set. */
   published(): { kid: string; x: string }[];
-  /** Claims of tokens that these keys have signed here or verified, by kind and whole text. */
+  /** Claims of tokens that these keys have signed here or verified, by whole text. */
   known: Map<string, JWTPayload>;
   /** Makes the next key when it is time, and forgets those that no living token is signed with. */
   renew(): Promise<void>;

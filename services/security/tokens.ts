@@ -101,7 +101,7 @@ function sign(call: Signing, type: Kind, issuedAt: Date, expiresAt: Date, subjec
   };
   const signed = `${encode({ alg: "EdDSA", typ: "JWT", kid })}.${encode(payload)}`;
   const token = `${signed}.${signBytes(null, Buffer.from(signed), privateKey).toString("base64url")}`;
-  remember(call, type, token, payload); // most tokens come back to the process that signed them
+  remember(call, token, payload); // most tokens come back to the process that signed them
   return token;
 }
 
@@ -109,15 +109,15 @@ const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString("bas
 
 async function verify(call: Verifying, type: Kind, token: string): Promise<JWTPayload | undefined> {
   const now = call.clock.now();
-  const known = call.keys.known.get(`${type} ${token}`);
+  const known = call.keys.known.get(token);
   const claims = known ?? (await check(call, type, token, now));
-  if (!claims || (claims.exp as number) * 1000 <= now.getTime()) return undefined;
-  if (!known) remember(call, type, token, claims);
+  if (claims?.type !== type || (claims.exp as number) * 1000 <= now.getTime()) return undefined;
+  if (!known) remember(call, token, claims);
   return claims;
 }
 
-function remember({ keys: { known } }: Pick<Signing, "keys">, type: Kind, token: string, claims: JWTPayload): void {
-  known.set(`${type} ${token}`, claims);
+function remember({ keys: { known } }: Pick<Signing, "keys">, token: string, claims: JWTPayload): void {
+  known.set(token, claims);
   if (known.size > REMEMBERED_TOKENS) known.delete(known.keys().next().value as string);
 }
 
@@ -134,7 +134,7 @@ async function check(call: Verifying, type: Kind, token: string, now: Date): Pro
       requiredClaims: ["sub", "iat", "exp", "jti"],
       currentDate: now,
     });
-    return payload.type === type && isWhole(payload) ? payload : undefined;
+    return isWhole(payload) ? payload : undefined;
   } catch {
     return undefined;
   }
