@@ -139,18 +139,25 @@ export async function revokeSession(call: Pick<Call, "em" | "clock">, sessionId:
   return rows.length > 0;
 }
 
-/** Ends every session of a user but the excepted one; joins the transaction it is called in. @returns how many ended. */
+/**
+ * Ends every session of a user but the excepted one; joins the transaction it is called in.
+ * @returns how many were open: those that had expired, or ended with their administrator's, are told to nobody.
+ */
 export async function revokeSessions(
   call: Pick<Call, "em" | "clock">,
   userId: string,
   exceptId: string | null = null,
 ): Promise<number> {
   await lockUser(call, userId); // a statement of its own: the next one then sees the session of a sign-in it waited for
-  const rows = await call.em.execute<unknown[]>(
-    "update sessions set revoked_at = ? where user_id = ? and revoked_at is null and id is distinct from ?::uuid returning id",
-    [call.clock.now(), userId, exceptId],
+  const now = call.clock.now();
+  const rows = await call.em.execute<{ was_open: boolean }[]>(
+    `update sessions as s set revoked_at = ?
+     where s.user_id = ? and s.revoked_at is null and s.id is distinct from ?::uuid
+     returning s.expires_at > ? and not exists (
+       select from sessions a where a.id = s.actor_session_id and a.revoked_at is not null) as was_open`,
+    [now, userId, exceptId, now],
   );
-  return rows.length;
+  return rows.filter((row) => row.was_open).length;
 }
 
 /** Such as "Chrome on Windows". */

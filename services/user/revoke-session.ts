@@ -2,6 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
 import type { SignedInCall } from "../call.ts";
 import { Refusal } from "../refusal.ts";
+import { IS_OPEN } from "../security/find-session.ts";
 import { lockCaller } from "../security/lock-user.ts";
 
 /** Ends one open session of the caller; another user's does not exist here. @throws Refusal NOT_FOUND, UNAUTHENTICATED */
@@ -11,8 +12,8 @@ export async function revokeOwnSession(call: SignedInCall, sessionId: string): P
     await lockCaller(call);
     const now = call.clock.now();
     const ended = await call.em.execute<unknown[]>(
-      `update sessions set revoked_at = ?
-       where id = ? and user_id = ? and revoked_at is null and expires_at > ? returning id`,
+      `update sessions as s set revoked_at = ? where s.id = ? and s.user_id = ? and ${IS_OPEN.replace("$2", "?")}
+       returning s.id`,
       [now, sessionId, userId, now],
     );
     if (ended.length === 0) throw new Refusal(Reason.NOT_FOUND, "There is no such session.");

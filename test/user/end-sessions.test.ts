@@ -1,11 +1,22 @@
 import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { signInAdmin } from "../admin/support.ts";
 import { testApp } from "../app.ts";
 import { tally, times } from "../until.ts";
-import { profileStatus, sessionsOf } from "./signed-in.ts";
+import { profileStatus, type SignedIn, sessionsOf } from "./signed-in.ts";
 
 const app = await testApp();
+
+/** What an administrator who has signed out since did in somebody's name. @returns the session's id */
+async function endedImpersonation(person: SignedIn): Promise<string> {
+  const admin = await signInAdmin(app);
+  await admin.post(`/admin/impersonate/${person.user.id}`, {});
+  const [{ id, impersonated }] = await sessionsOf(person);
+  expect(impersonated).toBe(true);
+  await admin.post("/auth/logout");
+  return id;
+}
 
 describe("DELETE /user/sessions/:id", () => {
   test("ends one session at once", async () => {
@@ -29,6 +40,12 @@ describe("DELETE /user/sessions/:id", () => {
     const [{ id }] = await sessionsOf(mine);
     expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(200);
     expect(await profileStatus(mine)).toBe(401);
+  });
+
+  test("answers 404 to an impersonation that has ended with the administrator's session", async () => {
+    const mine = await app.signIn();
+    const id = await endedImpersonation(mine);
+    expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(404);
   });
 
   test("answers 404 to other people's sessions and to expired ones, and 400 to what is no id", async () => {
@@ -60,6 +77,21 @@ describe("DELETE /user/sessions", () => {
     expect(await sessionsOf(mine)).toHaveLength(1);
     const again = await mine.browser.delete("/user/sessions", mine.accessToken);
     expect(again).toMatchObject({ status: 200, body: { message: "0 other sessions have ended." } });
+  });
+
+  test("counts what is listed: neither what had expired nor what ended with an administrator's session", async () => {
+    const mine = await app.signIn();
+    await endedImpersonation(mine);
+    const [{ id: expired }] = await sessionsOf(await app.signIn(mine.user));
+    await app.sql("update sessions set expires_at = ? where id = ?", [app.clock.now(), expired]);
+    expect(await sessionsOf(mine)).toHaveLength(1);
+    expect(await mine.browser.delete("/user/sessions", mine.accessToken)).toMatchObject({
+      body: { message: "0 other sessions have ended." },
+    });
+    const admin = await signInAdmin(app);
+    expect(await admin.delete(`/admin/users/${mine.user.id}/sessions`)).toMatchObject({
+      body: { message: "1 session has ended." },
+    });
   });
 
   test("leaves nothing of a session whose refresh races it", async () => {
