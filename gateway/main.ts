@@ -6,6 +6,7 @@ import { loadEnvFile } from "../services/process/env-file.ts";
 import { listenMetrics } from "../services/process/listen-metrics.ts";
 import { listening } from "../services/process/listening.ts";
 import { createLog } from "../services/process/log.ts";
+import { openRoom, type Room } from "../services/process/room.ts";
 import { openTracing } from "../services/tracing.ts";
 import { type GatewayConfig, readGatewayConfig } from "./config.ts";
 import { createDirectTransport } from "./direct-transport.ts";
@@ -40,12 +41,19 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // in one process nobody else knows it
   const clock = { now: () => new Date() };
   const tracing = await openTracing(config.otlpEndpoint, services ? "gatehouse" : "gatehouse-gateway");
-  const here = services && (await openServices(services, { log, clock, internalSecret, tracing }));
+  const room = openRoom();
+  const here = services && (await openServices(services, { log, clock, internalSecret, tracing }, room));
   const app = here?.app;
   const remote = config.servicesUrl ? createRemoteTransport(config.servicesUrl, config.servicesTls) : undefined;
   const transport = app ? createDirectTransport(app.routes, app.interceptors) : remote;
   if (!transport) throw new Error("There are no services, neither here nor at SERVICES_URL.");
-  const gateway = createGateway({ config: { ...config, internalSecret }, transport, log, startSpan: tracing?.start });
+  const gateway = createGateway({
+    config: { ...config, internalSecret },
+    transport,
+    room,
+    log,
+    startSpan: tracing?.start,
+  });
   const grpc = here && (await listening("GRPC_HOST", "GRPC_PORT", here.listen));
   const registries = [gateway.metrics, ...(app ? [app.metrics.registry] : [])];
   const { host, port, metricsPort } = config;
@@ -69,13 +77,13 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
 }
 
 /** Opens the services in this process. They are loaded only for it: a gateway alone needs none of their code. */
-async function openServices(config: Config, surroundings: Surroundings) {
+async function openServices(config: Config, surroundings: Surroundings, room: Room) {
   const [{ openApp }, { listenGrpc }] = await Promise.all([
     import("../services/app.ts"),
     import("../services/grpc/server.ts"),
   ]);
   const app = await openApp(config, surroundings);
-  return { app, listen: () => listenGrpc(app, config) };
+  return { app, listen: () => listenGrpc(app, config, room) };
 }
 
 /** For people, on standard error: standard output carries the log. */

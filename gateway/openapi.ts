@@ -53,7 +53,7 @@ const errorSchema = (used: Set<DescMessage>): Schema => ({
 
 /** Adds GET /openapi.json: OpenAPI 3.1, made once from the rules that the routes are made of. */
 export function addOpenApi(app: FastifyInstance, rules: readonly Rule[], publicUrl: string): void {
-  const text = JSON.stringify(describe(rules, publicUrl));
+  const text = Buffer.from(JSON.stringify(describe(rules, publicUrl))); // one for all who are slow to read it
   app.get("/openapi.json", (_request, reply) => {
     reply.header("content-type", "application/json; charset=utf-8").send(text);
   });

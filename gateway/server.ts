@@ -10,7 +10,7 @@ import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { ARRIVING_BYTES, createBodyReader } from "./body.ts";
+import { readBody } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
 import type { GatewayConfig } from "./config.ts";
 import { createOrigins } from "./cors.ts";
@@ -22,6 +22,7 @@ import { createMetadata } from "./metadata.ts";
 import { createRequestMetrics } from "./metrics.ts";
 import { addOpenApi } from "./openapi.ts";
 import { addPages } from "./pages.ts";
+import { type Room, takePlaces } from "./places.ts";
 import { type StartSpan, traceRequests } from "./tracing.ts";
 import type { OpenCalls } from "./transcode/call.ts";
 import { createCookies } from "./transcode/cookies.ts";
@@ -36,6 +37,8 @@ export type GatewayOptions = {
   config: GatewayConfig;
   /** The way to the services. */
   transport: Transport;
+  /** The memory for its requests. */
+  room: Room;
   log: Logger;
   /** Begins spans, where traces are collected. */
   startSpan?: StartSpan | undefined;
@@ -49,8 +52,6 @@ export type GatewayOptions = {
   requestTimeoutMs?: number;
   /** A reader that takes nothing for so long is cut off, in milliseconds. */
   stalledMs?: number;
-  /** Bytes of large bodies that may be arriving at once. */
-  arrivingBytes?: number;
 };
 
 /** The REST and SSE side of the product. */
@@ -91,6 +92,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
   const metrics = createRequestMetrics();
   const edge = { log, origins, headers: commonHeaders(secure), lifecycle, metrics };
+  app.addHook("onRequest", takePlaces(options.room));
   app.addHook("onRequest", inTurn());
   const traceparentOf = options.startSpan && traceRequests(app, options.startSpan);
   const methodsOf = addEdge(app, edge);
@@ -120,7 +122,7 @@ function createServer(
   {
     requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS,
     stalledMs: connectionTimeout = STALLED_MS,
-    arrivingBytes = ARRIVING_BYTES,
+    room,
   }: GatewayOptions,
   unreadable: AnswerUnreadable,
   frameworkErrors: Answer,
@@ -147,7 +149,9 @@ function createServer(
     frameworkErrors,
   });
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", createBodyReader(arrivingBytes));
+  app.addContentTypeParser("*", readBody);
+  app.server.maxConnections = room.connections;
+  app.server.on("drop", () => app.server.closeIdleConnections()); // in favour of whoever comes next
   app.server.on("request", (request, response) => latest.set(request.socket, response));
   app.server.on("timeout", (socket) => {
     const isWaitingForUs = latest.get(socket)?.writableEnded === false && socket.writableLength === 0;

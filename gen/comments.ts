@@ -74,6 +74,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.platform.v1.Policy.clears_cookie": "When the cookies named by the request's fields are cleared.",
   "gatehouse.platform.v1.Policy.refusals": "What the operation itself may refuse; the rest follows from the other rules.",
   "gatehouse.platform.v1.Policy.max_age_seconds": "How long anybody may keep a success, in seconds; 0: nobody keeps it.",
+  "gatehouse.platform.v1.Policy.answer_bytes": "How large a success may get, in bytes, where that is much: so much memory is kept free for it.",
   "gatehouse.platform.v1.Limit": "A number of requests in a window that starts with the first of them.",
   "gatehouse.platform.v1.Limit.bucket": "Methods that name the same bucket share one count.",
   "gatehouse.platform.v1.Limit.requests": "Requests in a window.",

@@ -6,6 +6,7 @@ import { loadEnvFile } from "./process/env-file.ts";
 import { listenMetrics } from "./process/listen-metrics.ts";
 import { listening } from "./process/listening.ts";
 import { createLog } from "./process/log.ts";
+import { openRoom } from "./process/room.ts";
 import { openTracing } from "./tracing.ts";
 
 loadEnvFile(process.env);
@@ -20,7 +21,7 @@ try {
   const { internalSecret } = config;
   const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
   const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret, tracing });
-  const server = await listening("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
+  const server = await listening("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config, openRoom()));
   const { metricsPort, grpc } = config;
   const metrics = metricsPort
     ? await listening("GRPC_HOST", "METRICS_PORT", () => listenMetrics(grpc.host, metricsPort, [app.metrics.registry]))

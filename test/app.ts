@@ -14,6 +14,7 @@ import { type App, openApp } from "../services/app.ts";
 import { readConfig } from "../services/config.ts";
 import { PATIENCE } from "../services/grpc/patience.ts";
 import { listenGrpc } from "../services/grpc/server.ts";
+import { openRoom } from "../services/process/room.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
 import { type SimulatedDialect, startProviderSimulator } from "./fakes/providers/simulator.ts";
@@ -62,6 +63,7 @@ export async function startApp({
   env = {},
   mode = (process.env.TEST_MODE ?? "embedded") as Mode,
   patience = PATIENCE,
+  room = openRoom(),
   realHashes = false,
 } = {}) {
   const clock = createClock();
@@ -87,12 +89,13 @@ export async function startApp({
   const config = valid(readConfig(settings));
   const hashCost = realHashes ? undefined : CHEAP;
   const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost });
-  const grpc = await listenGrpc(app, config, patience);
+  const grpc = await listenGrpc(app, config, room, patience);
   const grpcUrl = `http://127.0.0.1:${grpc.port}`;
   const remote = mode === "apart" ? createRemoteTransport(grpcUrl) : undefined;
   const gateway = createGateway({
     config: valid(readGatewayConfig(settings)),
     transport: remote ?? createDirectTransport(app.routes, app.interceptors),
+    room,
     log,
     clock,
   });

@@ -3,6 +3,7 @@ import type { Transport } from "@connectrpc/connect";
 import { ConnectError } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { placeOf } from "../places.ts";
 import type { Call, OpenCalls } from "./call.ts";
 import { openCall } from "./call.ts";
 import type { Cookies } from "./cookies.ts";
@@ -37,6 +38,7 @@ export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcode
     method: rule.verb,
     url: rule.path,
     bodyLimit: rule.maxBodyBytes,
+    config: { answerBytes: rule.policy.answerBytes },
     handler: async (request, reply) => {
       const call = openCall(reply.raw, calls);
       try {
@@ -87,6 +89,7 @@ async function prepare(
 ): Promise<{ header: Headers; input: MessageShape<DescMessage> }> {
   const header = metadata(request);
   const { message, unread } = readRequest(rule, incoming(request));
+  request.body = undefined; // what it said has been read: a provider may take minutes
   if (!unread) return { header, input: message };
   header.set(UNREADABLE, unread.extent);
   const refusal = await announce(header, message).then(
@@ -106,7 +109,11 @@ function stream(rule: Rule, method: DescMethodServerStreaming, transcoder: Trans
       for await (const _ of message); // over gRPC the refusal comes with the first message
     });
     const start = () => transport.stream(method, call.signal, undefined, header, one(input));
-    await sendStream(rule, reply, call, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
+    await sendStream(rule, reply, call, start, {
+      keepAliveMs,
+      report: (thrown) => report(thrown, request),
+      place: placeOf(request),
+    });
   };
 }
 

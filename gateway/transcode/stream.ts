@@ -4,6 +4,7 @@ import { toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Place } from "../places.ts";
 import type { Call } from "./call.ts";
 import type { HttpFailure } from "./errors.ts";
 import { toFailure } from "./errors.ts";
@@ -13,6 +14,8 @@ import type { Rule } from "./rules.ts";
 const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const LAST_CHUNK = "0\r\n\r\n";
+/** What waits for a reader who takes nothing for the moment, with what comes from the provider meanwhile, in bytes. */
+const UNREAD_BYTES = 160 * 1024;
 const emitDefaults = { alwaysEmitImplicit: true };
 const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 
@@ -22,6 +25,7 @@ const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
  * stream ends with exactly one `[DONE]`. The call is aborted at once when the client goes away.
  * @param start begins the call; it settles no sooner than the first message does
  * @param keepAliveMs silence after which a comment keeps the connection alive, in milliseconds
+ * @param place where what is not taken yet is counted
  * @param report told of a failure that nobody has logged
  * @throws the call's failure, if it has to be answered by a status
  */
@@ -30,7 +34,7 @@ export async function sendStream(
   reply: FastifyReply,
   call: Call,
   start: () => Promise<StreamResponse>,
-  { keepAliveMs, report }: { keepAliveMs: number; report: (thrown: unknown) => void },
+  { keepAliveMs, report, place }: { keepAliveMs: number; report: (thrown: unknown) => void; place: Place | undefined },
 ): Promise<void> {
   const { raw } = reply;
   const events = eventStream(reply, keepAliveMs);
@@ -41,7 +45,10 @@ export async function sendStream(
     for await (const message of response.message) {
       events.open(header);
       const isTaken = events.write(event(toJson(rule.method.output, message, emitDefaults)));
-      if (!isTaken) await once(raw, "drain", { signal: call.signal });
+      if (isTaken) continue;
+      if (place?.pile(UNREAD_BYTES) === false) raw.destroy(); // for want of room, like whoever takes nothing for long
+      await once(raw, "drain", { signal: call.signal });
+      place?.pile(0);
     }
     events.open(header);
   } catch (thrown) {

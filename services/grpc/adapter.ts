@@ -13,12 +13,13 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
 import { services } from "../index.ts";
 import { peerKey, saneRequestId } from "../interceptors/open-call.ts";
+import type { Place, Room } from "../process/room.ts";
 import { plainAddress } from "../security/address.ts";
-import { createBodyReader } from "./body.ts";
-import { endStalled, endWaiting, type Patience } from "./patience.ts";
+import { countUnread, endStalled, endWaiting, type Patience } from "./patience.ts";
+import { expectedOf, takePlaces } from "./places.ts";
 import { reflectionHandler } from "./reflection.ts";
-import { type Answer, inTurns } from "./turns.ts";
-import { bounded, keepEnding, readable } from "./unreadable.ts";
+import { inTurns } from "./turns.ts";
+import { bounded, keepEnding, placeKey, readable } from "./unreadable.ts";
 
 /** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
 const MAX_MESSAGE_BYTES = 8 * 1024;
@@ -29,13 +30,14 @@ const ENCODINGS = COMPRESSIONS.map(({ name }) => name).join();
 const SECONDS: Record<string, number> = { H: 3_600, M: 60, S: 1 };
 const LONGEST_TIMER_S = 2_147_483;
 
+/** How the port answers. */
+type Options = { reflection: boolean; room: Room; patience: Patience; shutdownSignal: AbortSignal };
+
 /** The way from HTTP/2 to the services: gRPC, gRPC-Web and Connect. */
 export function createAdapter(
   app: Pick<App, "routes" | "interceptors">,
-  reflection: boolean,
-  shutdownSignal: AbortSignal,
-  patience: Patience,
-): Answer {
+  { reflection, room, patience, shutdownSignal }: Options,
+): (req: Http2ServerRequest, res: Http2ServerResponse) => void {
   const router = createConnectRouter({
     interceptors: app.interceptors,
     requestGate: keepEnding,
@@ -45,9 +47,14 @@ export function createAdapter(
   });
   app.routes(bounded(router));
   if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
-  const readBody = createBodyReader(patience);
-  const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, readable(handler, readBody)]));
-  return inTurns((req, res) => {
+  const methods = new Map(
+    router.handlers.map((each) => [
+      each.requestPath,
+      { handler: readable(each, patience.requestMs), expected: expectedOf(each) },
+    ]),
+  );
+  const methodOf = (req: Http2ServerRequest) => methods.get(req.url.split("?", 1)[0] ?? "");
+  const answer = inTurns((req, res, place) => {
     // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
     const id = saneRequestId(req.headers["x-request-id"]);
     req.headers["x-request-id"] = id;
@@ -56,20 +63,24 @@ export function createAdapter(
     dropEndlessDeadline(req.headers);
     endStalled(req, res, patience.readerMs);
     endWaiting(res);
+    countUnread(res, place);
     tellReadably(res);
-    const handler = handlers.get(req.url.split("?", 1)[0] ?? "");
-    const call = handler && callOf(req, res);
+    const handler = methodOf(req)?.handler;
+    const call = handler && callOf(req, res, place);
     if (!handler || !call) return void res.writeHead(handler ? 400 : 404).end();
     handler(call)
       .then((told) => universalResponseToNodeResponse(told, res))
       .catch(() => res.stream.close(constants.NGHTTP2_INTERNAL_ERROR)); // unless nobody is there to be told
   });
+  return takePlaces(room, (req) => methodOf(req)?.expected, answer);
 }
 
 /** The call that a request is; undefined if its authority is none, such as "[". */
-function callOf(req: Http2ServerRequest, res: Http2ServerResponse): UniversalServerRequest | undefined {
+function callOf(req: Http2ServerRequest, res: Http2ServerResponse, place: Place): UniversalServerRequest | undefined {
   try {
-    const values = createContextValues().set(peerKey, plainAddress(req.socket?.remoteAddress ?? ""));
+    const values = createContextValues()
+      .set(peerKey, plainAddress(req.socket?.remoteAddress ?? ""))
+      .set(placeKey, place);
     return universalRequestFromNodeRequest(req, res, undefined, values);
   } catch {
     return undefined;

@@ -1,6 +1,7 @@
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { constants } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
+import type { Place } from "../process/room.ts";
 
 /** How patient the port is with its clients; times in ms. */
 export type Patience = {
@@ -10,8 +11,6 @@ export type Patience = {
   readerMs: number;
   /** While nothing is heard on a connection; calls that are open on it go on. */
   idleMs: number;
-  /** Bytes of large requests that may be arriving at once, over all connections. */
-  arrivingBytes: number;
 };
 
 /** As long as the gateway waits for its clients; connections last longer, since pools of clients keep them. */
@@ -19,7 +18,6 @@ export const PATIENCE: Patience = {
   requestMs: 30_000,
   readerMs: 120_000,
   idleMs: 600_000,
-  arrivingBytes: 256 * 1024 * 1024,
 };
 
 const GONE = new ConnectError("the reader has gone", Code.Canceled);
@@ -39,4 +37,18 @@ export function endWaiting(res: Http2ServerResponse): void {
   res.stream.once("close", () => {
     if (res.listenerCount("error") > 0) res.emit("error", GONE);
   });
+}
+
+/** What waits for a reader who takes nothing for the moment, with what comes from the provider meanwhile, in bytes. */
+const UNREAD_BYTES = 160 * 1024;
+
+/** Counts what a reader has not taken yet, and ends the stream where there is no room for that. */
+export function countUnread(res: Http2ServerResponse, place: Place): void {
+  const write = res.write.bind(res) as (...given: unknown[]) => boolean;
+  res.write = (...given: unknown[]) => {
+    const isTaken = write(...given);
+    if (!isTaken && !place.pile(UNREAD_BYTES)) res.stream.close(constants.NGHTTP2_CANCEL);
+    return isTaken;
+  };
+  res.on("drain", () => place.pile(0));
 }

@@ -7,6 +7,7 @@ import { createSecureContext } from "node:tls";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { App } from "../app.ts";
 import type { Config } from "../config.ts";
+import type { Room } from "../process/room.ts";
 import { createAdapter } from "./adapter.ts";
 import { PATIENCE } from "./patience.ts";
 
@@ -37,16 +38,18 @@ export type GrpcServer = {
 export async function listenGrpc(
   app: Pick<App, "routes" | "interceptors">,
   config: Pick<Config, "grpc">,
+  room: Room,
   patience = PATIENCE,
 ): Promise<GrpcServer> {
   const { host, port, tls, reflection } = config.grpc;
   const shutdown = new AbortController();
   setMaxListeners(0, shutdown.signal); // one for each open call
-  const answer = createAdapter(app, reflection, shutdown.signal, patience);
+  const answer = createAdapter(app, { reflection, room, patience, shutdownSignal: shutdown.signal });
   const settings = { settings: { maxConcurrentStreams: MAX_STREAMS }, maxSessionMemory: MAX_SESSION_MB };
   const server: Http2Server | Http2SecureServer = tls
     ? createSecureServer({ ...settings, ...readTls(tls) }, answer)
     : createServer(settings, answer);
+  server.maxConnections = room.connections;
   const sockets = new Set<Socket>();
   server.on("connection", (socket) => {
     sockets.add(socket);

@@ -1,7 +1,8 @@
 import type { Http2ServerRequest, Http2ServerResponse, Http2Session } from "node:http2";
+import type { Place } from "../process/room.ts";
 
-/** Answers HTTP/2 requests. */
-export type Answer = (req: Http2ServerRequest, res: Http2ServerResponse) => void;
+/** Answers HTTP/2 requests that have a place. */
+export type Answer = (req: Http2ServerRequest, res: Http2ServerResponse, place: Place) => void;
 
 /**
  * Begins one call of each connection in each turn of the event loop: whoever sends thousands at once holds up nobody else,

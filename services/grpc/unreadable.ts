@@ -7,11 +7,12 @@ import {
   createServiceImplSpec,
   type HandlerContext,
 } from "@connectrpc/connect";
-import { createAsyncIterable, type UniversalHandler, type UniversalHandlerFn } from "@connectrpc/connect/protocol";
+import type { UniversalHandler, UniversalHandlerFn } from "@connectrpc/connect/protocol";
 import { policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callKey } from "../call.ts";
 import { unreadKey } from "../interceptors/validate.ts";
-import type { ReadBody } from "./body.ts";
+import type { Place } from "../process/room.ts";
+import { readBody } from "./body.ts";
 
 /** Largest message where a method names none, in bytes: as much as the gateway takes as JSON. */
 const DEFAULT_BYTES = 16 * 1024;
@@ -19,15 +20,10 @@ const DEFAULT_BYTES = 16 * 1024;
 const HEAD_BYTES = 16 * 1024;
 /** Content types of bodies that are a message without a frame around it. */
 const UNARY = /^application\/(json|proto)\b/i;
+/** Headers that name a compression. */
+const ENCODINGS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
 /** Headers that describe the body, or may themselves be what can't be read. */
-const OF_BODY = [
-  "content-encoding",
-  "content-length",
-  "grpc-encoding",
-  "connect-content-encoding",
-  "grpc-timeout",
-  "connect-timeout-ms",
-];
+const OF_BODY = [...ENCODINGS, "content-length", "grpc-timeout", "connect-timeout-ms"];
 
 const maxBytesOf = (method: DescMethod) => (getOption(method, policy).maxBodyBytes || DEFAULT_BYTES) + HEAD_BYTES;
 
@@ -49,6 +45,12 @@ export function bounded(router: ConnectRouter): ConnectRouter {
   return narrow;
 }
 
+/** What the call may hold. */
+export const placeKey = createContextKey<Place>(
+  { fit: () => false, pile: () => false, leave() {} },
+  { description: "place" },
+);
+
 /** Ends with why a call has ended. */
 const endingKey = createContextKey<AbortSignal | undefined>(undefined, { description: "ending" });
 
@@ -62,7 +64,7 @@ export function keepEnding({ values, signal }: HandlerContext): void {
  * that quote what was sent. Here such a request is run again without its body: caller and limits are checked first, and
  * the refusal is ours.
  */
-export function readable(handler: UniversalHandler, readBody: ReadBody): UniversalHandlerFn {
+export function readable(handler: UniversalHandler, requestMs: number): UniversalHandlerFn {
   if (handler.method.methodKind === "bidi_streaming") return handler;
   const most = maxBytesOf(handler.method);
   return async (req) => {
@@ -73,17 +75,25 @@ export function readable(handler: UniversalHandler, readBody: ReadBody): Univers
       for (const name of OF_BODY) header.delete(name);
       return handler({ ...req, contextValues, header, body: nothing(header.get("content-type") ?? "") });
     };
-    let body: Uint8Array;
+    const place = contextValues.get(placeKey);
+    const isCompressed = ENCODINGS.some((name) => (req.header.get(name) ?? "identity") !== "identity");
+    const parts = req.body as AsyncIterable<Uint8Array>;
+    const bodies: Uint8Array[] = [];
     try {
-      body = await readBody(req.body as AsyncIterable<Uint8Array>, most);
+      bodies.push(await readBody({ parts, most, isCompressed, place }, requestMs));
     } catch (thrown) {
       if (req.signal.aborted) throw thrown; // by a client who has gone: nobody is left to be told
       return refuse(ConnectError.from(thrown));
     }
-    const res = await handler({ ...req, contextValues, body: createAsyncIterable([body]) });
+    const res = await handler({ ...req, contextValues, body: handedOver(bodies) });
     const ending = contextValues.get(endingKey);
     return !ending || contextValues.get(callKey) ? res : refuse(ConnectError.from(ending.reason));
   };
+}
+
+/** Keeps nothing of what it has handed over: a provider may take minutes. */
+async function* handedOver(bodies: Uint8Array[]): AsyncIterable<Uint8Array> {
+  for (let body = bodies.shift(); body; body = bodies.shift()) yield body;
 }
 
 /** An empty message of a content type. */

@@ -1,24 +1,29 @@
+import { once } from "node:events";
 import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { until } from "../until.ts";
+import { openRoom } from "../../services/process/room.ts";
+import { tally, times, until } from "../until.ts";
 import { type Started, start } from "./harness.ts";
 import { CONVERSATION, JSON_TYPE } from "./listeners.ts";
 import { post } from "./wire.ts";
 
 const KIB = 1024;
-/** Room for two of three, by the powers of two that it is given out in. */
 const LARGE = 100 * KIB;
+/** Room for two of three large bodies, by the powers of two that it is given out in. */
+const ROOM = 3_300_000;
 
 describe("large bodies", () => {
   let edge: Started;
   let heard = 0;
+  const slow = Promise.withResolvers<void>();
   beforeAll(async () => {
-    const chat = () => {
+    const chat = async ({ provider }: { provider: string }) => {
       heard++;
+      if (provider === "slow") await slow.promise;
       return { content: "" };
     };
-    edge = await start((router) => router.service(AIService, { chat }), { arrivingBytes: 256 * KIB });
+    edge = await start((router) => router.service(AIService, { chat }), { room: openRoom(ROOM) });
   });
   afterAll(() => edge.close());
 
@@ -52,6 +57,21 @@ describe("large bodies", () => {
     third.destroy();
   });
 
+  test("keep their room until they are answered, or their clients have gone", async () => {
+    const before = heard;
+    const body = { ...conversation(LARGE), provider: "slow" };
+    const staying = edge.send("POST", "/ai/chat", body);
+    const leaving = net.connect(edge.port, "127.0.0.1", () => leaving.write(post("/ai/chat", body)));
+    await until("both to be held", () => heard === before + 2);
+    expect((await ask(LARGE)).status).toBe(503);
+    expect((await ask(30 * KIB)).status).toBe(200);
+    leaving.destroy();
+    await until("room where a client has gone", async () => (await ask(LARGE)).status === 200);
+    slow.resolve();
+    expect((await staying).status).toBe(200);
+    expect(await Promise.all([ask(LARGE), ask(LARGE)])).toMatchObject([{ status: 200 }, { status: 200 }]);
+  });
+
   test("in crumbs are put together", async () => {
     const body = JSON.stringify(conversation(LARGE));
     const socket = net.connect(edge.port, "127.0.0.1");
@@ -62,5 +82,47 @@ describe("large bodies", () => {
     const answer = await new Promise<string>((resolve) => socket.once("data", (data) => resolve(String(data))));
     socket.destroy();
     expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+  });
+});
+
+describe("small requests", () => {
+  let edge: Started;
+  let held = 0;
+  beforeAll(async () => {
+    const chat = async (_request: unknown, { signal }: { signal: AbortSignal }) => {
+      held++;
+      await once(signal, "abort");
+      held--;
+      return {};
+    };
+    edge = await start((router) => router.service(AIService, { chat }), { room: openRoom(1_000_000) });
+  });
+  afterAll(() => edge.close());
+
+  test("that wait for providers have a bound in all, and others are answered meanwhile", async () => {
+    const clients = times(50, () => net.connect(edge.port, "127.0.0.1"));
+    const told = clients.map(async (client) => {
+      client.write(post("/ai/chat", CONVERSATION));
+      const [answer] = await once(client, "data");
+      return String(answer).slice(9, 12);
+    });
+    const refused = await Promise.race([Promise.all(told), until("most of them", () => held >= 10)]).then(() => told);
+    expect(await Promise.race(refused)).toBe("503");
+    expect(held).toBeLessThan(20);
+    expect((await edge.send("GET", "/openapi.json")).status).toBe(200);
+    for (const client of clients) client.destroy();
+    await until("nobody", () => held === 0);
+  });
+
+  test("that wait in line on one connection have a bound, past which it is cut", async () => {
+    const flood = net.connect(edge.port, "127.0.0.1");
+    const isCut = once(flood, "close");
+    flood.on("error", () => {}).write(post("/ai/chat", CONVERSATION));
+    await until("the first", () => held === 1);
+    flood.write("GET /docs HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100));
+    await isCut;
+    await until("its call to end", () => held === 0);
+    const answers = await Promise.all(times(15, () => edge.send("GET", "/openapi.json")));
+    expect(tally(answers, ({ status }) => status)).toEqual({ 200: 15 });
   });
 });

@@ -7,6 +7,7 @@ import { createRemoteTransport } from "../../gateway/remote-transport.ts";
 import { createGateway } from "../../gateway/server.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { openRoom } from "../../services/process/room.ts";
 import { openEdges } from "./edges.ts";
 import { configOf, failWith, play, start, ways } from "./harness.ts";
 
@@ -120,7 +121,7 @@ test("services that can't be connected to, for whatever reason, are 503 as well"
 
 async function expectAway(servicesUrl: string) {
   const transport = createRemoteTransport(servicesUrl);
-  const gateway = createGateway({ config: configOf(), transport, log: pino({ level: "silent" }) });
+  const gateway = createGateway({ config: configOf(), transport, room: openRoom(), log: pino({ level: "silent" }) });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });
   const headers = { "content-type": "application/json" };
@@ -137,7 +138,7 @@ test("a bug outside of every method is masked and logged all the same", async ()
   const logs: string[] = [];
   const log = pino({}, { write: (line: string) => void logs.push(line) });
   const played = await play("in process", () => {});
-  const gateway = createGateway({ config: configOf(), transport: played.transport, log });
+  const gateway = createGateway({ config: configOf(), transport: played.transport, room: openRoom(), log });
   gateway.app.get("/bug", () => {
     throw new TypeError("x is not a function: password=hunter2");
   });

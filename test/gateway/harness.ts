@@ -16,6 +16,7 @@ import type { StartSpan } from "../../gateway/tracing.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { endWaiting } from "../../services/grpc/patience.ts";
+import { openRoom, type Room } from "../../services/process/room.ts";
 
 /** The two ways from gateway to services; what holds for one must hold for the other. */
 export const ways = ["in process", "over gRPC"] as const;
@@ -72,18 +73,18 @@ export type Settings = {
   keepAliveMs?: number;
   requestTimeoutMs?: number;
   stalledMs?: number;
-  arrivingBytes?: number;
+  room?: Room;
   clock?: { now: () => Date };
   startSpan?: StartSpan;
 };
 
 /** Starts a gateway before services that `routes` plays. */
 export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
-  const { way = "in process", interceptors, env, ...options } = settings;
+  const { way = "in process", interceptors, env, room = openRoom(), ...options } = settings;
   const played = await play(way, routes, interceptors);
   const logs: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
-  const gateway = createGateway({ config: configOf(env), transport: played.transport, log, ...options });
+  const gateway = createGateway({ config: configOf(env), transport: played.transport, room, log, ...options });
   let stopped: Promise<void> | undefined;
   const stopServices = () => {
     stopped ??= played.close();

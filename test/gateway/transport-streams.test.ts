@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { listenGrpc } from "../../services/grpc/server.ts";
+import { openRoom } from "../../services/process/room.ts";
 import { until } from "../until.ts";
 import { failWith, play, ways } from "./harness.ts";
 import { chat, errorOf, openWays } from "./transports.ts";
@@ -121,6 +122,7 @@ test("a reader who leaves with a message on its way lets the handler end", async
         }),
     },
     { grpc },
+    openRoom(),
   );
   const client = connect(`http://127.0.0.1:${server.port}`);
   const stream = client.request({

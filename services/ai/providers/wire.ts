@@ -43,7 +43,7 @@ export function openWire(connectMs: number): Wire {
         headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
       });
       const sentAt = performance.now();
-      return new Promise((resolve, reject) => {
+      const answer = new Promise<Answer>((resolve, reject) => {
         let isAnswered = false;
         sending.on("response", (message) => {
           isAnswered = true;
@@ -62,8 +62,9 @@ export function openWire(connectMs: number): Wire {
         // hasn't been read, nobody listens to, and that ends the process.
         if (signal.aborted) sending.destroy();
         signal.addEventListener("abort", () => sending.destroy(), { once: true });
-        sending.end(JSON.stringify(document));
       });
+      sending.end(JSON.stringify(document)); // out here, where nothing keeps the document until the answer
+      return answer;
     },
     close: () => {
       for (const pool of Object.values(pools)) pool.destroy();

@@ -1,0 +1,95 @@
+import { totalmem } from "node:os";
+import { getHeapStatistics } from "node:v8";
+
+/** The memory that all requests of a process share, over all its doors. */
+export type Room = {
+  /** Takes a request's place; undefined where there is none left. */
+  enter(request: Expected): Place | undefined;
+  /** Connections that one door may have open: each costs before it asks anything. */
+  connections: number;
+};
+
+/** Requests that may wait for others for minutes, as AI calls do for their providers; those that are soon over; probes. */
+export type Use = "patient" | "brief" | "health";
+
+/** What is known of a request before it is read. */
+export type Expected = {
+  use: Use;
+  /** Size of its answer in bytes, where that counts. */
+  answerBytes: number;
+};
+
+/** What one request may hold, until it is over. */
+export type Place = {
+  /** Makes the place fit a body of that size, in bytes. @returns false where there is no room for it */
+  fit(bodyBytes: number): boolean;
+  /** Makes it fit what its reader has not taken yet, in bytes. @returns false where there is no room for it */
+  pile(unreadBytes: number): boolean;
+  /** Gives the place back. */
+  leave(): void;
+};
+
+const MIB = 1024 * 1024;
+/** What a process holds at rest: of the heap, and in all. Measured: 50 and 100 MB. */
+const HEAP_AT_REST = 64 * MIB;
+const MEMORY_AT_REST = 128 * MIB;
+/** Parts of the rest. What is left of the heap is for garbage; half of the memory is for connections. */
+const SHARE_OF_HEAP = 0.6;
+const SHARE_OF_MEMORY = 0.5;
+const LEAST_ROOM = 16 * MIB;
+/** What a request costs however small it is, and each byte of its body and answer. Measured: 25 to 50 KiB, and 0.7 to 2.3. */
+const REQUEST_BYTES = 48 * 1024;
+const COST_OF_BYTE = 3;
+/** What a connection costs that has sent all of its headers but the end. */
+const CONNECTION_BYTES = 20 * 1024;
+
+/** Bodies up to this size get in however many large ones there are, in bytes. */
+const SMALL_BYTES = 32 * 1024;
+/** How far each kind may fill the room, so that the kinds after it still get in. */
+const PARTS = { large: 0.3, patient: 0.6, brief: 0.95, health: 1 };
+
+/** Opens a process's room. @param bytes its size, by default what this process can spare */
+export function openRoom(bytes = spareBytes()): Room {
+  let taken = 0;
+  return {
+    enter({ use, answerBytes }) {
+      let mine = 0;
+      const take = (wanted: number, kind: keyof typeof PARTS) => {
+        const more = wanted - mine;
+        if (more > 0 && taken + more > PARTS[kind] * bytes) return false;
+        taken += more;
+        mine = wanted;
+        return true;
+      };
+      let body = 0;
+      let unread = 0;
+      let hasLeft = false;
+      const hold = (kind: keyof typeof PARTS) =>
+        !hasLeft && take(REQUEST_BYTES + COST_OF_BYTE * (body + Math.max(answerBytes, unread)), kind);
+      if (!hold(use)) return undefined;
+      return {
+        fit(size) {
+          body = size;
+          return hold(size > SMALL_BYTES ? "large" : use);
+        },
+        pile(size) {
+          unread = size;
+          return hold(use);
+        },
+        leave() {
+          hasLeft = true;
+          take(0, use);
+        },
+      };
+    },
+    connections: Math.floor(halfOfMemory() / CONNECTION_BYTES),
+  };
+}
+
+const spareBytes = () =>
+  Math.max(Math.min((getHeapStatistics().heap_size_limit - HEAP_AT_REST) * SHARE_OF_HEAP, halfOfMemory()), LEAST_ROOM);
+
+const halfOfMemory = () => Math.max((memoryBytes() - MEMORY_AT_REST) * SHARE_OF_MEMORY, LEAST_ROOM);
+
+/** The memory of the machine, or of the container. */
+const memoryBytes = () => Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem());
