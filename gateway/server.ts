@@ -13,6 +13,7 @@ import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { readBody } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
 import type { GatewayConfig } from "./config.ts";
+import { boundConnections } from "./connections.ts";
 import { createOrigins } from "./cors.ts";
 import { addEdge, commonHeaders, greet, requestId } from "./edge.ts";
 import { addHealth } from "./health.ts";
@@ -150,8 +151,7 @@ function createServer(
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", readBody);
-  app.server.maxConnections = room.connections;
-  app.server.on("drop", () => app.server.closeIdleConnections()); // in favour of whoever comes next
+  boundConnections(app.server, room.connections);
   app.server.on("request", (request, response) => latest.set(request.socket, response));
   app.server.on("timeout", (socket) => {
     const isWaitingForUs = latest.get(socket)?.writableEnded === false && socket.writableLength === 0;

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { openRoom } from "../../services/process/room.ts";
 import { tally, times, until } from "../until.ts";
-import { type Started, start } from "./harness.ts";
+import { type Routes, type Started, start } from "./harness.ts";
 import { CONVERSATION, JSON_TYPE } from "./listeners.ts";
 import { post } from "./wire.ts";
 
@@ -125,4 +125,27 @@ describe("small requests", () => {
     const answers = await Promise.all(times(15, () => edge.send("GET", "/openapi.json")));
     expect(tally(answers, ({ status }) => status)).toEqual({ 200: 15 });
   });
+});
+
+test("connections have a bound: whoever comes takes the place of the one that has been silent the longest", async () => {
+  const chat = (_request: unknown, { signal }: { signal: AbortSignal }) => once(signal, "abort").then(() => ({}));
+  const routes: Routes = (router) => router.service(AIService, { chat });
+  const edge = await start(routes, { room: { ...openRoom(), connections: 3 } });
+  const connect = (sent: string) => {
+    const socket = net.connect(edge.port, "127.0.0.1").on("error", () => {});
+    socket.write(sent);
+    return { socket, isCut: once(socket, "close") };
+  };
+  const busy = connect(post("/ai/chat", CONVERSATION));
+  const idle = connect("GET /docs HTTP/1.1\r\nHost: x\r\n\r\n");
+  await once(idle.socket, "data");
+  const begun = connect("GET /docs HTTP/1.1\r\nHost: x\r\nX-Late: ");
+  expect((await edge.send("GET", "/docs")).status).toBe(200);
+  await idle.isCut;
+  expect((await edge.send("GET", "/docs", undefined, { connection: "close" })).status).toBe(200);
+  const others = times(2, () => connect(post("/ai/chat", CONVERSATION)));
+  await begun.isCut;
+  expect(busy.socket.closed).toBe(false);
+  for (const { socket } of [busy, ...others]) socket.destroy();
+  await edge.close();
 });
