@@ -41,8 +41,8 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // in one process nobody else knows it
   const clock = { now: () => new Date() };
   const tracing = await openTracing(config.otlpEndpoint, services ? "gatehouse" : "gatehouse-gateway");
+  const here = services && (await openServices(services, { log, clock, internalSecret, tracing }));
   const room = openRoom();
-  const here = services && (await openServices(services, { log, clock, internalSecret, tracing }, room));
   const app = here?.app;
   const remote = config.servicesUrl ? createRemoteTransport(config.servicesUrl, config.servicesTls) : undefined;
   const transport = app ? createDirectTransport(app.routes, app.interceptors) : remote;
@@ -54,7 +54,7 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
     log,
     startSpan: tracing?.start,
   });
-  const grpc = here && (await listening("GRPC_HOST", "GRPC_PORT", here.listen));
+  const grpc = here && (await listening("GRPC_HOST", "GRPC_PORT", () => here.listen(room)));
   const registries = [gateway.metrics, ...(app ? [app.metrics.registry] : [])];
   const { host, port, metricsPort } = config;
   const metrics = metricsPort
@@ -77,13 +77,13 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
 }
 
 /** Opens the services in this process. They are loaded only for it: a gateway alone needs none of their code. */
-async function openServices(config: Config, surroundings: Surroundings, room: Room) {
+async function openServices(config: Config, surroundings: Surroundings) {
   const [{ openApp }, { listenGrpc }] = await Promise.all([
     import("../services/app.ts"),
     import("../services/grpc/server.ts"),
   ]);
   const app = await openApp(config, surroundings);
-  return { app, listen: () => listenGrpc(app, config, room) };
+  return { app, listen: (room: Room) => listenGrpc(app, config, room) };
 }
 
 /** For people, on standard error: standard output carries the log. */
