@@ -14,7 +14,7 @@ import { type Process, startProcess } from "./process.ts";
 
 /** Every run asks for a part of what `SOAK=full` does. */
 const FULL = Boolean(process.env.SOAK);
-const SLOW_READERS = FULL ? 200 : 15;
+const SLOW_READERS = FULL ? 200 : 25;
 const READ_SECONDS = FULL ? 20 : 3;
 const STREAMS = FULL ? 10_000 : 240;
 const AT_ONCE = 60;
@@ -103,7 +103,7 @@ const rss = async () => (await readMetrics(metricsPort)).get("process_resident_m
 
 describe("memory", () => {
   test(`of ${SLOW_READERS} clients that read 1 KB a second of an endless reply is bounded, and the provider waits`, async () => {
-    const first = times(10, () => readSlowly()); // the first megabytes make any process grow
+    const first = times(20, () => readSlowly()); // the first megabytes make any process grow
     await wait(3_000);
     const before = await rss();
     const asked = simulator.requests.length;
