@@ -1,5 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
+import { isGone } from "../auth/find-account.ts";
 import type { SignedInCall } from "../call.ts";
 import { Refusal } from "../refusal.ts";
 import { holdOwnSession, lockUser } from "../security/lock-user.ts";
@@ -27,7 +28,7 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
   const { user, expiresAt } = await call.em.transactional(async () => {
     await lockUser(call, userId); // who is being promoted is an administrator by the time it is granted
     const user = await call.em.findOne(User, { id: userId });
-    if (!user) throw userNotFound();
+    if (!user || isGone(user, now)) throw userNotFound();
     await holdOwnSession(call);
     await dropOldestImpersonations(call, userId);
     const expiresAt = await open(call, id, userId);

@@ -57,6 +57,9 @@ describe("POST /admin/impersonate/:userId", () => {
     expect(await ask(admin.user.id)).toBe(409);
     expect(await ask(other.user.id)).toBe(409);
     expect(await ask(uuid())).toBe(404);
+    const gone = await app.addUser();
+    await app.sql("update users set deletion_at = ? where id = ?", [app.clock.now(), gone.id]); // erased within a minute
+    expect(await ask(gone.id)).toBe(404);
     expect(await ask("nobody")).toBe(400);
     const [denied] = await auditOf(app, other.user.id, "admin.denied");
     expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "CONFLICT", rpc: "Impersonate" } });
