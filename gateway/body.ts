@@ -3,6 +3,8 @@ import type { FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { placeOf } from "./places.ts";
 import { Refused } from "./transcode/errors.ts";
+import { DEFAULT_BODY_BYTES } from "./transcode/rules.ts";
+import { ownTurn } from "./turns.ts";
 
 const NOTHING = Buffer.alloc(0);
 const BROKEN_OFF = new Refused(Reason.MALFORMED_REQUEST, "The request broke off.");
@@ -30,7 +32,11 @@ export function readBody(request: FastifyRequest, payload: IncomingMessage, done
     done(error, body);
   };
   const fail = () => settle(BROKEN_OFF);
-  const finish = () => settle(null, room.subarray(0, bytes));
+  const pass = () => settle(null, room.subarray(0, bytes));
+  const finish = () => {
+    if (bytes <= DEFAULT_BODY_BYTES) return pass();
+    ownTurn().then(() => (payload.socket.destroyed ? fail() : pass())); // what it says is read then, unless nobody waits
+  };
   const take = (part: Buffer) => {
     const start = bytes;
     bytes += part.length;
