@@ -1,8 +1,8 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit.ts";
-import { isGone } from "../auth/find-account.ts";
 import type { SignedInCall } from "../call.ts";
 import { Refusal } from "../refusal.ts";
+import { isGone } from "../security/find-account.ts";
 import { holdOwnSession, lockUser } from "../security/lock-user.ts";
 import { deviceOf, dropOldestImpersonations } from "../security/sessions.ts";
 import { accessTokenOf } from "../security/tokens.ts";

@@ -1,9 +1,9 @@
 import { recordAudit } from "../audit.ts";
 import type { Call } from "../call.ts";
+import { findAccount } from "../security/find-account.ts";
 import { lockUser } from "../security/lock-user.ts";
 import { atSteadyPace } from "../security/steady-pace.ts";
 import type { User } from "../store/user.ts";
-import { findAccount } from "./find-account.ts";
 import { queueToken } from "./queue-token.ts";
 
 /** Mails a reset token to the account of an address, if there is one; nobody can tell by the answer or its time. */

@@ -4,10 +4,10 @@ import type { Call } from "../call.ts";
 import { Refusal, wordOf } from "../refusal.ts";
 import type { Attempt } from "../security/attempts.ts";
 import { readEmailAddress } from "../security/email-address.ts";
+import { isGone } from "../security/find-account.ts";
 import type { GuessedAccount } from "../security/guessed-account.ts";
 import { issueTicket } from "../security/tickets.ts";
 import { recordWrongPassword } from "./confirm-password.ts";
-import { isGone } from "./find-account.ts";
 import { queueReset } from "./forgot-password.ts";
 import { isPasswordExpired, lockUnchanged, type SignedIn, type SigningIn, signIn } from "./sign-in.ts";
 

@@ -1,6 +1,6 @@
 import type { Call } from "../call.ts";
-import { readEmailAddress } from "../security/email-address.ts";
 import { User } from "../store/user.ts";
+import { readEmailAddress } from "./email-address.ts";
 
 /**
  * The account of an address in any of its spellings; one whose deletion is due counts as gone, erased yet or not.
