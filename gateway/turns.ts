@@ -19,16 +19,20 @@ export function inTurn(): onRequestHookHandler {
 
 let rested = Promise.resolve(); // one line for the process, as there is one event loop
 
+/** A turn of so many ms leaves enough to everybody else. */
+const SHORT_MS = 10;
+
 /**
- * Resolves in a turn of the event loop that is nobody else's, who asks for one so. After it everybody else has as much time
- * as it took: most answers take several turns, and a large body that is costly to read a tenth of a second.
+ * Resolves in a turn of the event loop that is nobody else's, who asks for one so. After a long one everybody else has as
+ * much time as it took: most answers take several turns, and a large body that is costly to read a tenth of a second.
  */
 export function ownTurn(): Promise<void> {
   const mine = rested;
   rested = mine.then(async () => {
     const began = performance.now();
     await nextTurn();
-    await rest(performance.now() - began);
+    const tookMs = performance.now() - began;
+    if (tookMs > SHORT_MS) await rest(tookMs);
   });
   return mine;
 }

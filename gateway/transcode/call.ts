@@ -41,15 +41,16 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
 }
 
 /**
- * A cancellation without a reason, a reset, or no connection at all, for want of a descriptor as well: not an answer of
- * the services.
+ * A cancellation without a reason, a reset, a stream that HTTP/2 has broken off, or no connection at all, for want of a
+ * descriptor as well: not an answer of the services.
  */
-const isUnexplained = (thrown: unknown) =>
-  thrown instanceof ConnectError &&
-  thrown.details.length === 0 &&
-  (thrown.code === Code.Canceled ||
-    (thrown.code === Code.Aborted && thrown.cause instanceof Error) ||
-    (thrown.cause as NodeJS.ErrnoException | undefined)?.syscall === "connect");
+function isUnexplained(thrown: unknown): boolean {
+  if (!(thrown instanceof ConnectError) || thrown.details.length > 0) return false;
+  if (thrown.code === Code.Canceled) return true;
+  if (!(thrown.cause instanceof Error)) return false;
+  const { code = "", syscall } = thrown.cause as NodeJS.ErrnoException;
+  return thrown.code === Code.Aborted || code.startsWith("ERR_HTTP2_") || syscall === "connect";
+}
 
 /** Ends every call that is under way: 503, or an error event and `[DONE]` where a stream has started. */
 export function endCalls(calls: OpenCalls): void {

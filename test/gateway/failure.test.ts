@@ -1,3 +1,4 @@
+import http2 from "node:http2";
 import net from "node:net";
 import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
@@ -113,6 +114,17 @@ test("services that reset the connection are 503 as well", async () => {
   await new Promise<void>((resolve) => resetting.listen(0, "127.0.0.1", resolve));
   await expectAway(`http://127.0.0.1:${(resetting.address() as net.AddressInfo).port}`);
   await new Promise((resolve) => resetting.close(resolve));
+});
+
+test.each([
+  ["ENHANCE_YOUR_CALM", http2.constants.NGHTTP2_ENHANCE_YOUR_CALM],
+  ["REFUSED_STREAM", http2.constants.NGHTTP2_REFUSED_STREAM],
+  ["INTERNAL_ERROR", http2.constants.NGHTTP2_INTERNAL_ERROR],
+])("services that break a call off by HTTP/2 (%s) are 503 as well", async (_, code) => {
+  const breaking = http2.createServer().on("stream", (stream) => stream.close(code));
+  await new Promise<void>((resolve) => breaking.listen(0, "127.0.0.1", resolve));
+  await expectAway(`http://127.0.0.1:${(breaking.address() as net.AddressInfo).port}`);
+  await new Promise((resolve) => breaking.close(resolve));
 });
 
 test("services that can't be connected to, for whatever reason, are 503 as well", async () => {
