@@ -121,7 +121,7 @@ test.each([
   ["REFUSED_STREAM", http2.constants.NGHTTP2_REFUSED_STREAM],
   ["INTERNAL_ERROR", http2.constants.NGHTTP2_INTERNAL_ERROR],
 ])("services that break a call off by HTTP/2 (%s) are 503 as well", async (_, code) => {
-  const breaking = http2.createServer().on("stream", (stream) => stream.close(code));
+  const breaking = http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
   await new Promise<void>((resolve) => breaking.listen(0, "127.0.0.1", resolve));
   await expectAway(`http://127.0.0.1:${(breaking.address() as net.AddressInfo).port}`);
   await new Promise((resolve) => breaking.close(resolve));
