@@ -12,7 +12,7 @@ export type Room = {
 };
 
 /** What one request may hold, until it is over. */
-export type Place = { fit(bodyBytes: number): boolean; pile(unreadBytes: number): boolean; leave(): void };
+export type Place = { fit(bodyBytes: number): boolean; pile(isUnread: boolean): boolean; leave(): void };
 
 /** What a route says of the requests to it. */
 export type RouteConfig = { answerBytes?: number };

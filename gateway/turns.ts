@@ -17,10 +17,10 @@ export function inTurn(): onRequestHookHandler {
   };
 }
 
-let rested = Promise.resolve(); // one line for the process, as there is one event loop
-
 /** A turn of so many ms leaves enough to everybody else. */
 const SHORT_MS = 10;
+
+let rested = Promise.resolve(); // one line for the process, as there is one event loop
 
 /**
  * Resolves in a turn of the event loop that is nobody else's, who asks for one so. After a long one everybody else has as

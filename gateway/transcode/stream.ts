@@ -14,8 +14,6 @@ import type { Rule } from "./rules.ts";
 const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const LAST_CHUNK = "0\r\n\r\n";
-/** What waits for a reader who takes nothing for the moment, with what comes from the provider meanwhile, in bytes. */
-const UNREAD_BYTES = 160 * 1024;
 const emitDefaults = { alwaysEmitImplicit: true };
 const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 
@@ -46,9 +44,9 @@ export async function sendStream(
       events.open(header);
       const isTaken = events.write(event(toJson(rule.method.output, message, emitDefaults)));
       if (isTaken) continue;
-      if (place?.pile(UNREAD_BYTES) === false) raw.destroy(); // for want of room, like whoever takes nothing for long
+      if (place?.pile(true) === false) raw.destroy(); // for want of room, like whoever takes nothing for long
       await once(raw, "drain", { signal: call.signal });
-      place?.pile(0);
+      place?.pile(false);
     }
     events.open(header);
   } catch (thrown) {

@@ -39,16 +39,13 @@ export function endWaiting(res: Http2ServerResponse): void {
   });
 }
 
-/** What waits for a reader who takes nothing for the moment, with what comes from the provider meanwhile, in bytes. */
-const UNREAD_BYTES = 160 * 1024;
-
 /** Counts what a reader has not taken yet, and ends the stream where there is no room for that. */
 export function countUnread(res: Http2ServerResponse, place: Place): void {
   const write = res.write.bind(res) as (...given: unknown[]) => boolean;
   res.write = (...given: unknown[]) => {
     const isTaken = write(...given);
-    if (!isTaken && !place.pile(UNREAD_BYTES)) res.stream.close(constants.NGHTTP2_CANCEL);
+    if (!isTaken && !place.pile(true)) res.stream.close(constants.NGHTTP2_CANCEL);
     return isTaken;
   };
-  res.on("drain", () => place.pile(0));
+  res.on("drain", () => place.pile(false));
 }

@@ -23,8 +23,8 @@ export type Expected = {
 export type Place = {
   /** Makes the place fit a body of that size, in bytes. @returns false where there is no room for it */
   fit(bodyBytes: number): boolean;
-  /** Makes it fit what its reader has not taken yet, in bytes. @returns false where there is no room for it */
-  pile(unreadBytes: number): boolean;
+  /** Makes it fit what piles up while its reader takes nothing, or no longer. @returns false where there is no room for it */
+  pile(isUnread: boolean): boolean;
   /** Gives the place back. */
   leave(): void;
 };
@@ -40,6 +40,8 @@ const LEAST_ROOM = 16 * MIB;
 /** What a request costs however small it is, and each byte of its body and answer. Measured: 25 to 50 KiB, and 0.7 to 2.3. */
 const REQUEST_BYTES = 48 * 1024;
 const COST_OF_BYTE = 3;
+/** What waits for a reader who takes nothing for the moment, with what comes from the provider meanwhile, in bytes. */
+const UNREAD_BYTES = 160 * 1024;
 /** What a connection costs that has sent all of its headers but the end. */
 const CONNECTION_BYTES = 20 * 1024;
 
@@ -72,8 +74,8 @@ export function openRoom(bytes = spareBytes()): Room {
           body = size;
           return hold(size > SMALL_BYTES ? "large" : use);
         },
-        pile(size) {
-          unread = size;
+        pile(isUnread) {
+          unread = isUnread ? UNREAD_BYTES : 0;
           return hold(use);
         },
         leave() {
