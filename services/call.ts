@@ -11,6 +11,7 @@ import type { Attempt } from "./security/attempts.ts";
 import type { Cipher } from "./security/cipher.ts";
 import type { FindSession } from "./security/find-session.ts";
 import type { KeyRing } from "./security/keys.ts";
+import type { Standing } from "./security/limits.ts";
 import type { Locate } from "./security/location.ts";
 import type { Passwords } from "./security/passwords.ts";
 import type { Caller } from "./security/sessions.ts";
@@ -59,6 +60,8 @@ export type Call = Tools & {
   query: Store["query"];
   /** Finds the session of an access token. */
   findSession: FindSession;
+  /** How it stands against its limits, where it was counted before it was known to come from its caller. */
+  standing: Standing | undefined;
   /** The guess that a method with a lockout has counted; its operation settles it. */
   attempt: Attempt | undefined;
   /** Run once the call has ended, whether or not it succeeded. */

@@ -43,7 +43,7 @@ export function interceptors(
     logCalls(tools.log, tools.metrics),
     tellRefusals(tools.log, watchPresence(store, tools.log)),
     openCall(tools, store, internalSecret),
-    authenticate,
+    authenticate(limits),
     limit(limits),
     auditDenials,
     authorize,

@@ -48,7 +48,7 @@ async function take(
 ): Promise<[string, string][]> {
   const counted = rules.flatMap((rule) => countedBy(rule, call, account));
   if (counted.length === 0) return [];
-  const standing = await limits.take(counted);
+  const standing = call.standing ?? (await limits.take(counted));
   const headers = headersOf(standing);
   if (standing.remaining >= 0) return headers;
   const message = rules.find((rule) => rule.message)?.message ?? "Too many requests. Please try again later.";
@@ -60,22 +60,29 @@ async function take(
 
 function countedBy(rule: Limit, call: Call, account: string | undefined): Counted[] {
   const network = networkOf(call.client.address);
-  const count = (who: string, most = rule.requests): Counted => ({
-    key: `${rule.bucket}:${who}`,
-    most,
-    windowMs: rule.windowSeconds * 1000,
-  });
   switch (rule.by) {
     case LimitKey.USER:
-      return [count(`user:${call.caller?.user.id}`)];
+      return [countedFor(rule, `user:${call.caller?.user.id}`)];
     case LimitKey.ADDRESS_AND_ACCOUNT: {
-      const all = count(`{address:${network}}`, rule.requests * ACCOUNTS_PER_ADDRESS);
-      return account ? [all, count(`{address:${network}}:account:${account}`)] : [all];
+      const all = countedFor(rule, `{address:${network}}`, rule.requests * ACCOUNTS_PER_ADDRESS);
+      return account ? [all, countedFor(rule, `{address:${network}}:account:${account}`)] : [all];
     }
     default:
-      return [count(`address:${network}`)];
+      return [countedFor(rule, `address:${network}`)];
   }
 }
+
+/** What a call of a user counts towards; undefined where that takes more than knowing who the user is. */
+export function countedByUser({ limits, account }: MethodRules, userId: string): Counted[] | undefined {
+  if (account || limits.length === 0 || limits.some(({ by }) => by !== LimitKey.USER)) return undefined;
+  return limits.map((rule) => countedFor(rule, `user:${userId}`));
+}
+
+const countedFor = ({ bucket, requests, windowSeconds }: Limit, who: string, most = requests): Counted => ({
+  key: `${bucket}:${who}`,
+  most,
+  windowMs: windowSeconds * 1000,
+});
 
 /** What the request's account is counted as: the canonical address, or the user that a ticket names. */
 async function accountOf(call: Call, { account }: MethodRules, req: UnaryRequest | StreamRequest) {

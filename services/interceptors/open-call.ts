@@ -41,6 +41,7 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
       traceparent: req.header.get("traceparent"),
       client: clientOf(req.header, req.contextValues.get(peerKey), secret),
       caller: undefined,
+      standing: undefined,
       attempt: undefined,
       unitOfWork: undefined,
       request: req,

@@ -23,8 +23,16 @@ export type FoundSession = {
   updated_at: string;
 };
 
-/** Finds a session as it stands now, unless it has ended or, under impersonation, the administrator's own has. */
-export type FindSession = (id: string) => Promise<FoundSession | undefined>;
+/** Finds sessions as they stand now. */
+export type FindSession = {
+  /** An open session; undefined when it has ended or, under impersonation, the administrator's own has. */
+  (id: string): Promise<FoundSession | undefined>;
+  /** Whether this process found it open when it last looked. */
+  wasOpen(id: string): boolean;
+};
+
+/** Sessions that are remembered as having been open; the one found first goes. */
+const REMEMBERED_SESSIONS = 10_000;
 
 /**
  * Whether session `s` is open and, under impersonation, the administrator's own too, which expires no sooner; takes the
@@ -45,6 +53,7 @@ const FIND: Statement = {
 
 /** Sessions are read anew for every request; requests that arrive in the same turn of the event loop share the statement. */
 export function createFindSession({ query }: Pick<Store, "query">, clock: Clock): FindSession {
+  const open = new Set<string>();
   const asked = new Set<string>();
   let looking: Promise<Map<string, FoundSession>> | undefined;
   const look = async () => {
@@ -55,9 +64,13 @@ export function createFindSession({ query }: Pick<Store, "query">, clock: Clock)
     const rows = await query<FoundSession>(FIND, [ids, clock.now()]);
     return new Map(rows.map((row) => [row.session_id, row]));
   };
-  return async (id) => {
+  const find = async (id: string) => {
     asked.add(id);
     looking ??= look();
-    return (await looking).get(id);
+    const found = (await looking).get(id);
+    if (!found) open.delete(id);
+    else if (open.add(id).size > REMEMBERED_SESSIONS) open.delete(open.keys().next().value as string);
+    return found;
   };
+  return Object.assign(find, { wasOpen: (id: string) => open.has(id) });
 }

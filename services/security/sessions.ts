@@ -6,7 +6,7 @@ import { newId } from "../store/ids.ts";
 import type { User } from "../store/user.ts";
 import { ACTIVITY_STEP_MS } from "./activity.ts";
 import { lockUser } from "./lock-user.ts";
-import { readAccessToken } from "./tokens.ts";
+import type { SessionClaims } from "./tokens.ts";
 
 /** Sessions of one user; the oldest goes, one that has ended first, then an administrator's. */
 const MAX_SESSIONS = 100;
@@ -73,15 +73,14 @@ export const OPEN_SESSION = `pruned as (
     from signed, jsonb_populate_record(null::sessions, ?::jsonb) as r)`;
 
 /**
- * Finds the caller of an access token. The session's row is read every time, so a revoked one is refused at once by
+ * Finds the caller that an access token claims to be from. The session's row is read every time, so a revoked one is refused at once by
  * every process; the first use of a refreshed pair closes the grace of the one before it.
  * @throws Refusal UNAUTHENTICATED
  */
 export async function identify(
-  call: Pick<Call, "em" | "findSession" | "clock" | "config" | "keys" | "activity">,
-  accessToken: string | undefined,
+  call: Pick<Call, "em" | "findSession" | "clock" | "activity">,
+  claims: SessionClaims | undefined,
 ): Promise<Caller> {
-  const claims = accessToken ? await readAccessToken(call, accessToken) : undefined;
   const row = claims && (await call.findSession(claims.sessionId));
   if (!claims || !row || row.id !== claims.userId) {
     throw new Refusal(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");

@@ -46,6 +46,19 @@ describe("GET /user/profile", () => {
     app.clock.advance("1m");
     expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(200);
   });
+
+  test("counts next to nothing of what is asked with the token of a session that has ended", async () => {
+    const { user, browser, accessToken } = await app.signIn();
+    const { accessToken: own } = await app.signIn(user);
+    expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
+    await browser.post("/auth/logout", {}, accessToken);
+    for (let i = 0; i < 5; i++) {
+      const answers = await Promise.all(times(20, () => app.visitor().get("/user/profile", accessToken)));
+      expect(tally(answers, (a) => a.status)).toEqual({ 401: 20 });
+    }
+    const { headers } = await app.visitor().get("/user/profile", own);
+    expect(Number(headers.get("ratelimit-remaining"))).toBeGreaterThan(70); // those that came before anybody knew
+  });
 });
 
 describe("PUT /user/profile", () => {
