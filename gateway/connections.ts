@@ -7,6 +7,7 @@ import type { Socket } from "node:net";
  */
 export function boundConnections(server: Server, most: number): void {
   const silent = new Set<Socket>();
+  const latest = new WeakMap<Socket, ServerResponse>();
   let open = 0;
   server.on("connection", (socket: Socket) => {
     open++;
@@ -22,6 +23,9 @@ export function boundConnections(server: Server, most: number): void {
   });
   server.on("request", ({ socket }: { socket: Socket }, response: ServerResponse) => {
     silent.delete(socket);
-    response.once("close", () => socket.destroyed || silent.add(socket));
+    latest.set(socket, response);
+    response.once("close", () => {
+      if (latest.get(socket) === response && !socket.destroyed) silent.add(socket); // else another one waits in line
+    });
   });
 }

@@ -149,3 +149,24 @@ test("connections have a bound: whoever comes takes the place of the one that ha
   for (const { socket } of [busy, ...others]) socket.destroy();
   await edge.close();
 });
+
+test("a connection is not silent while it waits for an answer, though it has had one since", async () => {
+  let isHeld = false;
+  const chat = (_request: unknown, { signal }: { signal: AbortSignal }) => {
+    isHeld = true;
+    return once(signal, "abort").then(() => ({}));
+  };
+  const routes: Routes = (router) => router.service(AIService, { chat });
+  const edge = await start(routes, { room: { ...openRoom(), connections: 2 } });
+  const busy = net.connect(edge.port, "127.0.0.1");
+  busy.resume().write(`GET /docs HTTP/1.1\r\nHost: x\r\n\r\n${post("/ai/chat", CONVERSATION)}`);
+  await until("the second of its requests", () => isHeld);
+  const silent = net.connect(edge.port, "127.0.0.1");
+  const isCut = once(silent, "close");
+  await once(silent, "connect");
+  expect((await edge.send("GET", "/docs")).status).toBe(200);
+  await isCut;
+  expect(busy.closed).toBe(false);
+  busy.destroy();
+  await edge.close();
+});
