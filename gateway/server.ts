@@ -160,6 +160,7 @@ function createServer(
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node leaves this socket to us, and the client that resets it is no failure of ours
+    socket.resume().on("end", () => latest.get(socket)?.destroy()); // who leaves an earlier request is seen by reading on
     unreadable(new Error("tunnels are not served"), socket, latest.get(socket));
   });
   return app;

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import net from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
@@ -129,6 +130,22 @@ describe.each([
     await new Promise((resolve) => socket.on("close", resolve));
     expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200"]);
     expect(text).toMatch(/one.*two.*\[DONE\]\n\n\r\n0\r\n\r\n$/s);
+  });
+
+  test("a call under way ends it at once when the client goes", async () => {
+    let held = 0;
+    const chat = async (_request: unknown, { signal }: { signal: AbortSignal }) => {
+      held++;
+      await once(signal, "abort");
+      held--;
+      return {};
+    };
+    edge = await start((router) => router.service(AIService, { chat }));
+    const isSeen = once(edge.gateway.app.server, event);
+    const socket = net.connect(edge.port, "127.0.0.1", () => socket.write(post("/ai/chat", CONVERSATION) + junk));
+    await Promise.all([isSeen, until("the call", () => held === 1)]);
+    socket.destroy();
+    await until("its end", () => held === 0);
   });
 });
 
