@@ -10,7 +10,8 @@ const NOBODYS: Expected = { use: "brief", answerBytes: 0 };
 
 /** What a call of a method is likely to need. */
 export function expectedOf({ service, method }: UniversalHandler): Expected {
-  if (service.typeName === Health.typeName) return { use: "health", answerBytes: 0 };
+  const isProbe = service.typeName === Health.typeName && method.methodKind === "unary"; // to watch may take for ever
+  if (isProbe) return { use: "health", answerBytes: 0 };
   const { answerBytes, maxBodyBytes } = getOption(method, policy);
   const isPatient = answerBytes > 0 || maxBodyBytes > 0 || method.methodKind !== "unary";
   return { use: isPatient ? "patient" : "brief", answerBytes };

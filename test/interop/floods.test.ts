@@ -1,6 +1,7 @@
 import http2 from "node:http2";
 import { beforeEach, describe, expect, test } from "vitest";
-import { testApp } from "../app.ts";
+import { openRoom } from "../../services/process/room.ts";
+import { startApp, testApp } from "../app.ts";
 import { times } from "../until.ts";
 import { framed, send } from "./raw.ts";
 
@@ -44,4 +45,20 @@ describe("the gRPC door, flooded over one connection,", () => {
     for (let i = 0; i < 3; i++) await send(other, NOBODY, NOTHING);
     expect(callsSince(logged)).toHaveLength(4);
   });
+});
+
+test("health can be asked for, and everything else, however many watch it", async () => {
+  const own = await startApp({ room: openRoom(1_000_000) });
+  const watching = http2.connect(own.grpcUrl);
+  const watch = () =>
+    watching
+      .request({ ...NOBODY, ":path": "/grpc.health.v1.Health/Watch" })
+      .on("error", () => {})
+      .end(NOTHING);
+  const watches = times(30, watch);
+  await Promise.race(watches.map((stream) => new Promise((resolve) => stream.once("close", resolve)))); // refused
+  expect((await send(watching, { ...NOBODY, ":path": "/grpc.health.v1.Health/Check" }, NOTHING)).status).toBe(200);
+  expect((await own.signIn()).accessToken).toBeDefined();
+  watching.destroy();
+  await own.close();
 });
