@@ -36,7 +36,8 @@ const MEMORY_AT_REST = 128 * MIB;
 /** Parts of the rest. What is left of the heap is for garbage; half of the memory is for connections. */
 const SHARE_OF_HEAP = 0.6;
 const SHARE_OF_MEMORY = 0.5;
-const LEAST_ROOM = 16 * MIB;
+/** However little is left: the longest conversation, or the largest answer, still gets in where nobody else is. */
+const LEAST_ROOM = 24 * MIB;
 /** What a request costs however small it is, and each byte of its body and answer. Measured: 25 to 50 KiB, and 0.7 to 2.3. */
 const REQUEST_BYTES = 48 * 1024;
 const COST_OF_BYTE = 3;
