@@ -27,7 +27,7 @@ export function limit(limits: Limits | undefined): Interceptor {
     call.attempt = attempt;
     let standing: [string, string][] = [];
     try {
-      if (limits) standing = await take(limits, call, rules.limits, account);
+      if (limits && rules.limits.length > 0) standing = await take(limits, call, rules.limits, account);
       const res = await next(req);
       for (const [name, value] of standing) res.header.set(name, value);
       return res;
@@ -46,9 +46,7 @@ async function take(
   rules: Limit[],
   account: string | undefined,
 ): Promise<[string, string][]> {
-  const counted = rules.flatMap((rule) => countedBy(rule, call, account));
-  if (counted.length === 0) return [];
-  const standing = call.standing ?? (await limits.take(counted));
+  const standing = call.standing ?? (await limits.take(rules.flatMap((rule) => countedBy(rule, call, account))));
   const headers = headersOf(standing);
   if (standing.remaining >= 0) return headers;
   const message = rules.find((rule) => rule.message)?.message ?? "Too many requests. Please try again later.";
