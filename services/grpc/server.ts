@@ -9,6 +9,7 @@ import type { App } from "../app.ts";
 import type { Config } from "../config.ts";
 import type { Room } from "../process/room.ts";
 import { createAdapter } from "./adapter.ts";
+import { boundConnections } from "./connections.ts";
 import { PATIENCE } from "./patience.ts";
 
 /** Calls at once on one connection. */
@@ -49,7 +50,7 @@ export async function listenGrpc(
   const server: Http2Server | Http2SecureServer = tls
     ? createSecureServer({ ...settings, ...readTls(tls) }, answer)
     : createServer(settings, answer);
-  server.maxConnections = room.connections;
+  boundConnections(server, room.connections);
   const sockets = new Set<Socket>();
   server.on("connection", (socket) => {
     sockets.add(socket);

@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import http2 from "node:http2";
+import net from "node:net";
 import { beforeEach, describe, expect, test } from "vitest";
 import { openRoom } from "../../services/process/room.ts";
 import { startApp, testApp } from "../app.ts";
@@ -60,5 +62,25 @@ test("health can be asked for, and everything else, however many watch it", asyn
   expect((await send(watching, { ...NOBODY, ":path": "/grpc.health.v1.Health/Check" }, NOTHING)).status).toBe(200);
   expect((await own.signIn()).accessToken).toBeDefined();
   watching.destroy();
+  await own.close();
+});
+
+test("connections have a bound: whoever comes takes the place of the one that has been without a call the longest", async () => {
+  const own = await startApp({ room: { ...openRoom(), connections: 3 } });
+  const busy = http2.connect(own.grpcUrl);
+  const watch = busy.request({ ...NOBODY, ":path": "/grpc.health.v1.Health/Watch" }).resume();
+  watch.on("error", () => {}).end(NOTHING);
+  await once(watch, "response");
+  const silent = net.connect(Number(new URL(own.grpcUrl).port), "127.0.0.1");
+  await once(silent, "connect");
+  const check = { ...NOBODY, ":path": "/grpc.health.v1.Health/Check" };
+  const idle = http2.connect(own.grpcUrl);
+  await send(idle, check, NOTHING);
+  const others = times(2, () => http2.connect(own.grpcUrl));
+  const areCut = [once(silent.resume(), "close"), once(idle, "close")];
+  for (const other of others) expect((await send(other, check, NOTHING)).status).toBe(200);
+  await Promise.all(areCut);
+  expect(busy.closed).toBe(false);
+  for (const session of [busy, ...others]) session.destroy();
   await own.close();
 });
