@@ -15,11 +15,12 @@ import { services } from "../index.ts";
 import { peerKey, saneRequestId } from "../interceptors/open-call.ts";
 import type { Place, Room } from "../process/room.ts";
 import { plainAddress } from "../security/address.ts";
+import { fitMessage } from "./compressed.ts";
 import { countUnread, endStalled, endWaiting, type Patience } from "./patience.ts";
-import { expectedOf, takePlaces } from "./places.ts";
+import { expectedOf, placeKey, takePlaces } from "./places.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { inTurns } from "./turns.ts";
-import { bounded, keepEnding, placeKey, readable } from "./unreadable.ts";
+import { bounded, keepEnding, readable } from "./unreadable.ts";
 
 /** Largest message in bytes, compressed or not, of methods without a policy: health and reflection. */
 const MAX_MESSAGE_BYTES = 8 * 1024;
@@ -39,7 +40,7 @@ export function createAdapter(
   { reflection, room, patience, shutdownSignal }: Options,
 ): (req: Http2ServerRequest, res: Http2ServerResponse) => void {
   const router = createConnectRouter({
-    interceptors: app.interceptors,
+    interceptors: [fitMessage, ...app.interceptors],
     requestGate: keepEnding,
     acceptCompression: COMPRESSIONS,
     readMaxBytes: MAX_MESSAGE_BYTES,

@@ -10,8 +10,8 @@ export type Incoming = {
   parts: AsyncIterable<Uint8Array>;
   /** The most that it may have, in bytes. */
   most: number;
-  /** It becomes larger, nobody knows how much. */
-  isCompressed: boolean;
+  /** How many times larger it may become when it is read: it is compressed, unless that is 1. */
+  growth: number;
   place: Place;
 };
 
@@ -38,11 +38,11 @@ export async function readBody(incoming: Incoming, requestMs: number): Promise<U
 }
 
 /** Puts the parts of a body together, however small they are. */
-async function gather({ parts, most, isCompressed, place }: Incoming, reading: { isOver: boolean }) {
+async function gather({ parts, most, growth, place }: Incoming, reading: { isOver: boolean }) {
   let held = Buffer.alloc(0);
   let bytes = 0;
   const reserve = (size: number) => {
-    if (reading.isOver || !place.fit(isCompressed ? most : size)) throw TOO_MANY;
+    if (reading.isOver || !place.fit(Math.max(size, Math.min(most, growth * size)))) throw TOO_MANY;
   };
   for await (const part of parts) {
     const start = bytes;

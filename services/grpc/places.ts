@@ -1,12 +1,19 @@
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { constants } from "node:http2";
 import { getOption } from "@bufbuild/protobuf";
+import { createContextKey } from "@connectrpc/connect";
 import type { UniversalHandler } from "@connectrpc/connect/protocol";
 import { policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { Expected, Place, Room } from "../process/room.ts";
 
 const NOBODYS: Expected = { use: "brief", answerBytes: 0 };
+
+/** What the call may hold. */
+export const placeKey = createContextKey<Place>(
+  { fit: () => false, pile: () => false, leave() {} },
+  { description: "place" },
+);
 
 /** What a call of a method is likely to need. */
 export function expectedOf({ service, method }: UniversalHandler): Expected {

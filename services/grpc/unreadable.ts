@@ -11,8 +11,9 @@ import type { UniversalHandler, UniversalHandlerFn } from "@connectrpc/connect/p
 import { policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callKey } from "../call.ts";
 import { unreadKey } from "../interceptors/validate.ts";
-import type { Place } from "../process/room.ts";
 import { readBody } from "./body.ts";
+import { ENCODINGS, growthOf } from "./compressed.ts";
+import { placeKey } from "./places.ts";
 
 /** Largest message where a method names none, in bytes: as much as the gateway takes as JSON. */
 const DEFAULT_BYTES = 16 * 1024;
@@ -20,8 +21,6 @@ const DEFAULT_BYTES = 16 * 1024;
 const HEAD_BYTES = 16 * 1024;
 /** Content types of bodies that are a message without a frame around it. */
 const UNARY = /^application\/(json|proto)\b/i;
-/** Headers that name a compression. */
-const ENCODINGS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
 /** Headers that describe the body, or may themselves be what can't be read. */
 const OF_BODY = [...ENCODINGS, "content-length", "grpc-timeout", "connect-timeout-ms"];
 
@@ -44,12 +43,6 @@ export function bounded(router: ConnectRouter): ConnectRouter {
   };
   return narrow;
 }
-
-/** What the call may hold. */
-export const placeKey = createContextKey<Place>(
-  { fit: () => false, pile: () => false, leave() {} },
-  { description: "place" },
-);
 
 /** Ends with why a call has ended. */
 const endingKey = createContextKey<AbortSignal | undefined>(undefined, { description: "ending" });
@@ -76,11 +69,10 @@ export function readable(handler: UniversalHandler, requestMs: number): Universa
       return handler({ ...req, contextValues, header, body: nothing(header.get("content-type") ?? "") });
     };
     const place = contextValues.get(placeKey);
-    const isCompressed = ENCODINGS.some((name) => (req.header.get(name) ?? "identity") !== "identity");
     const parts = req.body as AsyncIterable<Uint8Array>;
     const bodies: Uint8Array[] = [];
     try {
-      bodies.push(await readBody({ parts, most, isCompressed, place }, requestMs));
+      bodies.push(await readBody({ parts, most, growth: growthOf(req.header), place }, requestMs));
     } catch (thrown) {
       if (req.signal.aborted) throw thrown; // by a client who has gone: nobody is left to be told
       return refuse(ConnectError.from(thrown));
