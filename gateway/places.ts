@@ -5,10 +5,12 @@ import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Refused } from "./transcode/errors.ts";
 import { DEFAULT_BODY_BYTES } from "./transcode/rules.ts";
 
-/** The memory that all requests of a process share; `bytes` are those of a body, or of an answer. */
+/** The memory and the event loop that all requests of a process share; `bytes` are those of a body, or of an answer. */
 export type Room = {
   enter(request: { use: "patient" | "brief" | "health"; answerBytes: number }): Place | undefined;
   connections: number;
+  /** Runs a job now, or in line where others have kept the process busy. The job may not throw. */
+  soon(job: () => void): void;
 };
 
 /** What one request may hold, until it is over. */

@@ -38,7 +38,7 @@ export type GatewayOptions = {
   config: GatewayConfig;
   /** The way to the services. */
   transport: Transport;
-  /** The memory for its requests. */
+  /** What its requests share. */
   room: Room;
   log: Logger;
   /** Begins spans, where traces are collected. */
@@ -106,6 +106,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     report,
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     calls,
+    soon: options.room.soon,
   };
   const rules = services.flatMap((service) => service.methods.map(readRule));
   for (const rule of rules) addRoute(app, rule, transcoder);

@@ -27,11 +27,13 @@ export type Transcoder = {
   keepAliveMs: number;
   /** The calls under way. */
   calls: OpenCalls;
+  /** Runs a job now, or in line where others have kept the process busy. */
+  soon: (job: () => void) => void;
 };
 
 /** Adds the route of one method. */
 export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcoder): void {
-  const { cookies, calls, isOwnSite, report } = transcoder;
+  const { cookies, calls, soon, isOwnSite, report } = transcoder;
   const answer =
     rule.method.methodKind === "unary" ? unary(rule, rule.method, transcoder) : stream(rule, rule.method, transcoder);
   app.route({
@@ -40,7 +42,7 @@ export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcode
     bodyLimit: rule.maxBodyBytes,
     config: { answerBytes: rule.policy.answerBytes },
     handler: async (request, reply) => {
-      const call = openCall(reply.raw, calls);
+      const call = openCall(reply.raw, calls, soon);
       try {
         if (rule.refusesOtherSites && !isOwnSite(request)) {
           throw new Refused(Reason.CROSS_SITE, "This request comes from another site.");

@@ -14,6 +14,7 @@ import type { App } from "../app.ts";
 import { services } from "../index.ts";
 import { peerKey, saneRequestId } from "../interceptors/open-call.ts";
 import type { Place, Room } from "../process/room.ts";
+import { soon } from "../process/turns.ts";
 import { plainAddress } from "../security/address.ts";
 import { fitMessage } from "./compressed.ts";
 import { countUnread, endStalled, endWaiting, type Patience } from "./patience.ts";
@@ -44,7 +45,6 @@ export function createAdapter(
     requestGate: keepEnding,
     acceptCompression: COMPRESSIONS,
     readMaxBytes: MAX_MESSAGE_BYTES,
-    shutdownSignal,
   });
   app.routes(bounded(router));
   if (reflection) router.service(ServerReflection, reflectionHandler([...services, Health]));
@@ -54,6 +54,7 @@ export function createAdapter(
       { handler: readable(each, patience.requestMs), expected: expectedOf(each) },
     ]),
   );
+  const endingOf = endCalls(shutdownSignal);
   const methodOf = (req: Http2ServerRequest) => methods.get(req.url.split("?", 1)[0] ?? "");
   const answer = inTurns((req, res, place) => {
     // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
@@ -69,11 +70,34 @@ export function createAdapter(
     const handler = methodOf(req)?.handler;
     const call = handler && callOf(req, res, place);
     if (!handler || !call) return void res.writeHead(handler ? 400 : 404).end();
-    handler(call)
+    handler({ ...call, signal: endingOf(call.signal) })
       .then((told) => universalResponseToNodeResponse(told, res))
       .catch(() => res.stream.close(constants.NGHTTP2_INTERNAL_ERROR)); // unless nobody is there to be told
   });
   return takePlaces(room, (req) => methodOf(req)?.expected, answer);
+}
+
+/**
+ * Makes what gives each call the signal that ends it: once its client has gone, in line where thousands go at once, or on
+ * a shutdown. Connect's own way looks through all open calls whenever one ends.
+ */
+function endCalls(shutdownSignal: AbortSignal): (client: AbortSignal) => AbortSignal {
+  const open = new Set<AbortController>();
+  shutdownSignal.addEventListener("abort", () => {
+    for (const call of open) call.abort(shutdownSignal.reason);
+  });
+  return (client) => {
+    const call = new AbortController();
+    const leave = () => {
+      open.delete(call);
+      call.abort(client.reason);
+    };
+    open.add(call);
+    client.addEventListener("abort", () => soon(leave));
+    if (client.aborted) leave();
+    if (shutdownSignal.aborted) call.abort(shutdownSignal.reason);
+    return call.signal;
+  };
 }
 
 /** The call that a request is; undefined if its authority is none, such as "[". */

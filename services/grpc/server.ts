@@ -1,4 +1,3 @@
-import { setMaxListeners } from "node:events";
 import { readFileSync } from "node:fs";
 import type { Http2SecureServer, Http2Server, SecureServerOptions } from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
@@ -44,7 +43,6 @@ export async function listenGrpc(
 ): Promise<GrpcServer> {
   const { host, port, tls, reflection } = config.grpc;
   const shutdown = new AbortController();
-  setMaxListeners(0, shutdown.signal); // one for each open call
   const answer = createAdapter(app, { reflection, room, patience, shutdownSignal: shutdown.signal });
   const settings = { settings: { maxConcurrentStreams: MAX_STREAMS }, maxSessionMemory: MAX_SESSION_MB };
   const server: Http2Server | Http2SecureServer = tls

@@ -74,8 +74,8 @@ export function readable(handler: UniversalHandler, requestMs: number): Universa
     try {
       bodies.push(await readBody({ parts, most, growth: growthOf(req.header), place }, requestMs));
     } catch (thrown) {
-      if (req.signal.aborted) throw thrown; // by a client who has gone: nobody is left to be told
-      return refuse(ConnectError.from(thrown));
+      if (!(thrown instanceof ConnectError)) throw thrown; // by a client who has gone: nobody is left to be told
+      return refuse(thrown);
     }
     const res = await handler({ ...req, contextValues, body: handedOver(bodies) });
     const ending = contextValues.get(endingKey);

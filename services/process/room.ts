@@ -1,12 +1,15 @@
 import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
+import { soon } from "./turns.ts";
 
-/** The memory that all requests of a process share, over all its doors. */
+/** What all requests of a process share, over all its doors: its memory and its event loop. */
 export type Room = {
   /** Takes a request's place; undefined where there is none left. */
   enter(request: Expected): Place | undefined;
   /** Connections that one door may have open: each costs before it asks anything. */
   connections: number;
+  /** Runs a job now, or in line where others have kept the process busy. The job may not throw. */
+  soon(job: () => void): void;
 };
 
 /** Requests that may wait for others for minutes, as AI calls do for their providers; those that are soon over; probes. */
@@ -86,6 +89,7 @@ export function openRoom(bytes = spareBytes()): Room {
       };
     },
     connections: Math.floor(halfOfMemory() / CONNECTION_BYTES),
+    soon,
   };
 }
 

@@ -79,7 +79,7 @@ test("calls are forgotten once they are answered, or once their client has left"
   const calls: OpenCalls = new Set();
   const open = () => {
     const raw = new ServerResponse(new IncomingMessage(new net.Socket()));
-    return { raw, call: openCall(raw, calls) };
+    return { raw, call: openCall(raw, calls, (job) => job()) };
   };
   const [answered, left] = [open(), open()];
   expect(calls.size).toBe(2);

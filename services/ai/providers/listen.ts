@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import { inLine, isBusy } from "../../process/turns.ts";
 import type { Exchange } from "./exchange.ts";
 import { Fault } from "./failure.ts";
 import type { Limits } from "./provider.ts";
@@ -23,6 +24,7 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
   let text = "";
   let received = 0;
   let isWanted = false;
+  let waiting = 0; // in line
   let ending: { error: unknown } | undefined;
   let wake = () => {};
 
@@ -37,10 +39,12 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
     if (!ending) text += transcript.end();
     end();
   };
-  /** Nobody catches what a listener throws: it would end the process. Here it ends the reply. */
-  const guarded =
-    <Given extends unknown[]>(listener: (...given: Given) => void) =>
-    (...given: Given) => {
+  /**
+   * Makes a listener that leaves time to everybody else, however fast providers send: where the process is busy, what
+   * happens waits in line. Nobody catches what a listener throws: it would end the process. Here it ends the reply.
+   */
+  const inTurn = <Given extends unknown[]>(listener: (...given: Given) => void) => {
+    const hear = (...given: Given) => {
       try {
         listener(...given);
       } catch {
@@ -48,7 +52,19 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
         end();
       }
     };
-  const receive = guarded((bytes: Buffer) => {
+    return (...given: Given) => {
+      if (waiting === 0 && !isBusy()) return hear(...given);
+      waiting += 1;
+      body.pause();
+      inLine(() => {
+        waiting -= 1;
+        body.resume();
+        hear(...given);
+      });
+    };
+  };
+  const receive = inTurn((bytes: Buffer) => {
+    if (ending) return;
     received += bytes.length;
     if (received > limits.streamBytes) return end(new Fault("reply too large"));
     const startedAt = performance.now();
@@ -61,8 +77,11 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
   });
   const expect = () => exchange.expectWithin(transcript.final ? limits.afterFinishMs : limits.idleMs);
 
-  body.on("data", receive).on("error", end);
-  body.once("end", guarded(complete)).once("close", () => ending || end(new Fault("broke off")));
+  body.on("data", receive).on("error", inTurn(end));
+  body.once("end", inTurn(complete)).once(
+    "close",
+    inTurn(() => end(new Fault("broke off"))),
+  );
   return {
     arrival: () =>
       new Promise((resolve) => {
@@ -70,7 +89,7 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
         isWanted = true;
         wake = resolve;
         expect();
-        if (body.isPaused()) body.resume();
+        if (body.isPaused() && waiting === 0) body.resume();
       }),
     take() {
       isWanted = false;

@@ -1,10 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import { pipeline, type Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
+import { soon } from "../../process/turns.ts";
 import type { Exchange } from "./exchange.ts";
 import { Fault, faultOf, kindOfError, retryDelayOf } from "./failure.ts";
 import type { Completion, Limits } from "./provider.ts";
-import { type Mapping, meaningOf, wholeUsage } from "./transcript.ts";
+import { type Mapping, type Meaning, meaningOf, wholeUsage } from "./transcript.ts";
 import type { Answer } from "./wire.ts";
 
 /** The part of an error's body that is looked at. Bytes. */
@@ -52,10 +53,18 @@ export async function whole(
   limits: Limits,
 ): Promise<Completion> {
   if (type !== "" && !type.endsWith("json")) throw new Fault("unreadable reply");
-  const json = await collect(body, exchange, limits);
-  const startedAt = performance.now();
-  const { text = "", usage, finished, failed, callsTool } = meaningOf(json, whole);
-  exchange.stopwatch?.worked(performance.now() - startedAt);
+  const bytes = await collect(body, exchange, limits);
+  exchange.rest(); // it is our turn
+  const read = () => {
+    const startedAt = performance.now();
+    const meaning = meaningOf(textOf(bytes), whole);
+    exchange.stopwatch?.worked(performance.now() - startedAt);
+    return meaning;
+  };
+  const meaning = await new Promise<Meaning>((resolve, reject) => {
+    soon(() => (exchange.signal.aborted ? reject(exchange.cause) : resolve(read())));
+  });
+  const { text = "", usage, finished, failed, callsTool } = meaning;
   if (failed) throw new Fault(failed, { usage: wholeUsage(usage) });
   if (!finished) throw new Fault("broke off");
   if (callsTool && text === "") throw new Fault("unreadable reply");
@@ -65,9 +74,9 @@ export async function whole(
 /**
  * Collects a body that has to be whole to mean anything. Blank bytes, with which some servers keep a connection busy,
  * are silence.
- * @throws Fault when it is larger than allowed, breaks off or is no UTF-8
+ * @throws Fault when it is larger than allowed or breaks off
  */
-async function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<string> {
+async function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<Buffer[]> {
   const chunks: Buffer[] = [];
   let size = 0;
   exchange.expectWithin(limits.idleMs);
@@ -83,10 +92,15 @@ async function collect(body: Readable, exchange: Exchange, limits: Limits): Prom
       .once("error", reject)
       .once("close", () => body.readableEnded || reject(new Fault("broke off")));
   });
+  return chunks;
+}
+
+/** A document's text; "" if it is no UTF-8, which is as unreadable. */
+function textOf(chunks: Buffer[]): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks, size));
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
   } catch {
-    throw new Fault("unreadable reply");
+    return "";
   }
 }
 

@@ -1,0 +1,20 @@
+/** Work of so many ms, whatever the machine. */
+export function workFor(ms: number): void {
+  for (const since = performance.now(); performance.now() - since < ms; );
+}
+
+/** Watches a count that grows. @returns how far it grew in one turn of the event loop at most, and watches no longer */
+export function watchTurns(count: () => number): () => number {
+  let most = 0;
+  let last = count();
+  const look = () => {
+    most = Math.max(most, count() - last);
+    last = count();
+    next = setImmediate(look);
+  };
+  let next = setImmediate(look);
+  return () => {
+    clearImmediate(next);
+    return Math.max(most, count() - last);
+  };
+}
