@@ -33,17 +33,21 @@ export async function signIn(call: Call, user: SigningIn, guessed: string | null
   const session = newSession(call);
   const events = (["user.restored", "auth.login"] as const).map((event) => auditRow(call, event, { userId: user.id }));
   const values = [
+    now,
+    now,
     user.id,
-    now,
-    now,
     ...unchangedValues(user, now),
     JSON.stringify(session.row),
     JSON.stringify(events),
     guessed,
   ];
-  const [row] = await (guessed === null
-    ? call.em.execute<Signed[]>(SIGN_IN, values)
-    : call.query<Signed>(PREPARED_SIGN_IN, values));
+  const sign = async () => {
+    const [row] = await (guessed === null
+      ? call.em.execute<Signed[]>(SIGN_IN, values)
+      : call.query<Signed>(PREPARED_SIGN_IN, values));
+    return row;
+  };
+  const row = (await sign()) ?? (await sign()); // a parallel sign-in may have taken the deletion back
   if (!row) return undefined;
   const { restored, ...present } = row;
   const signed = { ...user, ...present };
@@ -63,12 +67,18 @@ export async function lockUnchanged(call: Call, user: SigningIn): Promise<boolea
 const UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct from ?
   and (u.deletion_at is null or u.deletion_at > ?)`;
 
+/**
+ * A requested deletion as it stood when the statement began. Read without a lock: of two statements that lock a row and
+ * then update it, each waits for the other while a third party shares that row.
+ */
+const DELETION_AT = "(select o.deletion_at from users as o where o.id = u.id)";
+
 /** One statement, so one round trip and one commit: user, session, audit events and counter, all of them or nothing. */
-const SIGN_IN = `with old as (select id, deletion_at from users where id = ? for no key update),
-  signed as (
+const SIGN_IN = `with signed as (
     update users as u set last_login_at = ?, deletion_at = null,
-      updated_at = case when old.deletion_at is null then u.updated_at else ? end from old
-    where u.id = old.id and ${UNCHANGED} returning u.id, u.email, u.name, u.role, old.deletion_at is not null as restored),
+      updated_at = case when u.deletion_at is null then u.updated_at else ? end
+    where u.id = ? and ${UNCHANGED} and u.deletion_at is not distinct from ${DELETION_AT}
+    returning u.id, u.email, u.name, u.role, ${DELETION_AT} is not null as restored),
   ${OPEN_SESSION},
   recorded as (
     insert into audit_events

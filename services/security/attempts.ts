@@ -14,7 +14,10 @@ export type Attempt = {
   account: GuessedAccount | undefined;
   /** The guess was right: the counter starts anew, unless a lock has come about. */
   succeed(): Promise<void>;
-  /** The same, as part of the caller's own statement, which includes `SETTLE_RIGHT_PASSWORD` for this subject. */
+  /**
+   * The same, as part of the caller's own statement, which includes `SETTLE_RIGHT_PASSWORD` for this subject, or returns
+   * undefined because it did nothing.
+   */
   succeedWith<T>(statement: (subject: string) => Promise<T>): Promise<T>;
   /** The guess was wrong. @returns whether that locks the account. */
   fail(): Promise<boolean>;
@@ -91,12 +94,12 @@ async function reserve({ query, clock, config }: Needs, { kind, subject }: Attem
 }
 
 /**
- * Part of a statement: a password was right. Comes after `old`, the lock on the user's row, as locks are taken in that
- * order everywhere. Takes the subject; nothing happens where it is null.
+ * Part of a statement that signs a user in (`signed`): the password was right. The user's row is locked by then, as locks are
+ * taken in that order everywhere. Takes the subject; nothing happens where it is null.
  */
 export const SETTLE_RIGHT_PASSWORD = `settled as (
     update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = 0, failed_at = null
-    from (select count(*) from old) as after_lock
+    from signed
     where a.kind = 'password' and a.subject = ? and a.locked_until is null)`;
 
 async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: AttemptKey): Promise<void> {
@@ -146,7 +149,7 @@ function attemptOf(call: Needs, { kind, subject }: AttemptKey, account: GuessedA
     account,
     async succeedWith(statement) {
       const outcome = await statement(subject);
-      settled = true;
+      settled = outcome !== undefined;
       return outcome;
     },
     succeed: async () => void (await settle("failed = 0, failed_at = null", [], `from ${UNHURRIED}`)),

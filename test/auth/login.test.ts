@@ -104,6 +104,20 @@ describe("POST /auth/login", () => {
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 20 });
   });
 
+  test.runIf(app.mode !== "embedded")("signs everybody in at once while their AI calls are recorded", async () => {
+    const user = await app.addUser();
+    let isOver = false;
+    const record = async () => {
+      const owner = "select id from users where id = $1 for key share";
+      while (!isOver) await (await begin(app.settings.DATABASE_URL as string, owner, [user.id])).commit();
+    };
+    const recorders = times(3, record);
+    const answers = await Promise.all(times(60, () => app.visitor().post("/auth/login", user.credentials)));
+    isOver = true;
+    await Promise.all(recorders);
+    expect(tally(answers, (a) => a.status)).toEqual({ 200: 60 });
+  });
+
   test("refuses a password of over 128 characters before any hashing", async () => {
     const user = await app.addUser();
     const answer = await app.visitor().post("/auth/login", { email: user.email, password: "x".repeat(129) });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { testApp } from "../app.ts";
 import { setUpFactor, ticketFor } from "../authenticator.ts";
 import { begin } from "../transaction.ts";
-import { times, until } from "../until.ts";
+import { tally, times, until } from "../until.ts";
 
 const app = await testApp();
 type Account = Pick<Awaited<ReturnType<typeof app.signIn>>, "browser" | "accessToken" | "user">;
@@ -59,6 +59,23 @@ describe("POST /user/delete-account", () => {
       [account.user.id],
     );
     expect(events.map(({ event }) => event)).toEqual(["user.deletion_requested", "user.restored"]);
+  });
+
+  test.runIf(app.mode !== "embedded")("is taken back once, however many sign in at once", async () => {
+    const account = await app.signIn();
+    expect((await remove(account)).status).toBe(200);
+    const hold = "update users set name = name where id = $1";
+    const held = await begin(app.settings.DATABASE_URL as string, hold, [account.user.id]);
+    const logins = times(4, () => login(account));
+    const waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    await until("all of them to have seen the account as it is", async () => (await app.sql(waiting)).length === 4);
+    await held.commit();
+    const answers = await Promise.all(logins);
+    expect(tally(answers, (a) => `${a.status} ${a.body.restored ?? ""}`)).toEqual({ "200 true": 1, "200 ": 3 });
+    const events = await app.sql("select event from audit_events where user_id = ? and event = 'user.restored'", [
+      account.user.id,
+    ]);
+    expect(events).toHaveLength(1);
   });
 
   test("is taken back by the second factor only, where there is one", async () => {
