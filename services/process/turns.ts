@@ -18,7 +18,10 @@ export function isBusy(): boolean {
   return performance.now() - began > LONG_MS;
 }
 
-/** Runs a job when its turn comes: all that wait get as much time as they leave to everybody else. The job may not throw. */
+/**
+ * Runs a job when its turn comes: those in line share one part of each turn, and after a long job everybody else has as
+ * much time as it took. The job may not throw.
+ */
 export function inLine(job: () => void): void {
   line.push(job);
   if (isMoving) return;
@@ -40,5 +43,7 @@ function move(): void {
     tookMs = performance.now() - since;
   }
   isMoving = line.length > 0;
-  if (isMoving) setTimeout(move, tookMs);
+  if (!isMoving) return;
+  if (tookMs < 2 * LONG_MS) setImmediate(move);
+  else setTimeout(move, tookMs);
 }
