@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 import { rounds } from "../rounds.ts";
 import { tally, times } from "../until.ts";
 import type { Answer } from "../visitor.ts";
@@ -12,10 +13,16 @@ const AT_ONCE = 32;
 
 describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service processes", () => {
   let all: Deployment;
+  let provider: Simulator;
   beforeAll(async () => {
-    all = await startDeployment({ LOCKOUT_THRESHOLD: "1000" });
+    provider = await startProviderSimulator({ dialect: "openai" });
+    const ai = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${provider.url}/v1` };
+    all = await startDeployment({ LOCKOUT_THRESHOLD: "1000", ...ai });
   });
-  afterAll(() => all.close());
+  afterAll(async () => {
+    await all.close();
+    await provider.close();
+  });
 
   test("take every deed at once, of and about the same few people, without a failure of their own", async () => {
     const admin = await all.signIn();
@@ -53,6 +60,8 @@ const own =
     return again;
   };
 
+const chat = { provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] };
+
 const administer = (deed: (admin: Account, id: string) => Promise<Answer>): Deed => {
   return (_all, { id }, admin) => deed(admin, id);
 };
@@ -68,6 +77,8 @@ const deeds: Deed[] = [
     const newEmail = `${randomInt(1e9)}@example.com`;
     return browser.post("/user/change-email", { newEmail, password: PASSWORD }, accessToken);
   }),
+  own(({ browser, accessToken }) => browser.delete("/user/sessions", accessToken)),
+  own(({ browser, accessToken }) => browser.post("/ai/chat", chat, accessToken)),
   (all, { credentials }) => all.visitor().post("/auth/login", credentials),
   (all, { email }) => all.visitor().post("/auth/login", { email, password: "Wrong-1-guess" }),
   (all, { email }) => all.visitor().post("/auth/forgot-password", { email }),
