@@ -31,7 +31,7 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
     if (!user || isGone(user, now)) throw userNotFound();
     await holdOwnSession(call);
     await dropOldestImpersonations(call, userId);
-    const expiresAt = await open(call, id, userId);
+    const expiresAt = await open(call, id, userId, now);
     await recordAudit(call, "admin.impersonated", { userId, details: { sessionId: id, ...(reason && { reason }) } });
     return { user, expiresAt };
   });
@@ -40,9 +40,8 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
 }
 
 /** Opens the session, unless the user is an administrator by then. @returns when it ends */
-async function open(call: SignedInCall, id: string, userId: string): Promise<Date> {
-  const { em, clock, config, client, caller, locate } = call;
-  const now = clock.now();
+async function open(call: SignedInCall, id: string, userId: string, now: Date): Promise<Date> {
+  const { em, config, client, caller, locate } = call;
   const end = new Date(now.getTime() + Math.min(LONGEST_MS, config.accessTokenMs));
   const [opened] = await em.execute<{ ends_at: string }[]>(
     `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,

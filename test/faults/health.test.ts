@@ -110,7 +110,7 @@ describeSideBySide(modes, "health, %s", async (mode) => {
       });
       for (const path of ["/health/ready", "/health/database"]) expect((await get(path)).status).toBe(503);
       expect((await get("/health/live")).status).toBe(200);
-      expect((await get("/health/cache")).status).toBe(200);
+      await until("the cache to be found well", async () => (await get("/health/cache")).status === 200);
       expect(await statusOf("")).toBe(Status.NOT_SERVING);
       if (how === "cut") expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(503);
       await until("the watcher to hear of it", () => watched.length === 2);
