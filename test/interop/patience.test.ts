@@ -162,10 +162,8 @@ describe("the room of the gRPC door", () => {
   });
 
   test("is kept from compressed requests that may become too large for it", async () => {
-    const headers = { "grpc-encoding": "gzip" };
-    expect(failureOf(await answerTo(send(asked("case: plain", "x".repeat(3_000)), headers))).reason).toBe(
-      Reason.UNAVAILABLE,
-    );
+    const sent = send(asked("case: plain", "x".repeat(3_000)), { "grpc-encoding": "gzip" });
+    expect(failureOf(await answerTo(sent)).reason).toBe(Reason.UNAVAILABLE);
   });
 
   test("is not filled by small requests that wait: more are refused as unprocessed, and others go on", async () => {
