@@ -75,6 +75,11 @@ class Watched<T> implements AsyncIterable<T> {
         }
         return { done: true, value: undefined };
       },
+      /** So Connect leaves when a reader who takes nothing has gone. */
+      async throw(reason) {
+        await from.return?.().catch(() => {}); // the reason is told
+        return fail(reason);
+      },
     };
   }
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
@@ -6,10 +7,10 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
 import { createRemoteTransport } from "../../gateway/remote-transport.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { testApp } from "../app.ts";
-import { times, until } from "../until.ts";
+import { times, until, untilStill } from "../until.ts";
 import { framed } from "./raw.ts";
 
 const app = await testApp();
@@ -90,4 +91,29 @@ test("calls that wait for a provider hold up no others, however many they are", 
   leaving.abort();
   await until("the provider to be left", () => waiting() === 0);
   transport.close();
+});
+
+test("a reader who takes nothing and leaves ends the call", async () => {
+  const { accessToken } = await app.signIn();
+  const session = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 1_000 } });
+  const requestId = randomUUID();
+  const stream = session.request({
+    ":method": "POST",
+    ":path": `/${AIService.typeName}/StreamChat`,
+    "content-type": "application/grpc",
+    "x-request-id": requestId,
+    authorization: `Bearer ${accessToken}`,
+  });
+  const [provider] = app.providers;
+  const before = provider?.requests.length ?? 0;
+  stream.end(framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, asked("case: endless")))));
+  await once(stream, "response");
+  await untilStill("the provider to be paused", () => provider?.requests[before]?.sentBytes ?? 0);
+  stream.close(http2.constants.NGHTTP2_CANCEL);
+  await until("the provider to be left", () => provider?.requests[before]?.closedAt !== undefined);
+  const line = await until("the call to end", () =>
+    app.logs.find((l) => l.includes("StreamChat") && l.includes(requestId)),
+  );
+  expect(JSON.parse(line)).toMatchObject({ code: Code.Canceled });
+  session.close();
 });
