@@ -1,4 +1,5 @@
 import { Code, ConnectError } from "@connectrpc/connect";
+import type { Messages } from "./messages.ts";
 
 /** The life of one call in process: until it ends, its client aborts it, or its deadline passes. */
 export type DirectCall = {
@@ -6,6 +7,7 @@ export type DirectCall = {
   signal(): AbortSignal;
   /** When the call times out, in milliseconds of the system clock. */
   deadline: number | undefined;
+  isOver(): boolean;
   /**
    * Settles as the work does, or rejects the moment the call is aborted. Unknown errors are masked, as on the wire.
    * @param isLast whether the work's result ends the call; its failure always does
@@ -45,6 +47,7 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
       return controller.signal;
     },
     deadline: timeoutMs === undefined ? undefined : Date.now() + timeoutMs,
+    isOver: () => over !== undefined,
     settle<T>(work: () => Promise<T>, isLast: (result: T) => boolean) {
       if (over) return Promise.reject(over);
       return new Promise<T>((resolve, reject) => {
@@ -71,8 +74,10 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
  * The messages of a streaming call. As in Connect, leaving the loop early does not end the call: only its signal does.
  * An aborted call closes the handler's generator, so that its `finally` runs.
  */
-export function callMessages<T>(source: AsyncIterable<T>, call: DirectCall): AsyncIterable<T> {
+export function callMessages<T>(source: Messages<T>, call: DirectCall): Messages<T> {
+  const { each } = source;
   return {
+    each: each && ((take) => call.settle(() => each((message) => (call.isOver() ? undefined : take(message))), always)),
     [Symbol.asyncIterator]() {
       const from = source[Symbol.asyncIterator]();
       const close = () => void from.return?.().catch(() => {}); // nobody is left to hear of its failure
@@ -83,6 +88,7 @@ export function callMessages<T>(source: AsyncIterable<T>, call: DirectCall): Asy
   };
 }
 
+const always = () => true;
 const isDone = ({ done }: IteratorResult<unknown>) => done === true;
 
 const masked = (thrown: unknown): ConnectError =>

@@ -12,6 +12,7 @@ import type {
 import { Code, ConnectError, createMethodImplSpec, createServiceImplSpec } from "@connectrpc/connect";
 import { callMessages, startCall } from "./direct-call.ts";
 import { DirectContext, DirectRequest } from "./direct-request.ts";
+import type { Messages } from "./messages.ts";
 
 const always = () => true;
 const never = () => false;
@@ -128,11 +129,13 @@ async function only<T>(messages: AsyncIterable<T>): Promise<T> {
 /** Completes partial messages, as they come. */
 function messagesOf<M extends DescMessage>(
   schema: M,
-  source: AsyncIterable<MessageInitShape<M>>,
-): AsyncIterable<MessageShape<M>> {
+  source: Messages<MessageInitShape<M>>,
+): Messages<MessageShape<M>> {
+  const { each } = source;
   const complete = (step: IteratorResult<MessageInitShape<M>>): IteratorResult<MessageShape<M>> =>
     step.done ? step : { done: false, value: create(schema, step.value) };
   return {
+    each: each && ((take) => each((message) => take(create(schema, message)))),
     [Symbol.asyncIterator]() {
       const from = source[Symbol.asyncIterator]();
       return {

@@ -4,6 +4,7 @@ import { toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { eachOf } from "../messages.ts";
 import type { Place } from "../places.ts";
 import type { Call } from "./call.ts";
 import type { HttpFailure } from "./errors.ts";
@@ -37,17 +38,19 @@ export async function sendStream(
   const { raw } = reply;
   const events = eventStream(reply, keepAliveMs);
   let header: Headers | undefined;
+  const drained = async () => {
+    if (place?.pile(true) === false) raw.destroy(); // for want of room, like whoever takes nothing for long
+    await once(raw, "drain", { signal: call.signal });
+    place?.pile(false);
+  };
   try {
     const response = await start();
     header = response.header;
-    for await (const message of response.message) {
+    await eachOf(response.message, (message) => {
       events.open(header);
       const isTaken = events.write(event(toJson(rule.method.output, message, emitDefaults)));
-      if (isTaken) continue;
-      if (place?.pile(true) === false) raw.destroy(); // for want of room, like whoever takes nothing for long
-      await once(raw, "drain", { signal: call.signal });
-      place?.pile(false);
-    }
+      return isTaken ? undefined : drained();
+    });
     events.open(header);
   } catch (thrown) {
     if (raw.destroyed) return; // nobody is left to be told
@@ -80,8 +83,10 @@ type EventStream = {
 function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
   const raw: ServerResponse = reply.raw;
   let isChunked = false;
+  let isOpen = false;
   const open = (...headers: (Headers | undefined)[]) => {
-    if (raw.headersSent || raw.destroyed) return;
+    if (isOpen || raw.destroyed) return;
+    isOpen = true;
     for (const each of headers) if (each) passOn(each, reply);
     reply.hijack();
     reply.headers({
@@ -103,14 +108,14 @@ function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
   }, keepAliveMs);
   return {
     open,
-    isOpen: () => raw.headersSent,
+    isOpen: () => isOpen,
     write(text) {
       silence.refresh();
       return raw.write(framed(text));
     },
     close() {
       clearInterval(silence);
-      if (raw.headersSent && !raw.destroyed) raw.end(framed(DONE) + (isChunked ? LAST_CHUNK : ""));
+      if (isOpen && !raw.destroyed) raw.end(framed(DONE) + (isChunked ? LAST_CHUNK : ""));
     },
   };
 }

@@ -1,5 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
+import { Left } from "../flow.ts";
 import { invalid, invalidFields, Refusal } from "../refusal.ts";
 import type { Ai } from "./ai.ts";
 import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
@@ -80,7 +81,7 @@ export function settleFailure(
   usage: UsageEntry,
   thrown: unknown,
 ): unknown {
-  if (signal.aborted) {
+  if (signal.aborted || thrown instanceof Left) {
     usage.settle("cancelled");
     return thrown;
   }

@@ -1,9 +1,11 @@
 import type { StreamRequest, StreamResponse, UnaryRequest, UnaryResponse } from "@connectrpc/connect";
+import type { Each, Flow } from "../flow.ts";
 
 type AnyRequest = UnaryRequest | StreamRequest;
 type AnyResponse = UnaryResponse | StreamResponse;
 type Next = (req: AnyRequest) => Promise<AnyResponse>;
 type Ended = (ending: Ending) => unknown;
+type Messages<T> = AsyncIterable<T> & Partial<Flow<T>>;
 
 /** How a call ended. */
 export type Ending = { error: unknown } | Record<never, never>;
@@ -28,25 +30,57 @@ export async function settled(next: Next, req: AnyRequest, ended: Ended): Promis
 }
 
 /** What is watched already gets one more watcher: each layer around it would cost each message a turn of the queue. */
-function watched<T>(messages: AsyncIterable<T>, ended: Ended): Watched<T> {
+function watched<T>(messages: Messages<T>, ended: Ended): Watched<T> {
   return messages instanceof Watched
     ? new Watched(messages.source, [...messages.watchers, ended])
     : new Watched(messages, [ended]);
 }
 
-/** Passes messages on as they come, and reports how they ended. */
+/** Passes messages on as they come, handed over or one by one, and reports how they ended. */
 class Watched<T> implements AsyncIterable<T> {
-  readonly source: AsyncIterable<T>;
+  readonly source: Messages<T>;
   /** Innermost first: each hears of the error that the one before it made of it. */
   readonly watchers: Ended[];
+  readonly each: Each<T> | undefined;
 
-  constructor(source: AsyncIterable<T>, watchers: Ended[]) {
+  constructor(source: Messages<T>, watchers: Ended[]) {
     this.source = source;
     this.watchers = watchers;
+    this.each =
+      source.each &&
+      ((take) => {
+        const { complete, fail } = this.#ending();
+        return (source.each as Each<T>)(take).then(complete, fail);
+      });
   }
 
   [Symbol.asyncIterator](): AsyncIterator<T> {
     const from = this.source[Symbol.asyncIterator]();
+    const { complete, fail } = this.#ending();
+    const hand = (step: IteratorResult<T>) => {
+      if (step.done) complete();
+      return step;
+    };
+    return {
+      next: () => from.next().then(hand, fail),
+      async return() {
+        try {
+          await from.return?.();
+        } finally {
+          complete();
+        }
+        return { done: true, value: undefined };
+      },
+      /** So Connect leaves when a reader who takes nothing has gone. */
+      async throw(reason) {
+        await from.return?.().catch(() => {}); // the reason is told
+        return fail(reason);
+      },
+    };
+  }
+
+  /** What tells the watchers of the ending, once. */
+  #ending() {
     let isOver = false;
     const end = (ending: Ending): Ending => {
       if (isOver) return ending;
@@ -58,27 +92,10 @@ class Watched<T> implements AsyncIterable<T> {
       }
       return heard;
     };
-    const hand = (step: IteratorResult<T>) => {
-      if (step.done) end({});
-      return step;
-    };
-    const fail = (error: unknown) => {
-      throw (end({ error }) as { error: unknown }).error;
-    };
     return {
-      next: () => from.next().then(hand, fail),
-      async return() {
-        try {
-          await from.return?.();
-        } finally {
-          end({});
-        }
-        return { done: true, value: undefined };
-      },
-      /** So Connect leaves when a reader who takes nothing has gone. */
-      async throw(reason) {
-        await from.return?.().catch(() => {}); // the reason is told
-        return fail(reason);
+      complete: () => void end({}),
+      fail(error: unknown): never {
+        throw (end({ error }) as { error: unknown }).error;
       },
     };
   }

@@ -1,8 +1,9 @@
 import { getEventListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Take } from "../../services/flow.ts";
 import { DESPITE_STALLS } from "../stalls.ts";
 import { until } from "../until.ts";
-import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, textsOf } from "./support.ts";
 
 /** Upstream must be closed that soon after the client has gone. */
 const CLOSED_WITHIN_MS = 50;
@@ -50,7 +51,7 @@ describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialec
     const { requests } = bench.simulator;
     const before = requests.length;
     const client = new AbortController();
-    const pieces = bench.provider.stream(promptOf(bench, "case: endless"), client.signal)[Symbol.asyncIterator]();
+    const pieces = textsOf(bench.provider, promptOf(bench, "case: endless"), client.signal)[Symbol.asyncIterator]();
     await pieces.next();
     const leftAt = performance.now();
     client.abort();
@@ -63,9 +64,27 @@ describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialec
     const { requests } = bench.simulator;
     const before = requests.length;
     const client = new AbortController();
-    for await (const _ of bench.provider.stream(promptOf(bench, "case: endless"), client.signal)) break;
+    for await (const _ of textsOf(bench.provider, promptOf(bench, "case: endless"), client.signal)) break;
     await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
     expect(getEventListeners(client.signal, "abort")).toEqual([]);
+  });
+
+  test.each<[string, Take<string>]>([
+    [
+      "throws",
+      () => {
+        throw new Error("The reader broke.");
+      },
+    ],
+    ["rejects", () => Promise.reject(new Error("The reader broke."))],
+  ])("frees it when whoever takes a text %s, and says why", async (_how, take) => {
+    const { requests } = bench.simulator;
+    const before = requests.length;
+    const { signal } = new AbortController();
+    const reading = bench.provider.stream(promptOf(bench, "case: endless"), take, signal);
+    await expect(reading).rejects.toThrow("The reader broke.");
+    await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+    expect(getEventListeners(signal, "abort")).toEqual([]);
   });
 
   test("before the call asks nothing of the provider", async () => {

@@ -4,6 +4,7 @@ import { googleMapping } from "../../services/ai/providers/google.ts";
 import { openaiMapping } from "../../services/ai/providers/openai.ts";
 import { DEFAULT_LIMITS, type Prompt } from "../../services/ai/providers/provider.ts";
 import { meaningOf, Transcript, wholeUsage } from "../../services/ai/providers/transcript.ts";
+import type { Take } from "../../services/flow.ts";
 import { anthropicSpeaker } from "../fakes/providers/anthropic.ts";
 import { googleSpeaker } from "../fakes/providers/google.ts";
 import { mistralSpeaker, openaiSpeaker } from "../fakes/providers/openai.ts";
@@ -95,7 +96,8 @@ test("whatever else goes wrong while a reply is heard ends that reply alone", as
   };
   const watched = {
     ...bench.provider,
-    stream: (prompt: Prompt, signal: AbortSignal) => bench.provider.stream(prompt, signal, stopwatch),
+    stream: (prompt: Prompt, take: Take<string>, signal: AbortSignal) =>
+      bench.provider.stream(prompt, take, signal, stopwatch),
   };
   expect(await readStream(watched, promptOf(bench, "case: silent-midway"))).toMatchObject({
     failure: "unreadable reply",

@@ -107,11 +107,11 @@ describe("stream", () => {
 
   test("is in the books while it runs, and counted by its text when it breaks off", async () => {
     const call = await newCall(desk);
-    const chunks = streamChat(call, saying("case: silent-midway"));
+    const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
     expect((await chunks.next()).value).toEqual({ chunk: PREFIX });
     const outcomes = () => desk.store.fork().execute("select outcome from ai_usage where user_id = ?", [call.userId]);
     await vi.waitFor(async () => expect(await outcomes()).toEqual([{ outcome: "running" }]));
-    await chunks.return();
+    await chunks.return?.();
     expect(await rowsOf(desk, call.userId)).toMatchObject([
       { outcome: "cancelled", output_tokens: tokensIn(PREFIX), estimated: true, latency_ms: expect.any(Number) },
     ]);
@@ -119,7 +119,7 @@ describe("stream", () => {
 
   test("that nobody reads on is settled all the same when its client goes away", async () => {
     const call = await newCall(desk);
-    const chunks = streamChat(call, saying("case: endless"));
+    const chunks = streamChat(call, saying("case: endless"))[Symbol.asyncIterator]();
     await chunks.next();
     call.client.abort();
     expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "cancelled" }]);

@@ -2,6 +2,7 @@ import { type CatalogueProvider, readCatalogue } from "../../services/ai/catalog
 import { ProviderFailure } from "../../services/ai/providers/failure.ts";
 import type { Limits, Prompt, Provider, Usage } from "../../services/ai/providers/provider.ts";
 import { openProviders } from "../../services/ai/providers/providers.ts";
+import { type Flow, flow } from "../../services/flow.ts";
 import { type SimulatedDialect, type Simulator, startProviderSimulator } from "../fakes/providers/simulator.ts";
 
 export const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
@@ -43,6 +44,11 @@ export function promptOf({ entry }: Pick<Bench, "entry">, content: string): Prom
   return { model: entry.models[0], messages: [{ role: "user", content }] };
 }
 
+/** The texts of a stream, for whoever reads them one by one. */
+export function textsOf(provider: Provider, prompt: Prompt, signal: AbortSignal): Flow<string> {
+  return flow(async (take) => void (await provider.stream(prompt, take, signal)));
+}
+
 /** What came of a call. */
 export type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
 
@@ -54,9 +60,12 @@ export async function readStream(
 ): Promise<Outcome> {
   const outcome: Outcome = { text: "" };
   try {
-    const reply = provider.stream(prompt, signal);
-    for await (const text of reply) outcome.text += text;
-    if (reply.usage) outcome.usage = reply.usage;
+    const take = (text: string) => {
+      outcome.text += text;
+      return undefined;
+    };
+    const usage = await provider.stream(prompt, take, signal);
+    if (usage) outcome.usage = usage;
   } catch (thrown) {
     outcome.failure = failureOf(thrown);
   }

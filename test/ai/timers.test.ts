@@ -7,7 +7,7 @@ import { openProviders } from "../../services/ai/providers/providers.ts";
 import { REPLY } from "../fakes/providers/play.ts";
 import { DESPITE_STALLS } from "../stalls.ts";
 import { until } from "../until.ts";
-import { DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { DIALECTS, promptOf, readStream, readWhole, startBench, textsOf } from "./support.ts";
 
 const LONG_MS = 20_000;
 const SETTING_MS = 300;
@@ -115,7 +115,7 @@ test("a slow consumer is not mistaken for a silent provider", async () => {
   const bench = await startBench("openai", { ...patient, idleMs: SETTING_MS });
   const signal = new AbortController().signal;
   let pieces = 0;
-  for await (const _ of bench.provider.stream(promptOf(bench, "case: bytes"), signal)) {
+  for await (const _ of textsOf(bench.provider, promptOf(bench, "case: bytes"), signal)) {
     if (++pieces === 1) await new Promise((resolve) => setTimeout(resolve, 2 * SETTING_MS));
   }
   expect(pieces).toBeGreaterThan(1);

@@ -39,11 +39,11 @@ test("usage is summed up by day, user, provider and model", async () => {
 
 test("usage of an account erased meanwhile is kept without it", async () => {
   const call = await newCall(desk);
-  const chunks = streamChat(call, saying("case: silent-midway"));
+  const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
   await chunks.next();
   await desk.store.fork().execute("delete from users where id = ?", [call.userId]);
   const before = await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {});
-  await chunks.return();
+  await chunks.return?.();
   const nobodys = (lines: typeof before) =>
     lines.filter(({ userId }) => userId === undefined).reduce((sum, { calls }) => sum + calls, 0);
   expect(nobodys(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {}))).toBe(nobodys(before));

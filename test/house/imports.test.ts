@@ -34,7 +34,7 @@ const ALLOWED: Record<string, string[]> = {
   auth: ["store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
   user: ["auth", "store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
   admin: ["user", "store", "security", "mail", "call.ts", "refusal.ts", "audit.ts"],
-  ai: ["store", "security", "process", "call.ts", "config.ts", "refusal.ts", "audit.ts"],
+  ai: ["store", "security", "process", "call.ts", "flow.ts", "config.ts", "refusal.ts", "audit.ts"],
 };
 
 describe("imports", () => {

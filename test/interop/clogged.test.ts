@@ -104,13 +104,15 @@ test("a reader who takes nothing and leaves ends the call", async () => {
     "x-request-id": requestId,
     authorization: `Bearer ${accessToken}`,
   });
-  const [provider] = app.providers;
-  const before = provider?.requests.length ?? 0;
-  stream.end(framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, asked("case: endless")))));
+  const question = { ...asked("case: endless"), systemPrompt: requestId };
+  stream.end(framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, question))));
   await once(stream, "response");
-  await untilStill("the provider to be paused", () => provider?.requests[before]?.sentBytes ?? 0);
+  const upstream = await until("the provider to be asked", () =>
+    app.providers[0]?.requests.find(({ body }) => JSON.stringify(body).includes(requestId)),
+  );
+  await untilStill("the provider to be paused", () => upstream.sentBytes);
   stream.close(http2.constants.NGHTTP2_CANCEL);
-  await until("the provider to be left", () => provider?.requests[before]?.closedAt !== undefined);
+  await until("the provider to be left", () => upstream.closedAt !== undefined);
   const line = await until("the call to end", () =>
     app.logs.find((l) => l.includes("StreamChat") && l.includes(requestId)),
   );

@@ -1,9 +1,11 @@
+import type { Readable } from "node:stream";
+import type { Take } from "../../flow.ts";
 import { Exchange } from "./exchange.ts";
-import { faultOf, ProviderFailure } from "./failure.ts";
-import type { Completion, Limits, Prompt, Provider, Reply, Stopwatch } from "./provider.ts";
-import { open, whole } from "./reader.ts";
-import { StreamedReply } from "./reply.ts";
-import type { Mapping } from "./transcript.ts";
+import { Fault, faultOf, ProviderFailure } from "./failure.ts";
+import { listen } from "./listen.ts";
+import type { Completion, Limits, Prompt, Provider, Stopwatch, Usage } from "./provider.ts";
+import { type Opened, open, whole } from "./reader.ts";
+import { type Mapping, Transcript } from "./transcript.ts";
 import type { Answer } from "./wire.ts";
 
 /** A dialect at one endpoint: how a prompt is sent, and what the answers say. */
@@ -12,13 +14,16 @@ export type Adapter = Mapping & {
   send(prompt: Prompt, stream: boolean, signal: AbortSignal): Promise<Answer>;
 };
 
+/** How long a reply that is known to be over may take to end, so that its connection can be used again. */
+const DRAIN_MS = 100;
+
 /**
  * Makes a provider of an adapter: attempts, alarms, sizes, finish marker and cleaning up are the same for all.
  * @param id the public id, which failures name
  */
 export function asProvider(id: string, adapter: Adapter, limits: Limits): Provider {
-  const failure = (thrown: unknown, exchange: Exchange, client: AbortSignal) =>
-    client.aborted ? client.reason : new ProviderFailure(id, faultOf(exchange.cause ?? thrown, "broke off"));
+  const reasonOf = (thrown: unknown, { cause, isDeserted }: Exchange) =>
+    isDeserted ? cause : new ProviderFailure(id, faultOf(cause ?? thrown, "broke off"));
 
   async function complete(prompt: Prompt, client: AbortSignal, stopwatch?: Stopwatch): Promise<Completion> {
     const exchange = new Exchange(client, limits.totalMs, stopwatch);
@@ -28,21 +33,51 @@ export function asProvider(id: string, adapter: Adapter, limits: Limits): Provid
       exchange.settle();
       return completion;
     } catch (thrown) {
-      const reason = failure(thrown, exchange, client);
+      const reason = reasonOf(thrown, exchange);
       exchange.abandon();
       throw reason;
     }
   }
 
-  function stream(prompt: Prompt, client: AbortSignal, stopwatch?: Stopwatch): Reply {
-    return new StreamedReply({
-      send: (signal) => adapter.send(prompt, true, signal),
-      mapping: adapter,
-      limits,
-      start: () => new Exchange(client, limits.totalMs, stopwatch),
-      reasonFor: (thrown, exchange) => failure(thrown, exchange, client),
-    });
+  async function stream(
+    prompt: Prompt,
+    take: Take<string>,
+    client: AbortSignal,
+    stopwatch?: Stopwatch,
+  ): Promise<Usage | undefined> {
+    const exchange = new Exchange(client, limits.totalMs, stopwatch);
+    const transcript = new Transcript(adapter, limits.eventBytes);
+    let body: Readable | undefined;
+    try {
+      const opened = await open((signal) => adapter.send(prompt, true, signal), exchange, limits);
+      if (opened.type.endsWith("json")) return await takeWhole(opened, exchange, take);
+      if (opened.type !== "" && opened.type !== "text/event-stream") throw new Fault("unreadable reply");
+      body = opened.body;
+      await listen(body, transcript, { exchange, limits, take });
+      return transcript.usage;
+    } catch (thrown) {
+      throw reasonOf(thrown, exchange);
+    } finally {
+      if (body && transcript.over && !exchange.signal.aborted) {
+        exchange.settle();
+        drain(body);
+      } else exchange.abandon();
+    }
+  }
+
+  /** A whole reply where a stream was asked for: some servers do, and errors come so, even with status 200. */
+  async function takeWhole(opened: Opened, exchange: Exchange, take: Take<string>): Promise<Usage | undefined> {
+    const { content, usage } = await whole(opened, adapter, exchange, limits);
+    if (content !== "") await take(content);
+    return usage;
   }
 
   return { complete, stream };
+}
+
+/** Lets the body end so that its connection returns to the pool; one that doesn't end is closed. */
+function drain(body: Readable): void {
+  if (body.readableEnded) return;
+  const giveUp = setTimeout(() => body.destroy(), DRAIN_MS).unref();
+  body.once("close", () => clearTimeout(giveUp)).resume();
 }

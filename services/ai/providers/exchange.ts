@@ -14,6 +14,7 @@ export class Exchange {
   #silence: NodeJS.Timeout | undefined;
   #silenceMs = 0;
   #isResting = false;
+  #desertedFor: { reason: unknown } | undefined;
   readonly stopwatch: Stopwatch | undefined;
 
   constructor(client: AbortSignal, totalMs: number, stopwatch?: Stopwatch) {
@@ -30,8 +31,14 @@ export class Exchange {
     return this.#controller.signal;
   }
 
+  /** The client has gone, or whoever takes the reply has left. */
+  get isDeserted(): boolean {
+    return this.#desertedFor !== undefined;
+  }
+
   /** Why it was ended early; undefined while it wasn't. */
   get cause(): unknown {
+    if (this.#desertedFor) return this.#desertedFor.reason;
     return this.signal.aborted ? this.signal.reason : undefined;
   }
 
@@ -66,6 +73,12 @@ export class Exchange {
     this.#client.removeEventListener("abort", this.#leave);
   }
 
+  /** Ends it early for want of a reader. */
+  desert(reason: unknown): void {
+    this.#desertedFor ??= { reason };
+    this.#controller.abort(reason);
+  }
+
   /** Settles, and closes whatever is still open upstream. */
   abandon(): void {
     this.settle();
@@ -73,5 +86,5 @@ export class Exchange {
   }
 
   readonly #ring = () => this.#controller.abort(new Fault("timed out"));
-  readonly #leave = () => this.#controller.abort(this.#client.reason);
+  readonly #leave = () => this.desert(this.#client.reason);
 }

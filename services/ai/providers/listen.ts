@@ -1,42 +1,77 @@
 import type { Readable } from "node:stream";
+import type { Take } from "../../flow.ts";
 import { inLine, isBusy } from "../../process/turns.ts";
 import type { Exchange } from "./exchange.ts";
 import { Fault } from "./failure.ts";
 import type { Limits } from "./provider.ts";
 import type { Transcript } from "./transcript.ts";
 
-/** A reply that is being heard. */
-export type Heard = {
-  /** Resolves when there is something to take. Asked for once at a time. */
-  arrival(): Promise<void>;
-  /**
-   * All the text that has come; "" once the reply is complete.
-   * @throws Fault after the text before it
-   */
-  take(): string;
-};
+/** What a reply is heard by. */
+type Listener = { exchange: Exchange; limits: Limits; take: Take<string> };
 
 /**
- * Hears a reply that comes as events, as it comes. Bytes are received only while somebody waits for text: a slow reader
- * slows the provider.
+ * Hears a reply that comes as events, and hands over its text as it comes. While what was handed over is not taken,
+ * nothing is received: a slow reader slows the provider. Resolves once the reply is complete and all of it taken.
+ * @throws Fault after the text before it
  */
-export function listen(body: Readable, transcript: Transcript, exchange: Exchange, limits: Limits): Heard {
+export function listen(body: Readable, transcript: Transcript, { exchange, limits, take }: Listener): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
   let text = "";
   let received = 0;
-  let isWanted = false;
+  let isDue = false;
+  let isHandingOver = false;
   let waiting = 0; // in line
   let ending: { error: unknown } | undefined;
-  let wake = () => {};
 
   const end = (error?: unknown) => {
-    if (ending) return;
     // After the finish marker any end will do: a reset, silence, a half-sent closing frame.
-    ending = { error: transcript.verdict ?? (transcript.final ? undefined : error) };
+    ending ??= { error: transcript.verdict ?? (transcript.final ? undefined : error) };
     body.off("data", receive);
-    wake();
+    handOver();
+    if (isHandingOver && !exchange.isDeserted) return;
+    if (ending.error) reject(ending.error);
+    else resolve();
   };
   const complete = () => {
     if (!ending) text += transcript.end();
+    end();
+  };
+  const expect = () => exchange.expectWithin(transcript.final ? limits.afterFinishMs : limits.idleMs);
+  /** What comes at once is handed over at once. */
+  const handOverSoon = () => {
+    if (isDue) return;
+    isDue = true;
+    queueMicrotask(handOver);
+  };
+  const handOver = () => {
+    isDue = false;
+    if (isHandingOver || text === "" || exchange.isDeserted) return;
+    const taken = takeOrLeave(text);
+    text = "";
+    if (!taken) return;
+    isHandingOver = true;
+    body.pause();
+    exchange.rest(); // the reader may take its time
+    taken.then(goOn, leave);
+  };
+  const takeOrLeave = (text: string) => {
+    try {
+      return take(text);
+    } catch (reason) {
+      return leave(reason);
+    }
+  };
+  const goOn = () => {
+    isHandingOver = false;
+    if (ending) return end();
+    handOver();
+    if (isHandingOver) return;
+    expect();
+    if (waiting === 0) body.resume();
+  };
+  const leave = (reason: unknown) => {
+    exchange.desert(reason);
+    ending = { error: reason };
     end();
   };
   /**
@@ -58,8 +93,8 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
       body.pause();
       inLine(() => {
         waiting -= 1;
-        body.resume();
         hear(...given);
+        if (waiting === 0 && !isHandingOver) body.resume();
       });
     };
   };
@@ -71,33 +106,15 @@ export function listen(body: Readable, transcript: Transcript, exchange: Exchang
     text += transcript.feed(bytes);
     exchange.stopwatch?.worked(performance.now() - startedAt);
     if (transcript.fault || transcript.over) return complete();
-    if (!isWanted) return void body.pause();
-    if (text !== "") wake();
-    else if (transcript.active) expect();
+    if (transcript.active) expect();
+    if (text !== "") handOverSoon();
   });
-  const expect = () => exchange.expectWithin(transcript.final ? limits.afterFinishMs : limits.idleMs);
 
+  expect();
   body.on("data", receive).on("error", inTurn(end));
   body.once("end", inTurn(complete)).once(
     "close",
-    inTurn(() => end(new Fault("broke off"))),
+    inTurn(() => ending || end(new Fault("broke off"))), // with its stack this costs as much as ten pieces
   );
-  return {
-    arrival: () =>
-      new Promise((resolve) => {
-        if (text !== "" || ending) return resolve();
-        isWanted = true;
-        wake = resolve;
-        expect();
-        if (body.isPaused() && waiting === 0) body.resume();
-      }),
-    take() {
-      isWanted = false;
-      exchange.rest(); // the reader may take its time
-      if (text === "" && ending?.error) throw ending.error;
-      const taken = text;
-      text = "";
-      return taken;
-    },
-  };
+  return promise;
 }

@@ -1,3 +1,4 @@
+import type { Take } from "../../flow.ts";
 import type { CatalogueModel } from "../catalogue.ts";
 
 /** One turn of the conversation, in the public vocabulary; each dialect finds its own place for system text. */
@@ -19,12 +20,6 @@ export type Usage = { inputTokens: number; outputTokens: number };
 /** The whole reply. `usage` is absent when the provider didn't report any. */
 export type Completion = { content: string; usage?: Usage | undefined };
 
-/** A streamed reply: its text as it comes, never empty and of whole characters. It can be read once. */
-export type Reply = AsyncIterable<string, undefined> & {
-  /** What it cost, once it has been read to its end; absent when the provider didn't say. */
-  readonly usage: Usage | undefined;
-};
-
 /** Told what a call costs this process. */
 export type Stopwatch = {
   /** An attempt left for the provider, by `performance.now()`; told once it is answered. */
@@ -35,12 +30,16 @@ export type Stopwatch = {
 
 /**
  * A chat model host. Both functions throw ProviderFailure for whatever goes wrong on the provider's side and the
- * signal's own reason when that fires; either way, and when the loop over a stream is left, the upstream connection
- * is free by then. A stream that ends without throwing was ended by the provider with its finish marker.
+ * signal's own reason when that fires; either way the upstream connection is free by then.
  */
 export type Provider = {
   complete(prompt: Prompt, signal: AbortSignal, stopwatch?: Stopwatch): Promise<Completion>;
-  stream(prompt: Prompt, signal: AbortSignal, stopwatch?: Stopwatch): Reply;
+  /**
+   * Hands over a reply as it comes: texts that are never empty, of whole characters. What `take` throws ends the reply,
+   * and is thrown again. It resolves when the provider has ended the reply with its finish marker, with what it cost,
+   * unless the provider didn't say.
+   */
+  stream(prompt: Prompt, take: Take<string>, signal: AbortSignal, stopwatch?: Stopwatch): Promise<Usage | undefined>;
 };
 
 /** Bounds of one call: durations in milliseconds, sizes in bytes. */

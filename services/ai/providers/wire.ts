@@ -40,6 +40,7 @@ export function openWire(connectMs: number): Wire {
         ...target,
         method: "POST",
         agent: pools[isPlain ? "http:" : "https:"],
+        timeout: 0, // that of the agent is for idle connections, and would be set anew with every piece
         headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
       });
       const sentAt = performance.now();
