@@ -1,13 +1,13 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { LatestAnswer } from "./answers.ts";
 
 /**
  * Bounds the connections of a server, each of which costs memory before it asks anything. Whoever comes takes the place
  * of the one that has been silent the longest: between two requests, or before its headers were whole.
  */
-export function boundConnections(server: Server, most: number): void {
+export function boundConnections(server: Server, most: number, latestOn: LatestAnswer): void {
   const silent = new Set<Socket>();
-  const latest = new WeakMap<Socket, ServerResponse>();
   let open = 0;
   server.on("connection", (socket: Socket) => {
     open++;
@@ -23,9 +23,8 @@ export function boundConnections(server: Server, most: number): void {
   });
   server.on("request", ({ socket }: { socket: Socket }, response: ServerResponse) => {
     silent.delete(socket);
-    latest.set(socket, response);
     response.once("close", () => {
-      if (latest.get(socket) === response && !socket.destroyed) silent.add(socket); // else another one waits in line
+      if (latestOn(socket) === response && !socket.destroyed) silent.add(socket); // else another one waits in line
     });
   });
 }

@@ -10,6 +10,7 @@ import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { followAnswers, type LatestAnswer } from "./answers.ts";
 import { readBody } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
 import type { GatewayConfig } from "./config.ts";
@@ -85,7 +86,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs) reply.removeHeader("connection");
     sendFailure(failed, reply);
   };
-  const app = createServer(
+  const { app, latestOn } = createServer(
     options,
     (error, socket, latest) => answerUnreadable(error, socket, latest, { ...edge, methodsOf }),
     answer,
@@ -94,7 +95,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const metrics = createRequestMetrics();
   const edge = { log, origins, headers: commonHeaders(secure), lifecycle, metrics };
   app.addHook("onRequest", takePlaces(options.room));
-  app.addHook("onRequest", inTurn());
+  app.addHook("onRequest", inTurn(latestOn));
   const traceparentOf = options.startSpan && traceRequests(app, options.startSpan);
   const methodsOf = addEdge(app, edge);
   app.setErrorHandler(answer);
@@ -128,8 +129,7 @@ function createServer(
   }: GatewayOptions,
   unreadable: AnswerUnreadable,
   frameworkErrors: Answer,
-): FastifyInstance {
-  const latest = new WeakMap<Duplex, ServerResponse>();
+): { app: FastifyInstance; latestOn: LatestAnswer } {
   const app = fastify({
     genReqId: requestId,
     bodyLimit: DEFAULT_BODY_BYTES,
@@ -147,22 +147,22 @@ function createServer(
       maxParamLength: MAX_HEAD_BYTES, // however long, a wrong id is told by its name
       querystringParser: () => ({}), // queries are read by the types of their fields
     },
-    clientErrorHandler: (error, socket) => unreadable(error, socket, latest.get(socket)),
+    clientErrorHandler: (error, socket) => unreadable(error, socket, latestOn(socket)),
     frameworkErrors,
   });
+  const latestOn = followAnswers(app.server);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", readBody);
-  boundConnections(app.server, room.connections);
-  app.server.on("request", (request, response) => latest.set(request.socket, response));
+  boundConnections(app.server, room.connections, latestOn);
   app.server.on("timeout", (socket) => {
-    const isWaitingForUs = latest.get(socket)?.writableEnded === false && socket.writableLength === 0;
+    const isWaitingForUs = latestOn(socket)?.writableEnded === false && socket.writableLength === 0;
     if (!isWaitingForUs) socket.destroy();
   });
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node leaves this socket to us, and the client that resets it is no failure of ours
-    socket.resume().on("end", () => latest.get(socket)?.destroy()); // who leaves an earlier request is seen by reading on
-    unreadable(new Error("tunnels are not served"), socket, latest.get(socket));
+    socket.resume().on("end", () => latestOn(socket)?.destroy()); // who leaves an earlier request is seen by reading on
+    unreadable(new Error("tunnels are not served"), socket, latestOn(socket));
   });
-  return app;
+  return { app, latestOn };
 }
