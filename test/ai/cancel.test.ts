@@ -69,22 +69,27 @@ describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialec
     expect(getEventListeners(client.signal, "abort")).toEqual([]);
   });
 
-  test.each<[string, Take<string>]>([
-    [
-      "throws",
-      () => {
-        throw new Error("The reader broke.");
-      },
-    ],
-    ["rejects", () => Promise.reject(new Error("The reader broke."))],
-  ])("frees it when whoever takes a text %s, and says why", async (_how, take) => {
-    const { requests } = bench.simulator;
-    const before = requests.length;
-    const { signal } = new AbortController();
-    const reading = bench.provider.stream(promptOf(bench, "case: endless"), take, signal);
-    await expect(reading).rejects.toThrow("The reader broke.");
-    await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
-    expect(getEventListeners(signal, "abort")).toEqual([]);
+  const broke = new Error("The reader broke.");
+  describe.each(["endless", "json-instead"])("of %s", (name) => {
+    test.each<[string, Take<string>, unknown]>([
+      [
+        "throws",
+        () => {
+          throw broke;
+        },
+        broke,
+      ],
+      ["rejects", () => Promise.reject(broke), broke],
+      ["rejects for no reason", () => Promise.reject(), undefined],
+    ])("frees it when whoever takes a text %s, and says why", async (_how, take, reason) => {
+      const { requests } = bench.simulator;
+      const before = requests.length;
+      const { signal } = new AbortController();
+      const reading = bench.provider.stream(promptOf(bench, `case: ${name}`), take, signal);
+      await expect(reading).rejects.toBe(reason);
+      await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+      expect(getEventListeners(signal, "abort")).toEqual([]);
+    });
   });
 
   test("before the call asks nothing of the provider", async () => {

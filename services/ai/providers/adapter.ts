@@ -68,7 +68,12 @@ export function asProvider(id: string, adapter: Adapter, limits: Limits): Provid
   /** A whole reply where a stream was asked for: some servers do, and errors come so, even with status 200. */
   async function takeWhole(opened: Opened, exchange: Exchange, take: Take<string>): Promise<Usage | undefined> {
     const { content, usage } = await whole(opened, adapter, exchange, limits);
-    if (content !== "") await take(content);
+    try {
+      if (content !== "") await take(content);
+    } catch (reason) {
+      exchange.desert(reason);
+    }
+    if (exchange.isDeserted) throw exchange.cause;
     return usage;
   }
 

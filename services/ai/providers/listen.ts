@@ -28,7 +28,8 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
     ending ??= { error: transcript.verdict ?? (transcript.final ? undefined : error) };
     body.off("data", receive);
     handOver();
-    if (isHandingOver && !exchange.isDeserted) return;
+    if (exchange.isDeserted) return reject(exchange.cause); // what is left of the text is nobody's
+    if (isHandingOver) return;
     if (ending.error) reject(ending.error);
     else resolve();
   };
@@ -71,7 +72,6 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
   };
   const leave = (reason: unknown) => {
     exchange.desert(reason);
-    ending = { error: reason };
     end();
   };
   /**

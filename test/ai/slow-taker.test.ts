@@ -1,0 +1,57 @@
+import { once } from "node:events";
+import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Adapter, asProvider } from "../../services/ai/providers/adapter.ts";
+import { DEFAULT_LIMITS, type Prompt, type Provider } from "../../services/ai/providers/provider.ts";
+import type { Meaning } from "../../services/ai/providers/transcript.ts";
+import { below, openWire } from "../../services/ai/providers/wire.ts";
+import { until } from "../until.ts";
+
+const prompt = {} as Prompt;
+
+const server = http.createServer();
+const wire = openWire(5_000);
+let provider: Provider;
+beforeAll(() => new Promise<void>((resolve) => void server.listen(0, "127.0.0.1", resolve)));
+beforeEach(() => {
+  const target = below(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "chat");
+  const send: Adapter["send"] = (_prompt, _stream, signal) => wire.post(target, {}, {}, signal);
+  /** A dialect whose events say what they mean. */
+  const event = (meaning: Meaning) => meaning;
+  provider = asProvider("provider-a", { send, event, whole: event }, DEFAULT_LIMITS);
+});
+afterAll(() => {
+  wire.close();
+  server.close();
+});
+
+/** The provider's side of the next call: what it says. */
+async function asked(): Promise<{ say(meaning: Meaning): void; response: ServerResponse }> {
+  const [request, response] = (await once(server, "request")) as [IncomingMessage, ServerResponse];
+  request.resume();
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  return { say: (meaning) => void response.write(`data: ${JSON.stringify(meaning)}\n\n`), response };
+}
+
+/** Takes texts; holds up the first until it is let go. */
+function slowTaker() {
+  const { promise, resolve: letGo } = Promise.withResolvers<void>();
+  const taken: string[] = [];
+  const take = (text: string) => (taken.push(text) === 1 ? promise : undefined);
+  return { taken, take, letGo };
+}
+
+test("a reply that is given up while its text is being taken doesn't end well, where every piece might be the last", async () => {
+  const { taken, take, letGo } = slowTaker();
+  const client = new AbortController();
+  const reading = provider.stream(prompt, take, client.signal);
+  const { say } = await asked();
+  say({ text: "some", finished: true });
+  await until("the first text", () => taken.length === 1);
+  say({ text: " more", finished: true });
+  const reason = new Error("The session has ended.");
+  client.abort(reason);
+  letGo();
+  await expect(reading).rejects.toBe(reason);
+});
