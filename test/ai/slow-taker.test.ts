@@ -1,25 +1,33 @@
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Adapter, asProvider } from "../../services/ai/providers/adapter.ts";
 import { DEFAULT_LIMITS, type Prompt, type Provider } from "../../services/ai/providers/provider.ts";
 import type { Meaning } from "../../services/ai/providers/transcript.ts";
 import { below, openWire } from "../../services/ai/providers/wire.ts";
+import { inLine } from "../../services/process/turns.ts";
 import { until } from "../until.ts";
 
+const IDLE_MS = 150;
 const prompt = {} as Prompt;
 
 const server = http.createServer();
 const wire = openWire(5_000);
+let heard: Meaning[];
 let provider: Provider;
 beforeAll(() => new Promise<void>((resolve) => void server.listen(0, "127.0.0.1", resolve)));
 beforeEach(() => {
+  heard = [];
   const target = below(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "chat");
   const send: Adapter["send"] = (_prompt, _stream, signal) => wire.post(target, {}, {}, signal);
   /** A dialect whose events say what they mean. */
-  const event = (meaning: Meaning) => meaning;
-  provider = asProvider("provider-a", { send, event, whole: event }, DEFAULT_LIMITS);
+  const event = (meaning: Meaning) => {
+    heard.push(meaning);
+    return meaning;
+  };
+  provider = asProvider("provider-a", { send, event, whole: event }, { ...DEFAULT_LIMITS, idleMs: IDLE_MS });
 });
 afterAll(() => {
   wire.close();
@@ -54,4 +62,23 @@ test("a reply that is given up while its text is being taken doesn't end well, w
   client.abort(reason);
   letGo();
   await expect(reading).rejects.toBe(reason);
+});
+
+test("in a busy process too, the silence of a reply that is held up isn't the provider's", async () => {
+  const { taken, take, letGo } = slowTaker();
+  let isBusy = true;
+  const work = () => void (isBusy && inLine(work));
+  work();
+  const reading = provider.stream(prompt, take, new AbortController().signal);
+  const { say, response } = await asked();
+  say({ text: "some" });
+  say({ text: " more" });
+  await until("both texts to be heard, after the first is being taken", () => heard.length === 2 && taken.length === 1);
+  isBusy = false;
+  await wait(2 * IDLE_MS);
+  letGo();
+  say({ text: ".", finished: true });
+  response.end();
+  await reading;
+  expect(taken.join("")).toBe("some more.");
 });

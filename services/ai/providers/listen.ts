@@ -106,7 +106,7 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
     text += transcript.feed(bytes);
     exchange.stopwatch?.worked(performance.now() - startedAt);
     if (transcript.fault || transcript.over) return complete();
-    if (transcript.active) expect();
+    if (transcript.active && !isHandingOver) expect();
     if (text !== "") handOverSoon();
   });
 
