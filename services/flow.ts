@@ -33,8 +33,10 @@ function oneByOne<T>(each: Each<T>): AsyncIterator<T, undefined> {
   let handedOver: PromiseWithResolvers<void> | undefined;
   let running: Promise<void> | undefined;
   let ending: { error?: unknown } | undefined;
+  let hasLeft = false;
 
   const take = (value: T) => {
+    if (hasLeft) throw new Left();
     handedOver = Promise.withResolvers();
     asked?.resolve({ done: false, value });
     asked = undefined;
@@ -50,6 +52,7 @@ function oneByOne<T>(each: Each<T>): AsyncIterator<T, undefined> {
     tell();
   };
   const leave = async () => {
+    hasLeft = true;
     handedOver?.reject(new Left());
     await running;
     ending = {};
@@ -63,7 +66,7 @@ function oneByOne<T>(each: Each<T>): AsyncIterator<T, undefined> {
       else
         running = each(take).then(
           () => end({}),
-          (error) => end({ error }),
+          (error) => end(hasLeft ? {} : { error }),
         );
       return promise;
     },

@@ -9,6 +9,7 @@ import type { Meaning } from "../../services/ai/providers/transcript.ts";
 import { below, openWire } from "../../services/ai/providers/wire.ts";
 import { inLine } from "../../services/process/turns.ts";
 import { until } from "../until.ts";
+import { textsOf } from "./support.ts";
 
 const IDLE_MS = 150;
 const prompt = {} as Prompt;
@@ -81,4 +82,16 @@ test("in a busy process too, the silence of a reply that is held up isn't the pr
   response.end();
   await reading;
   expect(taken.join("")).toBe("some more.");
+});
+
+test("whoever leaves while the next text is awaited has left when it comes", async () => {
+  const texts = textsOf(provider, prompt, new AbortController().signal)[Symbol.asyncIterator]();
+  const awaited = texts.next();
+  const { say, response } = await asked();
+  const left = texts.return?.();
+  const closed = once(response, "close");
+  say({ text: "some" });
+  await left;
+  expect(await awaited).toEqual({ done: true, value: undefined });
+  await closed;
 });
