@@ -72,16 +72,18 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
 
 /**
  * The messages of a streaming call. As in Connect, leaving the loop early does not end the call: only its signal does.
- * An aborted call closes the handler's generator, so that its `finally` runs.
+ * An aborted call closes the handler's generator, so that its `finally` runs, and whoever watches the messages hears of it.
  */
 export function callMessages<T>(source: Messages<T>, call: DirectCall): Messages<T> {
   const { each } = source;
+  const leave = (from: AsyncIterator<T>) =>
+    void (from.throw ?? from.return)?.call(from, call.signal().reason).catch(() => {}); // nobody is left to hear of its failure
+  if (call.isOver()) leave(source[Symbol.asyncIterator]()); // before there was anything to read
   return {
     each: each && ((take) => call.settle(() => each((message) => (call.isOver() ? undefined : take(message))), always)),
     [Symbol.asyncIterator]() {
       const from = source[Symbol.asyncIterator]();
-      const close = () => void from.return?.().catch(() => {}); // nobody is left to hear of its failure
-      call.signal().addEventListener("abort", close, { once: true });
+      call.signal().addEventListener("abort", () => leave(from), { once: true });
       const next = () => from.next();
       return { next: () => call.settle(next, isDone) };
     },

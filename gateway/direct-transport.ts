@@ -50,8 +50,11 @@ export function createDirectTransport(
       const message = messagesOf(method.input, input);
       const plain = new DirectRequest(method, call, header, contextValues, { stream: true, message });
       const request = { ...plain, signal: call.signal() }; // interceptors copy it to wrap its messages
-      const response = (await call.settle(() => run(request), never)) as StreamResponse;
-      return { ...response, message: callMessages(response.message, call) } as never;
+      const answer = async () => {
+        const response = (await run(request)) as StreamResponse;
+        return { ...response, message: callMessages(response.message, call) };
+      };
+      return (await call.settle(answer, never)) as never;
     },
   };
 }

@@ -1,12 +1,13 @@
 import { once } from "node:events";
 import { connect, constants } from "node:http2";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError, type HandlerContext, type Interceptor } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { eachOf, type Messages } from "../../gateway/messages.ts";
 import { AIService, type StreamChatResponse } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { flow } from "../../services/flow.ts";
 import { listenGrpc } from "../../services/grpc/server.ts";
+import { type Ending, settled } from "../../services/interceptors/settled.ts";
 import { openRoom } from "../../services/process/room.ts";
 import { until } from "../until.ts";
 import { failWith, play, ways } from "./harness.ts";
@@ -128,6 +129,36 @@ describe.each(ways)("a streaming call %s", (way) => {
         expect((await errorOf(reading)).code).toBe(Code.DataLoss);
       });
     });
+  });
+});
+
+describe.each(ways)("a streaming call %s", (way) => {
+  const open = openWays(way);
+
+  test("whose client leaves before it has begun ends for whoever watches it", async () => {
+    const gate = Promise.withResolvers<void>();
+    let held: AbortSignal | undefined;
+    const hold: Interceptor = (next) => async (req) => {
+      held = req.signal;
+      await gate.promise;
+      return next(req);
+    };
+    const endings: Ending[] = [];
+    const watch: Interceptor = (next) => (req) => settled(next, req, (ending) => void endings.push(ending));
+    const streamChat = async function* (_request: unknown, { signal }: HandlerContext) {
+      signal.throwIfAborted();
+      yield { chunk: "a" };
+    };
+    const transport = await open((router) => router.service(AIService, { streamChat }), [watch, hold]);
+    const client = new AbortController();
+    const failed = errorOf(chat(transport, client.signal));
+    await until("the call", () => held);
+    client.abort();
+    expect((await failed).code).toBe(Code.Canceled);
+    await until("the services to hear of it", () => held?.aborted);
+    gate.resolve();
+    await until("its end", () => endings.length > 0);
+    expect(endings).toEqual([{ error: expect.any(ConnectError) }]);
   });
 });
 
