@@ -1,4 +1,4 @@
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { constants } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Place } from "../process/room.ts";
@@ -22,11 +22,20 @@ export const PATIENCE: Patience = {
 
 const GONE = new ConnectError("the reader has gone", Code.Canceled);
 
+/**
+ * Stops the timer of what has closed. Node leaves it running where a connection was cut, since what is destroyed takes no
+ * more settings, and it holds all that belonged to the connection until it rings.
+ */
+export function stopTimer(closed: ServerHttp2Session | ServerHttp2Stream): void {
+  Object.create(closed, { destroyed: { value: false } }).setTimeout(0);
+}
+
 /** Ends a stream whose reader has stopped taking its answer, and one that has its answer while its body is still being sent. */
 export function endStalled(req: Http2ServerRequest, { stream }: Http2ServerResponse, readerMs: number): void {
   stream.setTimeout(readerMs, () => {
     if (stream.writableLength > 0) stream.close(constants.NGHTTP2_CANCEL);
   });
+  stream.once("close", () => stopTimer(stream));
   stream.on("wantTrailers", () => {
     if (!req.complete) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)); // RFC 9113 section 8.1
   });

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import type { Http2SecureServer, Http2Server, SecureServerOptions } from "node:http2";
+import type { Http2SecureServer, Http2Server, SecureServerOptions, ServerHttp2Session } from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import { createSecureContext } from "node:tls";
@@ -9,7 +9,7 @@ import type { Config } from "../config.ts";
 import type { Room } from "../process/room.ts";
 import { createAdapter } from "./adapter.ts";
 import { boundConnections } from "./connections.ts";
-import { PATIENCE } from "./patience.ts";
+import { PATIENCE, stopTimer } from "./patience.ts";
 
 /** Calls at once on one connection. */
 const MAX_STREAMS = 1_000;
@@ -55,9 +55,12 @@ export async function listenGrpc(
     socket.on("close", () => sockets.delete(socket));
   });
   const sessions = new Set<{ close(): void }>();
-  server.on("session", (session) => {
+  server.on("session", (session: ServerHttp2Session) => {
     sessions.add(session);
-    session.on("close", () => sessions.delete(session));
+    session.on("close", () => {
+      sessions.delete(session);
+      stopTimer(session);
+    });
     session.on("error", () => {}); // a client's broken connection is its own affair
   });
   server.on("sessionError", () => {});

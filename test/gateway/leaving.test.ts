@@ -1,13 +1,15 @@
+import { createHook } from "node:async_hooks";
 import { once } from "node:events";
 import http2 from "node:http2";
 import net from "node:net";
 import type { ConnectRouter, HandlerContext } from "@connectrpc/connect";
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import type { Patience } from "../../services/grpc/patience.ts";
 import { listenGrpc } from "../../services/grpc/server.ts";
 import { openRoom } from "../../services/process/room.ts";
 import { watchTurns, workFor } from "../turns.ts";
-import { times, untilStill } from "../until.ts";
+import { times, until, untilStill } from "../until.ts";
 import { start } from "./harness.ts";
 import { CONVERSATION } from "./listeners.ts";
 import { post } from "./wire.ts";
@@ -57,17 +59,54 @@ test("readers of event streams who leave at once hold up nobody else", async () 
   await edge.close();
 });
 
-test("a gRPC connection that breaks with many streams under way holds up nobody else", async () => {
+function listen(patience?: Patience) {
   const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: null };
-  const server = await listenGrpc({ routes, interceptors: [] }, { grpc }, openRoom());
-  const session = http2.connect(`http://127.0.0.1:${server.port}`);
+  return listenGrpc({ routes, interceptors: [] }, { grpc }, openRoom(), patience);
+}
+
+/** Begins a stream. */
+async function ask(session: http2.ClientHttp2Session): Promise<void> {
   const path = `/${AIService.typeName}/StreamChat`;
-  const ask = async () => {
-    const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
-    stream.on("error", () => {}).end(Buffer.alloc(5)); // the frame of an empty message
-    await once(stream, "data");
-  };
-  await Promise.all(times(READERS, ask));
+  const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+  stream.on("error", () => {}).end(Buffer.alloc(5)); // the frame of an empty message
+  await once(stream, "data");
+}
+
+test("a gRPC connection that breaks with many streams under way holds up nobody else", async () => {
+  const server = await listen();
+  const session = http2.connect(`http://127.0.0.1:${server.port}`);
+  await Promise.all(times(READERS, () => ask(session)));
   await expectEndingsInTurns(() => session.destroy());
+  await server.close(0);
+});
+
+/** Follows timers of these lengths, in ms. @returns how many run */
+function watchTimers(...lengths: number[]): () => number {
+  const running = new Set<number>();
+  const hook = createHook({
+    init(id, type, _trigger, timer: { _idleTimeout?: number }) {
+      if (type === "Timeout" && lengths.includes(timer._idleTimeout ?? 0)) running.add(id);
+    },
+    destroy: (id) => void running.delete(id),
+  }).enable();
+  onTestFinished(() => void hook.disable());
+  return () => running.size;
+}
+
+test("no timer holds what was a gRPC connection, or a stream of it", async () => {
+  const patience = { requestMs: 30_000, readerMs: 123_456, idleMs: 654_321 };
+  const running = watchTimers(patience.readerMs, patience.idleMs);
+  const server = await listen(patience);
+  const connect = async () => {
+    const socket = net.connect(server.port, "127.0.0.1");
+    const session = http2.connect("http://127.0.0.1", { createConnection: () => socket });
+    session.on("error", () => {});
+    await ask(session);
+    return socket;
+  };
+  const sockets = await Promise.all(times(10, connect));
+  expect(running()).toBe(20);
+  for (const socket of sockets) socket.resetAndDestroy();
+  await until("none to be left", () => running() === 0);
   await server.close(0);
 });
