@@ -15,7 +15,7 @@ const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
 const OPEN_STREAMS = 1_000;
 const PAUSE_MS = 500;
 /** Everyone who is measured, the provider without any gateway included. */
-type Field = Record<"alone" | "pipe" | "portkey" | "gatehouse" | "apart", Contender>;
+type Field = Record<"alone" | "pipe" | "portkey" | "bare" | "gatehouse" | "apart", Contender>;
 /** Requests, how many of them at once, and over how long these begin. */
 type Load = [kind: Kind, count: number, atOnce: number, spreadMs?: number];
 /** How long a streamed reply takes: people who come one by one begin all over it. */
@@ -47,6 +47,7 @@ try {
     alone: direct(upstream),
     pipe: await startPipe(upstream),
     portkey: await startPortkey(upstream),
+    bare: gatehouse.bare,
     gatehouse: gatehouse.inOne,
     apart: gatehouse.apart,
   };
@@ -91,9 +92,9 @@ function report(name: string, { alone, pipe, portkey }: Field, samples: Map<Cont
   }
 }
 
-async function reportMemory({ pipe, portkey, gatehouse, apart }: Field): Promise<void> {
+async function reportMemory({ pipe, portkey, bare, gatehouse, apart }: Field): Promise<void> {
   process.stdout.write(`\n${MEMORY}\n`);
-  for (const contender of [pipe, portkey, gatehouse, apart]) {
+  for (const contender of [pipe, portkey, bare, gatehouse, apart]) {
     const rss = () => contender.servers.reduce((sum, server) => sum + server.rssKiB(), 0);
     const before = rss();
     const close = await openStreams(contender, OPEN_STREAMS);

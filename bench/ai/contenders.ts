@@ -8,6 +8,7 @@ import { setStage } from "../stage.ts";
 import type { Contender, Kind } from "./load.ts";
 
 const peers = join(import.meta.dirname, "../peers");
+const REDIS_URL = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";
 /** Enough that nobody meets the limit of 100 calls in a minute. */
 const USERS = 1_000;
 /** Tells this run's users and addresses from those that Redis has counted before. */
@@ -59,12 +60,15 @@ export async function startPortkey(upstream: Server): Promise<Contender> {
   return asOpenai("Portkey 1.15.2", server, headers);
 }
 
-/** Gatehouse with everything on (token, session, limits, usage, metrics): in one process, and with gateway and services apart. */
+/**
+ * Gatehouse with everything on (token, session, limits, usage, metrics): in one process, and with gateway and services
+ * apart. Beside it the least that can make the same trips for the same people.
+ */
 export async function startGatehouse(upstream: Server) {
   const [metricsPort, grpcPort, ...others] = await Promise.all(Array.from({ length: 4 }, freePort));
   const env = {
     RATE_LIMITS: "on",
-    REDIS_URL: process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379",
+    REDIS_URL,
     SECRET_KEY: randomBytes(32).toString("base64"),
     INTERNAL_SECRET: randomBytes(32).toString("base64url"),
     TRUST_PROXY: "127.0.0.1",
@@ -91,7 +95,13 @@ export async function startGatehouse(upstream: Server) {
     SERVICES_URL: services.url,
     METRICS_PORT: String(others[1]),
   });
+  const bare = await startServer(["bench/ai/bare.ts"], {
+    UPSTREAM: upstream.url,
+    DATABASE_URL: stage.databaseUrl,
+    REDIS_URL,
+  });
   return {
+    bare: asGatehouse("bare node:http", [bare], tokens),
     inOne: asGatehouse("Gatehouse", [stage.server], tokens),
     apart: asGatehouse("Gatehouse, apart", [gateway, services], tokens),
   };
