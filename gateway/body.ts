@@ -32,6 +32,7 @@ export function readBody(request: FastifyRequest, payload: IncomingMessage, done
     done(error, body);
   };
   const fail = () => settle(BROKEN_OFF);
+  const giveUp = () => settle(TOO_MANY);
   const pass = () => settle(null, room.subarray(0, bytes));
   const finish = () => {
     if (bytes <= DEFAULT_BODY_BYTES) return pass();
@@ -43,7 +44,7 @@ export function readBody(request: FastifyRequest, payload: IncomingMessage, done
     if (bytes > limit) return settle(TOO_LARGE);
     if (bytes > room.length) {
       const size = Math.min(Math.max(bytes, 2 * room.length), limit);
-      if (!place?.fit(size)) return settle(TOO_MANY);
+      if (!place?.fit(size, giveUp)) return giveUp();
       room = Buffer.concat([room], size);
     }
     room.set(part, start);

@@ -14,7 +14,11 @@ export type Room = {
 };
 
 /** What one request may hold, until it is over. */
-export type Place = { fit(bodyBytes: number): boolean; pile(isUnread: boolean): boolean; leave(): void };
+export type Place = {
+  fit(bodyBytes: number, giveUp?: () => void): boolean;
+  pile(isUnread: boolean): boolean;
+  leave(): void;
+};
 
 /** What a route says of the requests to it. */
 export type RouteConfig = { answerBytes?: number };

@@ -15,19 +15,26 @@ export type Incoming = {
   place: Place;
 };
 
+type Reading = { isOver: boolean; giveUp(): void };
+
 /**
  * Reads bodies of clients who are not authenticated yet. Even one that is far too large is read to its end: what is left
  * unread clogs the client's connection, since Node's clients never drop what they could not send.
  * @throws ConnectError late, too large, one of too many
  */
 export async function readBody(incoming: Incoming, requestMs: number): Promise<Uint8Array> {
-  const reading = { isOver: false };
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(reject, requestMs, LATE);
-  });
+  const { promise: givenUp, reject } = Promise.withResolvers<never>();
+  const reading = {
+    isOver: false,
+    giveUp() {
+      incoming.place.fit(0);
+      reading.isOver = true;
+      reject(TOO_MANY);
+    },
+  };
+  const timer = setTimeout(reject, requestMs, LATE);
   try {
-    return await Promise.race([gather(incoming, reading), late]);
+    return await Promise.race([gather(incoming, reading), givenUp]);
   } catch (thrown) {
     incoming.place.fit(0);
     throw thrown;
@@ -38,11 +45,11 @@ export async function readBody(incoming: Incoming, requestMs: number): Promise<U
 }
 
 /** Puts the parts of a body together, however small they are. */
-async function gather({ parts, most, growth, place }: Incoming, reading: { isOver: boolean }) {
+async function gather({ parts, most, growth, place }: Incoming, reading: Reading) {
   let held = Buffer.alloc(0);
   let bytes = 0;
-  const reserve = (size: number) => {
-    if (reading.isOver || !place.fit(Math.max(size, Math.min(most, growth * size)))) throw TOO_MANY;
+  const reserve = (size: number, giveUp?: () => void) => {
+    if (reading.isOver || !place.fit(Math.max(size, Math.min(most, growth * size)), giveUp)) throw TOO_MANY;
   };
   for await (const part of parts) {
     const start = bytes;
@@ -50,7 +57,7 @@ async function gather({ parts, most, growth, place }: Incoming, reading: { isOve
     if (bytes > most) continue;
     if (bytes > held.length) {
       const size = Math.max(bytes, 2 * held.length);
-      reserve(size);
+      reserve(size, reading.giveUp);
       held = Buffer.concat([held], size);
     }
     held.set(part, start);

@@ -24,8 +24,12 @@ export type Expected = {
 
 /** What one request may hold, until it is over. */
 export type Place = {
-  /** Makes the place fit a body of that size, in bytes. @returns false where there is no room for it */
-  fit(bodyBytes: number): boolean;
+  /**
+   * Makes the place fit a body of that size, in bytes. Where there is no room for a large one, those who have been sending
+   * theirs the longest give up theirs. @returns false where there is none even so
+   * @param giveUp ends the request; absent once the body is there
+   */
+  fit(bodyBytes: number, giveUp?: () => void): boolean;
   /** Makes it fit what piles up while its reader takes nothing, or no longer. @returns false where there is no room for it */
   pile(isUnread: boolean): boolean;
   /** Gives the place back. */
@@ -57,12 +61,27 @@ const PARTS = { large: 0.3, patient: 0.6, brief: 0.95, health: 1 };
 /** Opens a process's room, once everything else is open. @param bytes its size, by default what the process can spare */
 export function openRoom(bytes = spareBytes()): Room {
   let taken = 0;
+  /** Large bodies that are still arriving, the one that takes longest first: what each would free, and how. */
+  const arriving = new Map<Place, { bytes: number; giveUp: () => void }>();
+  const freeFor = (newcomer: Place, wanted: number) => {
+    const chosen: (() => void)[] = [];
+    let missing = wanted;
+    for (const [place, { bytes, giveUp }] of arriving) {
+      if (missing <= 0 || place === newcomer) break;
+      missing -= bytes;
+      chosen.push(giveUp);
+    }
+    if (missing > 0) return false; // nobody gives up anything in vain
+    for (const giveUp of chosen) giveUp();
+    return true;
+  };
   return {
     enter({ use, answerBytes }) {
       let mine = 0;
       const take = (wanted: number, kind: keyof typeof PARTS) => {
         const more = wanted - mine;
-        if (more > 0 && taken + more > PARTS[kind] * bytes) return false;
+        const excess = taken + more - PARTS[kind] * bytes;
+        if (more > 0 && excess > 0 && !(kind === "large" && freeFor(place, excess))) return false;
         taken += more;
         mine = wanted;
         return true;
@@ -72,11 +91,14 @@ export function openRoom(bytes = spareBytes()): Room {
       let hasLeft = false;
       const hold = (kind: keyof typeof PARTS) =>
         !hasLeft && take(REQUEST_BYTES + COST_OF_BYTE * (body + Math.max(answerBytes, unread)), kind);
-      if (!hold(use)) return undefined;
-      return {
-        fit(size) {
+      const place: Place = {
+        fit(size, giveUp) {
           body = size;
-          return hold(size > SMALL_BYTES ? "large" : use);
+          const isLarge = size > SMALL_BYTES;
+          const fits = hold(isLarge ? "large" : use);
+          if (fits && isLarge && giveUp) arriving.set(place, { bytes: COST_OF_BYTE * size, giveUp });
+          else arriving.delete(place);
+          return fits;
         },
         pile(isUnread) {
           unread = isUnread ? UNREAD_BYTES : 0;
@@ -84,9 +106,11 @@ export function openRoom(bytes = spareBytes()): Room {
         },
         leave() {
           hasLeft = true;
+          arriving.delete(place);
           take(0, use);
         },
       };
+      return hold(use) ? place : undefined;
     },
     connections: Math.floor(halfOfMemory() / CONNECTION_BYTES),
     soon,

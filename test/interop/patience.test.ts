@@ -11,7 +11,7 @@ import { openRoom, type Place } from "../../services/process/room.ts";
 import { startApp, type TestApp } from "../app.ts";
 import { DESPITE_STALLS } from "../stalls.ts";
 import { tally, times, until } from "../until.ts";
-import { answerTo, failureOf, framed } from "./raw.ts";
+import { answerTo, failureOf, framed, type RawAnswer } from "./raw.ts";
 
 const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 const REFUSED = http2.constants.NGHTTP2_REFUSED_STREAM;
@@ -151,7 +151,7 @@ describe("the room of the gRPC door", () => {
 
   test("is held by large requests until they are answered or taken back", async () => {
     const large = asked("case: silent", "x".repeat(65_000));
-    const calls = times(12, () => send(large));
+    const calls = times(20, () => send(large));
     const refused = failureOf(await Promise.race(calls.map(answerTo)));
     expect(refused).toEqual({ code: Code.Unavailable, reason: Reason.UNAVAILABLE });
     expect((await answerTo(send(asked("case: plain")))).trailers).toMatchObject({ "grpc-status": "0" });
@@ -159,6 +159,20 @@ describe("the room of the gRPC door", () => {
     await until("the provider to be left", () => held() === 0);
     const answered = await answerTo(send(asked("case: plain", "x".repeat(65_000))));
     expect(answered.trailers).toMatchObject({ "grpc-status": "0" });
+  });
+
+  test("is given up by those who have been sending the longest, for whoever comes", async () => {
+    const path = "/gatehouse.ai.v1.AIService/Chat";
+    const slow = times(20, () => {
+      const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
+      stream.on("error", () => {}).write(framed(Buffer.alloc(100_000), { length: 100_001 }));
+      return stream;
+    });
+    const [first] = slow.map(answerTo);
+    const answered = await answerTo(send(asked("case: plain", "x".repeat(65_000))));
+    expect(answered.trailers).toMatchObject({ "grpc-status": "0" });
+    expect(failureOf((await first) as RawAnswer).reason).toBe(Reason.UNAVAILABLE);
+    for (const stream of slow) stream.close(http2.constants.NGHTTP2_CANCEL);
   });
 
   test("is kept from compressed requests that may become too large for it", async () => {
