@@ -1,5 +1,5 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { Messages } from "./messages.ts";
+import type { Messages, Take } from "./messages.ts";
 
 /** The life of one call in process: until it ends, its client aborts it, or its deadline passes. */
 export type DirectCall = {
@@ -72,15 +72,20 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
 
 /**
  * The messages of a streaming call. As in Connect, leaving the loop early does not end the call: only its signal does.
- * An aborted call closes the handler's generator, so that its `finally` runs, and whoever watches the messages hears of it.
+ * An aborted call closes the handler's generator, or fails what hands over more, so that its `finally` runs, and whoever
+ * watches the messages hears of it.
  */
 export function callMessages<T>(source: Messages<T>, call: DirectCall): Messages<T> {
   const { each } = source;
   const leave = (from: AsyncIterator<T>) =>
     void (from.throw ?? from.return)?.call(from, call.signal().reason).catch(() => {}); // nobody is left to hear of its failure
   if (call.isOver()) leave(source[Symbol.asyncIterator]()); // before there was anything to read
+  const hand = (take: Take<T>) => (message: T) => {
+    if (call.isOver()) throw ENDED;
+    return take(message);
+  };
   return {
-    each: each && ((take) => call.settle(() => each((message) => (call.isOver() ? undefined : take(message))), always)),
+    each: each && ((take) => call.settle(() => each(hand(take)), always)),
     [Symbol.asyncIterator]() {
       const from = source[Symbol.asyncIterator]();
       call.signal().addEventListener("abort", () => leave(from), { once: true });

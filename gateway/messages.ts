@@ -1,5 +1,5 @@
 /** Takes a message; while what it returns is unsettled, no more are handed over. */
-type Take<T> = (message: T) => Promise<unknown> | undefined;
+export type Take<T> = (message: T) => Promise<unknown> | undefined;
 type Each<T> = (take: Take<T>) => Promise<void>;
 
 /**

@@ -15,16 +15,13 @@ import { chat, errorOf, openWays } from "./transports.ts";
 
 type Chunks = AsyncGenerator<{ chunk: string }>;
 /** How a handler may give its messages: to be asked for, or handed over. */
-const kinds: [string, (signal: AbortSignal, chunks: Chunks) => AsyncIterable<{ chunk: string }>][] = [
-  ["one by one", (_signal, chunks) => chunks],
+const kinds: [string, (chunks: Chunks) => AsyncIterable<{ chunk: string }>][] = [
+  ["one by one", (chunks) => chunks],
   [
     "that hands them over",
-    (signal, chunks) =>
+    (chunks) =>
       flow(async (take) => {
-        for await (const chunk of chunks) {
-          await take(chunk);
-          if (signal.aborted) break;
-        }
+        for await (const chunk of chunks) await take(chunk);
       }),
   ],
 ];
@@ -52,7 +49,7 @@ describe.each(ways)("a streaming call %s", (way) => {
               const chunks = async function* () {
                 for (const chunk of [provider, "b", "c"]) yield { chunk };
               };
-              return given(context.signal, chunks());
+              return given(chunks());
             },
           }),
         );
@@ -66,12 +63,12 @@ describe.each(ways)("a streaming call %s", (way) => {
       test("that fails in mid-stream delivers what came before", async () => {
         const transport = await open((router) =>
           router.service(AIService, {
-            streamChat(_request, { signal }) {
+            streamChat() {
               const chunks = async function* () {
                 yield { chunk: "a" };
                 throw failWith(Reason.PROVIDER_ERROR, Code.Internal, "It broke off.");
               };
-              return given(signal, chunks());
+              return given(chunks());
             },
           }),
         );
@@ -95,7 +92,7 @@ describe.each(ways)("a streaming call %s", (way) => {
                   events.push("finally");
                 }
               };
-              return given(signal, chunks());
+              return given(chunks());
             },
           }),
         );
@@ -114,11 +111,11 @@ describe.each(ways)("a streaming call %s", (way) => {
       test("a failure of the reader ends its reading", async () => {
         const transport = await open((router) =>
           router.service(AIService, {
-            streamChat(_request, { signal }) {
+            streamChat() {
               const chunks = async function* () {
                 for (const chunk of ["a", "b"]) yield { chunk };
               };
-              return given(signal, chunks());
+              return given(chunks());
             },
           }),
         );
