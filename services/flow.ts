@@ -27,7 +27,7 @@ export function flow<T>(each: Each<T>): Flow<T> {
 
 const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };
 
-/** Asks for the items one after the other. */
+/** Asks for the items one after the other; the next one is asked for when the last has come. */
 function oneByOne<T>(each: Each<T>): AsyncIterator<T, undefined> {
   let asked: PromiseWithResolvers<IteratorResult<T, undefined>> | undefined;
   let handedOver: PromiseWithResolvers<void> | undefined;
