@@ -28,13 +28,14 @@ export function readBody(request: FastifyRequest, payload: IncomingMessage, done
 
   const settle: Done = (error, body) => {
     payload.off("data", take).off("end", finish).off("error", fail);
-    place?.fit(body?.length ?? 0);
+    if (error) place?.fit(0);
     done(error, body);
   };
   const fail = () => settle(BROKEN_OFF);
   const giveUp = () => settle(TOO_MANY);
   const pass = () => settle(null, room.subarray(0, bytes));
   const finish = () => {
+    place?.fit(bytes); // it is all there: nobody takes its room any more
     if (bytes <= DEFAULT_BODY_BYTES) return pass();
     ownTurn().then(() => (payload.socket.destroyed ? fail() : pass())); // what it says is read then, unless nobody waits
   };

@@ -1,8 +1,10 @@
 import { once } from "node:events";
 import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ownTurn } from "../../gateway/turns.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { openRoom } from "../../services/process/room.ts";
+import { workFor } from "../turns.ts";
 import { tally, times, until } from "../until.ts";
 import { type Routes, type Started, start } from "./harness.ts";
 import { CONVERSATION, JSON_TYPE } from "./listeners.ts";
@@ -56,6 +58,16 @@ describe("large bodies", () => {
     await until("the end of the last", () => heard > before);
     for (const client of clients) client.destroy();
     expect(await Promise.all([ask(LARGE), ask(LARGE)])).toMatchObject([{ status: 200 }, { status: 200 }]);
+  });
+
+  test("are not given up once they have arrived, while they wait for their turn to be read", async () => {
+    const before = heard;
+    ownTurn().then(() => workFor(300)); // after which everybody else has as much time
+    const arrived = [ask(LARGE), ask(LARGE)];
+    for (let i = 0; i < 5; i++) expect((await edge.send("GET", "/openapi.json")).status).toBe(200);
+    const another = await ask(LARGE);
+    expect(await Promise.all(arrived)).toMatchObject([{ status: 200 }, { status: 200 }]);
+    expect(heard).toBe(before + (another.status === 200 ? 3 : 2));
   });
 
   test("keep their room until they are answered, or their clients have gone", async () => {
