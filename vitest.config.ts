@@ -1,23 +1,17 @@
 import { connect } from "node:net";
 import { defineConfig } from "vitest/config";
-import type { Mode } from "./test/app.ts";
+import type { Mode } from "./test/support/app.ts";
 
 const databaseUrl = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
 const redisUrl = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";
 const haveServers = (await Promise.all([databaseUrl, redisUrl].map(answers))).every(Boolean);
 if (!haveServers && process.env.CI) throw new Error(`CI needs PostgreSQL at ${databaseUrl} and Redis at ${redisUrl}`);
 
-/** Suites that drive the whole product, and so run on every kind of deployment. */
-const product = [
-  "test/auth/**/*.test.ts",
-  "test/user/**/*.test.ts",
-  "test/admin/**/*.test.ts",
-  "test/ai/routes/**/*.test.ts",
-  "test/product/**/*.test.ts",
-];
+/** Suites that drive the whole product from outside. They run on every kind of deployment. */
+const product = ["test/contract/**/*.test.ts"];
 
 /** Providers don't see which database there is: once in one process and once apart is enough. */
-const providerMatrix = "test/ai/routes/matrix.test.ts";
+const providerMatrix = "test/contract/ai/matrix.test.ts";
 
 /** Deployments: all in one process on embedded parts, the same on servers, and gateway and services apart on servers. */
 const modes: Mode[] = haveServers ? ["embedded", "servers", "apart"] : ["embedded"];
@@ -31,7 +25,7 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    globalSetup: ["test/databases.ts", "test/folder.ts"],
+    globalSetup: ["test/support/databases.ts", "test/support/folder.ts"],
     env: { TEST_DATABASE_URL: databaseUrl, TEST_REDIS_URL: redisUrl, TEST_SERVERS: haveServers ? "yes" : "" },
     projects: [
       ...modes.map((mode) => ({

@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
 import { readConfig } from "../services/config.ts";
-import { createSender } from "../services/mail/sender.ts";
+import { createCipher } from "../services/crypto/cipher.ts";
+import { createSender } from "../services/mail/transport.ts";
 import { startOutbox } from "../services/mail/worker.ts";
-import { createLog } from "../services/process/log.ts";
-import { createCipher } from "../services/security/cipher.ts";
+import { createLog } from "../services/platform/log.ts";
 import { openStore } from "../services/store/store.ts";
 
 /**

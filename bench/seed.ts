@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import pg from "pg";
-import { createLog } from "../services/process/log.ts";
+import { createLog } from "../services/platform/log.ts";
 import { openStore } from "../services/store/store.ts";
 
 /**

@@ -2,8 +2,8 @@ import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
 import { listAuditLogs } from "../services/admin/list-audit-logs.ts";
 import { listUsers } from "../services/admin/list-users.ts";
-import { recordAudit } from "../services/audit.ts";
-import { createLog } from "../services/process/log.ts";
+import { recordAudit } from "../services/audit/record.ts";
+import { createLog } from "../services/platform/log.ts";
 import { openStore } from "../services/store/store.ts";
 
 /**

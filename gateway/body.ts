@@ -2,8 +2,8 @@ import type { IncomingMessage } from "node:http";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { placeOf } from "./places.ts";
+import { DEFAULT_BODY_BYTES } from "./transcode/binding.ts";
 import { Refused } from "./transcode/errors.ts";
-import { DEFAULT_BODY_BYTES } from "./transcode/rules.ts";
 import { ownTurn } from "./turns.ts";
 
 const NOTHING = Buffer.alloc(0);

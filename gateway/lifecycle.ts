@@ -1,6 +1,6 @@
 import type { FastifyInstance } from "fastify";
-import type { OpenCalls } from "./transcode/call.ts";
-import { endCalls } from "./transcode/call.ts";
+import type { OpenCalls } from "./transcode/inflight.ts";
+import { endCalls } from "./transcode/inflight.ts";
 
 /** Where a gateway stands between start and end. */
 export type Phase = "starting" | "serving" | "draining";

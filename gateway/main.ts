@@ -1,17 +1,17 @@
 import { randomBytes } from "node:crypto";
 import type { Surroundings } from "../services/app.ts";
 import type { Config } from "../services/config.ts";
-import { endOnSignal } from "../services/process/ending.ts";
-import { loadEnvFile } from "../services/process/env-file.ts";
-import { listenMetrics } from "../services/process/listen-metrics.ts";
-import { listening } from "../services/process/listening.ts";
-import { createLog } from "../services/process/log.ts";
+import { loadEnvFile } from "../services/platform/env-file.ts";
+import { listening } from "../services/platform/listen.ts";
+import { createLog } from "../services/platform/log.ts";
+import { listenMetrics } from "../services/platform/metrics-server.ts";
+import { endOnSignal } from "../services/platform/shutdown.ts";
+import { openTracing } from "../services/platform/tracing.ts";
 import { openRoom, type Room } from "../services/process/room.ts";
-import { openTracing } from "../services/tracing.ts";
 import { type GatewayConfig, readGatewayConfig } from "./config.ts";
-import { createDirectTransport } from "./direct-transport.ts";
-import { createRemoteTransport } from "./remote-transport.ts";
 import { createGateway } from "./server.ts";
+import { createDirectTransport } from "./transport/in-process.ts";
+import { createRemoteTransport } from "./transport/services.ts";
 
 /** The process of `npm start`: the gateway, and the services with it unless SERVICES_URL says where they are. */
 loadEnvFile(process.env);

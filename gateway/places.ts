@@ -2,8 +2,8 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyRequest, onRequestHookHandler } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { DEFAULT_BODY_BYTES } from "./transcode/binding.ts";
 import { Refused } from "./transcode/errors.ts";
-import { DEFAULT_BODY_BYTES } from "./transcode/rules.ts";
 
 /** The memory and the event loop that all requests of a process share; `bytes` are those of a body, or of an answer. */
 export type Room = {

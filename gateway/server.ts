@@ -15,24 +15,24 @@ import { readBody } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
 import type { GatewayConfig } from "./config.ts";
 import { boundConnections } from "./connections.ts";
-import { createOrigins } from "./cors.ts";
-import { addEdge, commonHeaders, greet, requestId } from "./edge.ts";
+import { addOpenApi } from "./docs/openapi.ts";
+import { addPages } from "./docs/pages.ts";
 import { addHealth } from "./health.ts";
+import { answerUnreadable, toEdgeFailure } from "./hooks/client-error.ts";
+import { createOrigins } from "./hooks/cors.ts";
+import { addEdge, commonHeaders, greet, requestId } from "./hooks/hooks.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { createMetadata } from "./metadata.ts";
 import { createRequestMetrics } from "./metrics.ts";
-import { addOpenApi } from "./openapi.ts";
-import { addPages } from "./pages.ts";
 import { type Room, takePlaces } from "./places.ts";
 import { type StartSpan, traceRequests } from "./tracing.ts";
-import type { OpenCalls } from "./transcode/call.ts";
+import { DEFAULT_BODY_BYTES, readRule } from "./transcode/binding.ts";
 import { createCookies } from "./transcode/cookies.ts";
+import type { OpenCalls } from "./transcode/inflight.ts";
 import { sendFailure } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
-import { DEFAULT_BODY_BYTES, readRule } from "./transcode/rules.ts";
 import { inTurn } from "./turns.ts";
-import { answerUnreadable, toEdgeFailure } from "./unreadable.ts";
 
 /** What a gateway is made of. */
 export type GatewayOptions = {

@@ -1,16 +1,16 @@
 /** What an operator does without the REST API: the same operations, audited all the same. */
 import { randomInt, randomUUID } from "node:crypto";
 import { userInfo } from "node:os";
+import { readEmailAddress } from "../services/accounts/email-address.ts";
 import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
 import { revokeUserSessions } from "../services/admin/revoke-user-sessions.ts";
 import { updateUser } from "../services/admin/update-user.ts";
-import { verifyFromCommandLine } from "../services/audit/command.ts";
+import { verifyFromCommandLine } from "../services/audit/cli.ts";
 import { readConfig } from "../services/config.ts";
-import { loadEnvFile } from "../services/process/env-file.ts";
-import { createLog } from "../services/process/log.ts";
-import { Refusal } from "../services/refusal.ts";
-import { readEmailAddress } from "../services/security/email-address.ts";
-import { createPasswords } from "../services/security/passwords.ts";
+import { createPasswords } from "../services/crypto/passwords.ts";
+import { loadEnvFile } from "../services/platform/env-file.ts";
+import { Refusal } from "../services/platform/errors.ts";
+import { createLog } from "../services/platform/log.ts";
 import { grantServiceRole } from "../services/store/service-role.ts";
 import { openStore, type Store } from "../services/store/store.ts";
 

@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type SimulatedDialect, startProviderSimulator } from "../test/fakes/providers/simulator.ts";
+import { type SimulatedDialect, startProviderSimulator } from "./simulators/simulator.ts";
 
 const PACE_MS = 60;
 const PASSWORD = "Correct-horse-1";

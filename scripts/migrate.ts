@@ -5,8 +5,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { addPartitions, dropPartitions, isBusy } from "../services/audit/partitions.ts";
 import { type Config, readConfig } from "../services/config.ts";
-import { loadEnvFile } from "../services/process/env-file.ts";
-import { createLog } from "../services/process/log.ts";
+import { loadEnvFile } from "../services/platform/env-file.ts";
+import { createLog } from "../services/platform/log.ts";
 import { checkSchema } from "../services/store/schema.ts";
 import { openStore, type Store } from "../services/store/store.ts";
 

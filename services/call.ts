@@ -1,22 +1,22 @@
 import { createContextKey, type HandlerContext } from "@connectrpc/connect";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import type { Ai } from "./ai/ai.ts";
-import type { Clock } from "./clock.ts";
+import type { Ai } from "./ai/context.ts";
 import type { Config } from "./config.ts";
+import type { Cipher } from "./crypto/cipher.ts";
+import type { Passwords } from "./crypto/passwords.ts";
+import type { Attempt } from "./lockout/attempts.ts";
 import type { Outbox } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
-import type { Activity } from "./security/activity.ts";
-import type { Attempt } from "./security/attempts.ts";
-import type { Cipher } from "./security/cipher.ts";
-import type { FindSession } from "./security/find-session.ts";
-import type { KeyRing } from "./security/keys.ts";
-import type { Standing } from "./security/limits.ts";
-import type { Locate } from "./security/location.ts";
-import type { Passwords } from "./security/passwords.ts";
-import type { Caller } from "./security/sessions.ts";
+import type { Clock } from "./platform/clock.ts";
+import type { Tracing } from "./platform/tracing.ts";
+import type { Standing } from "./rate-limit/limiter.ts";
+import type { FindSession } from "./sessions/find-session.ts";
+import type { Locate } from "./sessions/geoip.ts";
+import type { Activity } from "./sessions/last-seen.ts";
+import type { Caller } from "./sessions/sessions.ts";
+import type { KeyRing } from "./sessions/signing-keys.ts";
 import type { Store } from "./store/store.ts";
-import type { Tracing } from "./tracing.ts";
 
 /** Who sent the request, as far as a socket and a trusted gateway can tell. */
 export type Client = {

@@ -1,8 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { z } from "zod";
 import { RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
-import type { DatabaseLocation } from "./store/store.ts";
-import { violationsOf } from "./validation.ts";
 import {
   choice,
   duration,
@@ -14,7 +12,9 @@ import {
   timeLimit,
   url,
   webUrl,
-} from "./variable-kinds.ts";
+} from "./platform/config-kinds.ts";
+import { violationsOf } from "./platform/validation.ts";
+import type { DatabaseLocation } from "./store/store.ts";
 
 const SECRET_BYTES = 32;
 

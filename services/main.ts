@@ -1,13 +1,13 @@
 import { openApp } from "./app.ts";
 import { readConfig } from "./config.ts";
 import { listenGrpc } from "./grpc/server.ts";
-import { endOnSignal } from "./process/ending.ts";
-import { loadEnvFile } from "./process/env-file.ts";
-import { listenMetrics } from "./process/listen-metrics.ts";
-import { listening } from "./process/listening.ts";
-import { createLog } from "./process/log.ts";
+import { loadEnvFile } from "./platform/env-file.ts";
+import { listening } from "./platform/listen.ts";
+import { createLog } from "./platform/log.ts";
+import { listenMetrics } from "./platform/metrics-server.ts";
+import { endOnSignal } from "./platform/shutdown.ts";
+import { openTracing } from "./platform/tracing.ts";
 import { openRoom } from "./process/room.ts";
-import { openTracing } from "./tracing.ts";
 
 loadEnvFile(process.env);
 const read = readConfig(process.env, { apart: true });

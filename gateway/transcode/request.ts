@@ -1,11 +1,11 @@
 import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Rule } from "./binding.ts";
 import { readCookie } from "./cookies.ts";
 import { Refused, type Violation } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
 import { hasBrokenText, MalformedJson, parseJson } from "./json.ts";
-import type { Rule } from "./rules.ts";
 import { refuseFor } from "./violations.ts";
 
 /** What a request carries, as it came over the wire. */

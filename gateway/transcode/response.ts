@@ -2,9 +2,9 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { toJson } from "@bufbuild/protobuf";
 import type { FastifyReply } from "fastify";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import type { Rule } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import type { HttpFailure } from "./errors.ts";
-import type { Rule } from "./rules.ts";
 
 /** Headers of an RPC's answer that are passed on to the client (interface section 1). */
 const PASSED_ON = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];

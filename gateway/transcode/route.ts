@@ -4,14 +4,14 @@ import { ConnectError } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { placeOf } from "../places.ts";
-import type { Call, OpenCalls } from "./call.ts";
-import { openCall } from "./call.ts";
+import type { Rule } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import { Refused, toFailure } from "./errors.ts";
+import type { Call, OpenCalls } from "./inflight.ts";
+import { openCall } from "./inflight.ts";
 import { readRequest } from "./request.ts";
 import { passOn, sendFailure, sendMessage } from "./response.ts";
-import type { Rule } from "./rules.ts";
-import { sendStream } from "./stream.ts";
+import { sendStream } from "./sse.ts";
 
 /** What the routes of all methods share. */
 export type Transcoder = {

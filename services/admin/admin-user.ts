@@ -1,7 +1,7 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../refusal.ts";
+import { Refusal } from "../platform/errors.ts";
 import type { Role } from "../store/user.ts";
 
 /** A user as administrators see it. */

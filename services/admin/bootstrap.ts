@@ -1,10 +1,10 @@
-import { type AuditNeeds, recordAudit } from "../audit.ts";
+import { readEmailAddress } from "../accounts/email-address.ts";
+import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { clearLock } from "../security/attempts.ts";
-import { readEmailAddress } from "../security/email-address.ts";
-import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { removeSecondFactor } from "../security/remove-second-factor.ts";
-import { endImpersonations, revokeSessions } from "../security/sessions.ts";
+import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { clearLock } from "../lockout/attempts.ts";
+import { removeSecondFactor } from "../mfa/disable-mfa.ts";
+import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 

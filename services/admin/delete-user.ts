@@ -1,5 +1,5 @@
-import { type AuditNeeds, recordAudit } from "../audit.ts";
-import { eraseUser } from "../user/erase-user.ts";
+import { eraseUser } from "../accounts/erase-user.ts";
+import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import { userNotFound } from "./admin-user.ts";
 import { requireRemovable } from "./guards.ts";
 

@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { requireOtherAdmin } from "../accounts/last-admin.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../refusal.ts";
-import { requireOtherAdmin } from "../security/last-admin.ts";
+import { Refusal } from "../platform/errors.ts";
 
 /**
  * Refuses to take away somebody who is the caller, or the last administrator. The administrators' rows stay locked

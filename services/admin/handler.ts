@@ -2,7 +2,7 @@ import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/prot
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
-import { sessionMessage } from "../security/open-sessions.ts";
+import { sessionMessage } from "../sessions/list-sessions.ts";
 import type { EmailStatus } from "../store/email.ts";
 import type { Role } from "../store/user.ts";
 import { profileOf } from "../user/profile.ts";

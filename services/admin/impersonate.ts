@@ -1,11 +1,11 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { isGone } from "../accounts/find-user.ts";
+import { holdOwnSession, lockUser } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { Refusal } from "../refusal.ts";
-import { isGone } from "../security/find-account.ts";
-import { holdOwnSession, lockUser } from "../security/lock-user.ts";
-import { deviceOf, dropOldestImpersonations } from "../security/sessions.ts";
-import { accessTokenOf } from "../security/tokens.ts";
+import { Refusal } from "../platform/errors.ts";
+import { deviceOf, dropOldestImpersonations } from "../sessions/sessions.ts";
+import { accessTokenOf } from "../sessions/tokens.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 import { userNotFound } from "./admin-user.ts";

@@ -1,5 +1,5 @@
 import type { SignedInCall } from "../call.ts";
-import { listOpenSessions, type OpenSession } from "../security/open-sessions.ts";
+import { listOpenSessions, type OpenSession } from "../sessions/list-sessions.ts";
 import { requireUser } from "./admin-user.ts";
 
 /** Lists a user's open sessions, newest first. @throws Refusal NOT_FOUND */

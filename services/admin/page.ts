@@ -1,5 +1,5 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
-import { invalid } from "../refusal.ts";
+import { invalid } from "../platform/errors.ts";
 import { bytesOfId, ID_BYTES, idOfBytes } from "../store/ids.ts";
 
 /** Rows in a page where the request does not say. */

@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type AuditNeeds, recordAudit } from "../audit.ts";
+import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../refusal.ts";
+import { Refusal } from "../platform/errors.ts";
 
 type Needs = AuditNeeds & Pick<Call, "afterwards" | "outbox">;
 

@@ -1,5 +1,5 @@
-import { type AuditNeeds, recordAudit } from "../audit.ts";
-import { revokeSessions } from "../security/sessions.ts";
+import { type AuditNeeds, recordAudit } from "../audit/record.ts";
+import { revokeSessions } from "../sessions/sessions.ts";
 import { requireUser } from "./admin-user.ts";
 
 /** Ends every session of a user. @returns how many ended. @throws Refusal NOT_FOUND */

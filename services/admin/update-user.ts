@@ -1,11 +1,11 @@
-import { type AuditNeeds, recordAudit } from "../audit.ts";
+import { type EmailAddress, emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
+import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { clearLock } from "../security/attempts.ts";
-import { type EmailAddress, emailTakenOr, readEmailAddress } from "../security/email-address.ts";
-import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { removeSecondFactor } from "../security/remove-second-factor.ts";
-import { endImpersonations, revokeSessions } from "../security/sessions.ts";
+import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { clearLock } from "../lockout/attempts.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { removeSecondFactor } from "../mfa/disable-mfa.ts";
+import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
 import type { Role } from "../store/user.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
 import { requireRemovable } from "./guards.ts";

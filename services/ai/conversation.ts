@@ -1,11 +1,11 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
 import { Left } from "../flow.ts";
-import { invalid, invalidFields, Refusal } from "../refusal.ts";
-import type { Ai } from "./ai.ts";
+import { invalid, invalidFields, Refusal } from "../platform/errors.ts";
 import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
-import { type Measurement, type MeasuringNeeds, measure } from "./measure.ts";
-import { ProviderFailure } from "./providers/failure.ts";
+import type { Ai } from "./context.ts";
+import { type Measurement, type MeasuringNeeds, measure } from "./instrument-call.ts";
+import { ProviderFailure } from "./providers/errors.ts";
 import type { Prompt, PromptMessage, Provider } from "./providers/provider.ts";
 import type { UsageEntry, UsageStart } from "./usage.ts";
 

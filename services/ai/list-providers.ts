@@ -1,4 +1,4 @@
-import type { Ai } from "./ai.ts";
+import type { Ai } from "./context.ts";
 
 /** A provider as clients see it (spec 2.6). */
 export type ListedProvider = { provider: string; defaultModel: string; configured: boolean };

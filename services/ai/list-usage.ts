@@ -1,6 +1,6 @@
 import type { SignedInCall } from "../call.ts";
-import { invalid } from "../refusal.ts";
-import type { Ai } from "./ai.ts";
+import { invalid } from "../platform/errors.ts";
+import type { Ai } from "./context.ts";
 
 /** What one user asked of one model on one UTC day. */
 export type UsageOfDay = {

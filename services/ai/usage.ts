@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
-import type { Clock } from "../clock.ts";
+import type { Clock } from "../platform/clock.ts";
 import { newId } from "../store/ids.ts";
 import type { Statement, Store } from "../store/store.ts";
-import type { FailureKind } from "./providers/failure.ts";
+import type { FailureKind } from "./providers/errors.ts";
 import type { Usage } from "./providers/provider.ts";
 
 /** How a call ended. */

@@ -1,8 +1,8 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call, SignedInCall } from "../call.ts";
-import { Refusal } from "../refusal.ts";
-import { type Attempt, reserveAttempt } from "../security/attempts.ts";
+import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
+import { Refusal } from "../platform/errors.ts";
 import { User } from "../store/user.ts";
 
 /**

@@ -1,10 +1,10 @@
-import { recordAudit } from "../audit.ts";
+import { lockCaller } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { replaceBackupCodes } from "../security/backup-codes.ts";
-import { lockCaller } from "../security/lock-user.ts";
+import { replaceBackupCodes } from "../mfa/backup-codes.ts";
+import { withSecondFactor } from "../mfa/second-factor.ts";
 import { confirmPassword } from "./confirm-password.ts";
 import { mfaNotEnabled } from "./disable-totp.ts";
-import { withSecondFactor } from "./second-factor.ts";
 
 /**
  * Makes a new set of backup codes, the old one void.

@@ -1,13 +1,13 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { lockCaller } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call, SignedInCall } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { invalid, Refusal } from "../refusal.ts";
-import { lockCaller } from "../security/lock-user.ts";
-import { removeSecondFactor } from "../security/remove-second-factor.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { removeSecondFactor } from "../mfa/disable-mfa.ts";
+import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
+import { invalid, Refusal } from "../platform/errors.ts";
 import type { User } from "../store/user.ts";
 import { confirmPassword } from "./confirm-password.ts";
-import { type SecondFactor, withSecondFactor } from "./second-factor.ts";
 
 /**
  * Takes the second factor off. A factor is needed once a code was ever accepted.

@@ -1,8 +1,8 @@
-import { recordAudit } from "../audit.ts";
+import { findAccount } from "../accounts/find-user.ts";
+import { lockUser } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { findAccount } from "../security/find-account.ts";
-import { lockUser } from "../security/lock-user.ts";
-import { atSteadyPace } from "../security/steady-pace.ts";
+import { atSteadyPace } from "../crypto/minimum-duration.ts";
 import type { User } from "../store/user.ts";
 import { queueToken } from "./queue-token.ts";
 

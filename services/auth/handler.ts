@@ -1,6 +1,8 @@
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
+import type { SecondFactor } from "../mfa/second-factor.ts";
+import type { SignedIn } from "../sessions/open-session.ts";
 import { createBackupCodes } from "./create-backup-codes.ts";
 import { disableTotp } from "./disable-totp.ts";
 import { forgotPassword } from "./forgot-password.ts";
@@ -10,9 +12,7 @@ import { refresh } from "./refresh.ts";
 import { register } from "./register.ts";
 import { resendVerification } from "./resend-verification.ts";
 import { resetPassword } from "./reset-password.ts";
-import type { SecondFactor } from "./second-factor.ts";
 import { setupTotp } from "./setup-totp.ts";
-import type { SignedIn } from "./sign-in.ts";
 import { verifyEmail } from "./verify-email.ts";
 import { verifyMfa } from "./verify-mfa.ts";
 

@@ -1,15 +1,15 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { readEmailAddress } from "../accounts/email-address.ts";
+import { isGone } from "../accounts/find-user.ts";
+import type { GuessedAccount } from "../accounts/login-account.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { Refusal, wordOf } from "../refusal.ts";
-import type { Attempt } from "../security/attempts.ts";
-import { readEmailAddress } from "../security/email-address.ts";
-import { isGone } from "../security/find-account.ts";
-import type { GuessedAccount } from "../security/guessed-account.ts";
-import { issueTicket } from "../security/tickets.ts";
+import type { Attempt } from "../lockout/attempts.ts";
+import { issueTicket } from "../mfa/mfa-token.ts";
+import { Refusal, wordOf } from "../platform/errors.ts";
+import { isPasswordExpired, lockUnchanged, type SignedIn, type SigningIn, signIn } from "../sessions/open-session.ts";
 import { recordWrongPassword } from "./confirm-password.ts";
 import { queueReset } from "./forgot-password.ts";
-import { isPasswordExpired, lockUnchanged, type SignedIn, type SigningIn, signIn } from "./sign-in.ts";
 
 /** What became of a login. */
 export type LoginOutcome = ({ kind: "signed-in" } & SignedIn) | { kind: "mfa-required"; ticket: string };

@@ -1,8 +1,8 @@
-import { recordAudit } from "../audit.ts";
+import { lockUser } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { lockUser } from "../security/lock-user.ts";
-import { revokeSession } from "../security/sessions.ts";
-import { readRefreshToken } from "../security/tokens.ts";
+import { revokeSession } from "../sessions/sessions.ts";
+import { readRefreshToken } from "../sessions/tokens.ts";
 
 /**
  * Ends the session that asks, and the one that the refresh token belongs to if it is another of the same user; none of

@@ -1,7 +1,7 @@
 import type { Call } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
+import { issueOneTimeToken } from "../crypto/one-time-tokens.ts";
+import { queueEmail } from "../mail/queue.ts";
 import { toldLifetime } from "../mail/templates.ts";
-import { issueOneTimeToken } from "../security/one-time-tokens.ts";
 import type { User } from "../store/user.ts";
 
 /**

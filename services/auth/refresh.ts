@@ -1,11 +1,11 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { lockUser } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { Refusal } from "../refusal.ts";
-import { lockUser } from "../security/lock-user.ts";
-import { revokeSession } from "../security/sessions.ts";
-import { pairOf, readRefreshToken, type SessionClaims, type TokenPair } from "../security/tokens.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { Refusal } from "../platform/errors.ts";
+import { revokeSession } from "../sessions/sessions.ts";
+import { pairOf, readRefreshToken, type SessionClaims, type TokenPair } from "../sessions/tokens.ts";
 import { prepared } from "../store/store.ts";
 import type { Role } from "../store/user.ts";
 

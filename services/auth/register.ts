@@ -1,6 +1,6 @@
-import { recordAudit } from "../audit.ts";
+import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { emailTaken, readEmailAddress } from "../security/email-address.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 import { queueToken } from "./queue-token.ts";

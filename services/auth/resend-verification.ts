@@ -1,7 +1,7 @@
+import { findAccount } from "../accounts/find-user.ts";
+import { lockUser } from "../accounts/lock-user.ts";
 import type { Call } from "../call.ts";
-import { findAccount } from "../security/find-account.ts";
-import { lockUser } from "../security/lock-user.ts";
-import { atSteadyPace } from "../security/steady-pace.ts";
+import { atSteadyPace } from "../crypto/minimum-duration.ts";
 import { queueToken } from "./queue-token.ts";
 
 /** Mails the proof of an unverified address again; nobody can tell by the answer or its time whether it was sent. */

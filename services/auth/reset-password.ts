@@ -1,14 +1,14 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { invalid, Refusal } from "../refusal.ts";
-import { clearLock } from "../security/attempts.ts";
-import { consumeOneTimeToken, readOneTimeToken, voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { revokeSessions } from "../security/sessions.ts";
+import { consumeOneTimeToken, readOneTimeToken, voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { clearLock } from "../lockout/attempts.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { invalid, Refusal } from "../platform/errors.ts";
+import { isPasswordExpired } from "../sessions/open-session.ts";
+import { revokeSessions } from "../sessions/sessions.ts";
 import { User } from "../store/user.ts";
 import { takeSecondFactorOff } from "./disable-totp.ts";
-import { isPasswordExpired } from "./sign-in.ts";
 
 type Account = {
   id: string;

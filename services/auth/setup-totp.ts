@@ -1,11 +1,11 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { lockCaller } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { Refusal } from "../refusal.ts";
-import { replaceBackupCodes } from "../security/backup-codes.ts";
-import { lockCaller } from "../security/lock-user.ts";
-import { makeTotpSecret } from "../security/totp.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { replaceBackupCodes } from "../mfa/backup-codes.ts";
+import { makeTotpSecret } from "../mfa/totp.ts";
+import { Refusal } from "../platform/errors.ts";
 
 /** What an authenticator needs; told once, kept only encrypted or as digests. */
 export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] };

@@ -1,11 +1,11 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { Refusal } from "../refusal.ts";
-import { clearLock } from "../security/attempts.ts";
-import { emailTakenOr, readEmailAddress } from "../security/email-address.ts";
-import { consumeOneTimeToken, type Proof, voidOneTimeTokens } from "../security/one-time-tokens.ts";
+import { consumeOneTimeToken, type Proof, voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { clearLock } from "../lockout/attempts.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { Refusal } from "../platform/errors.ts";
 
 /**
  * Takes the mailed proof of an address: of a new account's, or of the one that it is to have from now on.

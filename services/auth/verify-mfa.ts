@@ -1,10 +1,10 @@
-import { recordAudit } from "../audit.ts";
+import { lockUser } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { lockUser } from "../security/lock-user.ts";
-import { consumeTicket, holdTicket, invalidTicket, presentTicket } from "../security/tickets.ts";
+import { consumeTicket, holdTicket, invalidTicket, presentTicket } from "../mfa/mfa-token.ts";
+import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
+import { type SignedIn, signIn } from "../sessions/open-session.ts";
 import { User } from "../store/user.ts";
-import { type SecondFactor, withSecondFactor } from "./second-factor.ts";
-import { type SignedIn, signIn } from "./sign-in.ts";
 
 /**
  * Completes a login with its second factor: ticket and factor are used up and the session opened in one transaction.

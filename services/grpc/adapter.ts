@@ -12,10 +12,10 @@ import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts"
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
 import { services } from "../index.ts";
-import { peerKey, saneRequestId } from "../interceptors/open-call.ts";
+import { peerKey, saneRequestId } from "../interceptors/create-call.ts";
+import { plainAddress } from "../platform/address.ts";
 import type { Place, Room } from "../process/room.ts";
 import { soon } from "../process/turns.ts";
-import { plainAddress } from "../security/address.ts";
 import { fitMessage } from "./compressed.ts";
 import { countUnread, endStalled, endWaiting, type Patience } from "./patience.ts";
 import { expectedOf, placeKey, takePlaces } from "./places.ts";

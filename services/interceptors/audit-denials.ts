@@ -3,10 +3,10 @@ import { validate as isUuid } from "uuid";
 import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { recordAudit } from "../audit/record.ts";
 import { callOf } from "../call.ts";
-import { rulesOf } from "../policy.ts";
-import { Refusal, wordOf } from "../refusal.ts";
+import { Refusal, wordOf } from "../platform/errors.ts";
+import { rulesOf } from "../platform/policy.ts";
 
 /** Refusals of an administrator's method that are recorded. */
 const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([

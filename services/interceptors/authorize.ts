@@ -2,12 +2,12 @@ import type { Interceptor } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callOf } from "../call.ts";
-import { rulesOf } from "../policy.ts";
-import { Refusal } from "../refusal.ts";
-import type { Limits } from "../security/limits.ts";
-import { identify } from "../security/sessions.ts";
-import { readAccessToken } from "../security/tokens.ts";
-import { countedByUser } from "./limit.ts";
+import { Refusal } from "../platform/errors.ts";
+import { rulesOf } from "../platform/policy.ts";
+import type { Limits } from "../rate-limit/limiter.ts";
+import { identify } from "../sessions/sessions.ts";
+import { readAccessToken } from "../sessions/tokens.ts";
+import { countedByUser } from "./rate-limit.ts";
 
 /**
  * Identifies the caller of every method that is not public, and counts the call meanwhile if their session was open the

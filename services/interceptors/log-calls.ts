@@ -1,7 +1,7 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import type { Metrics } from "../metrics.ts";
-import { settled } from "./settled.ts";
+import { settled } from "./on-complete.ts";
 
 /** One line and one measurement per RPC: method, code, duration, request id; never a message. */
 export function logCalls(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds">): Interceptor {

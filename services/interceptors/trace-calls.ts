@@ -1,7 +1,7 @@
 import { ConnectError, type Interceptor } from "@connectrpc/connect";
-import type { Tracing } from "../tracing.ts";
+import type { Tracing } from "../platform/tracing.ts";
 import { statusName } from "./log-calls.ts";
-import { settled } from "./settled.ts";
+import { settled } from "./on-complete.ts";
 
 /** One span per RPC, beneath the caller's; whatever the call does goes beneath it. */
 export function traceCalls(tracing: Tracing): Interceptor {

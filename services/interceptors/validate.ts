@@ -1,8 +1,8 @@
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { Code, ConnectError, createContextKey, type Interceptor } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { Refusal, type Violation } from "../refusal.ts";
-import { violationsOf } from "../validation.ts";
+import { Refusal, type Violation } from "../platform/errors.ts";
+import { violationsOf } from "../platform/validation.ts";
 
 /** Header of a call whose HTTP request the gateway could not read: caller and limits are still checked first. */
 const UNREADABLE = "x-gatehouse-unreadable";

@@ -1,13 +1,13 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Clock } from "../clock.ts";
 import type { Config } from "../config.ts";
-import type { Cipher } from "../security/cipher.ts";
-import { oneTimeTokenText } from "../security/one-time-tokens.ts";
+import type { Cipher } from "../crypto/cipher.ts";
+import { oneTimeTokenText } from "../crypto/one-time-tokens.ts";
+import type { Clock } from "../platform/clock.ts";
 import type { Store } from "../store/store.ts";
-import type { Sender } from "./sender.ts";
-import { answerCode, toldError } from "./smtp-error.ts";
+import { answerCode, toldError } from "./smtp-errors.ts";
 import { renderLetter, type TemplateName } from "./templates.ts";
+import type { Sender } from "./transport.ts";
 
 /** Letters claimed at once, and letters being sent at once: a full batch may be slow before others have to wait. */
 const BATCH = 20;

@@ -1,15 +1,15 @@
 import { MikroORM, type Transaction } from "@mikro-orm/core";
 import { PostgreSqlDriver } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { breakSilent, giveBackBroken } from "./connections.ts";
 import { blameUrl } from "./errors.ts";
 import { LOCKS } from "./locks.ts";
 import { USERS_SEARCH } from "./migrations/Migration20261121000400_lists.ts";
 import { forkAndPing, ormOptions } from "./orm.ts";
+import { breakSilent, giveBackBroken } from "./pool-fixes.ts";
 import { connectionOf } from "./postgres-url.ts";
+import { refuseUnsuitable } from "./preflight.ts";
 import { RECORD } from "./schema.ts";
 import type { Statement, Store } from "./store.ts";
-import { refuseUnsuitable } from "./suitable.ts";
 
 /** Connections to PostgreSQL of one process. */
 const POOL_SIZE = 10;

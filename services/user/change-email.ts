@@ -1,11 +1,11 @@
+import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
+import { lockCaller } from "../accounts/lock-user.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
+import { issueOneTimeToken } from "../crypto/one-time-tokens.ts";
+import { queueEmail } from "../mail/queue.ts";
 import { toldLifetime } from "../mail/templates.ts";
-import { invalid } from "../refusal.ts";
-import { emailTaken, readEmailAddress } from "../security/email-address.ts";
-import { lockCaller } from "../security/lock-user.ts";
-import { issueOneTimeToken } from "../security/one-time-tokens.ts";
+import { invalid } from "../platform/errors.ts";
 import { User } from "../store/user.ts";
 
 /**

@@ -1,11 +1,11 @@
-import { recordAudit } from "../audit.ts";
+import { lockCaller } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import { confirmPassword, wrongPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { invalid } from "../refusal.ts";
-import { lockCaller } from "../security/lock-user.ts";
-import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { revokeSessions } from "../security/sessions.ts";
+import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { invalid } from "../platform/errors.ts";
+import { revokeSessions } from "../sessions/sessions.ts";
 
 /**
  * Sets a new password and ends every other session; of parallel changes one wins.

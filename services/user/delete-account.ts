@@ -1,12 +1,12 @@
-import { recordAudit } from "../audit.ts";
+import { requireOtherAdmin } from "../accounts/last-admin.ts";
+import { lockCaller } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { queueEmail } from "../mail/outbox.ts";
-import { invalid } from "../refusal.ts";
-import { requireOtherAdmin } from "../security/last-admin.ts";
-import { lockCaller } from "../security/lock-user.ts";
-import { voidOneTimeTokens } from "../security/one-time-tokens.ts";
-import { revokeSessions } from "../security/sessions.ts";
+import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { invalid } from "../platform/errors.ts";
+import { revokeSessions } from "../sessions/sessions.ts";
 
 /** For so long after signing in the password need not be given again, in ms. */
 const FRESH_MS = 15 * 60_000;

@@ -2,7 +2,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { signedInCallOf } from "../call.ts";
-import { listOpenSessions, sessionMessage } from "../security/open-sessions.ts";
+import { listOpenSessions, sessionMessage } from "../sessions/list-sessions.ts";
 import { changeEmail } from "./change-email.ts";
 import { changePassword } from "./change-password.ts";
 import { deleteAccount } from "./delete-account.ts";

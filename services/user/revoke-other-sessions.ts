@@ -1,7 +1,7 @@
-import { recordAudit } from "../audit.ts";
+import { lockCaller } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { lockCaller } from "../security/lock-user.ts";
-import { revokeSessions } from "../security/sessions.ts";
+import { revokeSessions } from "../sessions/sessions.ts";
 
 /** Ends every session of the caller but the one that asks. @returns how many. @throws Refusal UNAUTHENTICATED */
 export async function revokeOtherSessions(call: SignedInCall): Promise<number> {

@@ -1,9 +1,9 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit.ts";
+import { lockCaller } from "../accounts/lock-user.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { Refusal } from "../refusal.ts";
-import { IS_OPEN } from "../security/find-session.ts";
-import { lockCaller } from "../security/lock-user.ts";
+import { Refusal } from "../platform/errors.ts";
+import { IS_OPEN } from "../sessions/find-session.ts";
 
 /** Ends one open session of the caller; another user's does not exist here. @throws Refusal NOT_FOUND, UNAUTHENTICATED */
 export async function revokeOwnSession(call: SignedInCall, sessionId: string): Promise<void> {

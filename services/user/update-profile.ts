@@ -1,4 +1,4 @@
-import { recordAudit } from "../audit.ts";
+import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 
 /** The part of a user that a profile update changes. */

@@ -1,12 +1,12 @@
 import type { Readable } from "node:stream";
 import type { Take } from "../../flow.ts";
-import { Exchange } from "./exchange.ts";
-import { Fault, faultOf, ProviderFailure } from "./failure.ts";
-import { listen } from "./listen.ts";
+import { type Mapping, Transcript } from "./decode.ts";
+import { Fault, faultOf, ProviderFailure } from "./errors.ts";
+import type { Answer } from "./http-client.ts";
 import type { Completion, Limits, Prompt, Provider, Stopwatch, Usage } from "./provider.ts";
-import { type Opened, open, whole } from "./reader.ts";
-import { type Mapping, Transcript } from "./transcript.ts";
-import type { Answer } from "./wire.ts";
+import { listen } from "./read-events.ts";
+import { type Opened, open, whole } from "./send.ts";
+import { Exchange } from "./upstream-request.ts";
 
 /** A dialect at one endpoint: how a prompt is sent, and what the answers say. */
 export type Adapter = Mapping & {

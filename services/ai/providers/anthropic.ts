@@ -1,9 +1,9 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
 import type { Adapter } from "./adapter.ts";
+import { type Counts, type Mapping, type Meaning, textIn } from "./decode.ts";
+import { below, type Endpoint } from "./http-client.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
 import type { Prompt } from "./provider.ts";
-import { type Counts, type Mapping, type Meaning, textIn } from "./transcript.ts";
-import { below, type Endpoint } from "./wire.ts";
 
 /** The current version of the API refuses any temperature; the one before takes them. */
 const VERSION = "2026-10-21";

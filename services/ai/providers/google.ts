@@ -1,9 +1,9 @@
 import type { Adapter } from "./adapter.ts";
-import type { FailureKind } from "./failure.ts";
+import { type Mapping, type Meaning, textIn } from "./decode.ts";
+import type { FailureKind } from "./errors.ts";
+import { below, type Endpoint } from "./http-client.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
-import { type Mapping, type Meaning, textIn } from "./transcript.ts";
-import { below, type Endpoint } from "./wire.ts";
 
 /** Gemini. */
 export function googleAdapter({ baseUrl, key, wire }: Endpoint): Adapter {

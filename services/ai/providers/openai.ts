@@ -1,9 +1,9 @@
 import type { OpenAI } from "openai";
 import type { Adapter } from "./adapter.ts";
+import { type Mapping, type Meaning, textIn } from "./decode.ts";
+import { below, type Endpoint } from "./http-client.ts";
 import { merged, outputTokensOf, temperatureOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
-import { type Mapping, type Meaning, textIn } from "./transcript.ts";
-import { below, type Endpoint } from "./wire.ts";
 
 /** Chat completions: OpenAI's own, and whatever is compatible with them to some degree. */
 export function openaiAdapter({ baseUrl, key, wire }: Endpoint, isOpenai: boolean): Adapter {

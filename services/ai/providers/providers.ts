@@ -2,9 +2,9 @@ import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../
 import { type Adapter, asProvider } from "./adapter.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
+import { type Endpoint, openWire } from "./http-client.ts";
 import { openaiAdapter } from "./openai.ts";
 import { DEFAULT_LIMITS, type Limits, type Provider } from "./provider.ts";
-import { type Endpoint, openWire } from "./wire.ts";
 
 const ADAPTERS: Record<CatalogueProvider["dialect"], (endpoint: Endpoint) => Adapter> = {
   openai: (endpoint) => openaiAdapter(endpoint, true),

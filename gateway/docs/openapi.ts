@@ -1,0 +1,196 @@
+import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import { getOption } from "@bufbuild/protobuf";
+import type { FastifyInstance } from "fastify";
+import { FailureSchema, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, AccessSchema, default_limit, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { version } from "../health.ts";
+import type { Rule } from "../transcode/binding.ts";
+import { outcomes } from "../transcode/errors.ts";
+import { headers, headersOf, headersOfOther } from "./headers.ts";
+import { healthPaths } from "./health-schema.ts";
+import type { Schema } from "./schemas.ts";
+import { commentOn, fieldSchema, json, objectSchema } from "./schemas.ts";
+
+const ABOUT =
+  "Accounts, sessions and a governed AI chat gateway. " +
+  "What has no value is left out of answers; in requests `null` stands for what is left out.";
+const ERROR_REF = { $ref: "#/components/schemas/Error" };
+const anyOther = (isLimited: boolean) => ({
+  ...json("Any other failure.", ERROR_REF),
+  headers: headersOfOther(isLimited),
+});
+const EVENTS =
+  'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and at the end `data: [DONE]`. ' +
+  "A line that begins with `:` only keeps the connection open.";
+const SCHEMES = {
+  accessToken: {
+    type: "http",
+    scheme: "bearer",
+    bearerFormat: "JWT",
+    description: "Once it answers 401 `UNAUTHENTICATED`, refresh, and ask once more.",
+  },
+  refreshCookie: {
+    type: "apiKey",
+    in: "cookie",
+    name: "refreshToken",
+    description: "Kept by browsers, out of reach of scripts. Other apps send the latest `refreshToken` as this cookie.",
+  },
+};
+
+/** The body of every failure, with every word that its `code` can be. */
+const errorSchema = (used: Set<DescMessage>): Schema => ({
+  type: "object",
+  required: ["statusCode", "message", "error", "code"],
+  properties: {
+    statusCode: { type: "integer" },
+    message: { type: "string", description: "A sentence that a person can act on." },
+    error: { type: "string", description: "HTTP status text." },
+    code: codeSchema([...outcomes.keys()]),
+    violations: { ...fieldSchema(FailureSchema.field.violations, used), description: "Where fields are wrong." },
+  },
+});
+
+/** Adds GET /openapi.json: OpenAPI 3.1, made once from the rules that the routes are made of. */
+export function addOpenApi(app: FastifyInstance, rules: readonly Rule[], publicUrl: string): void {
+  const text = Buffer.from(JSON.stringify(describe(rules, publicUrl))); // one for all who are slow to read it
+  app.get("/openapi.json", (_request, reply) => {
+    reply.header("content-type", "application/json; charset=utf-8").send(text);
+  });
+}
+
+function describe(rules: readonly Rule[], publicUrl: string) {
+  const used = new Set<DescMessage>();
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const rule of rules) {
+    const path = rule.path.replace(/:(\w+)/g, "{$1}");
+    paths[path] ??= {};
+    paths[path][rule.verb.toLowerCase()] = operation(rule, used);
+  }
+  const schemas: Record<string, Schema> = { Error: errorSchema(used) };
+  for (const message of used) {
+    schemas[message.name] = { description: commentOn(message), ...objectSchema(message.fields, used) }; // grows while it is walked
+  }
+  return {
+    openapi: "3.1.0",
+    info: { title: "Gatehouse", version, description: ABOUT },
+    servers: [{ url: publicUrl }],
+    tags: tagsOf(rules),
+    paths: { ...paths, ...healthPaths(anyOther(false)) },
+    components: {
+      schemas,
+      headers,
+      securitySchemes: SCHEMES,
+    },
+  };
+}
+
+/** The services, whose names group their operations. */
+function tagsOf(rules: readonly Rule[]) {
+  const services = new Set(rules.map(({ method }) => method.parent));
+  const described = [...services].map((service) => ({ name: service.name, description: commentOn(service) }));
+  return [...described, { name: "Health", description: "Whether the service works." }];
+}
+
+function operation(rule: Rule, used: Set<DescMessage>) {
+  const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = rule;
+  const limits = policy.limits.length > 0 ? policy.limits : defaultLimits(policy.access);
+  const parameter = (place: "path" | "query" | "cookie", field: DescField, name = field.jsonName) => ({
+    name,
+    in: place,
+    required: place === "path",
+    description: commentOn(field),
+    schema: fieldSchema(field, used),
+  });
+  const isOpen = policy.access === Access.PUBLIC;
+  return {
+    operationId: method.localName,
+    tags: [method.parent.name],
+    summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
+    description: [commentOn(method), access(policy.access), ...limits.map(limitText)].join(" "),
+    parameters: [
+      ...pathFields.map((field) => parameter("path", field)),
+      ...queryFields.map((field) => parameter("query", field)),
+      // what an open method takes is its security scheme
+      ...(isOpen ? [] : requestCookies.map(({ field, cookie }) => parameter("cookie", field, cookie))),
+    ],
+    ...(bodyFields ? { requestBody: requestBody(commentOn(method.input), objectSchema(bodyFields, used)) } : {}),
+    security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
+    responses: { ...responses(rule, used, limits.length > 0), default: anyOther(limits.length > 0) },
+  };
+}
+
+/** What is answered, by status. */
+function responses(rule: Rule, used: Set<DescMessage>, isLimited: boolean) {
+  const answers = [[String(rule.successStatus), success(rule, used)] as const, ...failures(rule, isLimited)];
+  return Object.fromEntries(
+    answers.map(([status, answer]) => [status, { ...answer, headers: headersOf(rule, Number(status), isLimited) }]),
+  );
+}
+
+/** What can go wrong, by status: what every rule of the method implies, and what its operation refuses. */
+function failures(rule: Rule, isLimited: boolean) {
+  const { method, policy, verb, pathFields, queryFields, bodyFields = [], refusesOtherSites } = rule;
+  const hasFields = pathFields.length + queryFields.length + bodyFields.length > 0;
+  const reasons = [
+    Reason.MALFORMED_REQUEST,
+    ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
+    ...(verb === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read where none is wanted
+    ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
+    ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN] : []),
+    ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
+    ...(refusesOtherSites ? [Reason.CROSS_SITE] : []),
+    ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
+    ...(isLimited ? [Reason.RATE_LIMITED] : []),
+    ...(method.methodKind === "unary" ? policy.refusals : []), // those of a stream are events
+  ];
+  const byStatus = Object.groupBy(reasons, (reason) => outcomeOf(reason).status);
+  return Object.entries(byStatus).map(([status, group = []]) => {
+    const { description, ...code } = codeSchema(group);
+    // next to a $ref, makers of clients would not see it
+    return [status, json(description, { allOf: [ERROR_REF, { type: "object", properties: { code } }] })] as const;
+  });
+}
+
+/** A `code` that is one of these reasons, and what each of them means. */
+function codeSchema(reasons: readonly Reason[]) {
+  const known = reasons.map(outcomeOf);
+  const description = known.map(({ code, meaning }) => `\`${code}\`: ${meaning}`).join(" ");
+  return { type: "string", enum: known.map(({ code }) => code), description };
+}
+
+function outcomeOf(reason: Reason) {
+  const value = ReasonSchema.value[reason];
+  const known = outcomes.get(reason);
+  if (!value || !known) throw new Error(`failure.proto has no reason ${reason}`);
+  return { ...known, meaning: commentOn(value) };
+}
+
+function success(rule: Rule, used: Set<DescMessage>) {
+  if (rule.method.methodKind === "server_streaming") {
+    return { description: EVENTS, content: { "text/event-stream": { schema: { type: "string" } } } };
+  }
+  const { responseField, method } = rule;
+  return responseField
+    ? json(commentOn(responseField), fieldSchema(responseField, used))
+    : json(commentOn(method.output), objectSchema(method.output.fields, used));
+}
+
+/** A body that may be left out where none of its fields is required. */
+const requestBody = (description: string, schema: Schema) => ({
+  ...json(description, schema),
+  ...("required" in schema && { required: true }),
+});
+
+const access = (of: Access) =>
+  of === Access.PUBLIC ? "Open to anybody." : of === Access.ADMIN ? "For administrators." : "For signed-in users.";
+
+function defaultLimits(of: Access): Limit[] {
+  const limits = AccessSchema.values.filter((value) => value.number === of).map((v) => getOption(v, default_limit));
+  return limits.filter((limit) => limit.requests > 0);
+}
+
+function limitText({ requests, windowSeconds, by }: Limit): string {
+  const whose = { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ?? "address and account";
+  return `At most ${requests} requests in ${windowSeconds} seconds per ${whose}.`;
+}

@@ -1,0 +1,50 @@
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { internalError, Refusal, toConnectError } from "../platform/errors.ts";
+import type { Missed } from "../store/availability.ts";
+import { isDatabaseAway, withoutRows } from "../store/errors.ts";
+import { settled } from "./on-complete.ts";
+
+/** Seconds after which a caller is told to try again when the database is away. */
+const DATABASE_RETRY_SECONDS = 2;
+
+const SHUTTING_DOWN = "The service is shutting down. Please try again.";
+const SOON = { retryAfterSeconds: 1 };
+
+/** Why a call was ended: by its server, by its deadline, or by its client. */
+const causeOf = ({ reason }: AbortSignal) => (reason instanceof ConnectError ? reason.code : Code.Canceled);
+
+/**
+ * Turns refusals into errors that every client reads; everything else is a bug: masked, and logged once.
+ * @param missDatabase is told of every call that failed because the database is away
+ */
+export function tellRefusals(log: Logger, missDatabase: Missed): Interceptor {
+  return (next) => (req) =>
+    settled(next, req, (ending) => {
+      if (!("error" in ending)) return undefined;
+      const { error } = ending;
+      if (error instanceof Refusal) return toConnectError(error);
+      if (req.signal.aborted) {
+        const cause = causeOf(req.signal);
+        if (cause === Code.Unavailable) return toConnectError(new Refusal(Reason.UNAVAILABLE, SHUTTING_DOWN, SOON));
+        if (cause === Code.DeadlineExceeded) return new ConnectError("The deadline has passed.", cause);
+        return new ConnectError("The call was cancelled.", Code.Canceled);
+      }
+      if (isDatabaseAway(error)) {
+        missDatabase(error as Error);
+        return toConnectError(
+          new Refusal(Reason.UNAVAILABLE, "The service is not available right now. Please try again shortly.", {
+            retryAfterSeconds: DATABASE_RETRY_SECONDS,
+          }),
+        );
+      }
+      if (error instanceof ConnectError && error.code === Code.Unimplemented) {
+        return toConnectError(new Refusal(Reason.NOT_IMPLEMENTED, "This is announced, but not there yet."));
+      }
+      if (error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown) return error;
+      const rpc = `${req.service.typeName}/${req.method.name}`;
+      log.error({ err: withoutRows(error), rpc, requestId: req.header.get("x-request-id") }, "unexpected failure");
+      return internalError();
+    });
+}

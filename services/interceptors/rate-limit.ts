@@ -1,0 +1,105 @@
+import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { AccountKey, type Limit, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { canonicalEmail } from "../accounts/email-address.ts";
+import { type Call, callOf } from "../call.ts";
+import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
+import { networkOf } from "../platform/address.ts";
+import { Refusal } from "../platform/errors.ts";
+import { type MethodRules, rulesOf } from "../platform/policy.ts";
+import type { Counted, Limits, Standing } from "../rate-limit/limiter.ts";
+import { readTicket } from "../sessions/tokens.ts";
+
+/** How many times an account's share one address may use over all accounts: an office behind one address can sign in. */
+const ACCOUNTS_PER_ADDRESS = 20;
+
+/**
+ * Enforces the method's limits. Where it has a lockout, the guess is counted first: a locked account is reported before
+ * any limit is, and a guess that is then refused, or never evaluated, is given back.
+ */
+export function limit(limits: Limits | undefined): Interceptor {
+  return (next) => async (req) => {
+    const rules = rulesOf(req.method);
+    if (!rules) return next(req);
+    const call = callOf({ values: req.contextValues });
+    const account = await accountOf(call, rules, req);
+    const attempt = account ? await attemptFor(call, rules.policy.lockout, account) : undefined;
+    call.attempt = attempt;
+    let standing: [string, string][] = [];
+    try {
+      if (limits && rules.limits.length > 0) standing = await take(limits, call, rules.limits, account);
+      const res = await next(req);
+      for (const [name, value] of standing) res.header.set(name, value);
+      return res;
+    } catch (error) {
+      if (error instanceof Refusal) error.headers.push(...standing);
+      throw error;
+    } finally {
+      await attempt?.release();
+    }
+  };
+}
+
+async function take(
+  limits: Limits,
+  call: Call,
+  rules: Limit[],
+  account: string | undefined,
+): Promise<[string, string][]> {
+  const standing = call.standing ?? (await limits.take(rules.flatMap((rule) => countedBy(rule, call, account))));
+  const headers = headersOf(standing);
+  if (standing.remaining >= 0) return headers;
+  const message = rules.find((rule) => rule.message)?.message ?? "Too many requests. Please try again later.";
+  const retryAfterSeconds = Math.max(1, Math.ceil(standing.resetMs / 1000));
+  const refusal = new Refusal(Reason.RATE_LIMITED, message, { retryAfterSeconds });
+  refusal.headers.push(...headers);
+  throw refusal;
+}
+
+function countedBy(rule: Limit, call: Call, account: string | undefined): Counted[] {
+  const network = networkOf(call.client.address);
+  switch (rule.by) {
+    case LimitKey.USER:
+      return [countedFor(rule, `user:${call.caller?.user.id}`)];
+    case LimitKey.ADDRESS_AND_ACCOUNT: {
+      const all = countedFor(rule, `{address:${network}}`, rule.requests * ACCOUNTS_PER_ADDRESS);
+      return account ? [all, countedFor(rule, `{address:${network}}:account:${account}`)] : [all];
+    }
+    default:
+      return [countedFor(rule, `address:${network}`)];
+  }
+}
+
+/** What a call of a user counts towards; undefined where that takes more than knowing who the user is. */
+export function countedByUser({ limits, account }: MethodRules, userId: string): Counted[] | undefined {
+  if (account || limits.length === 0 || limits.some(({ by }) => by !== LimitKey.USER)) return undefined;
+  return limits.map((rule) => countedFor(rule, `user:${userId}`));
+}
+
+const countedFor = ({ bucket, requests, windowSeconds }: Limit, who: string, most = requests): Counted => ({
+  key: `${bucket}:${who}`,
+  most,
+  windowMs: windowSeconds * 1000,
+});
+
+/** What the request's account is counted as: the canonical address, or the user that a ticket names. */
+async function accountOf(call: Call, { account }: MethodRules, req: UnaryRequest | StreamRequest) {
+  if (!account || req.stream) return undefined;
+  const value = (req.message as unknown as Record<string, unknown>)[account.field.localName];
+  if (typeof value !== "string") return undefined;
+  return account.key === AccountKey.TICKET ? (await readTicket(call, value))?.userId : canonicalEmail(value)?.canonical;
+}
+
+function attemptFor(call: Call, lockout: Lockout, subject: string): Promise<Attempt> | undefined {
+  if (lockout === Lockout.PASSWORD) return reserveAttempt(call, { kind: "password", subject });
+  if (lockout === Lockout.SECOND_FACTOR) return reserveAttempt(call, { kind: "second-factor", subject });
+  return undefined;
+}
+
+function headersOf({ limit, remaining, resetMs }: Standing): [string, string][] {
+  return [
+    ["ratelimit-limit", String(limit)],
+    ["ratelimit-remaining", String(Math.max(0, remaining))],
+    ["ratelimit-reset", String(Math.ceil(resetMs / 1000))],
+  ];
+}

@@ -1,0 +1,65 @@
+import { create, createFileRegistry, type MessageInitShape, setExtension } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema, MethodOptionsSchema } from "@bufbuild/protobuf/wkt";
+import { describe, expect, test } from "vitest";
+import { Access, LimitKey, Lockout, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { services } from "../../services/index.ts";
+import { readRules, rulesOf } from "../../services/platform/policy.ts";
+
+/** A service of one method with this policy, made for the test. */
+function serviceWith(rules: MessageInitShape<typeof PolicySchema> | undefined) {
+  const options = create(MethodOptionsSchema);
+  if (rules) setExtension(options, policy, create(PolicySchema, rules));
+  const file = create(FileDescriptorProtoSchema, {
+    name: "test.proto",
+    package: "test",
+    syntax: "proto3",
+    messageType: [{ name: "Note" }],
+    service: [
+      { name: "Notes", method: [{ name: "Write", inputType: ".test.Note", outputType: ".test.Note", options }] },
+    ],
+  });
+  const service = createFileRegistry(file, () => undefined).getService("test.Notes");
+  if (!service) throw new Error("the service is missing");
+  return service;
+}
+
+const limit = { bucket: "notes", requests: 1, windowSeconds: 1, by: LimitKey.ADDRESS };
+
+describe("the start is refused", () => {
+  test.each([
+    ["no policy at all", undefined, /does not say who may call it/],
+    ["a policy without access", { successStatus: 201 }, /does not say who may call it/],
+    [
+      "a limit without a window",
+      { access: Access.PUBLIC, limits: [{ ...limit, windowSeconds: 0 }] },
+      /limit that lacks/,
+    ],
+    [
+      "a limit without a key",
+      { access: Access.PUBLIC, limits: [{ ...limit, by: LimitKey.UNSPECIFIED }] },
+      /limit that lacks/,
+    ],
+    ["a lockout of nobody", { access: Access.PUBLIC, lockout: Lockout.PASSWORD }, /no field of its request names one/],
+  ])("for a method with %s", (_what, rules, told) => {
+    expect(() => readRules([serviceWith(rules)])).toThrow(told);
+  });
+});
+
+describe("every method of ours", () => {
+  test("says who may call it, and is limited unless it serves keys", () => {
+    readRules(services);
+    const unlimited = services
+      .flatMap(({ methods }) => methods)
+      .filter((method) => rulesOf(method)?.limits.length === 0);
+    expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys"]);
+  });
+
+  test("of an administrator's is kept from those who impersonate", () => {
+    const methods = services.flatMap((service) => service.methods);
+    const open = methods.filter((method) => {
+      const rules = rulesOf(method)?.policy;
+      return rules?.access === Access.ADMIN && !rules.forbidImpersonation;
+    });
+    expect(open.map(({ name }) => name)).toEqual([]);
+  });
+});

@@ -1,0 +1,159 @@
+import { type DescMethod, getOption } from "@bufbuild/protobuf";
+import { Code, type ConnectError } from "@connectrpc/connect";
+import { v7 as uuid } from "uuid";
+import { describe, expect, test } from "vitest";
+import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { http } from "../../../gen/google/api/annotations_pb.ts";
+import { services } from "../../../services/index.ts";
+import { rulesOf } from "../../../services/platform/policy.ts";
+import { testApp } from "../../support/app.ts";
+import { signInAdmin } from "./support.ts";
+
+const app = await testApp();
+const methods = services
+  .flatMap((service): DescMethod[] => service.methods)
+  .filter((method) => rulesOf(method)?.policy.access === Access.ADMIN);
+const routes = methods.map((method) => {
+  const { pattern } = getOption(method, http);
+  const { localName: name, parent: service } = method;
+  return { service, name, verb: String(pattern.case).toUpperCase(), path: String(pattern.value) };
+});
+
+/** Somebody whose account every route is aimed at; nothing of it may change. */
+const target = await app.addUser();
+const ids = { existing: target.id, absent: uuid() };
+
+const holders: Record<string, { status: 401 | 403; token: () => Promise<string | undefined> }> = {
+  nobody: { status: 401, token: async () => undefined },
+  "a user": { status: 403, token: async () => (await app.signIn()).accessToken },
+  "the holder of a ticket": { status: 401, token: ticket },
+  "the holder of a refresh token": {
+    status: 401,
+    token: async () => (await app.signIn(await app.addUser({ role: "admin" }))).refreshToken,
+  },
+  "somebody impersonated": {
+    status: 403,
+    async token() {
+      const admin = await signInAdmin(app);
+      const user = await app.addUser();
+      return (await admin.post(`/admin/impersonate/${user.id}`, {})).body.accessToken;
+    },
+  },
+  "an administrator impersonated before the promotion": {
+    status: 401,
+    async token() {
+      const admin = await signInAdmin(app);
+      const user = await app.addUser();
+      const { accessToken } = (await admin.post(`/admin/impersonate/${user.id}`, {})).body;
+      await admin.put(`/admin/users/${user.id}`, { role: "admin" });
+      return accessToken;
+    },
+  },
+  "the holder of an expired token": {
+    status: 401,
+    async token() {
+      const { accessToken } = await signInAdmin(app);
+      app.clock.advance("15m");
+      return accessToken;
+    },
+  },
+  "a demoted administrator": {
+    status: 401,
+    async token() {
+      const [admin, other] = [await signInAdmin(app), await signInAdmin(app)];
+      await other.put(`/admin/users/${admin.user.id}`, { role: "user" });
+      return admin.accessToken;
+    },
+  },
+  "an administrator whose role alone was taken": {
+    status: 403,
+    async token() {
+      const admin = await signInAdmin(app);
+      expect((await admin.get("/admin/users?limit=1")).status).toBe(200);
+      await app.sql("update users set role = 'user' where id = ?", [admin.user.id]);
+      return admin.accessToken;
+    },
+  },
+  "the holder of an altered token": {
+    status: 401,
+    token: async () => (await signInAdmin(app)).accessToken.replace(/.$/, (last) => (last === "A" ? "Q" : "A")),
+  },
+};
+
+async function ticket(): Promise<string> {
+  const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
+  expect((await browser.post("/auth/setup-totp", undefined, accessToken)).status).toBe(200);
+  const { body } = await app.visitor().post("/auth/login", user.credentials);
+  expect(body.requiresMfa).toBe(true);
+  return body.tempToken;
+}
+
+async function askRest({ verb, path }: (typeof routes)[number], id: string, token: string | undefined) {
+  const body = verb === "PUT" ? { role: "admin" } : verb === "POST" ? {} : undefined;
+  const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const answer = await app.visitor().send(verb, path.replace(/\{\w+\}/, id), body, headers);
+  return { status: answer.status, code: answer.body.code, message: answer.body.message };
+}
+
+async function askGrpc({ service, name }: (typeof routes)[number], id: string, token: string | undefined) {
+  const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const client = app.grpc(service) as unknown as Record<string, (req: unknown, options: unknown) => Promise<unknown>>;
+  try {
+    await client[name]?.({ id, userId: id, ...(name === "updateUser" && { role: "admin" }) }, { headers });
+    return { code: undefined, message: "it was done" };
+  } catch (error) {
+    return { code: (error as ConnectError).code, message: (error as ConnectError).rawMessage };
+  }
+}
+
+describe.each(Object.entries(holders))("to %s", (_who, { status, token }) => {
+  test("every route of administrators is closed, over REST and gRPC, whether or not the object exists", async () => {
+    const held = await token();
+    for (const route of routes) {
+      const rest = [await askRest(route, ids.existing, held), await askRest(route, ids.absent, held)];
+      const grpc = [await askGrpc(route, ids.existing, held), await askGrpc(route, ids.absent, held)];
+      expect({ route: route.name, status: rest[0]?.status }).toEqual({ route: route.name, status });
+      expect({ route: route.name, code: grpc[0]?.code }).toEqual({
+        route: route.name,
+        code: status === 401 ? Code.Unauthenticated : Code.PermissionDenied,
+      });
+      expect(rest[1]).toEqual(rest[0]);
+      expect(grpc[1]).toEqual(grpc[0]);
+    }
+    const [row] = await app.sql("select email, role, deletion_at from users where id = ?", [target.id]);
+    expect(row).toEqual({ email: target.email, role: "user", deletion_at: null });
+  });
+});
+
+describe("to an administrator", () => {
+  test("every route is open, tells absent objects by 404 and malformed ids by 400, over REST and gRPC", async () => {
+    const { accessToken } = await signInAdmin(app);
+    const [bystander, absent] = [await app.addUser(), uuid()];
+    for (const route of routes) {
+      const named = route.path.includes("{");
+      const [rest, grpc] = [await askRest(route, absent, accessToken), await askGrpc(route, absent, accessToken)];
+      expect({ route: route.name, status: rest.status }).toEqual({ route: route.name, status: named ? 404 : 200 });
+      expect(grpc.code).toBe(named ? Code.NotFound : undefined);
+      if (!named) continue;
+      expect((await askRest(route, "not-an-id", accessToken)).status).toBe(400);
+      expect((await askGrpc(route, "not-an-id", accessToken)).code).toBe(Code.InvalidArgument);
+      if (route.name !== "deleteUser" && route.name !== "retryEmail") {
+        expect((await askRest(route, bystander.id, accessToken)).status).toBe(route.name === "impersonate" ? 409 : 200);
+      }
+    }
+  });
+
+  test("refusals of others are recorded with who asked and whom for", async () => {
+    const { user, accessToken } = await app.signIn();
+    for (const route of routes) await askRest(route, ids.existing, accessToken);
+    const denied = await app.sql<{ user_id: string | null; details: { rpc: string; emailId?: string } }>(
+      "select user_id, details from audit_events where event = 'admin.denied' and actor_id = ? order by id",
+      [user.id],
+    );
+    expect(denied.map(({ details }) => details.rpc).sort()).toEqual(methods.map(({ name }) => name).sort());
+    const aimed = routes.filter(({ path }) => path.includes("{") && !path.includes("email-logs"));
+    expect(denied.filter(({ user_id }) => user_id === target.id)).toHaveLength(aimed.length);
+    const [retry] = denied.filter(({ details }) => details.rpc === "RetryEmail");
+    expect(retry).toMatchObject({ user_id: null, details: { emailId: target.id } });
+  });
+});

@@ -1,0 +1,22 @@
+import type { TestApp, TestUser } from "../../support/app.ts";
+
+/** A signed-in administrator. */
+export async function signInAdmin(app: TestApp, given?: TestUser) {
+  const { user, browser, accessToken } = await app.signIn(given ?? (await app.addUser({ role: "admin" })));
+  return {
+    user,
+    accessToken,
+    get: (path: string) => browser.get(path, accessToken),
+    put: (path: string, body: unknown) => browser.put(path, body, accessToken),
+    post: (path: string, body?: unknown) => browser.post(path, body, accessToken),
+    delete: (path: string) => browser.delete(path, accessToken),
+  };
+}
+
+/** Audit events about somebody, newest first. */
+export async function auditOf(app: TestApp, userId: string, event: string) {
+  return app.sql<{ actor_id: string | null; outcome: string; details: Record<string, unknown>; ip: string }>(
+    "select actor_id, outcome, details, ip from audit_events where user_id = ? and event = ? order by id desc",
+    [userId, event],
+  );
+}

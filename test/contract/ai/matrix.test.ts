@@ -1,0 +1,99 @@
+import { ConnectError } from "@connectrpc/connect";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { startApp, type TestApp } from "../../support/app.ts";
+import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectations.ts";
+import { eventsIn } from "./events.ts";
+
+const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"];
+/** Of the cases that only an alarm ends, one will do for the whole way: every single one is tried on the adapters. */
+const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name) || name === "pings-midway");
+/** Every case by one of the providers in turn, and by all of them once: over REST, apart. */
+const IN_TURN = CASES.map((name, index) => [PROVIDERS[index % PROVIDERS.length] ?? "", name] as const);
+const ALL = PROVIDERS.flatMap((provider) => CASES.map((name) => [provider, name] as const));
+const env = {
+  RATE_LIMITS: "off",
+  AI_FIRST_BYTE_TIMEOUT: "15s", // a byte a turn takes its time on a busy machine, and so does the first text in it
+  AI_IDLE_TIMEOUT: "6s",
+  AI_TOTAL_TIMEOUT: "25s",
+};
+
+let app: TestApp;
+let token: string;
+beforeAll(async () => {
+  app = await startApp({ env });
+  token = (await app.signIn()).accessToken;
+});
+afterAll(async () => {
+  // what providers echo, where they are and how they know us stays out of the log as well
+  const secrets = ["sk-echo-of-a-key", "internal.host", "simulated-key", ...app.providers.map(({ url }) => url)];
+  for (const secret of secrets) expect(app.logs.filter((line) => line.includes(secret))).toEqual([]);
+  await app.close();
+});
+
+const kindIn = (message: string, provider: string) =>
+  new RegExp(`^The AI provider ${provider} failed: (.*)\\.$`).exec(message)?.[1] ?? message;
+const saying = (provider: string, content: string) => ({ provider, messages: [{ role: "user", content }] });
+
+describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)("%s, %s", (provider, name) => {
+  const expected = expectedOf(name);
+
+  test.concurrent("POST /ai/stream", async () => {
+    const body = saying(provider, `case: ${name} (REST stream)`);
+    const answer = await app.visitor().post("/ai/stream", body, token);
+    expect(answer.status).toBe(200);
+    const { text, error } = eventsIn(answer.body);
+    const failure = error === undefined ? {} : { failure: kindIn(error, provider) };
+    expect(summary({ text, ...failure })).toEqual(summary(expected.stream));
+  });
+
+  test.concurrent("POST /ai/chat", async () => {
+    const { status, body } = await app.visitor().post("/ai/chat", saying(provider, `case: ${name} (REST chat)`), token);
+    if (expected.chat.failure === undefined) {
+      expect(status).toBe(200);
+      expect(summary({ text: body.content })).toEqual(summary(expected.chat));
+    } else {
+      expect(body).toMatchObject({ statusCode: 500, code: "PROVIDER_ERROR", error: "Internal Server Error" });
+      expect(kindIn(body.message, provider)).toBe(expected.chat.failure);
+    }
+  });
+});
+
+describe.concurrent.each(IN_TURN)("%s, %s", (provider, name) => {
+  const expected = expectedOf(name);
+
+  test.concurrent("StreamChat", async () => {
+    const outcome: { text: string; failure?: string } = { text: "" };
+    try {
+      const request = saying(provider, `case: ${name} (gRPC stream)`);
+      for await (const { chunk } of app.grpc(AIService).streamChat(request, { headers })) outcome.text += chunk;
+    } catch (thrown) {
+      outcome.failure = failureOf(thrown, provider);
+    }
+    expect(summary(outcome)).toEqual(summary(expected.stream));
+  });
+
+  test.concurrent("Chat", async () => {
+    const outcome: { text: string; failure?: string } = { text: "" };
+    try {
+      const request = saying(provider, `case: ${name} (gRPC chat)`);
+      outcome.text = (await app.grpc(AIService).chat(request, { headers })).content;
+    } catch (thrown) {
+      outcome.failure = failureOf(thrown, provider);
+    }
+    expect(summary(outcome)).toEqual(summary(expected.chat));
+  });
+});
+
+const headers = {
+  get authorization() {
+    return `Bearer ${token}`;
+  },
+};
+
+function failureOf(thrown: unknown, provider: string): string {
+  const error = ConnectError.from(thrown);
+  expect(error.findDetails(FailureSchema)[0]?.reason).toBe(Reason.PROVIDER_ERROR);
+  return kindIn(error.rawMessage, provider);
+}

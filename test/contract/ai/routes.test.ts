@@ -1,0 +1,160 @@
+import { describe, expect, test } from "vitest";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { REPLY } from "../../../scripts/simulators/play.ts";
+import { tokensIn } from "../../../scripts/simulators/speaker.ts";
+import { startApp, testApp } from "../../support/app.ts";
+import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { until } from "../../support/until.ts";
+import { eventsIn } from "./events.ts";
+
+const app = await testApp();
+const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"] as const;
+/** Upstream must be closed that soon after the client has gone. */
+const CLOSED_WITHIN_MS = 50;
+const saying = (content: string, provider = "provider-a") => ({ provider, messages: [{ role: "user", content }] });
+const usage = (said: string) => ({ inputTokens: tokensIn(said), outputTokens: tokensIn(REPLY) });
+
+test("GET /ai/providers lists all of them", async () => {
+  const { browser, accessToken } = await app.signIn();
+  const { status, body } = await browser.get("/ai/providers", accessToken);
+  expect(status).toBe(200);
+  expect(body).toEqual(
+    PROVIDERS.map((provider) => ({ provider, defaultModel: `model-${provider.at(-1)}-1`, configured: true })),
+  );
+});
+
+describe("POST /ai/chat", () => {
+  test.each(PROVIDERS)("answers the complete reply of %s", async (provider) => {
+    const { browser, accessToken } = await app.signIn();
+    const { status, body } = await browser.post("/ai/chat", saying("case: plain", provider), accessToken);
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      content: REPLY,
+      model: `model-${provider.at(-1)}-1`,
+      provider,
+      usage: usage("case: plain"),
+    });
+  });
+
+  test("hands on a reply of 10 MB, whole", async () => {
+    const { browser, accessToken } = await app.signIn();
+    const { status, body } = await browser.post("/ai/chat", saying("case: large-reply 10000000"), accessToken);
+    expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
+  });
+
+  test("leaves out usage that wasn't reported", async () => {
+    const { browser, accessToken } = await app.signIn();
+    const { body } = await browser.post("/ai/chat", saying("case: no-usage"), accessToken);
+    expect(body).toEqual({ content: REPLY, model: "model-a-1", provider: "provider-a" });
+  });
+});
+
+test.each(["/ai/chat", "/ai/stream"])("POST %s refuses what makes no sense, before any stream header", async (path) => {
+  const { browser, accessToken } = await app.signIn();
+  const good = saying("case: plain");
+  for (const [wrong, field] of [
+    [{ provider: "provider-z" }, "provider"],
+    [{ model: "model-b-1" }, "model"],
+    [{ messages: [] }, "messages"],
+    [{ messages: [{ role: "robot", content: "Hello." }] }, "messages[0].role"],
+    [{ messages: [...good.messages, { role: "assistant" }] }, "messages[1].content"],
+    [{ messages: [...good.messages, { role: "assistant", content: null }] }, "messages[1].content"],
+    [{ messages: [{ role: "system", content: "Hello." }] }, "messages"],
+    [{ messages: [{ role: "user", content: "x".repeat(262_145) }] }, "messages"],
+    [{ temperature: 2.1 }, "temperature"],
+    [{ maxTokens: 0 }, "maxTokens"],
+  ] as const) {
+    const { status, body, headers } = await browser.post(path, { ...good, ...wrong }, accessToken);
+    expect(status, field).toBe(400);
+    expect(headers.get("content-type")).toMatch(/^application\/json/);
+    expect(body.violations[0].field).toBe(field);
+  }
+  const both = { ...good, model: "model-z", messages: [{ role: "assistant", content: "Hello." }] };
+  const { body } = await browser.post(path, both, accessToken);
+  expect(body.violations.map(({ field }: { field: string }) => field)).toEqual(["model", "messages"]);
+  expect((await browser.post(path, good)).status).toBe(401);
+});
+
+test("POST /ai/chat counts characters, whatever room they take", async () => {
+  const { browser, accessToken } = await app.signIn();
+  const sizes = [262_144, 262_145].map((size) => `case: plain ${"👍".repeat(size - "case: plain ".length)}`);
+  const answers = await Promise.all(sizes.map((content) => browser.post("/ai/chat", saying(content), accessToken)));
+  expect(answers.map(({ status }) => status)).toEqual([200, 400]);
+});
+
+test("a provider without a key: 422 for chat, an event for stream", async () => {
+  const poor = await startApp({ env: { MISTRAL_API_KEY: "" } });
+  const { browser, accessToken } = await poor.signIn();
+  const message = "The AI provider provider-d is not configured: MISTRAL_API_KEY is missing.";
+  const chat = await browser.post("/ai/chat", saying("Hello.", "provider-d"), accessToken);
+  expect(chat).toMatchObject({ status: 422, body: { code: "PROVIDER_NOT_CONFIGURED", message } });
+  const stream = await browser.post("/ai/stream", saying("Hello.", "provider-d"), accessToken);
+  expect(stream).toMatchObject({
+    status: 200,
+    body: `data: ${JSON.stringify({ error: message })}\n\ndata: [DONE]\n\n`,
+  });
+  expect(stream.headers.get("ratelimit-limit")).toBe("100");
+  await poor.close();
+});
+
+test("GET /user/usage tells what it cost, GET /admin/usage what everybody's did", async () => {
+  const { user, browser, accessToken } = await app.signIn();
+  await browser.post("/ai/chat", saying("case: plain"), accessToken);
+  eventsIn((await browser.post("/ai/stream", saying("case: plain"), accessToken)).body);
+  await browser.post("/ai/stream", saying("case: reset-midway"), accessToken);
+  const [line, ...others] = await until("three calls in the books", async () => {
+    const { body } = await browser.get("/user/usage", accessToken);
+    return body[0]?.calls === 3 && body[0]?.estimatedCalls === 1 ? (body as { inputTokens: number }[]) : undefined;
+  });
+  expect(others).toEqual([]);
+  expect(line).toMatchObject({ userId: user.id, provider: "provider-a", model: "model-a-1" });
+  const admin = await app.signIn(await app.addUser({ role: "admin" }));
+  const all = await admin.browser.get(`/admin/usage?userId=${user.id}`, admin.accessToken);
+  expect(all).toMatchObject({ status: 200, body: [line] });
+  expect((await browser.get("/admin/usage", accessToken)).status).toBe(403);
+});
+
+describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 30000"])(
+  "a client that goes away while the provider is at %s frees the upstream connection",
+  DESPITE_STALLS,
+  (name) => {
+    const [simulator] = app.providers;
+    if (!simulator) throw new Error("There is no simulator.");
+
+    /** Starts a call, lets the client go once the provider has it, and measures how soon the provider is free. */
+    async function leave(call: (content: string, signal: AbortSignal, token: string) => Promise<unknown>) {
+      const { accessToken } = await app.signIn();
+      const content = `case: ${name} ${crypto.randomUUID()}`;
+      const client = new AbortController();
+      const calling = call(content, client.signal, accessToken).catch(() => {});
+      const request = await until("the request at the provider", () =>
+        simulator?.requests.find(({ body }) => JSON.stringify(body).includes(content)),
+      );
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      const leftAt = performance.now();
+      client.abort();
+      const closedAt = await until("the end of the request at the provider", () => request.closedAt);
+      await calling;
+      expect(closedAt - leftAt).toBeLessThan(CLOSED_WITHIN_MS);
+    }
+    const rest = (path: string) => (content: string, signal: AbortSignal, token: string) =>
+      fetch(app.url + path, {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+        body: JSON.stringify(saying(content)),
+        signal,
+      }).then((response) => response.text());
+
+    test("POST /ai/stream", () => leave(rest("/ai/stream")));
+    test("POST /ai/chat", () => leave(rest("/ai/chat")));
+    test("Chat", () =>
+      leave((content, signal, token) =>
+        app.grpc(AIService).chat(saying(content), { signal, headers: { authorization: `Bearer ${token}` } }),
+      ));
+    test("StreamChat", () =>
+      leave(async (content, signal, token) => {
+        const options = { signal, headers: { authorization: `Bearer ${token}` } };
+        for await (const _ of app.grpc(AIService).streamChat(saying(content), options));
+      }));
+  },
+);

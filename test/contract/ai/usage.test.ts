@@ -1,0 +1,156 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { expect, test } from "vitest";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { REPLY } from "../../../scripts/simulators/play.ts";
+import { tokensIn } from "../../../scripts/simulators/speaker.ts";
+import { testApp } from "../../support/app.ts";
+import { until } from "../../support/until.ts";
+
+const app = await testApp();
+const saying = (provider: string, content: string, model?: string) => ({
+  provider,
+  ...(model && { model }),
+  messages: [{ role: "user", content }],
+});
+const today = () => app.clock.now().toISOString().slice(0, 10);
+
+/** Somebody who has asked two models of one provider and one of another, well and badly, by both doors. */
+async function talk() {
+  const { user, browser, accessToken } = await app.signIn();
+  const headers = { authorization: `Bearer ${accessToken}` };
+  const day = today();
+  await browser.post("/ai/chat", saying("provider-a", "case: plain"), accessToken);
+  await app.grpc(AIService).chat(saying("provider-a", "case: plain"), { headers });
+  await browser.post("/ai/stream", saying("provider-a", "case: plain", "model-a-2"), accessToken);
+  await browser.post("/ai/chat", saying("provider-b", "case: bad-key"), accessToken);
+  const line = (provider: string, model: string, calls: number) => ({ day, userId: user.id, provider, model, calls });
+  const [read, written] = [tokensIn("case: plain"), tokensIn(REPLY)];
+  const lines = [
+    { ...line("provider-a", "model-a-1", 2), inputTokens: 2 * read, outputTokens: 2 * written, estimatedCalls: 0 },
+    { ...line("provider-a", "model-a-2", 1), inputTokens: read, outputTokens: written, estimatedCalls: 0 },
+    { ...line("provider-b", "model-b-1", 1), inputTokens: 0, outputTokens: 0, estimatedCalls: 1 }, // refused
+  ];
+  return { user, browser, accessToken, headers, lines };
+}
+
+test("GET /user/usage and ListUsage tell one's own, by day, provider and model", async () => {
+  const [{ browser, accessToken, headers, lines }] = await Promise.all([talk(), talk()]);
+  const rest = await until("four calls in the books", async () => {
+    const { body } = await browser.get("/user/usage", accessToken);
+    return body.length === 3 ? body : undefined;
+  });
+  expect(rest).toEqual(lines.map((line) => expect.objectContaining(line)));
+  const { usage } = await app.grpc(AIService).listUsage({}, { headers });
+  expect(usage).toEqual(lines.map((line) => expect.objectContaining(line)));
+  expect((await browser.get("/user/usage")).status).toBe(401);
+});
+
+test.each(["/ai/chat", "/ai/stream"])(
+  "a reply that was blocked costs what the provider says: POST %s",
+  async (path) => {
+    const { browser, accessToken } = await app.signIn();
+    const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
+    for (const provider of providers) await browser.post(path, saying(provider, "case: blocked"), accessToken);
+    const { body } = await browser.get("/user/export", accessToken);
+    const told = body.usage.map(({ provider, outcome, estimated }: Record<string, unknown>) => [
+      provider,
+      outcome,
+      estimated,
+    ]);
+    expect(told.reverse()).toEqual(providers.map((provider) => [provider, "blocked the content", false]));
+  },
+);
+
+test("GET /user/export tells the outcome of a call as soon as it has been answered", async () => {
+  const { browser, accessToken } = await app.signIn();
+  for (let calls = 1; calls <= 5; calls++) {
+    await browser.post("/ai/chat", saying("provider-a", "case: plain"), accessToken);
+    const { body } = await browser.get("/user/export", accessToken);
+    expect(body.usage).toHaveLength(calls);
+    expect(body.usage[0]).toMatchObject({ outcome: "completed", outputTokens: tokensIn(REPLY), estimated: false });
+  }
+});
+
+test("GET /user/export tells of calls whose process has gone that they failed", async () => {
+  const { user, browser, accessToken } = await app.signIn();
+  for (const minutes of [9, 11]) {
+    await app.sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+       values (gen_random_uuid(), ?, 'provider-a', 'model-a-1', 'running', ?)`,
+      [user.id, new Date(app.clock.now().getTime() - minutes * 60_000)],
+    );
+  }
+  const { body } = await browser.get("/user/export", accessToken);
+  expect(body.usage.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["running", "failed"]);
+});
+
+test("GET /admin/usage and ListAllUsage tell everybody's, per user, to administrators alone", async () => {
+  const [ann, bob] = await Promise.all([talk(), talk()]);
+  const admin = await app.signIn(await app.addUser({ role: "admin" }));
+  const headers = { authorization: `Bearer ${admin.accessToken}` };
+  const all = await admin.browser.get("/admin/usage", admin.accessToken);
+  for (const { lines } of [ann, bob]) {
+    for (const line of lines) expect(all.body).toContainEqual(expect.objectContaining(line));
+  }
+  const one = await admin.browser.get(`/admin/usage?userId=${bob.user.id}`, admin.accessToken);
+  expect(one.body).toEqual(bob.lines.map((line) => expect.objectContaining(line)));
+  const { usage } = await app.grpc(AIService).listAllUsage({ userId: bob.user.id }, { headers });
+  expect(usage).toEqual(bob.lines.map((line) => expect.objectContaining(line)));
+  expect((await ann.browser.get("/admin/usage", ann.accessToken)).status).toBe(403);
+  expect((await admin.browser.get("/admin/usage?userId=nobody", admin.accessToken)).status).toBe(400);
+  const denied = await app
+    .grpc(AIService)
+    .listAllUsage({}, { headers: ann.headers })
+    .catch((thrown) => ConnectError.from(thrown).code);
+  expect(denied).toBe(Code.PermissionDenied);
+});
+
+test.each(["/user/usage", "/admin/usage"])("GET %s tells the last 31 days, or from and to", async (path) => {
+  const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
+  const daysAgo = (days: number) => new Date(app.clock.now().getTime() - days * 86_400_000).toISOString();
+  for (const [days, model] of [
+    ["1", "new"],
+    ["30", "older"],
+    ["32", "old"],
+    ["400", "ancient"],
+  ] as const) {
+    await app.sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+       values (gen_random_uuid(), ?, 'provider-a', ?, 'completed', ?)`,
+      [user.id, model, daysAgo(Number(days))],
+    );
+  }
+  const told = async (query: string) => {
+    const { status, body } = await browser.get(`${path}?userId=${user.id}&${query}`, accessToken);
+    return status === 200 ? body.map(({ model }: { model: string }) => model) : body;
+  };
+  expect(await told("")).toEqual(["new", "older"]);
+  expect(await told(`from=${daysAgo(33)}`)).toEqual(["new", "older", "old"]);
+  expect(await told(`to=${daysAgo(2)}`)).toEqual(["older", "old"]);
+  expect(await told(`from=${daysAgo(31)}&to=${daysAgo(29)}`)).toEqual(["older"]);
+  expect(await told(`from=${daysAgo(401)}&to=${daysAgo(399)}`)).toEqual(["ancient"]);
+  expect(await told(`from=${daysAgo(401)}`)).toMatchObject({ statusCode: 400, violations: [{ field: "from" }] });
+  expect(await told("to=tomorrow")).toMatchObject({ statusCode: 400 });
+  for (const never of ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"]) {
+    expect(await told(`to=${never}`)).toMatchObject({ statusCode: 400, violations: [{ field: "to" }] });
+  }
+});
+
+test.each(["/user/usage", "/admin/usage"])("GET %s tells everything, page by page", async (path) => {
+  const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
+  await app.sql(
+    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, created_at)
+     select gen_random_uuid(), ?, 'provider-a', 'model ' || n, 'completed', n, ? from generate_series(1, 5001) as n`,
+    [user.id, app.clock.now()],
+  );
+  const read = async (page: string) =>
+    (await browser.get(`${path}?userId=${user.id}${page}`, accessToken)).body as {
+      model: string;
+      inputTokens: number;
+    }[];
+  const pages = [await read(""), await read("&page=2"), await read("&page=3")];
+  expect(pages.map(({ length }) => length)).toEqual([5_000, 1, 0]);
+  expect(new Set(pages.flat().map(({ model }) => model)).size).toBe(5_001);
+  expect(pages.flat().reduce((sum, { inputTokens }) => sum + inputTokens, 0)).toBe((5_001 * 5_002) / 2);
+  expect(await read("&page=0")).toMatchObject({ statusCode: 400, violations: [{ field: "page" }] });
+});

@@ -1,0 +1,126 @@
+import { randomUUID } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { testApp } from "../../support/app.ts";
+import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { times } from "../../support/until.ts";
+import { compareTimes, inTurn } from "./compare-times.ts";
+
+const app = await testApp();
+const unknown = () => `${randomUUID()}@example.com`;
+
+describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s", (path) => {
+  const subject = path.endsWith("password") ? /Reset your password/ : /Confirm your e-mail address/;
+
+  test("answers known and unknown addresses alike: status, body and header names", async () => {
+    const user = await app.addUser();
+    const answers = [];
+    for (const email of [user.email, unknown()]) answers.push(await app.visitor().post(path, { email }));
+    const [known, nobody] = answers.map(({ status, body, headers }) => ({ status, body, names: [...headers.keys()] }));
+    expect(known).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+    expect(nobody).toEqual(known);
+  });
+
+  test("takes the same time for known and unknown addresses", DESPITE_STALLS, async () => {
+    const users = await Promise.all(times(12, () => app.addUser()));
+    for (const { email } of users) await app.mail.letterTo(email); // nothing else is going on
+    const known = inTurn(
+      users.map(
+        ({ email }) =>
+          () =>
+            app.visitor().post(path, { email }),
+      ),
+    );
+    const { one, apart } = await compareTimes(12, known, () => app.visitor().post(path, { email: unknown() }));
+    expect(apart).toBeLessThan(one * 0.15);
+  });
+
+  test("mails in any spelling of the address, to the stored one", async () => {
+    const name = randomUUID();
+    const user = await app.addUser({ email: `${name}.Ann@Bücher.example` });
+    const stored = `${name}.Ann@xn--bcher-kva.example`;
+    await app.mail.letterTo(stored, /Confirm/);
+    await app.visitor().post(path, { email: ` ${name}.ANN@BÜCHER.example ` });
+    await expect.poll(() => app.sql("select id from emails where user_id = ?", [user.id])).toHaveLength(2);
+    const rows = await app.sql<{ to: string }>(`select "to" from emails where user_id = ?`, [user.id]);
+    expect(new Set(rows.map((row) => row.to))).toEqual(new Set([user.email]));
+    expect((await app.mail.letterTo(stored, subject)).token).toHaveLength(43);
+  });
+
+  test("mails nothing once the account's time has come", async () => {
+    const user = await app.addUser();
+    await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
+    await app.visitor().post(path, { email: user.email });
+    expect((await app.sql("select id from emails where user_id = ?", [user.id])).length).toBeLessThan(2);
+  });
+
+  test("lets an address ask three times an hour for one account", async () => {
+    const user = await app.addUser();
+    const visitor = app.visitor();
+    await visitor.post("/auth/login", user.credentials); // which has a limit of its own
+    const answers = [];
+    for (let i = 0; i < 4; i++) answers.push((await visitor.post(path, { email: user.email })).status);
+    expect(answers).toEqual([200, 200, 200, 429]);
+    expect((await visitor.post(path, { email: unknown() })).status).toBe(200);
+  });
+
+  test("takes nothing for the link from Host or forwarded headers", async () => {
+    const user = await app.addUser();
+    await app.mail.letterTo(user.email, /Confirm/);
+    await app.visitor().send(
+      "POST",
+      path,
+      { email: user.email },
+      {
+        "x-forwarded-host": "evil.example",
+        "x-forwarded-proto": "gopher",
+        forwarded: "host=evil.example",
+        origin: "http://evil.example",
+      },
+    );
+    await expect.poll(async () => (await app.mail.lettersTo(user.email)).length).toBe(2);
+    for (const letter of await app.mail.lettersTo(user.email)) {
+      expect(letter.link).toMatch(/^http:\/\/gatehouse\.test\/(verify-email|reset-password)#token=/);
+      expect(JSON.stringify(letter)).not.toContain("evil.example");
+    }
+  });
+
+  test("is the same over gRPC", async () => {
+    const user = await app.addUser();
+    const client = app.grpc(AuthService);
+    const ask = path.endsWith("password") ? client.forgotPassword : client.resendVerification;
+    const [known, nobody] = [await ask({ email: user.email }), await ask({ email: unknown() })];
+    expect(known.message).toBe(nobody.message);
+    expect((await app.mail.letterTo(user.email, subject)).token).toBeTruthy();
+  });
+});
+
+describe("POST /auth/resend-verification", () => {
+  test("voids the older token, and mails nothing once the address is verified", async () => {
+    const user = await app.addUser();
+    const first = await app.mail.letterTo(user.email);
+    await app.visitor().post("/auth/resend-verification", { email: user.email });
+    await expect.poll(async () => (await app.mail.lettersTo(user.email)).length).toBe(2);
+    const second = (await app.mail.lettersTo(user.email)).find(({ token }) => token !== first.token);
+    const verify = async (token: unknown) => (await app.visitor().post("/auth/verify-email", { token })).status;
+    expect(await verify(first.token)).toBe(400);
+    expect(await verify(second?.token)).toBe(200);
+    await app.visitor().post("/auth/resend-verification", { email: user.email });
+    expect(await app.sql("select id from emails where user_id = ?", [user.id])).toHaveLength(2);
+  });
+});
+
+describe("POST /auth/forgot-password", () => {
+  test("writes token, mail and audit event in one go, and keeps the newest token only", async () => {
+    const user = await app.addUser();
+    await Promise.all(times(3, () => app.visitor().post("/auth/forgot-password", { email: user.email })));
+    const [row] = await app.sql(
+      `select (select count(*)::int from one_time_tokens where user_id = u.id and kind = 'reset-password') as tokens,
+         (select count(*)::int from emails where user_id = u.id and template = 'reset-password') as emails,
+         (select count(*)::int from audit_events where user_id = u.id and event = 'auth.password_reset_requested') as events
+       from users u where id = ?`,
+      [user.id],
+    );
+    expect(row).toEqual({ tokens: 1, emails: 3, events: 3 });
+  });
+});

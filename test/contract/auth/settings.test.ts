@@ -1,0 +1,188 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { decodeJwt } from "jose";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startApp, type TestApp } from "../../support/app.ts";
+import { prefixOf, writeMmdb } from "../../support/mmdb.ts";
+import { until } from "../../support/until.ts";
+
+const places = writeMmdb([
+  { prefix: prefixOf("81.2.69.0", 24), city: "London", country: "United Kingdom" },
+  { prefix: prefixOf("89.160.20.0", 24), country: "Sweden" },
+]);
+
+/** Waits until counters have been cleared that no longer count. */
+async function clearing(app: TestApp): Promise<void> {
+  const old = "insert into attempts (kind, subject, reserved_at) values ('password', 'old', '2000-01-01')";
+  await app.sql(`${old} on conflict do nothing`);
+  const left = () => app.sql("select 1 from attempts where subject = 'old'");
+  await until("the counters to be cleared", async () => (await left()).length === 0);
+}
+
+describe("a deployment that refuses old passwords and unverified addresses, and knows places", () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    const file = join(mkdtempSync(join(tmpdir(), "gatehouse-places-")), "places.mmdb");
+    writeFileSync(file, places);
+    const env = { PASSWORD_EXPIRY: "refuse", REQUIRE_VERIFIED_EMAIL: "true", GEOIP_DB: file };
+    app = await startApp({ env });
+  });
+  afterAll(() => app.close());
+
+  /** Failed logins in the audit log, oldest first. */
+  const failures = (userId: string) =>
+    app.sql(
+      `select outcome, details from audit_events where user_id = ? and event = 'auth.login_failed' order by created_at`,
+      [userId],
+    );
+
+  test("answers 403 to a right password of an unverified address, 401 to a wrong one", async () => {
+    const user = await app.addUser();
+    expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({
+      status: 403,
+      body: { code: "EMAIL_NOT_VERIFIED" },
+    });
+    const wrong = { ...user.credentials, password: "Wrong-1-guess" };
+    expect((await app.visitor().post("/auth/login", wrong)).status).toBe(401);
+    expect(await failures(user.id)).toEqual([
+      { outcome: "failure", details: { reason: "EMAIL_NOT_VERIFIED" } },
+      { outcome: "failure", details: {} },
+    ]);
+  });
+
+  test("shows where a session is, and where it went with a refresh", async () => {
+    const user = await app.addVerifiedUser();
+    const london = app.visitor("81.2.69.142");
+    const { body } = await london.post("/auth/login", user.credentials);
+    const list = async (token: string) => (await app.visitor().get("/user/sessions", token)).body[0];
+    expect(await list(body.accessToken)).toMatchObject({ ip: "81.2.69.142", location: "London, United Kingdom" });
+    const cookie = { cookie: `refreshToken=${body.refreshToken}` };
+    const sweden = await app.visitor("89.160.20.112").send("POST", "/auth/refresh", undefined, cookie);
+    expect(await list(sweden.body.accessToken)).toMatchObject({ ip: "89.160.20.112", location: "Sweden" });
+    const next = { cookie: `refreshToken=${sweden.body.refreshToken}` };
+    const nowhere = await app.visitor("2001:db8::1").send("POST", "/auth/refresh", undefined, next);
+    const session = await list(nowhere.body.accessToken);
+    expect(session.ip).toBe("2001:db8::1");
+    expect(session).not.toHaveProperty("location");
+  });
+
+  test("refuses an old password by 403 and mails a token to set a new one", async () => {
+    const user = await app.addVerifiedUser();
+    app.clock.advance("90d");
+    expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({
+      status: 403,
+      body: { code: "PASSWORD_EXPIRED", error: "Forbidden" },
+    });
+    expect((await app.sql("select id from sessions where user_id = ?", [user.id])).length).toBe(0);
+    expect(await failures(user.id)).toEqual([{ outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } }]);
+    const { token } = await app.mail.letterTo(user.email, /Reset/);
+    const { password: old } = user.credentials;
+    expect(await app.visitor().post("/auth/reset-password", { token, password: old })).toMatchObject({
+      status: 400,
+      body: { violations: [{ field: "password" }] },
+    });
+    const password = "Brand-new-2";
+    expect((await app.visitor().post("/auth/reset-password", { token, password })).status).toBe(200);
+    expect((await app.visitor().post("/auth/login", { email: user.email, password })).status).toBe(200);
+  });
+
+  test("clears sessions, tokens and counters that have ended, off the request path", async () => {
+    const [idle, out, open] = [await app.addVerifiedUser(), await app.addVerifiedUser(), await app.addVerifiedUser()];
+    await app.signIn(idle);
+    app.clock.advance("6d");
+    const { browser, accessToken } = await app.signIn(out);
+    await browser.post("/auth/logout", undefined, accessToken);
+    const kept = await app.signIn(open);
+    await app.visitor().post("/auth/login", { ...idle.credentials, password: "Wrong-1-guess" });
+    await app.addUser(); // whose proof expires
+    app.clock.advance("25h");
+    const count = async (sql: string, values: unknown[]) =>
+      (await app.sql<{ n: number }>(`select count(*)::int as n from ${sql}`, values))[0]?.n;
+    await until("the sessions to be cleared", async () => {
+      const left = await count("sessions where user_id in (?, ?)", [idle.id, out.id]);
+      const tokens = await count("one_time_tokens where expires_at < ?", [app.clock.now()]);
+      const counters = await count("attempts where subject = ?", [idle.email]);
+      return left === 0 && tokens === 0 && counters === 0;
+    });
+    expect((await kept.browser.post("/auth/refresh")).status).toBe(200);
+    expect(await count("sessions where user_id = ?", [open.id])).toBe(1);
+  });
+
+  test("clears no counter that still counts", async () => {
+    const { credentials } = await app.addVerifiedUser();
+    const guess = async () =>
+      (await app.visitor().post("/auth/login", { ...credentials, password: "Wrong-1-guess" })).status;
+    app.clock.advance("61m");
+    await clearing(app); // the next time is in an hour
+    app.clock.advance("40m");
+    for (let i = 0; i < 4; i++) await guess();
+    app.clock.advance("25m");
+    await clearing(app);
+    expect([await guess(), await guess()]).toEqual([401, 423]);
+  });
+});
+
+describe("a deployment with lifetimes of its own", () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    const lifetimes = {
+      SESSION_MAX_AGE: "1h",
+      REFRESH_TOKEN_TTL: "40m",
+      ACCESS_TOKEN_TTL: "30m",
+      LOCKOUT_DURATION: "1d",
+    };
+    app = await startApp({ env: { ...lifetimes, REFRESH_GRACE: "0", PASSWORD_MAX_AGE: "0" } });
+  });
+  afterAll(() => app.close());
+
+  test("refreshes without a grace, however long the database takes, and takes no token twice", async () => {
+    const { browser, refreshToken } = await app.signIn();
+    const steps = Array.from({ length: 20 });
+    for (const _ of steps) expect((await browser.post("/auth/refresh")).status).toBe(200);
+    const first = { cookie: `refreshToken=${refreshToken}` };
+    expect((await app.visitor().send("POST", "/auth/refresh", undefined, first)).status).toBe(401);
+    expect((await browser.post("/auth/refresh")).status).toBe(401);
+  });
+
+  test("ends a session at its greatest age, which no token of it outlives", async () => {
+    const user = await app.addUser();
+    const { browser, accessToken, refreshToken } = await app.signIn(await app.addUser({ role: "admin" }));
+    const { iat: start = 0 } = decodeJwt(refreshToken);
+    const end = (token: string) => (decodeJwt(token).exp ?? 0) - start;
+    const impersonate = async (token: string) =>
+      (await browser.post(`/admin/impersonate/${user.id}`, {}, token)).body.accessToken;
+    expect([end(refreshToken), end(accessToken)]).toEqual([2_400, 1_800]);
+    const { iat = 0, exp } = decodeJwt(await impersonate(accessToken));
+    expect(exp).toBe(iat + 900); // 15 minutes, however long other tokens live
+    app.clock.advance("30m");
+    expect((await browser.post("/auth/refresh")).status).toBe(200);
+    app.clock.advance("20m");
+    const { body } = await browser.post("/auth/refresh");
+    const tokens = [body.refreshToken, body.accessToken, await impersonate(body.accessToken)];
+    expect(tokens.map(end)).toEqual([3_600, 3_600, 3_600]);
+    app.clock.advance("10m");
+    for (const token of tokens) expect((await browser.get("/user/profile", token)).status).toBe(401);
+    expect((await browser.post("/auth/refresh")).status).toBe(401);
+  });
+
+  test("keeps an account locked for as long as it says, whenever counters are cleared", async () => {
+    const { credentials } = await app.addUser();
+    const login = async (password: string) =>
+      (await app.visitor().post("/auth/login", { ...credentials, password })).status;
+    for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
+    app.clock.advance("23h");
+    await clearing(app);
+    expect(await login(credentials.password)).toBe(423);
+    app.clock.advance("1h");
+    expect(await login(credentials.password)).toBe(200);
+  });
+
+  test("lets no password get old", async () => {
+    const { user } = await app.signIn();
+    app.clock.advance("365d");
+    const { body } = await app.visitor().post("/auth/login", user.credentials);
+    expect(body).not.toHaveProperty("passwordExpired");
+    expect((await app.visitor().get("/user/profile", body.accessToken)).body).not.toHaveProperty("passwordExpiresAt");
+  });
+});

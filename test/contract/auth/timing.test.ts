@@ -1,0 +1,74 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, describe, expect, test } from "vitest";
+import { startApp } from "../../support/app.ts";
+import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { tally, times } from "../../support/until.ts";
+import { compareTimes, inTurn } from "./compare-times.ts";
+
+const app = await startApp({ realHashes: true });
+afterAll(() => app.close());
+/** Well over what may wait. */
+const STORM = 450;
+const wrong = "Wrong-1-guess";
+
+test("passwords are kept as argon2id of 19 MiB and two passes", async () => {
+  const { id } = await app.addUser();
+  const [row] = await app.sql<{ password_hash: string }>("select password_hash from users where id = ?", [id]);
+  expect(row?.password_hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
+});
+
+describe("POST /auth/login", () => {
+  const guess =
+    (email: string, status: number, password = wrong) =>
+    async () =>
+      expect((await app.visitor().post("/auth/login", { email, password })).status).toBe(status);
+
+  test("takes the same time for known and unknown addresses", DESPITE_STALLS, async () => {
+    const guesses = async (make: (i: number) => Promise<string> | string) =>
+      (await Promise.all(times(6, make))).map((email) => guess(email, 401));
+    const known = inTurn(await guesses(async () => (await app.addUser()).email));
+    const unknown = inTurn(await guesses(() => `${randomUUID()}@example.com`));
+    const { one, apart } = await compareTimes(24, known, unknown);
+    expect(apart).toBeLessThan(Math.max(8, one * 0.4));
+  });
+
+  test("costs nothing with over-long input: the time of no hash", DESPITE_STALLS, async () => {
+    const user = await app.addUser();
+    const tooLong = guess(user.email, 400, "x".repeat(10_000));
+    const { one, other } = await compareTimes(9, tooLong, () => guess(`${randomUUID()}@example.com`, 401)());
+    expect(one).toBeLessThan(other / 2);
+    expect(await app.sql("select failed from attempts where subject = ?", [user.email])).toEqual([]);
+  });
+
+  // an embedded database lets logins through more slowly than they are hashed: there the queue never fills; once is enough
+  test.skipIf(app.mode !== "apart")(
+    "answers a storm by 503 with Retry-After beyond its queue, other routes staying open",
+    async () => {
+      const { browser, accessToken } = await app.signIn();
+      const victims = times(STORM, () => `${randomUUID()}@example.com`);
+      const storm = victims.map((email) => app.visitor().post("/auth/login", { email, password: wrong }));
+      const reads: number[] = [];
+      let stormy = true;
+      const watching = (async () => {
+        while (stormy && reads.length < 60) {
+          const started = performance.now();
+          expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
+          reads.push(performance.now() - started);
+        }
+      })();
+      const answers = await Promise.all(storm);
+      stormy = false;
+      await watching;
+      const told = tally(answers, (a) => a.status);
+      expect((told[401] ?? 0) + (told[503] ?? 0)).toBe(STORM);
+      expect(told[503]).toBeGreaterThan(0);
+      expect(told[401]).toBeGreaterThan(256);
+      const refused = answers.find((a) => a.status === 503);
+      expect(refused?.body).toMatchObject({ statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" });
+      expect(Number(refused?.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+      expect(reads.length).toBeGreaterThan(5);
+      expect(await app.sql("select subject from attempts where reserved > 0")).toEqual([]);
+    },
+    120_000,
+  );
+});

@@ -1,0 +1,132 @@
+import { createHmac } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { testApp } from "../../support/app.ts";
+import { STEP_MS, setUpFactor, ticketFor } from "../../support/authenticator.ts";
+
+const app = await testApp();
+const verify = (tempToken: string, factor: object) => app.visitor().post("/auth/verify-mfa", { tempToken, ...factor });
+const invalidCode = { status: 401, body: { code: "INVALID_CODE" } };
+const invalidTicket = { status: 401, body: { code: "TICKET_INVALID" } };
+const wrongCode = { code: "000000" };
+
+describe("POST /auth/login with a second factor", () => {
+  test("answers a ticket: no tokens, no user, no cookie", async () => {
+    const { user } = await setUpFactor(app);
+    const { status, body, headers } = await app.visitor().post("/auth/login", user.credentials);
+    expect(status).toBe(200);
+    expect(body).toEqual({ requiresMfa: true, tempToken: expect.any(String) });
+    expect(headers.get("set-cookie")).toBeNull();
+    const open = await app.sql("select id from sessions where user_id = ? and revoked_at is null", [user.id]);
+    expect(open).toHaveLength(1);
+  });
+});
+
+describe("POST /auth/verify-mfa", () => {
+  test("signs in with a code, once", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    const code = await authenticator.code();
+    const answer = await verify(tempToken, { code });
+    expect(answer.body).toEqual({
+      accessToken: expect.any(String),
+      refreshToken: expect.any(String),
+      user: { id: user.id, email: user.email },
+    });
+    expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
+    expect((await app.visitor().get("/user/profile", answer.body.accessToken)).status).toBe(200);
+    expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
+    const events = await app.sql<{ event: string }>(
+      "select event from audit_events where user_id = ? and event like 'auth.%' order by id desc limit 2",
+      [user.id],
+    );
+    expect(events.map(({ event }) => event)).toEqual(["auth.mfa_verified", "auth.login"]);
+  });
+
+  test("takes the code of the step before and the step after, none further off, and none twice or older", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const attempt = async (steps: number) =>
+      (await verify(await ticketFor(app, user), { code: await authenticator.code(steps) })).status;
+    app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // a step has just begun
+    expect(await attempt(-2)).toBe(401);
+    expect(await attempt(2)).toBe(401);
+    expect(await attempt(-1)).toBe(200);
+    expect(await attempt(-1)).toBe(401);
+    expect(await attempt(1)).toBe(200);
+    expect(await attempt(0)).toBe(401);
+    expect(await attempt(1)).toBe(401);
+  });
+
+  test("takes each backup code once, in any case and without the hyphen, and tells the user", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const [first, second] = authenticator.backupCodes as [string, string];
+    const attempt = async (backupCode: string) => verify(await ticketFor(app, user), { backupCode });
+    expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
+    expect(await attempt(first)).toMatchObject(invalidCode);
+    expect((await attempt(` ${second} `)).status).toBe(200);
+    expect((await app.mail.letterTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
+    const events = await app.sql("select details from audit_events where user_id = ? and event = ? order by id", [
+      user.id,
+      "auth.backup_code_used",
+    ]);
+    expect(events).toEqual([{ details: { left: 9 } }, { details: { left: 8 } }]);
+  });
+
+  test("needs exactly one of code and backupCode, and a ticket", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    for (const factor of [{}, { code: "1", backupCode: "2" }]) {
+      const message = "Invalid request: code must be given, or backupCode, and not both.";
+      const body = { message, violations: [{ field: "code" }] };
+      expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body });
+    }
+    expect(await verify("", wrongCode)).toMatchObject({ status: 400, body: { violations: [{ field: "tempToken" }] } });
+    expect(await verify("x.y.z", wrongCode)).toMatchObject(invalidTicket);
+    for (const code of ["12345", "1234567", "abcdef", "１２３４５６"]) {
+      expect(await verify(tempToken, { code })).toMatchObject(invalidCode);
+    }
+    expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
+  });
+
+  test("ends a ticket when the account's time has come", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const tempToken = await ticketFor(app, user);
+    await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
+    expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  });
+
+  test("ends a ticket after five minutes, and an older one with a newer", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const older = await ticketFor(app, user);
+    const newer = await ticketFor(app, user);
+    expect(await verify(older, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+    app.clock.advance("5m");
+    expect(await verify(newer, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  });
+
+  test("is the same over gRPC", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const client = app.grpc(AuthService);
+    const { tempToken = "" } = await client.login(user.credentials);
+    const response = await client.verifyMfa({ tempToken, code: await authenticator.code() });
+    expect(response.user?.id).toBe(user.id);
+  });
+
+  test("takes a code of the widespread algorithm and nothing else", async () => {
+    const { user, authenticator } = await setUpFactor(app);
+    const key = Buffer.from(base32(authenticator.secret));
+    const counter = Buffer.alloc(8);
+    counter.writeBigUInt64BE(BigInt(Math.floor(app.clock.now().getTime() / STEP_MS)));
+    const mac = createHmac("sha1", key).update(counter).digest(); // RFC 4226 section 5.3, written out
+    const offset = (mac.at(-1) as number) & 15;
+    const code = String((mac.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
+    expect((await verify(await ticketFor(app, user), { code })).status).toBe(200);
+  });
+});
+
+function base32(text: string): number[] {
+  const bits = [...text]
+    .map((c) => "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".indexOf(c).toString(2).padStart(5, "0"))
+    .join("");
+  return (bits.match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2));
+}

@@ -1,0 +1,134 @@
+import { randomUUID } from "node:crypto";
+import { ConnectError } from "@connectrpc/connect";
+import { describe, expect, test } from "vitest";
+import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { testApp } from "../../support/app.ts";
+
+const app = await testApp();
+const password = "Correct-horse-1";
+const failureOf = (error: unknown) => ConnectError.from(error).findDetails(FailureSchema)[0];
+
+describe("a request that is wrong in many places", () => {
+  const chat = (messages: unknown) => ({ provider: "provider-a", messages });
+
+  test.each([
+    ["512 wrong roles", Array(512).fill({ role: "robot", content: "" })],
+    ["400 wrong types", Array(400).fill({ role: 1, content: 2 })],
+    ["512 numbers", Array(512).fill(1)],
+    ["200,000 numbers", Array(200_000).fill(1)],
+    ["60,000 empty objects", Array(60_000).fill({})],
+  ])("answers 400 at once and in few words: %s", async (_what, messages) => {
+    const { browser, accessToken } = await app.signIn();
+    for (const path of ["/ai/chat", "/ai/stream"]) {
+      const started = performance.now();
+      const { status, body } = await browser.post(path, chat(messages), accessToken);
+      expect([status, body.code]).toEqual([400, "VALIDATION_FAILED"]);
+      expect(JSON.stringify(body).length).toBeLessThan(10_000);
+      expect(body.violations[0].field).toMatch(/^messages/);
+      expect(performance.now() - started).toBeLessThan(5_000); // it froze everybody for minutes
+    }
+  });
+
+  test("answers the same over gRPC", async () => {
+    const { accessToken } = await app.signIn();
+    const headers = { authorization: `Bearer ${accessToken}` };
+    const messages = Array(512).fill({ role: "robot", content: "" });
+    const failure = failureOf(
+      await app
+        .grpc(AIService)
+        .chat(chat(messages) as never, { headers })
+        .catch((e) => e),
+    );
+    expect(failure?.reason).toBe(Reason.VALIDATION_FAILED);
+    expect(failure?.violations.length).toBeLessThanOrEqual(50);
+  });
+});
+
+describe("a request that can't be read", () => {
+  test("is asked for its token and its role first", async () => {
+    const { browser, accessToken } = await app.signIn();
+    for (const body of ['{"role":', '{"role":1}']) {
+      const path = `/admin/users/${randomUUID()}`;
+      expect((await browser.put(path, body)).status).toBe(401);
+      expect((await browser.put(path, body, "not-a-token")).status).toBe(401);
+      expect((await browser.put(path, body, accessToken)).status).toBe(403);
+    }
+    expect((await browser.post("/ai/stream", "{", accessToken)).body.code).toBe("MALFORMED_REQUEST");
+  });
+
+  test("counts towards the limit", async () => {
+    const visitor = app.visitor();
+    const first = await visitor.post("/auth/register", "{");
+    expect([first.status, first.headers.get("ratelimit-remaining")]).toEqual([400, "9"]);
+    for (let i = 0; i < 9; i++) await visitor.post("/auth/register", { email: 1 });
+    expect((await visitor.post("/auth/register", "{")).status).toBe(429);
+  });
+});
+
+describe("a body where none is wanted", () => {
+  test.each([
+    [413, "PAYLOAD_TOO_LARGE", "x".repeat(20_000), "application/json"],
+    [415, "UNSUPPORTED_MEDIA_TYPE", "x", "text/plain"],
+    [400, "MALFORMED_REQUEST", "{", "application/json"],
+  ])("is refused by %i, as the documentation says", async (status, code, body, type) => {
+    const { browser, accessToken } = await app.signIn();
+    const headers = { authorization: `Bearer ${accessToken}`, "content-type": type };
+    expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject({ status, body: { code } });
+    expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject({ status, body: { code } });
+  });
+});
+
+describe("every answer of a limited route", () => {
+  test("tells what is left, refusals included", async () => {
+    const { browser, accessToken, user } = await app.signIn();
+    const answers = [
+      await browser.post("/auth/login", { email: user.email, password: "Wrong-1-guess" }),
+      await browser.post("/auth/verify-email", { token: "x" }),
+      await browser.post("/auth/register", {}),
+      await browser.post("/ai/chat", {}, accessToken),
+      await browser.post(
+        "/ai/stream",
+        { provider: "provider-a", messages: [{ role: "user", content: "case: bad-key" }] },
+        accessToken,
+      ),
+      await browser.delete(`/user/sessions/${randomUUID()}`, accessToken),
+    ];
+    expect(answers.map((answer) => answer.status)).toEqual([401, 400, 400, 400, 200, 404]);
+    for (const { headers } of answers) {
+      expect(Number(headers.get("ratelimit-limit"))).toBeGreaterThan(0);
+      expect(headers.get("ratelimit-remaining")).toMatch(/^\d+$/);
+      expect(headers.get("ratelimit-reset")).toMatch(/^\d+$/);
+    }
+  });
+});
+
+describe("what looks like an address or a name", () => {
+  test.each(["victim@ex%61mple.org", "a@%2e.com", "a@\u200b.com", "a@-x.com", "a@x-.com", "a@xn--.com", "a@b..com"])(
+    "is refused as an address: %s",
+    async (email) => {
+      const answer = await app.visitor().post("/auth/register", { email, password, name: "Eve", acceptTerms: true });
+      expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "email" }] } });
+    },
+  );
+
+  test.each(["\ufeff", "\u200b", "\u180e\u200d"])("is refused as a name that nobody could see: %j", async (name) => {
+    const { browser, accessToken } = await app.signIn();
+    expect(await browser.put("/user/profile", { name }, accessToken)).toMatchObject({ status: 400 });
+  });
+});
+
+describe("a made-up cursor", () => {
+  test.each([0x99, 0x11, 0xff])("answers like any other place (%i)", async (byte) => {
+    const admin = await app.signIn(await app.addUser({ role: "admin" }));
+    const cursor = Buffer.alloc(21, byte).toString("base64url");
+    for (const list of ["users", "audit-logs", "email-logs"]) {
+      const { status } = await admin.browser.get(`/admin/${list}?cursor=${cursor}`, admin.accessToken);
+      expect([200, 400]).toContain(status);
+    }
+    const headers = { authorization: `Bearer ${admin.accessToken}` };
+    const answer = await app.grpc(AdminService).listUsers({ cursor }, { headers }).catch(failureOf);
+    expect(answer).toBeDefined();
+  });
+});

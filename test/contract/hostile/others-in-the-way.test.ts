@@ -1,0 +1,43 @@
+import { describe, expect, test } from "vitest";
+import { testApp } from "../../support/app.ts";
+import { begin } from "../../support/transaction.ts";
+import { until } from "../../support/until.ts";
+import { signInAdmin } from "../admin/support.ts";
+
+const app = await testApp();
+
+describe.skipIf(app.mode === "embedded")("others in the way of a transaction", () => {
+  const url = app.settings.DATABASE_URL as string;
+  test("are told of as something that passes, when each waits for the other", async () => {
+    const { user, browser, accessToken } = await app.signIn();
+    const ask = () => browser.post("/auth/logout", undefined, accessToken);
+    const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
+    await other.run("set local deadlock_timeout = '1min'", []); // the product's side is the one that notices
+    const asked = ask();
+    await other.toBeWaitedFor();
+    await other.run("select 1 from users where id = $1 for update", [user.id]);
+    await other.commit();
+    const answer = await asked;
+    expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+    expect(answer.headers.get("retry-after")).toBe("2");
+    expect((await ask()).status).toBe(200);
+  });
+
+  test("don't hold up those who clear what has ended: an impersonation goes before the session it came from", async () => {
+    const [admin, sentinel] = [await signInAdmin(app), await app.signIn()];
+    const user = await app.addUser();
+    expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
+    expect((await admin.post("/auth/logout")).status).toBe(200);
+    await sentinel.browser.post("/auth/logout", undefined, sentinel.accessToken);
+    const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
+    const cleared = (id: string) => async () =>
+      (await app.sql("select 1 from sessions where user_id = ?", [id])).length === 0;
+    app.clock.advance("1h");
+    await until("what has ended to be cleared", cleared(sentinel.user.id));
+    await other.commit();
+    for (const id of [user.id, admin.user.id]) {
+      app.clock.advance("1h");
+      await until("the others to go as well", cleared(id));
+    }
+  });
+});

@@ -1,0 +1,145 @@
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { anyDatabase, createDatabase } from "../support/databases.ts";
+import { createVisitor } from "../support/http-client.ts";
+import { until } from "../support/until.ts";
+import { freePort, readMetrics } from "./metrics.ts";
+import { type Process, startProcess } from "./process.ts";
+
+const password = "Correct-horse-1";
+const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded"];
+
+let simulator: Simulator;
+let running: Process | undefined;
+beforeAll(async () => {
+  simulator = await startProviderSimulator({ dialect: "openai" });
+});
+afterAll(async () => {
+  await running?.end("SIGKILL");
+  await simulator.close();
+});
+
+const provider = () => ({ OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${simulator.url}/v1` });
+const saying = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });
+
+/** Registers somebody, or signs them in. @returns the access token */
+async function signIn(url: string, isNew = true): Promise<string> {
+  const credentials = { email: "ann@example.com", password };
+  if (isNew) await createVisitor(url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+  return (await createVisitor(url).post("/auth/login", credentials)).body.accessToken;
+}
+
+describe.each(kinds)("kill -9 in the middle of a stream, on %s", (kind) => {
+  test("leaves the row of its usage", async () => {
+    const database = kind === "embedded" ? {} : { DATABASE_URL: await createDatabase("usage") };
+    const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-usage-")), ...database, ...provider() };
+    running = await startProcess(env);
+    const response = await fetch(`${running.url}/ai/stream`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${await signIn(running.url)}`, "content-type": "application/json" },
+      body: JSON.stringify(saying("case: silent-midway")),
+    });
+    const reader = response.body?.getReader();
+    await reader?.read();
+    await new Promise((resolve) => setTimeout(resolve, 500)); // rows gather for some milliseconds
+    await running.end("SIGKILL");
+    await reader?.cancel().catch(() => {});
+    running = await startProcess(env);
+    const { body } = await createVisitor(running.url).get("/user/usage", await signIn(running.url, false));
+    expect(body).toMatchObject([{ provider: "provider-a", model: "model-a-1", calls: 1, estimatedCalls: 1 }]);
+    expect(body[0].inputTokens).toBeGreaterThan(0);
+    expect(await running.end("SIGTERM")).toBe(0);
+  }, 60_000);
+});
+
+/** Sums up the counts of a histogram whose labels hold all that is asked for. */
+const countOf = (metrics: Map<string, number>, name: string, ...labels: string[]) =>
+  [...metrics]
+    .filter(([key]) => key.startsWith(`${name}_count`) && labels.every((label) => key.includes(label)))
+    .reduce((sum, [, count]) => sum + count, 0);
+
+/** The bounds of which the semantic conventions for generative AI say that they should be these. */
+const SECONDS = "0.01 0.02 0.04 0.08 0.16 0.32 0.64 1.28 2.56 5.12 10.24 20.48 40.96 81.92 +Inf".split(" ");
+const TOKENS = "1 4 16 64 256 1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 +Inf".split(" ");
+
+describe("GET /metrics", () => {
+  /** Talks a little, and waits until a scrape shows it. */
+  async function talk(url: string): Promise<void> {
+    const token = await signIn(url);
+    const visitor = createVisitor(url);
+    for (const path of ["/ai/chat", "/ai/stream"]) await visitor.post(path, saying("case: plain"), token);
+    await visitor.post("/ai/chat", saying("case: bad-key"), token);
+    await visitor.get("/no/such/path-secret");
+  }
+
+  function expectServices(metrics: Map<string, number>): void {
+    const chat = 'rpc_method="gatehouse.ai.v1.AIService/Chat"';
+    expect(countOf(metrics, "rpc_server_call_duration_seconds", chat, '"OK"')).toBe(1);
+    expect(countOf(metrics, "rpc_server_call_duration_seconds", chat, '"INTERNAL"')).toBe(1);
+    const labels = ['gen_ai_operation_name="chat"', 'gen_ai_provider_name="openai"', "gen_ai_request_model="];
+    const operations = "gen_ai_client_operation_duration_seconds";
+    expect(countOf(metrics, operations, ...labels)).toBe(3);
+    expect(countOf(metrics, operations, ...labels, 'error_type="refused the key"')).toBe(1);
+    expect(countOf(metrics, "gen_ai_client_operation_time_to_first_chunk_seconds", ...labels)).toBe(1);
+    expect(countOf(metrics, "gen_ai_client_token_usage", ...labels, 'gen_ai_token_type="output"')).toBe(2);
+    expect(countOf(metrics, "gatehouse_ai_overhead_seconds", 'phase="request"')).toBe(3);
+    expect(countOf(metrics, "gatehouse_ai_overhead_seconds", 'phase="reply"')).toBe(3);
+    const bounds = (name: string) =>
+      [...metrics.keys()].flatMap((key) => (key.startsWith(`${name}_bucket`) ? [/le="(.*?)"/.exec(key)?.[1]] : []));
+    expect(bounds("gen_ai_client_operation_time_to_first_chunk_seconds")).toEqual(SECONDS);
+    expect(new Set(bounds(operations))).toEqual(new Set(SECONDS));
+    expect(new Set(bounds("gen_ai_client_token_usage"))).toEqual(new Set(TOKENS));
+    for (const gauge of ["mail_queue_depth", "mail_queue_lag_seconds", "password_hashes_waiting"]) {
+      expect(metrics.get(`gatehouse_${gauge}`)).toBeGreaterThanOrEqual(0);
+    }
+  }
+
+  function expectGateway(metrics: Map<string, number>): void {
+    const name = "http_server_request_duration_seconds";
+    const chat = ['http_request_method="POST"', 'http_route="/ai/chat"'];
+    expect(countOf(metrics, name, ...chat, 'http_response_status_code="200"')).toBe(1);
+    expect(countOf(metrics, name, ...chat, 'http_response_status_code="500"')).toBe(1);
+    expect(countOf(metrics, name, 'http_response_status_code="404"')).toBe(1);
+    expect(metrics.get("http_server_active_requests")).toBe(0);
+    expect(metrics.get("process_resident_memory_bytes")).toBeGreaterThan(0);
+    expect([...metrics.keys()].join()).not.toMatch(/secret|ann@/);
+  }
+
+  test("tells of everything on one port when all is in one process", async () => {
+    const port = await freePort();
+    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-metrics-"));
+    running = await startProcess({ ...(await anyDatabase()), DATA_DIR, METRICS_PORT: port, ...provider() });
+    await talk(running.url);
+    const metrics = await until("the last request", async () => {
+      const seen = await readMetrics(port);
+      return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;
+    });
+    expectServices(metrics);
+    expectGateway(metrics);
+    expect((await createVisitor(running.url).get("/metrics")).status).toBe(404);
+    expect(await running.end("SIGTERM")).toBe(0);
+  }, 60_000);
+
+  test("tells of its own part on each side when gateway and services run apart", async () => {
+    const [port, metricsPort] = await Promise.all([freePort(), freePort()]);
+    const shared = { INTERNAL_SECRET: "shared-by-gateway-and-services" };
+    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-metrics-"));
+    const env = { ...shared, ...(await anyDatabase()), DATA_DIR, METRICS_PORT: metricsPort, ...provider() };
+    const services = await startProcess(env, "services/main.ts", /Connect on (127\.0\.0\.1:\d+)/);
+    const remote = { ...shared, SERVICES_URL: `http://${services.url}`, METRICS_PORT: port };
+    running = await startProcess(remote, "gateway/main.ts", /events on (http:\/\/127\.0\.0\.1:\d+)/);
+    await talk(running.url);
+    const gateway = await until("the last request", async () => {
+      const seen = await readMetrics(port);
+      return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;
+    });
+    expectGateway(gateway);
+    expectServices(await readMetrics(metricsPort));
+    expect(countOf(gateway, "rpc_server_call_duration_seconds")).toBe(0);
+    expect(await running.end("SIGTERM")).toBe(0);
+    expect(await services.end("SIGTERM")).toBe(0);
+  }, 60_000);
+});

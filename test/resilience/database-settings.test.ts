@@ -1,0 +1,67 @@
+import { randomUUID } from "node:crypto";
+import pg from "pg";
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { openStore } from "../../services/store/store.ts";
+import { startApp } from "../support/app.ts";
+import { createDatabase } from "../support/databases.ts";
+import { times } from "../support/until.ts";
+
+const SETTINGS = [
+  "datestyle = 'German, DMY'",
+  "timezone = 'Asia/Kathmandu'",
+  "intervalstyle = 'postgres_verbose'",
+  "bytea_output = 'escape'",
+  "default_transaction_isolation = 'serializable'",
+  "standard_conforming_strings = off",
+  "lock_timeout = '300ms'",
+  "idle_in_transaction_session_timeout = '1s'",
+];
+
+describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own settings", () => {
+  test("is used by ours", async () => {
+    const DATABASE_URL = await createDatabase(`settings_${randomUUID().slice(0, 8)}`);
+    const client = new pg.Client(DATABASE_URL);
+    await client.connect();
+    for (const setting of SETTINGS) {
+      await client.query(`alter database ${new URL(DATABASE_URL).pathname.slice(1)} set ${setting}`);
+    }
+    await client.end();
+    const app = await startApp({ mode: "servers", env: { DATABASE_URL } });
+    const { user, browser, accessToken } = await app.signIn();
+    const { body } = await browser.get("/user/profile", accessToken);
+    expect(Math.abs(Date.parse(body.createdAt) - Date.now())).toBeLessThan(60_000);
+    const guess = () => app.visitor().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
+    const answers = await Promise.all(times(20, guess));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401, 423]));
+    expect((await guess()).body.message).toMatch(/again in 15 minutes/);
+    expect(await app.sql(String.raw`select '\d' = E'\\d' as plain`)).toEqual([{ plain: true }]);
+    await app.close();
+  });
+
+  test("is served all the same where they lose what was answered, or the URL asks in vain, and told of it", async () => {
+    const url = await createDatabase(`told_${randomUUID().slice(0, 8)}`);
+    const lines: string[] = [];
+    const asking = `${url}?search_path=app&options=-c%20synchronous_commit%3Doff`;
+    const log = pino({ base: null, timestamp: false }, { write: (line: string) => void lines.push(line) });
+    await (await openStore({ kind: "postgres", url: asking }, log)).close();
+    expect(lines.map((line) => JSON.parse(line))).toEqual([
+      { level: 40, parameters: ["search_path"], msg: "DATABASE_URL has parameters that change nothing" },
+      { level: 40, msg: "synchronous_commit is off: what was answered is lost when PostgreSQL crashes" },
+    ]);
+  });
+
+  test("is refused where it can't hold every character", async () => {
+    const url = new URL(await createDatabase(`told_${randomUUID().slice(0, 8)}`));
+    const name = `${url.pathname.slice(1)}_latin`;
+    const client = new pg.Client(url.href);
+    await client.connect();
+    await client.query(`create database ${name} encoding 'LATIN1' locale 'C' template template0`);
+    await client.end();
+    url.pathname = name;
+    const opened = openStore({ kind: "postgres", url: url.href }, pino({ level: "silent" }));
+    await expect(opened).rejects.toThrow(
+      "DATABASE_URL can't be used: the database there is LATIN1. Make one with encoding",
+    );
+  });
+});

@@ -1,0 +1,126 @@
+import { randomUUID } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { afterAll, afterEach, expect, test } from "vitest";
+import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
+import { type Mode, startApp } from "../support/app.ts";
+import { createDatabase } from "../support/databases.ts";
+import { describeSideBySide } from "../support/describe-concurrent.ts";
+import { until } from "../support/until.ts";
+import { startSink } from "../unit/mail/sink.ts";
+import { startProxy } from "./proxy.ts";
+
+type Part = "database" | "cache" | "mail";
+
+const modes: Mode[] = process.env.TEST_SERVERS ? ["servers", "apart"] : [];
+
+describeSideBySide(modes, "health, %s", async (mode) => {
+  const sink = await startSink();
+  const database = new URL(await createDatabase(`health_${randomUUID().slice(0, 8)}`));
+  const redis = new URL(process.env.TEST_REDIS_URL ?? "");
+  const proxies = {
+    database: await startProxy({ host: database.hostname, port: Number(database.port || 5432) }),
+    cache: await startProxy({ host: redis.hostname, port: Number(redis.port || 6379) }),
+    mail: await startProxy({ host: "127.0.0.1", port: sink.port }),
+  };
+  const through = (url: URL, part: Part) =>
+    Object.assign(new URL(url), { host: `127.0.0.1:${proxies[part].port}` }).href;
+  const app = await startApp({
+    mode,
+    env: {
+      DATABASE_URL: through(database, "database"),
+      REDIS_URL: through(redis, "cache"),
+      SMTP_URL: `smtp://127.0.0.1:${proxies.mail.port}`,
+    },
+  });
+  afterEach(async () => {
+    for (const proxy of Object.values(proxies)) proxy.restore();
+    await until("everything to be well again", async () => (await get("/health")).body.status === "ok");
+  });
+  afterAll(async () => {
+    await app.close();
+    for (const proxy of Object.values(proxies)) await proxy.close();
+    await sink.close();
+  });
+  const get = (path: string) => app.visitor().get(path);
+  const grpc = createClient(Health, createGrpcTransport({ baseUrl: app.grpcUrl }));
+  const statusOf = async (service: string) => (await grpc.check({ service })).status;
+
+  test("is ok while all is well, each part with its latency", async () => {
+    const { status, body } = await get("/health");
+    const part = { status: "ok", latencyMs: expect.any(Number) };
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      status: "ok",
+      version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+      uptime: expect.any(Number),
+      checks: { database: part, cache: part, mail: part },
+    });
+    for (const path of ["/health/live", "/health/ready", "/health/database", "/health/cache"]) {
+      expect((await get(path)).status).toBe(200);
+    }
+    for (const service of ["", "database", "cache", "mail", "gatehouse.account.v1.AuthService"]) {
+      expect(await statusOf(service)).toBe(Status.SERVING);
+    }
+  });
+
+  test.each([
+    ["cache", "cut"],
+    ["cache", "silence"],
+    ["mail", "cut"],
+    ["mail", "silence"],
+  ] as const)("is degraded, and still ready, with its %s away (%s)", async (part, how) => {
+    const { accessToken } = await app.signIn();
+    proxies[part][how]();
+    const well = { database: "ok", cache: "ok", mail: "ok" };
+    await until(`${part}, and nothing else, to be missed`, async () => {
+      const { status, checks } = (await get("/health")).body;
+      const told = Object.fromEntries(Object.keys(checks).map((name) => [name, checks[name].status]));
+      return isDeepStrictEqual({ status, ...told }, { status: "degraded", ...well, [part]: "down" });
+    });
+    const ready = await get("/health/ready");
+    expect({ status: ready.status, told: ready.body.status }).toEqual({ status: 200, told: "degraded" });
+    expect((await get("/health")).status).toBe(200);
+    if (part === "cache") expect((await get("/health/cache")).status).toBe(503);
+    expect(await statusOf(part)).toBe(Status.NOT_SERVING);
+    expect(await statusOf("")).toBe(Status.SERVING);
+    expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(200);
+  });
+
+  test.each(["cut", "silence"] as const)(
+    "is down without its database (%s), alive, and back when it is",
+    async (how) => {
+      const { accessToken } = await app.signIn();
+      const watched: number[] = [];
+      const leaving = new AbortController();
+      const watching = (async () => {
+        for await (const { status } of grpc.watch({ service: "" }, { signal: leaving.signal })) watched.push(status);
+      })().catch(() => {});
+      await until("the watcher to hear", () => watched.length === 1);
+      proxies.database[how]();
+      const { status, body } = await until("the database to be missed", async () => {
+        const answer = await get("/health");
+        return answer.status === 503 ? answer : undefined;
+      });
+      expect({ status, told: body.status, part: body.checks.database.status }).toEqual({
+        status: 503,
+        told: "down",
+        part: "down",
+      });
+      for (const path of ["/health/ready", "/health/database"]) expect((await get(path)).status).toBe(503);
+      expect((await get("/health/live")).status).toBe(200);
+      await until("the cache to be found well", async () => (await get("/health/cache")).status === 200);
+      expect(await statusOf("")).toBe(Status.NOT_SERVING);
+      if (how === "cut") expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(503);
+      await until("the watcher to hear of it", () => watched.length === 2);
+      proxies.database.restore();
+      await until("readiness", async () => (await get("/health/ready")).status === 200, 2_000);
+      await until("service", async () => (await app.visitor().get("/user/profile", accessToken)).status === 200, 2_000);
+      await until("the watcher to hear of that too", () => watched.length === 3);
+      expect(watched).toEqual([Status.SERVING, Status.NOT_SERVING, Status.SERVING]);
+      leaving.abort();
+      await watching;
+    },
+  );
+});

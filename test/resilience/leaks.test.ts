@@ -1,0 +1,135 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startApp, type TestApp } from "../support/app.ts";
+import { setUpFactor, ticketFor } from "../support/authenticator.ts";
+
+/** A Redis database that no other suite counts in. */
+const REDIS_DATABASE = 8;
+const canary = (kind: string) => `Canary-1-${kind}-${randomBytes(9).toString("base64url")}`;
+
+describe.skipIf(!process.env.TEST_SERVERS)("secrets", () => {
+  const settings = {
+    INTERNAL_SECRET: canary("internal"),
+    SECRET_KEY: randomBytes(32).toString("base64"),
+    OPENAI_API_KEY: canary("api-key"),
+  };
+  let app: TestApp;
+  let redis: Redis;
+  const secrets: Record<string, string> = { ...settings };
+  /** Every refused answer, headers included, with what was sent. */
+  const refused: string[] = [];
+
+  beforeAll(async () => {
+    redis = new Redis(process.env.TEST_REDIS_URL as string, { db: REDIS_DATABASE });
+    await redis.flushdb();
+    const env = { ...settings, REDIS_URL: `${process.env.TEST_REDIS_URL}/${REDIS_DATABASE}` };
+    app = await startApp({ mode: "apart", env });
+    await live();
+  });
+  afterAll(async () => {
+    await app.close();
+    await redis.flushdb();
+    redis.disconnect();
+  });
+
+  function keep(kind: string): string {
+    secrets[kind] = canary(kind);
+    return secrets[kind];
+  }
+
+  /** Keeps what a visitor is told when something goes wrong. */
+  async function send(...[method, path, body, headers]: Parameters<ReturnType<TestApp["visitor"]>["send"]>) {
+    const answer = await app.visitor().send(method, path, body, headers);
+    if (answer.status >= 400) refused.push(JSON.stringify([...answer.headers]) + JSON.stringify(answer.body));
+    return answer;
+  }
+
+  /** A life full of secrets: everything that an account can do, and everything that can go wrong with it. */
+  async function live(): Promise<void> {
+    const [password, newPassword] = [keep("password"), keep("new-password")];
+    const email = `${randomUUID()}@example.com`;
+    const credentials = { email, password };
+    const { body } = await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+    const user = { id: body.userId, email, name: "Ann", password, credentials };
+    secrets.verification = (await app.mail.letterTo(email, /Confirm/)).token as string;
+    const account = await setUpFactor(app, user);
+    Object.assign(secrets, { access: account.accessToken, refresh: account.refreshToken });
+    secrets.totp = account.authenticator.secret;
+    for (const [i, code] of account.authenticator.backupCodes.entries()) secrets[`backup code ${i}`] = code;
+    secrets.ticket = await ticketFor(app, user);
+    await send("POST", "/auth/verify-mfa", { tempToken: secrets.ticket, backupCode: secrets["backup code 0"] });
+    const bearer = { authorization: `Bearer ${account.accessToken}` };
+    const newEmail = `new-${email}`;
+    await send("POST", "/user/change-email", { newEmail, password }, bearer);
+    secrets.change = (await app.mail.letterTo(newEmail)).token as string;
+    await send("POST", "/auth/forgot-password", { email });
+    secrets.reset = (await app.mail.letterTo(email, /Reset/)).token as string;
+    const messages = [{ role: "user", content: keep("message") }];
+    for (const provider of ["provider-a", "nobody"]) await send("POST", "/ai/chat", { provider, messages }, bearer);
+    await send("POST", "/user/change-password", { currentPassword: password, newPassword }, bearer);
+    await fail(credentials, bearer);
+  }
+
+  async function fail({ email, password }: { email: string; password: string }, bearer: Record<string, string>) {
+    const guess = keep("guess");
+    for (let i = 0; i < 6; i++) await send("POST", "/auth/login", { email, password: guess });
+    for (const field of ["email", "password", "name", "acceptTerms"]) {
+      await send("POST", "/auth/register", { email, password, name: "x", acceptTerms: true, [field]: { guess } });
+    }
+    for (const text of [`{"password":"${guess}"`, `"${guess}"`, `{"email":"a@b.cd","password":"${guess}\\u0000"}`]) {
+      await send("POST", "/auth/login", text);
+    }
+    await send("POST", "/auth/login", { email: guess, password: guess });
+    await send("POST", "/auth/verify-email", { token: guess });
+    await send("POST", "/auth/reset-password", { token: secrets.reset, password: "weak" });
+    await send("POST", "/auth/reset-password", { token: guess, password });
+    await send("POST", "/auth/verify-mfa", { tempToken: guess, code: guess });
+    await send("POST", "/user/delete-account", { password: guess }, bearer);
+    await send("POST", "/user/change-password", { currentPassword: guess, newPassword: guess }, bearer);
+    await send("GET", "/user/profile", undefined, { authorization: `Bearer ${guess}` });
+    await send("GET", "/user/profile", undefined, { authorization: guess });
+    await send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${guess}` });
+    await send("DELETE", `/user/sessions/${guess}`, undefined, bearer);
+    await send("GET", `/verify-email?token=${guess}`);
+    await send("GET", `/${guess}`);
+    await send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${secrets.refresh}` });
+  }
+
+  /** Texts that give a secret away: itself, the signature of a token, a backup code in its other spelling. */
+  const tracesOf = (secret: string) => [secret, secret.split(".")[2] ?? secret, secret.replaceAll("-", "")];
+  const found = (text: string) =>
+    Object.entries(secrets).flatMap(([name, secret]) => (tracesOf(secret).some((t) => text.includes(t)) ? [name] : []));
+
+  test("are all there to be found", () => {
+    expect(Object.keys(secrets).length).toBe(24);
+    expect(refused.length).toBeGreaterThan(25);
+    expect(found(`x ${secrets.password} y`)).toEqual(["password"]);
+  });
+
+  test("are in no log line", () => {
+    expect(app.logs.length).toBeGreaterThan(50);
+    expect(found(app.logs.join("\n"))).toEqual([]);
+  });
+
+  test("are in no error's body or header", () => {
+    expect(found(refused.join("\n"))).toEqual([]);
+  });
+
+  test("are nowhere in Redis", async () => {
+    const keys = await redis.keys("*");
+    expect(keys.length).toBeGreaterThan(5);
+    const values = await Promise.all(keys.map(async (key) => (await redis.dumpBuffer(key))?.toString("latin1")));
+    expect(found([...keys, ...values].join("\n"))).toEqual([]);
+  });
+
+  test("are nowhere in a dump of the database", async () => {
+    const tables = await app.sql<{ name: string }>(
+      "select quote_ident(schemaname) || '.' || quote_ident(tablename) as name from pg_tables where schemaname = 'public'",
+    );
+    const rows = [];
+    for (const { name } of tables) rows.push(...(await app.sql(`select to_jsonb(t)::text as row from ${name} t`)));
+    expect(rows.length).toBeGreaterThan(30);
+    expect(found(JSON.stringify(rows))).toEqual([]);
+  });
+});

@@ -1,0 +1,30 @@
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { anyDatabase } from "../support/databases.ts";
+import { createVisitor } from "../support/http-client.ts";
+import { startProcess } from "./process.ts";
+
+const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1";
+/** As large as a request to the AI service may be, in bytes. */
+const LONGEST = 2 * 1024 * 1024;
+
+test("a process to which next to no memory is left answers the largest requests all the same, if one at a time", async () => {
+  const process = await startProcess({
+    ...(await anyDatabase()),
+    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-least-")),
+    NODE_OPTIONS: NO_MEMORY,
+  });
+  const visitor = createVisitor(process.url);
+  const owner = { email: "owner@example.com", password: "Correct-horse-1" };
+  await visitor.post("/auth/register", { ...owner, name: "Owner", acceptTerms: true });
+  const { accessToken } = (await visitor.post("/auth/login", owner)).body;
+  expect((await visitor.get("/user/export", accessToken)).status).toBe(200);
+  const conversation = { provider: "provider-a", messages: [{ role: "user", content: "Hello" }] };
+  const pad = "x".repeat(LONGEST - JSON.stringify({ ...conversation, pad: "" }).length);
+  expect((await visitor.post("/ai/chat", { ...conversation, pad }, accessToken)).body).toMatchObject({
+    code: "PROVIDER_NOT_CONFIGURED",
+  });
+  expect(await process.end("SIGTERM")).toBe(0);
+}, 60_000);

@@ -1,0 +1,41 @@
+import { randomUUID } from "node:crypto";
+import pg from "pg";
+import { expect, test } from "vitest";
+import { startApp } from "../support/app.ts";
+import { createDatabase } from "../support/databases.ts";
+import { tally, times } from "../support/until.ts";
+
+/** More than a process has connections. */
+const CALLS = 12;
+/** What a lock is waited for, and the time that a busy machine needs; less than a statement may take. */
+const SOON_MS = 10_000;
+
+test.runIf(process.env.TEST_SERVERS)(
+  "a table that somebody locks leaves connections for what needs others",
+  async () => {
+    const DATABASE_URL = await createDatabase(`locked_${randomUUID().slice(0, 8)}`);
+    const app = await startApp({ mode: "servers", env: { DATABASE_URL } });
+    const { browser, accessToken } = await app.signIn();
+    const other = new pg.Client(DATABASE_URL);
+    await other.connect();
+    await other.query("begin");
+    await other.query("lock table emails in access exclusive mode");
+    const register = (n: number) =>
+      app.visitor().post("/auth/register", {
+        email: `locked-${n}@example.com`,
+        password: "Correct-horse-1",
+        name: "Ann",
+        acceptTerms: true,
+      });
+    const started = performance.now();
+    const answers = await Promise.all(times(CALLS, register));
+    expect(performance.now() - started).toBeLessThan(SOON_MS);
+    expect(tally(answers, (a) => `${a.status} ${a.headers.get("retry-after")}`)).toEqual({ "503 2": CALLS });
+    expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
+    await other.query("rollback");
+    expect((await register(0)).status).toBe(201);
+    await other.end();
+    await app.close();
+  },
+  60_000,
+);

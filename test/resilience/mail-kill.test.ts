@@ -1,0 +1,49 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { createDatabase } from "../support/databases.ts";
+import { createVisitor } from "../support/http-client.ts";
+import { until } from "../support/until.ts";
+import { startSink } from "../unit/mail/sink.ts";
+import { type Process, startProcess } from "./process.ts";
+
+const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded"];
+const started: Process[] = [];
+afterAll(() => Promise.all(started.map((process) => process.end("SIGKILL"))));
+
+describe.concurrent.each(kinds)("kill -9 while a letter is on its way, on %s", (kind) => {
+  test("gives at most one duplicate, under the same Message-ID", async () => {
+    const sink = await startSink();
+    const env = {
+      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-mail-kill-")),
+      SMTP_URL: sink.url,
+      ...(kind === "PostgreSQL" && { DATABASE_URL: await createDatabase(`mail_${randomUUID().slice(0, 8)}`) }),
+    };
+    sink.moods.data = () => "hang"; // the letter is there, and nobody is told
+    const first = await startProcess(env);
+    started.push(first);
+    const email = `${randomUUID()}@example.com`;
+    const account = { email, password: "Correct-horse-1", name: "Ann", acceptTerms: true };
+    expect((await createVisitor(first.url).post("/auth/register", account)).status).toBe(201);
+    await until("the letter", () => sink.arrived.length === 1);
+    await first.end("SIGKILL");
+    sink.moods.data = () => "take";
+    const second = await startProcess(env);
+    started.push(second);
+    await until("the letter again, once the lease of the dead has run out", () => sink.arrived.length === 2, 30_000);
+    expect(sink.arrived[1]?.messageId).toMatch(/^<[0-9a-f-]{36}@/);
+    expect(sink.arrived[1]?.messageId).toBe(sink.arrived[0]?.messageId);
+    expect(await second.end("SIGTERM")).toBe(0);
+    const third = await startProcess(env);
+    started.push(third);
+    // Whatever is queued later goes out later: were there a third copy, it would be here by then.
+    const other = { ...account, email: `later.${email}` };
+    expect((await createVisitor(third.url).post("/auth/register", other)).status).toBe(201);
+    await until("a later letter", () => sink.arrived.some(({ to }) => to === other.email));
+    expect(sink.arrived.filter(({ to }) => to === email)).toHaveLength(2);
+    await third.end("SIGTERM");
+    await sink.close();
+  }, 120_000);
+});

@@ -1,0 +1,58 @@
+import { randomUUID } from "node:crypto";
+import { createServer } from "node:net";
+import { pino } from "pino";
+import { afterEach, describe, expect, test } from "vitest";
+import { openStore } from "../../services/store/store.ts";
+import { createDatabase } from "../support/databases.ts";
+import { startPooler } from "../support/pooler.ts";
+
+const closers: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const closer of closers.splice(0).reverse()) await closer();
+});
+
+/** An empty database, directly and through a pooler. */
+async function pooled(mode: "session" | "transaction") {
+  const direct = await createDatabase(`pooled_${randomUUID().slice(0, 8)}`);
+  const { hostname, port } = new URL(direct);
+  const pooler = await startPooler({ host: hostname, port: Number(port) || 5432 }, mode);
+  closers.push(pooler.close);
+  return { direct, through: Object.assign(new URL(direct), { host: `127.0.0.1:${pooler.port}` }).href };
+}
+
+async function open(url: string) {
+  const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+  closers.push(store.close);
+  return store;
+}
+
+describe.runIf(process.env.TEST_SERVERS)("behind a pooler of connections", () => {
+  test("migrations leave no lock on a connection that outlives its client", async () => {
+    const { direct, through } = await pooled("session");
+    await (await open(through)).migrate();
+    await expect((await open(direct)).migrate()).resolves.toBeUndefined(); // would wait for ever
+  });
+
+  test("that mixes up prepared statements no process starts", async () => {
+    const { through } = await pooled("transaction");
+    await expect(open(through)).rejects.toThrow(/^DATABASE_URL can't be used: the pooler there mixes up prepared/);
+  });
+});
+
+test("a pooler that refuses our settings is told of, with what it has to ignore", async () => {
+  const message = "SFATAL\0C08P01\0Munsupported startup parameter: statement_timeout\0\0";
+  const refusing = createServer((client) => {
+    client
+      .on("error", () => {})
+      .once("data", () => {
+        const head = Buffer.from("E\0\0\0\0");
+        head.writeInt32BE(message.length + 4, 1);
+        client.end(Buffer.concat([head, Buffer.from(message)]));
+      });
+  });
+  await new Promise<void>((resolve) => refusing.listen(0, "127.0.0.1", resolve));
+  closers.push(() => refusing.close());
+  const { port } = refusing.address() as { port: number };
+  const opened = open(`postgres://gatehouse@127.0.0.1:${port}/gatehouse`);
+  await expect(opened).rejects.toThrow(/refuses our settings: .* ignore the startup parameters statement_timeout and/);
+});

@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { startApp } from "../support/app.ts";
+import { until } from "../support/until.ts";
+
+test("a database that takes no writes, as after a failover, is away and no bug of ours, of which the log has a line when it goes and one when it is back", async () => {
+  const app = await startApp({ mode: "embedded" }); // one connection, for which it is set
+  await app.sql("set default_transaction_read_only = on");
+  const told = () => app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^the database/.test(msg));
+  const account = { email: "ann@example.com", password: "Correct-horse-1", name: "Ann", acceptTerms: true };
+  const answer = await app.visitor().post("/auth/register", account);
+  expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+  expect(answer.headers.get("retry-after")).toBe("2");
+  for (const again of [1, 2, 3]) {
+    expect((await app.visitor().post("/auth/register", { ...account, email: `${again}@example.com` })).status).toBe(
+      503,
+    );
+  }
+  expect((await app.visitor().get("/health/ready")).status).toBe(503);
+  expect(told()).toEqual(["the database is away"]);
+  await app.sql("set default_transaction_read_only = off");
+  await until("readiness", async () => (await app.visitor().get("/health/ready")).status === 200);
+  expect(await app.visitor().post("/auth/register", account)).toMatchObject({ status: 201 });
+  await until("word of it", () => told().length > 1);
+  expect(told()).toEqual(["the database is away", "the database is back"]);
+  await app.close();
+});

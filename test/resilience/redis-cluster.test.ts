@@ -1,0 +1,49 @@
+import { afterAll, expect, test } from "vitest";
+import { startApp } from "../support/app.ts";
+import { randomAddress } from "../support/http-client.ts";
+import { describeWhere, lacks } from "../support/skip-without.ts";
+import { times } from "../support/until.ts";
+import { startRedisCluster } from "./redis-cluster.ts";
+
+describeWhere(!lacks("redis-server"), "replicas that share a Redis cluster", async () => {
+  const cluster = await startRedisCluster("s3cret+");
+  const REDIS_URL = cluster.urls.slice(0, 2).join(); // the third node is found by asking them
+  const replicas = await Promise.all(times(2, () => startApp({ mode: "embedded", env: { REDIS_URL } })));
+  afterAll(async () => {
+    await Promise.all(replicas.map((replica) => replica.close()));
+    await cluster.close();
+  });
+  const remaining = (replica: (typeof replicas)[0], address: string) =>
+    replica
+      .visitor(address)
+      .post("/auth/verify-email", { token: "none" })
+      .then(({ headers }) => Number(headers.get("ratelimit-remaining")));
+
+  test("count together, whichever node an address is counted on", async () => {
+    for (const address of times(20, randomAddress)) {
+      const counts = [];
+      for (const replica of replicas) counts.push(await remaining(replica, address));
+      expect(counts).toEqual([29, 28]);
+    }
+  });
+
+  test("count together those who come at once, on every node", async () => {
+    for (const _ of times(3, String)) {
+      const counts = await Promise.all(
+        times(10, randomAddress).map((address) =>
+          Promise.all(times(4, (i) => remaining(replicas[i % 2] as (typeof replicas)[0], address))),
+        ),
+      );
+      for (const each of counts) expect(each.sort()).toEqual(times(4, (i) => 26 + i));
+    }
+  });
+
+  test("let few wait for a node that has fallen silent", async () => {
+    cluster.silence(1);
+    const started = performance.now();
+    for (const address of times(40, randomAddress)) {
+      for (const replica of replicas) expect(await remaining(replica, address)).toBeGreaterThanOrEqual(28);
+    }
+    expect(performance.now() - started).toBeLessThan(3_000); // some 26 of the 80 meet that node
+  });
+});

@@ -1,0 +1,48 @@
+import { randomUUID } from "node:crypto";
+import { type AddressInfo, createServer } from "node:net";
+import { Redis } from "ioredis";
+import { pino } from "pino";
+import { expect, test } from "vitest";
+import { createLimits } from "../../services/rate-limit/limiter.ts";
+import { openRedis } from "../../services/store/redis.ts";
+
+const clock = { now: () => new Date() };
+
+test("a proxy with no Redis behind it holds no start up, and is told of", async () => {
+  const proxy = createServer((client) =>
+    client
+      .on("error", () => {})
+      .resume()
+      .end(),
+  );
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  const url = `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const lines: string[] = [];
+  const cache = await openRedis([url], pino({}, { write: (line: string) => void lines.push(line) }));
+  const limits = createLimits(cache, clock);
+  await expect(limits.check()).rejects.toThrow();
+  expect(await limits.take([{ key: "k", most: 2, windowMs: 1_000 }])).toMatchObject({ remaining: 1 });
+  expect(lines).toEqual([expect.stringContaining("Redis is away: limits are kept per process")]);
+  cache.close();
+  await new Promise((resolve) => proxy.close(resolve));
+});
+
+test.runIf(process.env.TEST_SERVERS)(
+  "Redis is asked for no more than the README's list of commands and keys",
+  async () => {
+    const url = new URL(process.env.TEST_REDIS_URL as string);
+    const admin = new Redis(url.href);
+    const [user, password] = [`gatehouse_${randomUUID()}`, randomUUID()];
+    const rights = "~gatehouse:limit:* -@all +ping +info +eval +evalsha +hget +hset +hincrby +pexpire";
+    await admin.call("acl", "setuser", user, "on", `>${password}`, ...rights.split(" "));
+    const cache = await openRedis([Object.assign(url, { username: user, password }).href], pino({ enabled: false }));
+    try {
+      await expect(createLimits(cache, clock).check()).resolves.toBeUndefined();
+      await expect(cache.ping()).resolves.toBeUndefined();
+    } finally {
+      cache.close();
+      await admin.call("acl", "deluser", user);
+      admin.disconnect();
+    }
+  },
+);

@@ -1,0 +1,197 @@
+import { generate } from "otplib";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { rounds } from "../support/repeat.ts";
+import { tally, times } from "../support/until.ts";
+import { type Account, type Deployment, startDeployment } from "./deployment.ts";
+
+const NEW = "Brand-new-2";
+const wrong = "Wrong-1-guess";
+const REFRESHES = Number(process.env.REFRESHES ?? 300);
+
+describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service processes", () => {
+  let all: Deployment;
+  beforeAll(async () => {
+    all = await startDeployment();
+  });
+  afterAll(() => all.close());
+
+  /** Nothing that a session ever had works anywhere. */
+  async function expectEnded(tokens: { accessToken: string; refreshToken: string }[]): Promise<void> {
+    for (const { accessToken, refreshToken } of tokens) {
+      expect([await all.profile(accessToken), await all.profile(accessToken)]).toEqual([401, 401]);
+      expect((await all.refresh(refreshToken)).status).toBe(401);
+    }
+  }
+
+  test("give 100 parallel refreshes one identical successor and one row", async () => {
+    for (let round = 0; round < rounds(2); round++) {
+      const account = await all.signIn();
+      const answers = await Promise.all(times(100, () => all.refresh(account.refreshToken)));
+      expect(tally(answers, (a) => a.status)).toEqual({ 200: 100 });
+      expect(new Set(answers.map((a) => a.body.refreshToken)).size).toBe(1);
+      expect(new Set(answers.map((a) => a.body.accessToken)).size).toBe(1);
+      const rows = await all.sql("select generation, revoked_at from sessions where user_id = $1", [account.id]);
+      expect(rows).toEqual([{ generation: 1, revoked_at: null }]);
+    }
+  });
+
+  const endings: [string, (account: Account) => Promise<{ status: number }>][] = [
+    ["a logout", ({ browser, accessToken }) => browser.post("/auth/logout", undefined, accessToken)],
+    ["its revocation", revokeFromAnother],
+    ["a change of the password", changeFromAnother],
+    ["a reset of the password", reset],
+    [
+      "the deletion of the account",
+      ({ browser, accessToken }) => browser.post("/user/delete-account", {}, accessToken),
+    ],
+  ];
+
+  test.each(endings)("leave nothing of a session once %s has answered, refreshes racing it", async (_name, end) => {
+    for (let round = 0; round < rounds(3); round++) {
+      const account = await all.signIn();
+      const ending = end(account);
+      const racers = await Promise.all(times(6, () => all.refresh(account.refreshToken)));
+      expect((await ending).status).toBe(200);
+      const successors = racers.filter((a) => a.status === 200).map((a) => a.body);
+      await expectEnded([account, ...successors]);
+      const open = "select id from sessions where id = any($1) and revoked_at is null";
+      const id = JSON.parse(atob(account.accessToken.split(".")[1] as string)).sid;
+      expect(await all.sql(open, [[id]])).toEqual([]);
+    }
+  });
+
+  async function revokeFromAnother(account: Account) {
+    const other = await all.signIn(account);
+    return other.browser.delete("/user/sessions", other.accessToken);
+  }
+
+  async function changeFromAnother(account: Account) {
+    const other = await all.signIn(account);
+    const body = { currentPassword: account.credentials.password, newPassword: NEW };
+    return other.browser.post("/user/change-password", body, other.accessToken);
+  }
+
+  async function reset({ email }: Account) {
+    await all.visitor().post("/auth/forgot-password", { email });
+    const { token } = await all.mail.letterTo(email, /Reset/);
+    return all.visitor().post("/auth/reset-password", { token, password: NEW });
+  }
+
+  test("evaluate five guesses, however many arrive at both at once", async () => {
+    for (let round = 0; round < rounds(2); round++) {
+      const { email } = round % 2 ? { email: `nobody-${round}@example.com` } : await all.register();
+      const answers = await Promise.all(times(50, () => all.visitor().post("/auth/login", { email, password: wrong })));
+      expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 45 });
+    }
+  });
+
+  test("never let a success that races the fifth failure wipe the lock", async () => {
+    for (let round = 0; round < rounds(5); round++) {
+      const user = await all.register();
+      const guess = (password: string) => all.visitor().post("/auth/login", { email: user.email, password });
+      for (let i = 0; i < 4; i++) await guess(wrong);
+      const [right, ...failures] = await Promise.all([
+        guess(user.credentials.password),
+        ...times(5, () => guess(wrong)),
+      ]);
+      const [row] = await all.sql<{ locked: boolean }>(
+        "select locked_until is not null as locked from attempts where subject = $1 and kind = 'password'",
+        [user.email],
+      );
+      const told = tally(failures, (a) => a.status);
+      // either the success came first, and five more failures lock; or a failure did, and the success met the lock
+      expect(row?.locked).toBe(true);
+      expect(right?.status === 200 ? told : { 401: 1, 423: 4 }).toEqual(told);
+      expect((await guess(user.credentials.password)).status).toBe(423);
+    }
+  });
+
+  test("have one success for each one-shot among 50 parallel uses, round after round", async () => {
+    const one = (status: number) => ({ 200: 1, [status]: 49 });
+    for (let round = 0; round < rounds(1); round++) {
+      const user = await all.register();
+      const race = async (path: string, body: object, token?: string) => {
+        const answers = await Promise.all(times(50, () => all.visitor().post(path, body, token)));
+        return tally(answers, (a) => a.status);
+      };
+      const { token: proof } = await all.mail.letterTo(user.email);
+      expect(await race("/auth/verify-email", { token: proof })).toEqual(one(400));
+      await all.visitor().post("/auth/forgot-password", { email: user.email });
+      const { token: resetToken } = await all.mail.letterTo(user.email, /Reset/);
+      const { password } = user.credentials;
+      expect(await race("/auth/reset-password", { token: resetToken, password })).toEqual(one(400));
+
+      const account = await all.signIn(user);
+      const email = `new-${user.email}`;
+      await account.browser.post("/user/change-email", { newEmail: email, password }, account.accessToken);
+      const { token: change } = await all.mail.letterTo(email);
+      expect(await race("/auth/verify-email", { token: change })).toEqual(one(400));
+
+      const factor = await setUp(account);
+      const login = async () => (await all.visitor().post("/auth/login", { email, password })).body.tempToken;
+      const backupCode = factor.backupCodes[0];
+      expect(await race("/auth/verify-mfa", { tempToken: await login(), backupCode })).toEqual(one(401));
+      const ticket = await login();
+      expect(await race("/auth/verify-mfa", { tempToken: ticket, code: await factor.code() })).toEqual(one(401));
+      const step = { password, code: await factor.code(1) }; // no ticket: the step alone decides
+      const { 200: wins } = await race("/auth/backup-codes", step, account.accessToken);
+      expect(wins).toBe(1);
+    }
+  }, 3_600_000);
+
+  async function setUp({ browser, accessToken }: Account) {
+    const { body } = await browser.post("/auth/setup-totp", undefined, accessToken);
+    const code = (steps = 0) => generate({ secret: body.secret, epoch: Math.floor(Date.now() / 1000) + steps * 30 });
+    return { backupCodes: body.backupCodes as string[], code };
+  }
+
+  test(`leave one row and heap-only updates after ${REFRESHES} refreshes`, async () => {
+    const account = await all.signIn();
+    const used = async () => {
+      const [row] = await all.sql<{ updated: number; hot: number; pages: number }>(
+        `select n_tup_upd::int as updated, n_tup_hot_upd::int as hot, (pg_relation_size('sessions') / 8192)::int as pages
+         from pg_stat_user_tables where relname = 'sessions'`,
+      );
+      return row as { updated: number; hot: number; pages: number };
+    };
+    const before = await used();
+    let token = account.refreshToken;
+    const refresh = async () => {
+      const { status, body } = await all.refresh(token);
+      expect(status).toBe(200);
+      token = body.refreshToken;
+    };
+    for (let i = 0; i < REFRESHES; i++) await refresh();
+    const rows = await all.sql("select generation from sessions where user_id = $1", [account.id]);
+    expect(rows).toEqual([{ generation: REFRESHES }]);
+    await expect
+      .poll(() => refresh().then(used), { timeout: 15_000 }) // a busy connection tells what it has counted sooner
+      .toMatchObject({ updated: expect.toSatisfy((updated) => updated >= before.updated + REFRESHES) });
+    const after = await used();
+    const hot = (after.hot - before.hot) / (after.updated - before.updated);
+    expect(hot).toBeGreaterThan(0.95);
+    expect(after.pages - before.pages).toBeLessThanOrEqual(4);
+    if (process.env.REFRESHES)
+      process.stderr.write(`${REFRESHES} refreshes: ${JSON.stringify({ before, after, hot })}\n`);
+  }, 600_000);
+
+  test("refuse what was revoked or locked with Redis emptied, and after being killed", async () => {
+    const [out, mine] = [await all.signIn(), await all.signIn()];
+    const other = await all.signIn(mine);
+    await out.browser.post("/auth/logout", undefined, out.accessToken);
+    await mine.browser.delete("/user/sessions", mine.accessToken);
+    const victim = await all.register();
+    const login = async (password: string) =>
+      (await all.visitor().post("/auth/login", { email: victim.email, password })).status;
+    for (let i = 0; i < 5; i++) await login(wrong);
+    const expectAll = async () => {
+      await expectEnded([out, other]);
+      expect([await all.profile(mine.accessToken), await login(victim.credentials.password)]).toEqual([200, 423]);
+    };
+    await expectAll();
+    await all.redis.flushdb();
+    await expectAll();
+    await all.restart();
+    await expectAll();
+  });
+});

@@ -1,0 +1,73 @@
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { PREFIX } from "../../scripts/simulators/play.ts";
+import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { eventsIn } from "../contract/ai/events.ts";
+import { anyDatabase } from "../support/databases.ts";
+import { createVisitor } from "../support/http-client.ts";
+import { times, until } from "../support/until.ts";
+import { type Process, startProcess } from "./process.ts";
+
+const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
+const CALLS = 4;
+/** Grace, what ended calls have to say so, and the time that a busy machine needs. */
+const SOON_MS = 10_000;
+
+let simulator: Simulator;
+beforeAll(async () => {
+  simulator = await startProviderSimulator({ dialect: "openai" });
+});
+afterAll(() => simulator.close());
+
+describe.each([
+  ["SIGTERM", 0],
+  ["SIGKILL", "SIGKILL"],
+] as const)("services apart that end by %s", (signal, code) => {
+  let services: Process;
+  let gateway: Process;
+  beforeAll(async () => {
+    const env = {
+      ...(await anyDatabase()),
+      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-end-")),
+      INTERNAL_SECRET: "between-gateway-and-services",
+      SHUTDOWN_TIMEOUT: "500ms",
+      OPENAI_API_KEY: "simulated-key",
+      OPENAI_BASE_URL: `${simulator.url}/v1`,
+    };
+    services = await startProcess(env, "services/main.ts", /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
+    const apart = { ...env, SERVICES_URL: `http://${services.url}` };
+    gateway = await startProcess(apart, "gateway/main.ts", /events on (http:\/\/127\.0\.0\.1:\d+)/);
+  }, 60_000);
+  afterAll(async () => {
+    await services.end("SIGKILL");
+    await gateway.end("SIGKILL");
+  });
+
+  test("leave no call without an answer: 503, or an error event and [DONE]", async () => {
+    const { url } = gateway;
+    await createVisitor(url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+    const { accessToken } = (await createVisitor(url).post("/auth/login", credentials)).body;
+    const ask = (path: string, content: string) =>
+      fetch(`${url}${path}`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${accessToken}`, "content-type": "application/json" },
+        body: JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content }] }),
+      });
+    const before = simulator.requests.length;
+    const chats = times(CALLS, () => ask("/ai/chat", "case: silent"));
+    const streams = await Promise.all(times(CALLS, () => ask("/ai/stream", "case: silent-midway")));
+    await until("every call to be at the provider", () => simulator.requests.length === before + 2 * CALLS);
+    const endedAt = performance.now();
+    expect(await services.end(signal)).toBe(code);
+    for (const answer of await Promise.all(chats)) {
+      expect(await answer.json()).toMatchObject({ statusCode: 503, code: "UNAVAILABLE" });
+      expect(answer.headers.get("retry-after")).toBe("1");
+    }
+    for (const stream of streams) {
+      expect(eventsIn(await stream.text())).toEqual({ text: PREFIX, error: expect.stringMatching(/try again/) });
+    }
+    expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
+  }, 60_000);
+});

@@ -1,0 +1,180 @@
+import { mkdtempSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { anyDatabase } from "../support/databases.ts";
+import { createVisitor } from "../support/http-client.ts";
+import { times, until } from "../support/until.ts";
+import { countListeners } from "./inspector.ts";
+import { freePort, readMetrics } from "./metrics.ts";
+import { type Process, startProcess } from "./process.ts";
+
+/** Every run asks for a part of what `SOAK=full` does. */
+const FULL = Boolean(process.env.SOAK);
+const SLOW_READERS = FULL ? 200 : 25;
+const READ_SECONDS = FULL ? 20 : 3;
+const STREAMS = FULL ? 10_000 : 240;
+const AT_ONCE = 60;
+/** Idle connections to the provider are given up within this time; those to the database, at most ten, later. */
+const REST_MS = 5_000;
+/** What may differ between two looks at a process at rest: connections that happen to be kept. */
+const SLACK = 10;
+const LISTENERS_OF_A_CONNECTION = 30;
+const MIB = 1024 * 1024;
+/** What the provider may go on to send in a second to one who reads 1 KB: the network moves bytes by the packet. */
+const PAUSED_BYTES = 64 * 1024;
+/** What the kernel may hold of one connection, both ends together. */
+const KERNEL_BYTES = 12 * MIB;
+
+let simulator: Simulator;
+let running: Process;
+let token: string;
+let metricsPort: string;
+beforeAll(async () => {
+  simulator = await startProviderSimulator({ dialect: "openai" });
+  metricsPort = await freePort();
+  running = await startProcess({
+    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-soak-")),
+    RATE_LIMITS: "off",
+    LOG_LEVEL: "warn",
+    NODE_OPTIONS: "--inspect=127.0.0.1:0",
+    METRICS_PORT: metricsPort,
+    OPENAI_API_KEY: "simulated-key",
+    OPENAI_BASE_URL: `${simulator.url}/v1`,
+    ...(await anyDatabase()),
+  });
+  const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
+  await createVisitor(running.url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+  token = (await createVisitor(running.url).post("/auth/login", credentials)).body.accessToken;
+  await talk(200); // loads and compiles what is needed
+});
+afterAll(async () => {
+  await running.end("SIGTERM");
+  await simulator.close();
+});
+
+const send = (path: string, content: string, signal?: AbortSignal) =>
+  fetch(running.url + path, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content }] }),
+    ...(signal && { signal }),
+  });
+
+/** Streams, of which every third is aborted; so many at once. */
+async function talk(count: number): Promise<void> {
+  let left = count;
+  const work = async () => {
+    for (let mine = left--; mine > 0; mine = left--) {
+      if (mine % 3 > 0) {
+        expect(await (await send("/ai/stream", "case: plain")).text()).toMatch(/data: \[DONE\]\n\n$/);
+        continue;
+      }
+      const client = new AbortController();
+      setTimeout(() => client.abort(), mine % 50);
+      await send("/ai/stream", "case: silent-midway", client.signal).then(
+        (answer) => answer.text().catch(() => {}),
+        () => {},
+      );
+    }
+  };
+  await Promise.all(times(AT_ONCE, work));
+}
+
+/** What the process holds once it has come to rest and has thrown away what it can. */
+async function held() {
+  await wait(REST_MS);
+  const listeners = await countListeners(running);
+  const seen = await readMetrics(metricsPort);
+  return {
+    heapMiB: Math.round((seen.get("nodejs_heap_size_used_bytes") ?? Number.NaN) / MIB),
+    rssMiB: Math.round((seen.get("process_resident_memory_bytes") ?? Number.NaN) / MIB),
+    files: seen.get("process_open_fds") ?? Number.NaN,
+    sockets: seen.get('nodejs_active_resources{type="TCPSocketWrap"}') ?? 0,
+    timers: seen.get('nodejs_active_resources{type="Timeout"}') ?? 0,
+    listeners,
+  };
+}
+
+const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
+
+describe("memory", () => {
+  test(`of ${SLOW_READERS} clients that read 1 KB a second of an endless reply is bounded, and the provider waits`, async () => {
+    const first = times(20, () => readSlowly()); // the first megabytes make any process grow
+    await wait(3_000);
+    const before = await rss();
+    const asked = simulator.requests.length;
+    const readers = times(SLOW_READERS, () => readSlowly());
+    await until("all of them at the provider", () => simulator.requests.length >= asked + SLOW_READERS);
+    const sent = () => simulator.requests.slice(asked).reduce((sum, { sentBytes }) => sum + sentBytes, 0);
+    const sentIn = async (ms: number) => {
+      const already = sent();
+      await wait(ms);
+      return (sent() - already) / SLOW_READERS;
+    };
+    await until("the provider to be paused", async () => (await sentIn(2_000)) < PAUSED_BYTES, 90_000);
+    const more = (await sentIn(READ_SECONDS * 1_000)) / READ_SECONDS;
+    const sentBytes = sent();
+    const each = ((await rss()) - before) / SLOW_READERS;
+    for (const reader of [...first, ...readers]) reader.destroy();
+    process.stdout.write(
+      `${SLOW_READERS} slow readers: ${(each / 1024).toFixed(0)} KiB each; the provider sent ${(sentBytes / SLOW_READERS / MIB).toFixed(2)} MiB each, then ${(more / 1024).toFixed(1)} KiB a second\n`,
+    );
+    expect(each).toBeLessThan(MIB);
+    expect(sentBytes / SLOW_READERS).toBeLessThan(KERNEL_BYTES);
+    expect(more).toBeLessThan(PAUSED_BYTES);
+    await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
+  }, 180_000);
+
+  test.each(["large-reply 100000000", "endless-event"])(
+    "of a chat reply of 100 MB is bounded: %s is refused",
+    async (name) => {
+      const before = await rss();
+      const asked = simulator.requests.length;
+      const answers = await Promise.all(times(4, () => send("/ai/chat", `case: ${name}`)));
+      const grown = (await rss()) - before;
+      for (const answer of answers) {
+        expect(answer.status).toBe(500);
+        expect(await answer.json()).toMatchObject({ message: expect.stringContaining("reply too large") });
+      }
+      for (const { sentBytes } of simulator.requests.slice(asked)) expect(sentBytes).toBeLessThan(100_000_000);
+      process.stdout.write(`4 chat replies of ${name}: ${(grown / MIB).toFixed(0)} MiB in all\n`);
+      expect(grown).toBeLessThan(4 * 100_000_000 * 0.8);
+    },
+    60_000,
+  );
+});
+
+test(`${STREAMS} streams with a third aborted leave memory, sockets, timers and listeners where they were`, async () => {
+  const before = await held();
+  await talk(STREAMS);
+  await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
+  const after = await held();
+  process.stdout.write(`${STREAMS} streams: before ${JSON.stringify(before)}, after ${JSON.stringify(after)}\n`);
+  expect(after.sockets).toBeLessThanOrEqual(before.sockets + SLACK);
+  expect(after.files).toBeLessThanOrEqual(before.files + SLACK);
+  expect(after.timers).toBeLessThanOrEqual(before.timers + SLACK);
+  expect(after.listeners).toBeLessThanOrEqual(before.listeners + SLACK * LISTENERS_OF_A_CONNECTION);
+  expect(after.heapMiB).toBeLessThan(before.heapMiB + 10);
+}, 600_000);
+
+/** A client that takes 1 KB in a second and leaves the rest to the network. */
+function readSlowly(): Socket {
+  const { hostname, port } = new URL(running.url);
+  const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "case: endless" }] });
+  const socket = connect(Number(port), hostname);
+  socket.pause();
+  const head = [
+    "POST /ai/stream HTTP/1.1",
+    "Host: gatehouse",
+    `Authorization: Bearer ${token}`,
+    "Content-Type: application/json",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+  ];
+  socket.write(`${head.join("\r\n")}\r\n\r\n${body}`);
+  const reading = setInterval(() => socket.read(1_024), 1_000);
+  return socket.on("close", () => clearInterval(reading)).on("error", () => {});
+}

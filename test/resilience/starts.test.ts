@@ -1,0 +1,188 @@
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
+import { describe, expect, test } from "vitest";
+import { anyDatabase, createDatabase } from "../support/databases.ts";
+import { createVisitor } from "../support/http-client.ts";
+import { folderMailbox } from "../support/mail.ts";
+import { times, until } from "../support/until.ts";
+import { freePort } from "./metrics.ts";
+import { startProcess } from "./process.ts";
+import { startProxy } from "./proxy.ts";
+
+describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one empty PostgreSQL", () => {
+  test("migrate once, agree on the signing key, and make one administrator", async () => {
+    const DATABASE_URL = await createDatabase("together");
+    const env = {
+      DATABASE_URL,
+      SECRET_KEY: Buffer.alloc(32, 7).toString("base64"),
+      ADMIN_EMAIL: "root@example.com",
+      ADMIN_PASSWORD: "Correct-horse-1",
+    };
+    const processes = await Promise.all(
+      times(3, () => startProcess({ ...env, DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-together-")) })),
+    );
+    const client = new pg.Client(DATABASE_URL);
+    await client.connect();
+    const { rows } = await client.query(
+      "select (select count(*)::int from signing_keys) as keys, (select count(*)::int from users where role = 'admin') as admins",
+    );
+    await client.end();
+    const ends = await Promise.all(processes.map((process) => process.end("SIGTERM")));
+    expect(rows).toEqual([{ keys: 1, admins: 1 }]);
+    expect(ends).toEqual([0, 0, 0]);
+  }, 120_000);
+});
+
+describe("a start with ADMIN_EMAIL", () => {
+  const own = { email: "root@example.com", password: "Strangers-word-1" };
+  const chief = { email: "chief@example.com", password: "Correct-horse-1" };
+  const asAdmin = ({ email, password }: typeof own) => ({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password });
+
+  /** Registers, starts again with the address as the administrator's, and tries to sign in. */
+  async function promote<T>(between: (dataDir: string, accessToken: string, url: string) => Promise<T>) {
+    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
+    const env = { DATA_DIR, ...(await anyDatabase()) };
+    const before = await startProcess({ ...env, ...asAdmin(chief) });
+    await createVisitor(before.url).post("/auth/register", { ...own, name: "Root", acceptTerms: true });
+    const { accessToken } = (await createVisitor(before.url).post("/auth/login", own)).body;
+    const made = await between(DATA_DIR, accessToken, before.url);
+    await before.end("SIGTERM");
+    const given = { ...own, password: chief.password };
+    const after = await startProcess({ ...env, ...asAdmin(given) });
+    const visitor = createVisitor(after.url);
+    return {
+      made,
+      visitor,
+      token: (await visitor.get("/user/profile", accessToken)).status,
+      own: (await visitor.post("/auth/login", own)).status,
+      given: await visitor.post("/auth/login", given),
+      end: () => after.end("SIGTERM"),
+    };
+  }
+
+  test("promotes a confirmed account as it is, and ends what administrators do in its name", async () => {
+    const { made, visitor, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
+      const { token } = await folderMailbox(dataDir).letterTo("root@example.com");
+      const browser = createVisitor(url);
+      await browser.post("/auth/verify-email", { token });
+      const { id } = (await browser.get("/user/profile", accessToken)).body;
+      const { body } = await browser.post("/auth/login", chief);
+      return (await browser.post(`/admin/impersonate/${id}`, {}, body.accessToken)).body.accessToken;
+    });
+    expect([token, own, given.status]).toEqual([200, 200, 401]);
+    expect((await visitor.get("/user/profile", made)).status).toBe(401);
+    await end();
+  }, 60_000);
+
+  test("takes an account whose address was never confirmed from whoever registered it, second factor and all", async () => {
+    const { made, visitor, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
+      const browser = createVisitor(url);
+      const newEmail = "stranger@example.com";
+      await browser.post("/auth/setup-totp", undefined, accessToken);
+      await browser.post("/user/change-email", { newEmail, password: "Strangers-word-1" }, accessToken);
+      const wrong = { email: "root@example.com", password: "Wrong-1-guess" };
+      await Promise.all(times(5, () => createVisitor(url).post("/auth/login", wrong))); // which lock it
+      return (await folderMailbox(dataDir).letterTo(newEmail)).token;
+    });
+    expect([token, own, given.status]).toEqual([401, 401, 200]);
+    expect(given.body).toMatchObject({ requiresMfa: false, user: { role: "admin" } });
+    expect((await visitor.get("/user/profile", given.body.accessToken)).body.emailVerified).toBe(true);
+    expect((await visitor.post("/auth/verify-email", { token: made })).status).toBe(400);
+    const { items } = (await visitor.get("/admin/audit-logs?event=admin.user_updated", given.body.accessToken)).body;
+    expect(items[0].details).toEqual({ role: "admin", takenOver: true });
+    await end();
+  }, 60_000);
+});
+
+describe("a start with wrong settings", () => {
+  const refusal = (env: Record<string, string>, main?: string) =>
+    startProcess({ DATABASE_URL: "memory:", ...env }, main).then(
+      () => "started",
+      (error: Error) => error.message,
+    );
+
+  test("is refused by one line a variable, whichever side reads it, and shows no value", async () => {
+    const env = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "hidden", SHUTDOWN_TIMEOUT: "hidden" };
+    const told = await refusal({ ...env, PUBLIC_URL: "hidden" });
+    expect(told).toContain("ended with 1: Gatehouse can't start:\n");
+    const lines = told.split("\n").slice(1, -1);
+    expect(lines.map((line) => line.trim().split(" ")[0]).sort()).toEqual([
+      "ADMIN_PASSWORD",
+      "PUBLIC_URL",
+      "SHUTDOWN_TIMEOUT",
+    ]);
+    expect(told).not.toContain("hidden");
+  });
+
+  test("is refused by services that run alone as well", async () => {
+    const env = { INTERNAL_SECRET: "between-gateway-and-services", ADMIN_EMAIL: "root@example.com" };
+    const told = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
+    expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
+    expect(told).not.toContain("hidden");
+  });
+
+  test("names the variable that leads nowhere, to a place that is taken or to one that can't be written to", async () => {
+    const apart = { SERVICES_URL: "http://127.0.0.1:1", INTERNAL_SECRET: "between-gateway-and-services" };
+    const taken = await startProxy({ host: "127.0.0.1", port: 1 });
+    const wrong: [Record<string, string>, RegExp][] = [
+      [{ ...apart, PORT: `${taken.port}` }, /PORT is taken: .* change PORT\.$/],
+      [{ ...apart, HOST: "not_a_host" }, /HOST must be an address of this machine or a name of one: .*$/],
+      [
+        { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
+        /DATABASE_URL leads to no database .* correct DATABASE_URL\.$/,
+      ],
+      [{ DATA_DIR: "package.json" }, /DATA_DIR can't be used: .*$/],
+      [{ DATA_DIR: "package.json", SERVICES_URL: " " }, /DATA_DIR can't be used: .*$/], // blank: in this process
+    ];
+    const told = await Promise.all(wrong.map(([env]) => refusal(env)));
+    await taken.close();
+    for (const [i, [, sentence]] of wrong.entries()) {
+      const lines = told[i]?.trim().split("\n") ?? [];
+      expect(lines).toEqual([expect.stringContaining("can't start:"), expect.stringMatching(sentence)]);
+      expect(lines.join()).not.toContain("hidden");
+    }
+  });
+});
+
+describe.skipIf(!process.env.TEST_SERVERS)("a start on a database that has no room", () => {
+  test("is refused in the database's own words, which are not that there is none", async () => {
+    const url = new URL(await createDatabase("crowded"));
+    const owner = new pg.Client(url.href);
+    await owner.connect();
+    url.username = `crowded_${process.env.TEST_RUN}`;
+    url.password = "crowded"; // for servers that ask for one
+    await owner.query(`create role ${url.username} login password 'crowded' connection limit 0`);
+    try {
+      const started = startProcess({ DATABASE_URL: url.href });
+      await expect(started).rejects.toThrow(
+        `DATABASE_URL leads to a database that doesn't serve us now: too many connections for role "${url.username}". Try`,
+      );
+    } finally {
+      await owner.query(`drop role ${url.username}`);
+      await owner.end();
+    }
+  });
+});
+
+describe("a start", () => {
+  test("sends people to the documentation at the public address, from where cookies are taken", async () => {
+    const readOn = async (env: Record<string, string>) => {
+      const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-starts-"));
+      const { url, output, end } = await startProcess({ ...(await anyDatabase()), DATA_DIR, ...env });
+      const told = await until("the greeting", () => /Read on: (\S+)\n/.exec(output())?.[1]);
+      expect(await end("SIGTERM")).toBe(0);
+      return { url, told };
+    };
+    const [PORT, other] = [await freePort(), await freePort()];
+    const [usual, named, chosen] = await Promise.all([
+      readOn({ PORT }),
+      readOn({ PORT: other, PUBLIC_URL: "https://a.example/" }),
+      readOn({}),
+    ]);
+    expect(usual.told).toBe(`http://localhost:${PORT}/docs`);
+    expect(named.told).toBe("https://a.example/docs");
+    expect(chosen.told).toBe(`${chosen.url}/docs`);
+  }, 120_000);
+});

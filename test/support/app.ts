@@ -1,0 +1,181 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { DescService } from "@bufbuild/protobuf";
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { pino } from "pino";
+import { readGatewayConfig } from "../../gateway/config.ts";
+import { createGateway } from "../../gateway/server.ts";
+import { createDirectTransport } from "../../gateway/transport/in-process.ts";
+import { createRemoteTransport } from "../../gateway/transport/services.ts";
+import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { type App, openApp } from "../../services/app.ts";
+import { readConfig } from "../../services/config.ts";
+import { PATIENCE } from "../../services/grpc/patience.ts";
+import { listenGrpc } from "../../services/grpc/server.ts";
+import { openRoom } from "../../services/process/room.ts";
+import { createClock } from "./clock.ts";
+import { createDatabase } from "./databases.ts";
+import { createVisitor, type Visitor } from "./http-client.ts";
+import { folderMailbox, type Mailbox, smtpMailbox } from "./mail.ts";
+
+/** How the product is deployed: on embedded parts, on PostgreSQL and Redis, or so with gateway and services apart. */
+export type Mode = "embedded" | "servers" | "apart";
+
+/** A user with the password that signs them in. */
+export type TestUser = {
+  id: string;
+  email: string;
+  name: string;
+  password: string;
+  credentials: { email: string; password: string };
+};
+
+/** The running product, as a test sees it. */
+export type TestApp = Awaited<ReturnType<typeof startApp>>;
+
+const SECRET = "shared-by-gateway-and-services";
+const PASSWORD = "Correct-horse-1";
+/** Next to nothing, in KiB and passes: most suites sign people in without looking at how passwords are kept. */
+export const CHEAP = { memoryCost: 1_024, timeCost: 1 };
+const DIALECTS: [SimulatedDialect, string][] = [
+  ["openai", "OPENAI"],
+  ["anthropic", "ANTHROPIC"],
+  ["google", "GEMINI"],
+  ["openai-compatible", "MISTRAL"],
+];
+
+const shared = globalThis as { gatehouseTestApp?: Promise<TestApp> };
+
+/** The product of this worker, started once and shared by its suites: visitors and users are each test's own. */
+export function testApp(): Promise<TestApp> {
+  shared.gatehouseTestApp ??= startApp();
+  return shared.gatehouseTestApp;
+}
+
+/**
+ * Starts the product in this process, for the mode of this run unless told otherwise.
+ * @param realHashes has it hash passwords at the cost that users meet
+ */
+export async function startApp({
+  env = {},
+  mode = (process.env.TEST_MODE ?? "embedded") as Mode,
+  patience = PATIENCE,
+  room = openRoom(),
+  realHashes = false,
+} = {}) {
+  const clock = createClock();
+  const dataDir = mkdtempSync(join(tmpdir(), "gatehouse-test-"));
+  const logs: string[] = [];
+  const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(line) });
+  const smtp = mode === "embedded" ? undefined : await smtpMailbox();
+  const providers = await startProviders();
+  const settings: Record<string, string | undefined> = {
+    DATA_DIR: dataDir,
+    DATABASE_URL: mode === "embedded" ? "memory:" : await createDatabase(randomUUID().slice(0, 8)),
+    ...(mode !== "embedded" && { REDIS_URL: process.env.TEST_REDIS_URL, SMTP_URL: smtp?.url }),
+    INTERNAL_SECRET: SECRET,
+    PUBLIC_URL: "http://gatehouse.test",
+    TRUST_PROXY: "127.0.0.1",
+    GRPC_PORT: "0",
+    MAIL_RETRY_BASE: "50ms",
+    ADMIN_EMAIL: "root@example.com",
+    ADMIN_PASSWORD: PASSWORD,
+    ...providers.variables,
+    ...env,
+  };
+  const config = valid(readConfig(settings));
+  const hashCost = realHashes ? undefined : CHEAP;
+  const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost });
+  const grpc = await listenGrpc(app, config, room, patience);
+  const grpcUrl = `http://127.0.0.1:${grpc.port}`;
+  const remote = mode === "apart" ? createRemoteTransport(grpcUrl) : undefined;
+  const gateway = createGateway({
+    config: valid(readGatewayConfig(settings)),
+    transport: remote ?? createDirectTransport(app.routes, app.interceptors),
+    room,
+    log,
+    clock,
+  });
+  const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
+  const mail = smtp ?? folderMailbox(dataDir);
+  const clients = createGrpcTransport({ baseUrl: grpcUrl });
+  const visitor = (address?: string) => createVisitor(url, address);
+  return {
+    mode,
+    url,
+    grpcUrl,
+    clock,
+    logs,
+    mail,
+    providers: providers.simulators,
+    settings,
+    visitor,
+    /** A client of the gRPC door. */
+    grpc: <T extends DescService>(service: T) => createClient(service, clients),
+    /** Reads or changes rows directly. */
+    sql: <T>(text: string, values: unknown[] = []) => app.store.fork().execute<T[]>(text, values),
+    ...people({ visitor, mail, app }),
+    async close() {
+      await gateway.drain();
+      remote?.close();
+      await grpc.close(1_000);
+      await app.close();
+      await mail.close();
+      await providers.close();
+    },
+  };
+}
+
+function people({ visitor, mail, app }: { visitor: () => Visitor; mail: Mailbox; app: App }) {
+  /** Registers somebody new. */
+  async function addUser(changes: { email?: string; name?: string; role?: "admin" } = {}): Promise<TestUser> {
+    const email = changes.email ?? `${randomUUID()}@example.com`;
+    const name = changes.name ?? "Ann Example";
+    const { status, body } = await visitor().post("/auth/register", {
+      email,
+      password: PASSWORD,
+      name,
+      acceptTerms: true,
+    });
+    if (status !== 201) throw new Error(`register answered ${status} ${JSON.stringify(body)}`);
+    if (changes.role)
+      await app.store.fork().execute("update users set role = ? where id = ?", [changes.role, body.userId]);
+    return { id: body.userId, email, name, password: PASSWORD, credentials: { email, password: PASSWORD } };
+  }
+  /** Registers somebody new, who confirms the address by the mailed token. */
+  async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
+    const user = await addUser(changes);
+    const { token } = await mail.letterTo(user.email);
+    const { status } = await visitor().post("/auth/verify-email", { token });
+    if (status !== 200) throw new Error(`verify-email answered ${status}`);
+    return user;
+  }
+  /** Signs somebody in, somebody new unless told who. */
+  async function signIn(given?: TestUser) {
+    const user = given ?? (await addUser());
+    const browser = visitor();
+    const { status, body } = await browser.post("/auth/login", user.credentials);
+    if (status !== 200) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
+    return { user, browser, accessToken: body.accessToken as string, refreshToken: body.refreshToken as string };
+  }
+  return { addUser, addVerifiedUser, signIn };
+}
+
+async function startProviders() {
+  const simulators = await Promise.all(DIALECTS.map(([dialect]) => startProviderSimulator({ dialect })));
+  const variables = Object.fromEntries(
+    DIALECTS.flatMap(([dialect, name], i) => [
+      [`${name}_API_KEY`, "simulated-key"],
+      [`${name}_BASE_URL`, `${simulators[i]?.url}${dialect.startsWith("openai") ? "/v1" : ""}`],
+    ]),
+  );
+  return { simulators, variables, close: () => Promise.all(simulators.map((simulator) => simulator.close())) };
+}
+
+function valid<T>(read: { config: T } | { problems: string[] }): T {
+  if ("problems" in read) throw new Error(read.problems.join("; "));
+  return read.config;
+}

@@ -1,0 +1,68 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { untilStill } from "../../support/until.ts";
+import { summary } from "./expectations.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, textsOf } from "./support.ts";
+
+const MIB = 1024 * 1024;
+/** What the kernel may hold of one connection on the loopback interface, both ends together. */
+const KERNEL_BYTES = 12 * MIB;
+
+const FRAMES = 500_000;
+
+describe.each(DIALECTS)("memory for %s", (dialect) => {
+  let bench: Bench;
+  beforeAll(async () => {
+    bench = await startBench(dialect, { chatBytes: 4 * MIB, streamBytes: 8 * MIB });
+  });
+  afterAll(() => bench.close());
+
+  test("a reader that stops pauses the provider", async () => {
+    const before = bench.simulator.requests.length;
+    const client = new AbortController();
+    const pieces = textsOf(bench.provider, promptOf(bench, "case: endless"), client.signal)[Symbol.asyncIterator]();
+    await pieces.next();
+    const sent = () => bench.simulator.requests[before]?.sentBytes ?? 0;
+    await untilStill("the provider to be paused", sent);
+    expect(sent()).toBeLessThan(KERNEL_BYTES);
+    client.abort();
+    await pieces.return?.();
+  });
+
+  test("a reply that doesn't end is cut off", async () => {
+    expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({
+      failure: "reply too large",
+    });
+  });
+
+  test("an event without an end is cut off after 1 MiB", async () => {
+    const before = bench.simulator.requests.length;
+    expect(await readStream(bench.provider, promptOf(bench, "case: endless-event"))).toMatchObject({
+      failure: "reply too large",
+    });
+    expect(bench.simulator.requests[before]?.sentBytes).toBeLessThan(MIB + KERNEL_BYTES);
+  });
+
+  test("a reply to chat without end is refused", async () => {
+    expect(await readWhole(bench.provider, promptOf(bench, "case: endless-event"))).toMatchObject({
+      failure: "reply too large",
+    });
+  });
+
+  test("a good reply to chat is refused for its 100 MB, and for nothing else", async () => {
+    const good = await readWhole(bench.provider, promptOf(bench, "case: large-reply 1000000"));
+    expect(good.text).toBe("x".repeat(1_000_000));
+    const before = bench.simulator.requests.length;
+    expect(await readWhole(bench.provider, promptOf(bench, "case: large-reply 100000000"))).toMatchObject({
+      failure: "reply too large",
+    });
+    expect(bench.simulator.requests[before]?.sentBytes).toBeLessThan(4 * MIB + KERNEL_BYTES);
+  });
+});
+
+test.each(DIALECTS)(`%s may send ${FRAMES} frames of one character at once`, { timeout: 30_000 }, async (dialect) => {
+  const bench = await startBench(dialect);
+  const outcome = await readStream(bench.provider, promptOf(bench, `case: tiny-frames ${FRAMES}`));
+  expect(summary(outcome)).toEqual(summary({ text: "x".repeat(FRAMES) }));
+  expect(outcome.text === "x".repeat(FRAMES)).toBe(true);
+  await bench.close();
+});

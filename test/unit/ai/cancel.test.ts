@@ -1,0 +1,129 @@
+import { getEventListeners } from "node:events";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Take } from "../../../services/flow.ts";
+import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { until } from "../../support/until.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, textsOf } from "./support.ts";
+
+/** Upstream must be closed that soon after the client has gone. */
+const CLOSED_WITHIN_MS = 50;
+const patience = () => new Promise((resolve) => setTimeout(resolve, 20));
+
+describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialect) => {
+  let bench: Bench;
+  beforeAll(async () => {
+    bench = await startBench(dialect);
+    await readWhole(bench.provider, promptOf(bench, "case: plain")); // loads what is loaded late
+  });
+  afterAll(() => bench.close());
+
+  describe.each([
+    ["before the headers", "silent"],
+    ["before the first token", "silent-after-headers"],
+    ["in the middle", "silent-midway"],
+    ["in the middle of endless text", "endless"],
+    ["while a further attempt is being waited for", "retry-after 30000"],
+  ])("%s", (_, name) => {
+    test.each([
+      ["stream", readStream],
+      ["chat", readWhole],
+    ])("frees the upstream connection of a %s", async (kind, read) => {
+      const { requests } = bench.simulator;
+      const before = requests.length;
+      const client = new AbortController();
+      const reason = new Error("The client has gone.");
+      const reading = read(bench.provider, promptOf(bench, `case: ${name} (${kind})`), client.signal);
+      const failed = expect(reading).rejects.toBe(reason);
+      await until("the request", () => requests.length > before);
+      await patience();
+      const leftAt = performance.now();
+      client.abort(reason);
+      await failed;
+      expect(performance.now() - leftAt).toBeLessThan(CLOSED_WITHIN_MS);
+      await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+      expect((requests[before]?.closedAt ?? 0) - leftAt).toBeLessThan(CLOSED_WITHIN_MS);
+      expect(requests).toHaveLength(before + 1);
+      expect(getEventListeners(client.signal, "abort")).toEqual([]);
+    });
+  });
+
+  test("frees it although nobody is reading at the moment", async () => {
+    const { requests } = bench.simulator;
+    const before = requests.length;
+    const client = new AbortController();
+    const pieces = textsOf(bench.provider, promptOf(bench, "case: endless"), client.signal)[Symbol.asyncIterator]();
+    await pieces.next();
+    const leftAt = performance.now();
+    client.abort();
+    await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+    expect((requests[before]?.closedAt ?? 0) - leftAt).toBeLessThan(CLOSED_WITHIN_MS);
+    await pieces.return?.();
+  });
+
+  test("frees it by leaving the loop", async () => {
+    const { requests } = bench.simulator;
+    const before = requests.length;
+    const client = new AbortController();
+    for await (const _ of textsOf(bench.provider, promptOf(bench, "case: endless"), client.signal)) break;
+    await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+    expect(getEventListeners(client.signal, "abort")).toEqual([]);
+  });
+
+  const broke = new Error("The reader broke.");
+  describe.each(["endless", "json-instead"])("of %s", (name) => {
+    test.each<[string, Take<string>, unknown]>([
+      [
+        "throws",
+        () => {
+          throw broke;
+        },
+        broke,
+      ],
+      ["rejects", () => Promise.reject(broke), broke],
+      ["rejects for no reason", () => Promise.reject(), undefined],
+    ])("frees it when whoever takes a text %s, and says why", async (_how, take, reason) => {
+      const { requests } = bench.simulator;
+      const before = requests.length;
+      const { signal } = new AbortController();
+      const reading = bench.provider.stream(promptOf(bench, `case: ${name}`), take, signal);
+      await expect(reading).rejects.toBe(reason);
+      await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+      expect(getEventListeners(signal, "abort")).toEqual([]);
+    });
+  });
+
+  test("before the call asks nothing of the provider", async () => {
+    const before = bench.simulator.requests.length;
+    const reason = new Error("The client has gone.");
+    await expect(readStream(bench.provider, promptOf(bench, "case: plain"), AbortSignal.abort(reason))).rejects.toBe(
+      reason,
+    );
+    await expect(readWhole(bench.provider, promptOf(bench, "case: plain"), AbortSignal.abort(reason))).rejects.toBe(
+      reason,
+    );
+    await patience();
+    expect(bench.simulator.requests).toHaveLength(before);
+  });
+});
+
+test("500 streams, a third of them aborted, leave no connection and no timer behind", async () => {
+  const bench = await startBench("openai");
+  await readStream(bench.provider, promptOf(bench, "case: plain"));
+  const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+  const before = timers();
+  const shared = new AbortController();
+  await Promise.all(
+    Array.from({ length: 500 }, async (_, index) => {
+      const client = index % 3 === 0 ? new AbortController() : shared;
+      if (client !== shared) setTimeout(() => client.abort(new Error("The client has gone.")), index % 40);
+      const name = client === shared ? "plain" : "silent-midway";
+      await readStream(bench.provider, promptOf(bench, `case: ${name}`), client.signal).catch(() => {});
+    }),
+  );
+  expect(getEventListeners(shared.signal, "abort")).toEqual([]);
+  await until("the provider to be left", () =>
+    bench.simulator.requests.every(({ closedAt }) => closedAt !== undefined),
+  );
+  await until("no timer to be left", () => timers() <= before);
+  await bench.close();
+});

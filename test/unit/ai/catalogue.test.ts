@@ -1,0 +1,169 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { REPLY } from "../../../scripts/simulators/play.ts";
+import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
+import { type Catalogue, findModel, findProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
+import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { readConfig } from "../../../services/config.ts";
+import { promptOf, readWhole } from "./support.ts";
+
+/** A catalogue file with that content. */
+function file(content: unknown): string {
+  const path = join(mkdtempSync(join(tmpdir(), "catalogue-")), "catalogue.json");
+  writeFileSync(path, typeof content === "string" || Buffer.isBuffer(content) ? content : JSON.stringify(content));
+  return path;
+}
+
+/** What a catalogue may name in that environment. */
+function variablesIn(environment: Record<string, string>) {
+  const read = readConfig(environment);
+  if ("problems" in read) throw new Error(read.problems.join("\n"));
+  return read.config.ai.variables;
+}
+
+const names = (catalogue: Catalogue) =>
+  Object.fromEntries(catalogue.providers.map(({ id, models }) => [id, models.map(({ name }) => name)]));
+
+const fifth = {
+  id: "elsewhere",
+  dialect: "openai-compatible",
+  keyVariable: "ELSEWHERE_TOKEN",
+  baseUrlVariable: "ELSEWHERE",
+  baseUrl: "http://127.0.0.1:9/v1",
+  models: [{ name: "big", upstream: "mistral-large-latest", outputTokens: 100, usageOnRequest: false }],
+};
+
+describe("the catalogue", () => {
+  test("that is shipped has the providers and models of the specification", () => {
+    expect(names(readCatalogue())).toEqual({
+      "provider-a": ["model-a-1", "model-a-2", "model-a-3"],
+      "provider-b": ["model-b-1", "model-b-2", "model-b-3", "model-b-4"],
+      "provider-c": ["model-c-1", "model-c-2", "model-c-3"],
+      "provider-d": ["model-d-1", "model-d-2", "model-d-3"],
+    });
+  });
+
+  test("of native names leads to the same models", () => {
+    const [neutral, native] = [readCatalogue(), readCatalogue("native")];
+    expect(native.providers.map(({ id }) => id)).toEqual(["openai", "anthropic", "google", "mistral"]);
+    const upstream = (catalogue: Catalogue) =>
+      catalogue.providers.flatMap(({ models }) => models.map((model) => ({ ...model, name: "" })));
+    expect(upstream(native)).toEqual(upstream(neutral));
+  });
+
+  test("knows what metrics call a provider: its vendor, if there is a name for that", () => {
+    const vendors = (path?: string) => readCatalogue(path).providers.map(({ vendor }) => vendor);
+    expect(vendors()).toEqual(["openai", "anthropic", "gcp.gemini", "mistral_ai"]);
+    expect(vendors("native")).toEqual(vendors());
+    const azure = { ...fifth, id: "azure", dialect: "openai", vendor: "azure.ai.openai" };
+    expect(vendors(file({ providers: [fifth, azure] }))).toEqual(["elsewhere", "azure.ai.openai"]);
+  });
+
+  test("finds by public name and by nothing else", () => {
+    const catalogue = readCatalogue();
+    const provider = findProvider(catalogue, "provider-b");
+    if (!provider) throw new Error("provider-b is missing.");
+    expect(findModel(provider, undefined)?.name).toBe("model-b-1");
+    expect(findModel(provider, "model-b-2")?.upstream).toBe("claude-opus-5-5");
+    expect(findModel(provider, "claude-opus-5-5")).toBeUndefined();
+    for (const id of ["openai", "__proto__", "constructor", ""]) expect(findProvider(catalogue, id)).toBeUndefined();
+  });
+
+  test("takes a fifth provider of a known dialect in a few lines and no code", async () => {
+    const simulator = await startProviderSimulator({ dialect: "openai-compatible" });
+    const catalogue = readCatalogue(file({ providers: [fifth] }));
+    const entry = findProvider(catalogue, "elsewhere");
+    if (!entry) throw new Error("The fifth provider is missing.");
+    const environment = { ELSEWHERE_TOKEN: "simulated-key", ELSEWHERE: `${simulator.url}/v1` };
+    const providers = openProviders(catalogue, variablesIn(environment));
+    const provider = providers.of(entry);
+    if (!provider) throw new Error("The fifth provider isn't open.");
+    expect(await readWhole(provider, promptOf({ entry }, "case: plain"))).toMatchObject({ text: REPLY });
+    providers.close();
+    await simulator.close();
+  });
+
+  test("can't make a secret of our own the key of a provider", () => {
+    const secrets = { SECRET_KEY: Buffer.alloc(32).toString("base64"), INTERNAL_SECRET: "x".repeat(32) };
+    expect(variablesIn({ ...secrets, DATABASE_URL: "postgres://elsewhere/gatehouse", ELSEWHERE: "here" })).toEqual({
+      ELSEWHERE: "here",
+    });
+  });
+
+  test("that is wrong is refused with everything that is wrong with it", () => {
+    const wrong = {
+      providers: [
+        { ...fifth, dialect: "klingon", baseUrl: "ftp://elsewhere", models: [] },
+        {
+          ...fifth,
+          keyVariable: "not a name",
+          models: [{ name: "big", upstream: "", outputTokens: 0, colour: "red" }],
+        },
+        { ...fifth, models: [fifth.models[0], fifth.models[0]] },
+      ],
+    };
+    const message = messageOf(() => readCatalogue(file(wrong)));
+    for (const at of [
+      "0.dialect",
+      "0.baseUrl",
+      "0.models",
+      "1.keyVariable",
+      "1.models.0.upstream",
+      "1.models.0.outputTokens",
+      "colour",
+      "2.models.1.name",
+    ])
+      expect(message).toContain(at);
+    expect(messageOf(() => readCatalogue(file({ providers: [fifth, fifth] })))).toContain("listed twice");
+    expect(messageOf(() => readCatalogue(file("{")))).toContain("cannot be read");
+    expect(messageOf(() => readCatalogue("/nowhere.json"))).toContain("cannot be read");
+  });
+
+  const ADDRESSES = [
+    "http://127.0.0.1:9/v1?api-version=1",
+    "http://127.0.0.1:9/v1#top",
+    "http://ann:secret@127.0.0.1:9/v1",
+    "http://127.0.0.1:9/v1 ",
+    "http://",
+  ];
+  test.each(ADDRESSES)("refuses an address that nothing can be put after, wherever it stands: %j", (address) => {
+    expect(messageOf(() => readCatalogue(file({ providers: [{ ...fifth, baseUrl: address }] })))).toContain(
+      "providers.0.baseUrl: must be a URL",
+    );
+    const message = messageOf(() => openProviders(readCatalogue(), { MISTRAL_BASE_URL: address }));
+    expect(message).toContain("MISTRAL_BASE_URL must be a URL");
+    expect(message).not.toContain("secret");
+  });
+
+  test.each(["", " ", "a\u0000", "a\nb", " a", "a\ud800"])("refuses the name %j", (name) => {
+    const wrong = { ...fifth, id: name, models: [{ name, upstream: name, outputTokens: 1 }] };
+    const message = messageOf(() => readCatalogue(file({ providers: [wrong] })));
+    for (const at of ["id", "models.0.name", "models.0.upstream"]) {
+      expect(message).toContain(`providers.0.${at}: must be words`);
+    }
+  });
+
+  test("is read with the mark that some editors put first, and in UTF-8 alone", () => {
+    const text = JSON.stringify({ providers: [{ ...fifth, id: "café" }] });
+    expect(names(readCatalogue(file(Buffer.from(`\ufeff${text}`))))).toEqual({ café: ["big"] });
+    expect(messageOf(() => readCatalogue(file(Buffer.from(text, "latin1"))))).toContain("cannot be read");
+  });
+
+  test("names variables whose values are checked, and never shown", () => {
+    const variables = { OPENAI_API_KEY: "two words", GEMINI_BASE_URL: "file:///etc/passwd" };
+    const message = messageOf(() => openProviders(readCatalogue(), variables));
+    expect(message).toMatch(/OPENAI_API_KEY.*GEMINI_BASE_URL/s);
+    expect(message).not.toMatch(/two words|passwd/);
+  });
+});
+
+function messageOf(action: () => unknown): string {
+  try {
+    action();
+  } catch (error) {
+    return (error as Error).message;
+  }
+  throw new Error("Nothing was refused.");
+}

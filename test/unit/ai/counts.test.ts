@@ -1,0 +1,51 @@
+import { expect, test } from "vitest";
+import { anthropicMapping } from "../../../services/ai/providers/anthropic.ts";
+import { meaningOf, Transcript, wholeUsage } from "../../../services/ai/providers/decode.ts";
+import { DEFAULT_LIMITS } from "../../../services/ai/providers/provider.ts";
+
+type Counts = Record<string, unknown>;
+const LARGE = 2 ** 30;
+
+/** Anthropic's counts at the start and at the end of a stream, and what they come to; undefined has to be estimated. */
+const TOLD: [start: Counts | null, end: Counts | null, usage: [input: number, output: number] | undefined][] = [
+  [{ input_tokens: 11, output_tokens: 2 }, { output_tokens: 7 }, [11, 7]],
+  [{ input_tokens: 11, cache_read_input_tokens: 2000 }, { input_tokens: 11, output_tokens: 7 }, [2011, 7]],
+  [
+    { input_tokens: 11, cache_read_input_tokens: 2000, cache_creation_input_tokens: 5 },
+    { input_tokens: 12, cache_read_input_tokens: 0, cache_creation_input_tokens: null, output_tokens: 7 },
+    [17, 7],
+  ],
+  [null, { input_tokens: 11, cache_creation_input_tokens: 5, output_tokens: 7 }, [16, 7]],
+  [{ input_tokens: 11, cache_read_input_tokens: null }, { input_tokens: null, output_tokens: 7 }, [11, 7]],
+  [{ input_tokens: 11, output_tokens: 2 }, null, undefined],
+  [{ cache_read_input_tokens: 2000 }, { output_tokens: 7 }, undefined],
+  [{ input_tokens: 11, cache_read_input_tokens: "2000" }, { output_tokens: 7 }, undefined],
+  [{ input_tokens: 11, cache_read_input_tokens: -5 }, { output_tokens: 7 }, undefined],
+  [{ input_tokens: LARGE, cache_read_input_tokens: LARGE }, { output_tokens: 7 }, undefined],
+];
+
+test.each(TOLD)("a stream that counts %j and then %j", (start, end, usage) => {
+  const transcript = new Transcript(anthropicMapping, DEFAULT_LIMITS.eventBytes);
+  const events = [
+    { type: "message_start", message: { usage: start } },
+    { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello." } },
+    { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: end },
+    { type: "message_stop" },
+  ];
+  transcript.feed(Buffer.from(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("")));
+  expect(transcript.usage).toEqual(usage && { inputTokens: usage[0], outputTokens: usage[1] });
+});
+
+test("a whole reply counts its cached input", () => {
+  const usage = {
+    input_tokens: 1,
+    cache_read_input_tokens: 20,
+    cache_creation_input_tokens: 300,
+    output_tokens: 7,
+  };
+  const body = { content: [{ type: "text", text: "Hello." }], stop_reason: "end_turn", usage };
+  expect(wholeUsage(meaningOf(JSON.stringify(body), anthropicMapping.whole).usage)).toEqual({
+    inputTokens: 321,
+    outputTokens: 7,
+  });
+});

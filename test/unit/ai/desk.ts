@@ -1,0 +1,66 @@
+import { pino } from "pino";
+import { v7 as uuid } from "uuid";
+import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
+import { type Ai, openAi } from "../../../services/ai/context.ts";
+import type { Conversation, Needs } from "../../../services/ai/conversation.ts";
+import { createMetrics } from "../../../services/metrics.ts";
+import { type DatabaseLocation, openStore, type Store } from "../../../services/store/store.ts";
+
+export const log = pino({ level: "silent" });
+export const clock = { now: () => new Date("2026-11-21T12:00:00Z") };
+
+/** The AI operations on an empty database, with provider-a simulated and the others without a key. */
+export type Desk = { ai: Ai; store: Store; simulator: Simulator; close(): Promise<void> };
+
+export async function openDesk(location: DatabaseLocation = { kind: "memory" }): Promise<Desk> {
+  const [store, simulator] = await Promise.all([
+    openStore(location, log),
+    startProviderSimulator({ dialect: "openai" }),
+  ]);
+  await store.migrate();
+  const variables = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${simulator.url}/v1` };
+  const limits = { firstByteMs: 5_000, idleMs: 5_000, totalMs: 10_000, retries: 2 };
+  const ai = openAi({ ai: { catalogue: undefined, variables, ...limits } }, store, clock, log);
+  const close = async () => {
+    await ai.close();
+    await Promise.all([store.close(), simulator.close()]);
+  };
+  return { ai, store, simulator, close };
+}
+
+/** A call of a new user. */
+export async function newCall({ ai, store }: Desk): Promise<Needs & { userId: string; client: AbortController }> {
+  const userId = uuid();
+  const now = clock.now();
+  await store.fork().execute(
+    `insert into users (id, email, canonical_email, name, password_hash, password_changed_at, terms_accepted_at,
+                        created_at, updated_at) values (?, ?, ?, '', '', ?, ?, ?, ?)`,
+    [userId, userId, userId, now, now, now, now],
+  );
+  const client = new AbortController();
+  const sessionId = uuid();
+  const later = new Date(now.getTime() + 3_600_000);
+  await store.fork().execute(
+    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at)
+     values (?, ?, ?, '', '', ?, ?, ?, ?)`,
+    [sessionId, userId, now, now, now, later, later],
+  );
+  const caller = { user: { id: userId }, session: { id: sessionId } } as Needs["caller"];
+  const measured = { metrics: createMetrics(), startedAt: performance.now(), tracing: undefined, traceparent: null };
+  return { ai, caller, log, requestId: "request", signal: client.signal, ...measured, userId, client };
+}
+
+export const saying = (content: string): Conversation => ({
+  provider: "provider-a",
+  messages: [{ role: "user", content }],
+});
+
+/** What the books say of a user's calls. */
+export async function rowsOf({ ai, store }: Desk, userId: string) {
+  await ai.usage.flush();
+  return store.fork().execute(
+    `select provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms
+     from ai_usage where user_id = ?`,
+    [userId],
+  );
+}

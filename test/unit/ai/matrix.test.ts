@@ -1,0 +1,40 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { PASSING } from "../../../scripts/simulators/failing-cases.ts";
+import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
+import { CONTENTS, SHAPES } from "../../../scripts/simulators/whole-cases.ts";
+import { expectedOf, NAMES, summary } from "./expectations.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+
+/** A short reply may be in flight for long on a busy machine; only what never ends waits for these. */
+const LIMITS = { firstByteMs: 1_000, idleMs: 1_000, afterFinishMs: 100, totalMs: 5_000, chatBytes: 2_000_000 };
+const PATIENT = { firstByteMs: 10_000, idleMs: 10_000, afterFinishMs: 100, totalMs: 20_000, chatBytes: 2_000_000 };
+
+describe.each(DIALECTS)("every awkward case of %s", (dialect: SimulatedDialect) => {
+  let patient: Bench;
+  let hasty: Bench;
+  beforeAll(async () => {
+    [patient, hasty] = await Promise.all([startBench(dialect, PATIENT), startBench(dialect, LIMITS)]);
+  });
+  afterAll(() => Promise.all([patient.close(), hasty.close()]));
+
+  describe.concurrent.each(NAMES)("%s", (name) => {
+    const expected = expectedOf(name);
+    const benchFor = ({ failure }: { failure?: string | undefined }) => (failure === "timed out" ? hasty : patient);
+
+    test.concurrent("stream", async () => {
+      const bench = benchFor(expected.stream);
+      const outcome = await readStream(bench.provider, promptOf(bench, `case: ${name} (stream)`));
+      expect(summary(outcome)).toEqual(summary(expected.stream));
+    });
+    test.concurrent("chat", async () => {
+      const bench = benchFor(expected.chat);
+      const outcome = await readWhole(bench.provider, promptOf(bench, `case: ${name} (chat)`));
+      expect(summary(outcome)).toEqual(summary(expected.chat));
+    });
+  });
+});
+
+test("the table has at least 40 cases, and whole replies as well as failures", () => {
+  expect(NAMES.length).toBeGreaterThan(40);
+  for (const whole of [SHAPES, CONTENTS, PASSING]) expect(Object.keys(whole).length).toBeGreaterThan(10);
+});

@@ -1,0 +1,107 @@
+import { describe, expect, test } from "vitest";
+import { anthropicSpeaker } from "../../../scripts/simulators/anthropic.ts";
+import { googleSpeaker } from "../../../scripts/simulators/google.ts";
+import { mistralSpeaker, openaiSpeaker } from "../../../scripts/simulators/openai.ts";
+import { encode, PIECES, REPLY } from "../../../scripts/simulators/play.ts";
+import { anthropicMapping } from "../../../services/ai/providers/anthropic.ts";
+import { meaningOf, Transcript, wholeUsage } from "../../../services/ai/providers/decode.ts";
+import { googleMapping } from "../../../services/ai/providers/google.ts";
+import { openaiMapping } from "../../../services/ai/providers/openai.ts";
+import { DEFAULT_LIMITS, type Prompt } from "../../../services/ai/providers/provider.ts";
+import type { Take } from "../../../services/flow.ts";
+import { promptOf, readStream, startBench } from "./support.ts";
+
+const ASKED = { model: "simulated", stream: true, usage: true, said: "", input: "" };
+const TOKENS = { input: 11, output: 22 };
+/** What may stand anywhere instead of anything. The one piece of text among them is told from the others. */
+const ODD: unknown[] = [
+  null,
+  7,
+  -1.5,
+  true,
+  "odd",
+  "",
+  [],
+  [null],
+  ["odd"],
+  {},
+  { toString: 1 },
+  { text: [{}] },
+  [[{ type: 1 }]],
+];
+/** Text that was made of something else. The reply has none of that in it. */
+const MADE_UP = /object|null|undefined|true|NaN|\d/;
+
+describe.each([
+  ["openai", openaiSpeaker, openaiMapping],
+  ["openai-compatible", mistralSpeaker, openaiMapping],
+  ["anthropic", anthropicSpeaker, anthropicMapping],
+  ["google", googleSpeaker, googleMapping],
+] as const)("odd values in place of what %s says", (_, speakerOf, mapping) => {
+  const speaker = speakerOf("key");
+  const parts = JSON.stringify([null, { type: "text", text: "odd" }]);
+  const events = [
+    ...speaker.idle,
+    speaker.thinking,
+    { data: speaker.delta("in parts").data.replace('"in parts"', parts) },
+    ...speaker.events(PIECES, TOKENS, ASKED),
+  ];
+
+  test("are text or a fault in a stream", () => {
+    for (const [index, { event = "", data }] of events.entries()) {
+      if (data === "[DONE]") continue;
+      for (const changed of variants(JSON.parse(data))) {
+        const transcript = new Transcript(mapping, DEFAULT_LIMITS.eventBytes);
+        const frames = events.with(index, { event, data: JSON.stringify(changed) });
+        const bytes = Buffer.from(frames.map((frame) => encode(frame, "\n")).join(""));
+        const text = transcript.feed(bytes) + transcript.end();
+        expect(text, JSON.stringify(changed)).not.toMatch(MADE_UP);
+        expect([undefined, "unreadable reply", "broke off"]).toContain(transcript.fault?.kind);
+        expectCounts(transcript.usage);
+      }
+    }
+  });
+
+  test("are text or a fault in a whole reply", () => {
+    for (const changed of variants(speaker.whole(REPLY, TOKENS, ASKED))) {
+      const { text = "", usage } = meaningOf(JSON.stringify(changed), mapping.whole);
+      expect(text, JSON.stringify(changed)).not.toMatch(MADE_UP);
+      expectCounts(wholeUsage(usage));
+    }
+  });
+});
+
+/** Documents that have one odd value in the place of one of theirs, for every place and every odd value. */
+function* variants(document: unknown): Generator<unknown> {
+  yield* ODD;
+  if (typeof document !== "object" || document === null) return;
+  for (const [key, value] of Object.entries(document)) {
+    for (const changed of variants(value)) {
+      yield Array.isArray(document) ? document.with(Number(key), changed) : { ...document, [key]: changed };
+    }
+  }
+}
+
+function expectCounts(usage: object | undefined): void {
+  for (const count of Object.values(usage ?? {})) expect(Number.isInteger(count) && count >= 0).toBe(true);
+}
+
+test("whatever else goes wrong while a reply is heard ends that reply alone", async () => {
+  const bench = await startBench("openai");
+  const stopwatch = {
+    sent() {},
+    worked() {
+      throw new Error("The stopwatch broke.");
+    },
+  };
+  const watched = {
+    ...bench.provider,
+    stream: (prompt: Prompt, take: Take<string>, signal: AbortSignal) =>
+      bench.provider.stream(prompt, take, signal, stopwatch),
+  };
+  expect(await readStream(watched, promptOf(bench, "case: silent-midway"))).toMatchObject({
+    failure: "unreadable reply",
+  });
+  expect(await readStream(bench.provider, promptOf(bench, "case: plain"))).toMatchObject({ text: REPLY });
+  await bench.close();
+});

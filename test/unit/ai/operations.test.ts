@@ -1,0 +1,164 @@
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { PREFIX, REPLY } from "../../../scripts/simulators/play.ts";
+import { tokensIn } from "../../../scripts/simulators/speaker.ts";
+import { chat } from "../../../services/ai/chat.ts";
+import type { Conversation } from "../../../services/ai/conversation.ts";
+import { listProviders } from "../../../services/ai/list-providers.ts";
+import { streamChat } from "../../../services/ai/stream-chat.ts";
+import { until } from "../../support/until.ts";
+import { type Desk, newCall, openDesk, rowsOf, saying } from "./desk.ts";
+
+let desk: Desk;
+beforeAll(async () => {
+  desk = await openDesk();
+});
+afterAll(() => desk.close());
+
+const exact = { input_tokens: 3, output_tokens: tokensIn(REPLY), estimated: false };
+
+describe("chat", () => {
+  test("answers content, public names and usage, and leaves a row", async () => {
+    const call = await newCall(desk);
+    expect(await chat(call, saying("case: plain"))).toEqual({
+      content: REPLY,
+      model: "model-a-1",
+      provider: "provider-a",
+      usage: { inputTokens: 3, outputTokens: tokensIn(REPLY) },
+    });
+    expect(await rowsOf(desk, call.userId)).toMatchObject([
+      { provider: "provider-a", model: "model-a-1", outcome: "completed", ...exact, latency_ms: expect.any(Number) },
+    ]);
+  });
+
+  test("tells a failure of the provider by its kind, and leaves a row", async () => {
+    const logged: string[] = [];
+    const log = pino({}, { write: (line: string) => void logged.push(line) });
+    const call = { ...(await newCall(desk)), log };
+    await expect(chat(call, saying("case: bad-key"))).rejects.toMatchObject({
+      reason: Reason.PROVIDER_ERROR,
+      message: "The AI provider provider-a failed: refused the key.",
+    });
+    expect(await rowsOf(desk, call.userId)).toMatchObject([
+      { outcome: "refused the key", input_tokens: 0, output_tokens: 0, estimated: true },
+    ]);
+    await expect(chat(call, saying("case: reset"))).rejects.toThrow("unreachable");
+    expect(logged.map((line) => JSON.parse(line))).toMatchObject([
+      { requestId: "request", detail: "HTTP 401", msg: expect.stringContaining("refused the key") },
+      { requestId: "request", detail: "ECONNRESET" },
+    ]);
+  });
+
+  test("of a client that goes away leaves a row", async () => {
+    const call = await newCall(desk);
+    const before = desk.simulator.requests.length;
+    const answer = expect(chat(call, { ...saying("case: silent"), systemPrompt: "Be brief." })).rejects.toThrow();
+    await until("the request", () => desk.simulator.requests.length > before);
+    call.client.abort();
+    await answer;
+    expect(await rowsOf(desk, call.userId)).toMatchObject([
+      { outcome: "cancelled", input_tokens: tokensIn("case: silentBe brief."), estimated: true },
+    ]);
+  });
+
+  test.each<[string, Partial<Conversation>, Reason, RegExp]>([
+    ["an unknown provider", { provider: "provider-z" }, Reason.VALIDATION_FAILED, /provider-a, provider-b/],
+    ["an unknown model", { model: "model-b-1" }, Reason.VALIDATION_FAILED, /model-a-1, model-a-2/],
+    ["system text alone", { messages: [{ role: "system", content: "Hi" }] }, Reason.VALIDATION_FAILED, /messages/],
+    ["a user who says nothing", { messages: [{ role: "user", content: "" }] }, Reason.VALIDATION_FAILED, /messages/],
+    [
+      "too many characters",
+      { messages: [{ role: "user", content: "x".repeat(262_145) }] },
+      Reason.VALIDATION_FAILED,
+      /messages/,
+    ],
+    [
+      "a provider without a key",
+      { provider: "provider-b" },
+      Reason.PROVIDER_NOT_CONFIGURED,
+      /provider-b.*ANTHROPIC_API_KEY/,
+    ],
+  ])("refuses %s, and neither calls nor records", async (_, wrong, reason, message) => {
+    const call = await newCall(desk);
+    const before = desk.simulator.requests.length;
+    const conversation = { ...saying("case: plain"), ...wrong };
+    const refusal = { reason, message: expect.stringMatching(message) };
+    await expect(chat(call, conversation)).rejects.toMatchObject(refusal);
+    expect(() => streamChat(call, conversation)).toThrow(expect.objectContaining(refusal));
+    expect(desk.simulator.requests).toHaveLength(before);
+    expect(await rowsOf(desk, call.userId)).toEqual([]);
+  });
+});
+
+describe("stream", () => {
+  test("hands on the text as it comes, and leaves a row", async () => {
+    const call = await newCall(desk);
+    let text = "";
+    for await (const { chunk } of streamChat(call, { ...saying("case: plain"), model: "model-a-3" })) {
+      expect(chunk).not.toBe("");
+      text += chunk;
+    }
+    expect(text).toBe(REPLY);
+    expect(await rowsOf(desk, call.userId)).toMatchObject([
+      { model: "model-a-3", outcome: "completed", ...exact, first_chunk_ms: expect.any(Number) },
+    ]);
+  });
+
+  test("is in the books while it runs, and counted by its text when it breaks off", async () => {
+    const call = await newCall(desk);
+    const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
+    expect((await chunks.next()).value).toEqual({ chunk: PREFIX });
+    const outcomes = () => desk.store.fork().execute("select outcome from ai_usage where user_id = ?", [call.userId]);
+    await vi.waitFor(async () => expect(await outcomes()).toEqual([{ outcome: "running" }]));
+    await chunks.return?.();
+    expect(await rowsOf(desk, call.userId)).toMatchObject([
+      { outcome: "cancelled", output_tokens: tokensIn(PREFIX), estimated: true, latency_ms: expect.any(Number) },
+    ]);
+  });
+
+  test("that nobody reads on is settled all the same when its client goes away", async () => {
+    const call = await newCall(desk);
+    const chunks = streamChat(call, saying("case: endless"))[Symbol.asyncIterator]();
+    await chunks.next();
+    call.client.abort();
+    expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "cancelled" }]);
+  });
+
+  test("that breaks off says so after its text", async () => {
+    const call = await newCall(desk);
+    let text = "";
+    const reading = (async () => {
+      for await (const { chunk } of streamChat(call, saying("case: reset-midway"))) text += chunk;
+    })();
+    await expect(reading).rejects.toMatchObject({
+      reason: Reason.PROVIDER_ERROR,
+      message: expect.stringMatching(/broke off/),
+    });
+    expect(text).toBe(PREFIX);
+    expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "broke off", estimated: true }]);
+  });
+});
+
+test("all providers are listed, configured or not", () => {
+  expect(listProviders(desk.ai)).toEqual([
+    { provider: "provider-a", defaultModel: "model-a-1", configured: true },
+    { provider: "provider-b", defaultModel: "model-b-1", configured: false },
+    { provider: "provider-c", defaultModel: "model-c-1", configured: false },
+    { provider: "provider-d", defaultModel: "model-d-1", configured: false },
+  ]);
+});
+
+test("nobody gets another's text, however many ask at once", async () => {
+  const call = await newCall(desk);
+  const answers = await Promise.all(
+    Array.from({ length: 200 }, async (_, index) => {
+      const mine = `I am number ${index}.`;
+      if (index % 2 === 0) return [mine, (await chat(call, saying(mine))).content] as const;
+      let text = "";
+      for await (const { chunk } of streamChat(call, saying(mine))) text += chunk;
+      return [mine, text] as const;
+    }),
+  );
+  for (const [mine, answer] of answers) expect(answer).toContain(`You said: "${mine}"`);
+});

@@ -1,0 +1,167 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { REPLY } from "../../../scripts/simulators/play.ts";
+import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
+import { tokensIn } from "../../../scripts/simulators/speaker.ts";
+import { findModel } from "../../../services/ai/catalogue.ts";
+import type { Prompt } from "../../../services/ai/providers/provider.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+
+/** A conversation with everything in it that some provider would refuse as it stands. */
+const demanding = (bench: Bench, model?: string): Prompt => ({
+  model: findModel(bench.entry, model) ?? bench.entry.models[0],
+  system: "Be brief.",
+  messages: [
+    { role: "user", content: "One." },
+    { role: "user", content: "Two." },
+    { role: "assistant", content: "" },
+    { role: "system", content: "Be kind." },
+    { role: "user", content: "case: plain" },
+  ],
+  maxTokens: 1_000_000,
+  temperature: 2,
+});
+
+/** What must have been sent: model that takes a temperature, and the body for it. */
+const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
+  openai: {
+    model: "model-a-3",
+    body: {
+      model: "gpt-4.1",
+      messages: [
+        { role: "developer", content: "Be brief." },
+        { role: "user", content: "One.\n\nTwo." },
+        { role: "developer", content: "Be kind." },
+        { role: "user", content: "case: plain" },
+      ],
+      max_completion_tokens: 32_768,
+      temperature: 2,
+    },
+  },
+  anthropic: {
+    model: "model-b-4",
+    body: {
+      model: "claude-haiku-4-5",
+      system: "Be brief.\n\nBe kind.",
+      messages: [{ role: "user", content: "One.\n\nTwo.\n\ncase: plain" }],
+      max_tokens: 64_000,
+      temperature: 1,
+      stream: false,
+    },
+  },
+  google: {
+    model: "model-c-2",
+    body: {
+      systemInstruction: { parts: [{ text: "Be brief.\n\nBe kind." }] },
+      contents: [{ role: "user", parts: [{ text: "One.\n\nTwo.\n\ncase: plain" }] }],
+      generationConfig: { maxOutputTokens: 65_536, temperature: 2 },
+    },
+  },
+  "openai-compatible": {
+    model: "model-d-1",
+    body: {
+      model: "mistral-large-latest",
+      messages: [
+        { role: "system", content: "Be brief." },
+        { role: "user", content: "One.\n\nTwo." },
+        { role: "system", content: "Be kind." },
+        { role: "user", content: "case: plain" },
+      ],
+      max_tokens: 32_768,
+      temperature: 1.5,
+    },
+  },
+};
+
+describe.each(DIALECTS)("requests to %s", (dialect) => {
+  let bench: Bench;
+  beforeAll(async () => {
+    bench = await startBench(dialect);
+  });
+  afterAll(() => bench.close());
+  const body = () => bench.simulator.requests.at(-1)?.body;
+
+  test("fit the provider, whatever the prompt asks for", async () => {
+    const { model, body: expected } = SENT[dialect];
+    expect(await readWhole(bench.provider, demanding(bench, model))).toMatchObject({ text: REPLY });
+    expect(body()).toEqual(expected);
+  });
+
+  test("fit every model of the catalogue, streamed or not", async () => {
+    for (const model of bench.entry.models) {
+      expect(await readWhole(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
+      expect(await readStream(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
+    }
+  });
+
+  test("take the lowest temperature", async () => {
+    const model = findModel(bench.entry, SENT[dialect].model) ?? bench.entry.models[0];
+    const prompt = { ...promptOf(bench, "case: plain"), model, temperature: 0 };
+    expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
+    expect(JSON.stringify(body())).toMatch(/"temperature":0/);
+  });
+
+  test("leave out what wasn't asked for", async () => {
+    await readWhole(bench.provider, promptOf(bench, "case: plain"));
+    expect(JSON.stringify(body())).not.toMatch(/temperature|system|developer/);
+  });
+
+  test("bring exact usage, streamed or not", async () => {
+    const usage = { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) };
+    expect(await readWhole(bench.provider, promptOf(bench, "case: plain"))).toEqual({ text: REPLY, usage });
+    expect(await readStream(bench.provider, promptOf(bench, "case: plain"))).toEqual({ text: REPLY, usage });
+    expect(await readStream(bench.provider, promptOf(bench, "case: no-usage"))).toEqual({ text: REPLY });
+  });
+});
+
+test("a stream asks for usage where it may, and OpenAI for no padding", async () => {
+  for (const [dialect, stream_options] of [
+    ["openai", { include_usage: true, include_obfuscation: false }],
+    ["openai-compatible", undefined],
+  ] as const) {
+    const bench = await startBench(dialect);
+    await readStream(bench.provider, promptOf(bench, "case: plain"));
+    const [request] = bench.simulator.requests;
+    expect({ stream_options: undefined, ...(request?.body as object) }).toMatchObject({ stream: true, stream_options });
+    expect(request?.headers).toMatchObject({ "accept-encoding": "identity" });
+    await bench.close();
+  }
+});
+
+test("a wrong key is refused and named nowhere", async () => {
+  for (const dialect of DIALECTS) {
+    const bench = await startBench(dialect, {}, "a-wrong-key");
+    const thrown = await bench.provider
+      .complete(promptOf(bench, "Hello."), new AbortController().signal)
+      .catch((error: Error) => error);
+    expect(thrown).toMatchObject({
+      kind: "refused the key",
+      message: `The AI provider ${bench.entry.id} failed: refused the key.`,
+    });
+    expect(bench.simulator.requests).toHaveLength(1);
+    await bench.close();
+  }
+});
+
+test("what a provider echoes appears nowhere in the failure", async () => {
+  for (const dialect of DIALECTS) {
+    const bench = await startBench(dialect);
+    for (const name of ["bad-key", "invalid", "html-502", "html-200", "malformed-event", "error-event-named"]) {
+      const thrown = await bench.provider
+        .complete(promptOf(bench, `case: ${name}`), new AbortController().signal)
+        .catch((error: Error) => error);
+      const everything = JSON.stringify(thrown, Object.getOwnPropertyNames(thrown)) + String((thrown as Error).cause);
+      expect(everything).not.toMatch(/echo|simulated-key|127\.0\.0\.1|http:/);
+    }
+    await bench.close();
+  }
+});
+
+test("a redirect is not followed", async () => {
+  const [bench, elsewhere] = await Promise.all([startBench("openai"), startBench("openai")]);
+  const target = `${elsewhere.simulator.url}/v1/chat/completions`;
+  expect(await readWhole(bench.provider, promptOf(bench, `case: redirect ${target}`))).toMatchObject({
+    failure: "unreadable reply",
+  });
+  expect(elsewhere.simulator.requests).toHaveLength(0);
+  await Promise.all([bench.close(), elsewhere.close()]);
+});

@@ -1,0 +1,105 @@
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { told } from "../../../scripts/simulators/odd-cases.ts";
+import { REPLY } from "../../../scripts/simulators/play.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+
+describe.each(DIALECTS)("attempts at %s", (dialect) => {
+  let bench: Bench;
+  beforeAll(async () => {
+    bench = await startBench(dialect);
+  });
+  afterAll(() => bench.close());
+
+  /** The number of requests that one streamed and one whole reply cost. */
+  async function attemptsOf(name: string): Promise<[number, number]> {
+    const { requests } = bench.simulator;
+    const before = requests.length;
+    await readStream(bench.provider, promptOf(bench, `case: ${name} (stream)`));
+    const between = requests.length;
+    await readWhole(bench.provider, promptOf(bench, `case: ${name} (chat)`));
+    return [between - before, requests.length - between];
+  }
+
+  test.each(["overloaded", "broken", "rate-limited", "html-502", "reset", "timeout"])("%s: three", async (name) => {
+    expect(await attemptsOf(name)).toEqual([3, 3]);
+  });
+  test.each(["overloaded-once", "rate-limited-once", "reset-once", "closed-once", "reset-after-headers-once"])(
+    "%s: two",
+    async (name) => {
+      expect(await attemptsOf(name)).toEqual([2, 2]);
+    },
+  );
+  test.each([
+    "quota",
+    "bad-key",
+    "forbidden",
+    "no-credit",
+    "invalid",
+    "not-found",
+    "too-large",
+    "retry-tomorrow",
+    "retry-at-tomorrow",
+  ])("%s: one, for it wouldn't help", async (name) => {
+    expect(await attemptsOf(name)).toEqual([1, 1]);
+  });
+  test.each(["error-event-only", "reset-midway", "error-200", "html-200", "malformed-event", "empty"])(
+    "%s: one, for the reply had begun",
+    async (name) => {
+      expect(await attemptsOf(name)).toEqual([1, 1]);
+    },
+  );
+
+  test("wait as long as the provider asks", async () => {
+    const start = performance.now();
+    expect(await readWhole(bench.provider, promptOf(bench, "case: retry-after 150"))).toMatchObject({ text: REPLY });
+    expect(performance.now() - start).toBeGreaterThanOrEqual(148);
+  });
+
+  test.each(["Infinity", "-1", "1e9", "0x7fffffff", "9".repeat(400), "soon"])(
+    "take a wait of %s for none",
+    async (wait) => {
+      expect(await readWhole(bench.provider, promptOf(bench, `case: retry-after ${wait}`))).toMatchObject({
+        text: REPLY,
+      });
+    },
+  );
+
+  test("at one failure in ten all calls succeed with 1.15 attempts each at most", async () => {
+    const before = bench.simulator.requests.length;
+    const calls = Array.from({ length: 300 }, (_, index) => index + 1);
+    const outcomes = await Promise.all(
+      calls.map((call) => readStream(bench.provider, promptOf(bench, `case: flaky ${call}`))),
+    );
+    expect(outcomes.filter(({ text }) => text !== REPLY)).toEqual([]);
+    expect(bench.simulator.requests.length - before).toBeGreaterThan(calls.length * 1.09);
+    expect(bench.simulator.requests.length - before).toBeLessThanOrEqual(calls.length * 1.15);
+  });
+});
+
+test("the waits between attempts grow, and are jittered", async () => {
+  const bench = await startBench("openai", { backoffMs: 100 });
+  const chance = vi.spyOn(Math, "random").mockReturnValue(0.99);
+  const start = performance.now();
+  const outcome = await readWhole(bench.provider, promptOf(bench, "case: overloaded"));
+  const tookMs = performance.now() - start;
+  chance.mockRestore();
+  await bench.close();
+  expect(outcome).toMatchObject({ failure: "overloaded" });
+  expect(tookMs).toBeGreaterThan(1.49 * (100 + 200) - 5);
+});
+
+test("a wait that Google asks for inside its error is kept to", async () => {
+  const bench = await startBench("google");
+  const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "86400s" }];
+  const body = { error: { code: 429, status: "RESOURCE_EXHAUSTED", details } };
+  const prompt = promptOf(bench, `case: ${told({ status: 429, body })}`);
+  expect(await readWhole(bench.provider, prompt)).toMatchObject({ failure: "rate limited" });
+  expect(bench.simulator.requests).toHaveLength(1);
+  await bench.close();
+});
+
+test("a wait between attempts is no silence of the provider's", async () => {
+  const bench = await startBench("openai", { backoffMs: 800, firstByteMs: 350 });
+  expect(await readWhole(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
+  await bench.close();
+});

@@ -1,0 +1,96 @@
+import {
+  type SimulatedDialect,
+  type Simulator,
+  startProviderSimulator,
+} from "../../../scripts/simulators/simulator.ts";
+import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
+import { ProviderFailure } from "../../../services/ai/providers/errors.ts";
+import type { Limits, Prompt, Provider, Usage } from "../../../services/ai/providers/provider.ts";
+import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { type Flow, flow } from "../../../services/flow.ts";
+
+export const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
+const KEY = "simulated-key";
+
+/** One simulated provider and the real adapter in front of it. */
+export type Bench = {
+  entry: CatalogueProvider;
+  provider: Provider;
+  simulator: Simulator;
+  close(): Promise<void>;
+};
+
+/** Starts the simulator of a dialect and opens the shipped catalogue's provider on it. */
+export async function startBench(dialect: SimulatedDialect, limits: Partial<Limits> = {}, key = KEY): Promise<Bench> {
+  const catalogue = readCatalogue();
+  const entry = catalogue.providers.find((provider) => provider.dialect === dialect);
+  if (!entry) throw new Error(`No provider speaks ${dialect}.`);
+  const simulator = await startProviderSimulator({ dialect, key: KEY });
+  const providers = openProviders(
+    catalogue,
+    { [entry.keyVariable]: key, [entry.baseUrlVariable]: baseUrlOf(dialect, simulator.url) },
+    { backoffMs: 1, ...limits },
+  );
+  const provider = providers.of(entry);
+  if (!provider) throw new Error("The provider has a key and isn't open.");
+  const close = async () => {
+    providers.close();
+    await simulator.close();
+  };
+  return { entry, provider, simulator, close };
+}
+
+export const baseUrlOf = (dialect: SimulatedDialect, origin: string) =>
+  dialect.startsWith("openai") ? `${origin}/v1` : origin;
+
+/** A prompt of one message, for the default model. */
+export function promptOf({ entry }: Pick<Bench, "entry">, content: string): Prompt {
+  return { model: entry.models[0], messages: [{ role: "user", content }] };
+}
+
+/** The texts of a stream, for whoever reads them one by one. */
+export function textsOf(provider: Provider, prompt: Prompt, signal: AbortSignal): Flow<string> {
+  return flow(async (take) => void (await provider.stream(prompt, take, signal)));
+}
+
+/** What came of a call. */
+export type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
+
+/** Reads a stream to its end, however it ends. */
+export async function readStream(
+  provider: Provider,
+  prompt: Prompt,
+  signal = new AbortController().signal,
+): Promise<Outcome> {
+  const outcome: Outcome = { text: "" };
+  try {
+    const take = (text: string) => {
+      outcome.text += text;
+      return undefined;
+    };
+    const usage = await provider.stream(prompt, take, signal);
+    if (usage) outcome.usage = usage;
+  } catch (thrown) {
+    outcome.failure = failureOf(thrown);
+  }
+  return outcome;
+}
+
+/** Asks for a whole reply. */
+export async function readWhole(
+  provider: Provider,
+  prompt: Prompt,
+  signal = new AbortController().signal,
+): Promise<Outcome> {
+  try {
+    const { content, usage } = await provider.complete(prompt, signal);
+    return { text: content, usage };
+  } catch (thrown) {
+    return { text: "", failure: failureOf(thrown) };
+  }
+}
+
+function failureOf(thrown: unknown): string {
+  if (thrown instanceof ProviderFailure) return thrown.kind;
+  throw thrown;
+}

@@ -1,0 +1,136 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { describe, expect, test } from "vitest";
+import { REPLY } from "../../../scripts/simulators/play.ts";
+import { readCatalogue } from "../../../services/ai/catalogue.ts";
+import type { Limits } from "../../../services/ai/providers/provider.ts";
+import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { until } from "../../support/until.ts";
+import { DIALECTS, promptOf, readStream, readWhole, startBench, textsOf } from "./support.ts";
+
+const LONG_MS = 20_000;
+const SETTING_MS = 300;
+const patient = { connectMs: LONG_MS, firstByteMs: LONG_MS, idleMs: LONG_MS, totalMs: LONG_MS };
+
+/** Which alarm ends which case. */
+const ALARMS: [keyof Limits, string][] = [
+  ["firstByteMs", "silent"],
+  ["firstByteMs", "silent-after-headers"],
+  ["idleMs", "silent-midway"],
+  ["idleMs", "pings-midway"],
+  ["totalMs", "silent"],
+  ["totalMs", "pings-midway"],
+];
+
+describe.each(DIALECTS)("the alarms of %s", DESPITE_STALLS, (dialect) => {
+  test.concurrent.each(ALARMS)("%s ends %s within 250 ms of its setting", async (alarm, name) => {
+    const bench = await startBench(dialect, { ...patient, [alarm]: SETTING_MS });
+    for (const read of [readStream, readWhole]) {
+      const start = performance.now();
+      expect(await read(bench.provider, promptOf(bench, `case: ${name}`))).toMatchObject({ failure: "timed out" });
+      expect(performance.now() - start).toBeGreaterThanOrEqual(SETTING_MS - 5);
+      expect(performance.now() - start).toBeLessThan(SETTING_MS + 250);
+    }
+    await bench.close();
+  });
+});
+
+test("an answer in another protocol ends the call at once, not with an alarm or never", DESPITE_STALLS, async () => {
+  const bench = await startBench("openai", patient);
+  for (const read of [readStream, readWhole]) {
+    const start = performance.now();
+    expect(await read(bench.provider, promptOf(bench, "case: other-protocol"))).toMatchObject({
+      failure: "unreadable reply",
+    });
+    expect(performance.now() - start).toBeLessThan(250);
+  }
+  expect(bench.simulator.requests).toHaveLength(2);
+  await bench.close();
+});
+
+test("a stream that goes on and on ends with the total", DESPITE_STALLS, async () => {
+  const bench = await startBench("openai", { ...patient, totalMs: SETTING_MS });
+  const start = performance.now();
+  expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({ failure: "timed out" });
+  expect(performance.now() - start).toBeLessThan(SETTING_MS + 250);
+  await bench.close();
+});
+
+test("a stream that goes on and on ends with its bytes", async () => {
+  const bench = await startBench("openai", { ...patient, streamBytes: 100_000 });
+  expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({
+    failure: "reply too large",
+  });
+  await bench.close();
+});
+
+test.each(DIALECTS)("a whole reply of %s is over, though its connection is kept open", async (dialect) => {
+  const bench = await startBench(dialect, { ...patient, afterFinishMs: 100 });
+  const start = performance.now();
+  expect(await readStream(bench.provider, promptOf(bench, "case: kept-open"))).toMatchObject({ text: REPLY });
+  await until("the connection to be let go", () => bench.simulator.requests[0]?.closedAt !== undefined);
+  expect(performance.now() - start).toBeLessThan(5_000);
+  await bench.close();
+});
+
+test.each(DIALECTS)("streams of %s, one after the other, share connections", DESPITE_STALLS, async (dialect) => {
+  const bench = await startBench(dialect, patient);
+  const { requests } = bench.simulator;
+  for (let i = 0; i < 5; i++) {
+    expect(await readStream(bench.provider, promptOf(bench, "case: ended-later"))).toMatchObject({ text: REPLY });
+    await until("the connection to be let go", () => requests[i]?.closedAt !== undefined);
+  }
+  expect(new Set(requests.map(({ port }) => port)).size).toBeLessThan(requests.length); // the end may still be on its way
+  await bench.close();
+});
+
+test("a connection that doesn't come to stand is given up, and not tried again", DESPITE_STALLS, async () => {
+  const sockets: Socket[] = [];
+  const mute = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
+  await once(mute, "listening");
+  const catalogue = readCatalogue();
+  const [entry] = catalogue.providers;
+  if (!entry) throw new Error("The catalogue is empty.");
+  const baseUrl = `https://127.0.0.1:${(mute.address() as AddressInfo).port}/v1`;
+  const variables = { [entry.keyVariable]: "key", [entry.baseUrlVariable]: baseUrl };
+  const provider = openProviders(catalogue, variables, { ...patient, connectMs: SETTING_MS }).of(entry);
+  if (!provider) throw new Error("The provider isn't open.");
+  const start = performance.now();
+  expect(await readWhole(provider, promptOf({ entry }, "Hello."))).toMatchObject({ failure: "timed out" });
+  expect(performance.now() - start).toBeLessThan(SETTING_MS + 250);
+  expect(sockets).toHaveLength(1);
+  mute.close();
+});
+
+test.each(DIALECTS)("a model of %s that thinks for long is not silent", async (dialect) => {
+  const bench = await startBench(dialect, { ...patient, idleMs: SETTING_MS });
+  const start = performance.now();
+  expect(await readStream(bench.provider, promptOf(bench, "case: thinking-long 40"))).toMatchObject({ text: REPLY });
+  expect(performance.now() - start).toBeGreaterThan(2 * SETTING_MS);
+  await bench.close();
+});
+
+test("a slow consumer is not mistaken for a silent provider", async () => {
+  const bench = await startBench("openai", { ...patient, idleMs: SETTING_MS });
+  const signal = new AbortController().signal;
+  let pieces = 0;
+  for await (const _ of textsOf(bench.provider, promptOf(bench, "case: bytes"), signal)) {
+    if (++pieces === 1) await new Promise((resolve) => setTimeout(resolve, 2 * SETTING_MS));
+  }
+  expect(pieces).toBeGreaterThan(1);
+  await bench.close();
+});
+
+test.each([
+  ["firstByteMs", "totalMs"],
+  ["totalMs", "firstByteMs"],
+])("a wait that the provider asks for beyond %s fails at once", DESPITE_STALLS, async (_, other) => {
+  const bench = await startBench("openai", { ...patient, [other]: 2 * 86_400_000 });
+  const start = performance.now();
+  expect(await readWhole(bench.provider, promptOf(bench, "case: retry-tomorrow"))).toMatchObject({
+    failure: "rate limited",
+  });
+  expect(performance.now() - start).toBeLessThan(250);
+  await bench.close();
+});

@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { REPLY } from "../../../scripts/simulators/play.ts";
+import { tokensIn } from "../../../scripts/simulators/speaker.ts";
+import { eraseUser } from "../../../services/accounts/erase-user.ts";
+import { chat } from "../../../services/ai/chat.ts";
+import { openAi } from "../../../services/ai/context.ts";
+import { listUsage } from "../../../services/ai/list-usage.ts";
+import { streamChat } from "../../../services/ai/stream-chat.ts";
+import { openUsageLedger } from "../../../services/ai/usage.ts";
+import type { Store } from "../../../services/store/store.ts";
+import { createDatabase } from "../../support/databases.ts";
+import { begin } from "../../support/transaction.ts";
+import { clock, type Desk, log, newCall, openDesk, rowsOf, saying } from "./desk.ts";
+
+let desk: Desk;
+beforeAll(async () => {
+  desk = await openDesk();
+});
+afterAll(() => desk.close());
+
+test("usage is summed up by day, user, provider and model", async () => {
+  const call = await newCall(desk);
+  await chat(call, saying("case: plain"));
+  await chat(call, saying("case: plain"));
+  await chat(call, saying("case: no-usage"));
+  const line = {
+    day: "2026-11-21",
+    userId: call.userId,
+    provider: "provider-a",
+    model: "model-a-1",
+    calls: 3,
+    inputTokens: 3 + 3 + tokensIn("case: no-usage"),
+    outputTokens: 3 * tokensIn(REPLY),
+    estimatedCalls: 1,
+  };
+  expect(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, { userId: call.userId })).toEqual([line]);
+  expect(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {})).toContainEqual(line);
+});
+
+test("usage of an account erased meanwhile is kept without it", async () => {
+  const call = await newCall(desk);
+  const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
+  await chunks.next();
+  await desk.store.fork().execute("delete from users where id = ?", [call.userId]);
+  const before = await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {});
+  await chunks.return?.();
+  const nobodys = (lines: typeof before) =>
+    lines.filter(({ userId }) => userId === undefined).reduce((sum, { calls }) => sum + calls, 0);
+  expect(nobodys(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {}))).toBe(nobodys(before));
+  expect(nobodys(before)).toBeGreaterThan(0);
+});
+
+test.runIf(process.env.TEST_SERVERS)(
+  "usage of an account being erased waits for that, not the other way round",
+  async () => {
+    const url = await createDatabase("usage_erased");
+    const onServer = await openDesk({ kind: "postgres", url });
+    const { userId, signal } = await newCall(onServer);
+    const start = () => onServer.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
+    const open = start();
+    await onServer.ai.usage.flush();
+    const erasure = await begin(url, "select 1 from users where id = $1 for update", [userId]);
+    open.settle("completed");
+    start();
+    const written = onServer.ai.usage.flush();
+    await erasure.toBeWaitedFor();
+    await erasure.run("delete from users where id = $1", [userId]);
+    await erasure.commit();
+    await written;
+    const rows = await onServer.store.fork().execute("select user_id, outcome from ai_usage order by outcome");
+    expect(rows).toEqual(["completed", "running"].map((outcome) => ({ user_id: null, outcome })));
+    await onServer.close();
+  },
+);
+
+test("usage of years is left behind in statements that each take no longer than others", async () => {
+  const { userId } = await newCall(desk);
+  const sql = (text: string, values: unknown[] = []) => desk.store.fork().execute(text, values);
+  await sql(
+    `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+     select gen_random_uuid(), ?, 'p', 'many', 'completed', now() from generate_series(1, 50001)`,
+    [userId],
+  );
+  await sql(`create function refuse_many() returns trigger language plpgsql as $$
+    begin if (select count(*) from changed) > 50000 then raise exception 'too many'; end if; return null; end $$`);
+  await sql(`create trigger few after update on ai_usage referencing new table as changed
+    for each statement execute function refuse_many()`);
+  const em = desk.store.fork();
+  const client = { address: "127.0.0.1", agent: "" };
+  const call = { em, clock, client, requestId: "request", caller: undefined };
+  expect(await em.transactional(() => eraseUser(call, userId))).toBe(true);
+  const [left] = await sql(
+    "select count(*)::int as rows, count(user_id)::int as owned from ai_usage where model = 'many'",
+  );
+  expect(left).toEqual({ rows: 50_001, owned: 0 });
+});
+
+test("a database that is away delays rows and loses none", async () => {
+  const call = await newCall(desk);
+  let away = true;
+  const query: Store["query"] = (statement, values) =>
+    away ? Promise.reject(new Error("away")) : desk.store.query(statement, values);
+  const shaky = openAi(
+    { ai: { catalogue: undefined, variables: {}, firstByteMs: 1, idleMs: 1, totalMs: 1, retries: 0 } },
+    { query },
+    clock,
+    log,
+  );
+  shaky.usage
+    .start({ userId: call.userId, provider: "p", model: "m", inputCharacters: 8 }, call.signal)
+    .settle("completed");
+  await shaky.usage.flush();
+  expect(await rowsOf(desk, call.userId)).toEqual([]);
+  away = false;
+  await shaky.close();
+  expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "completed", input_tokens: 2 }]);
+});
+
+test("a database that is away for long costs the oldest rows, not the memory", async () => {
+  const written: string[] = [];
+  let away = true;
+  const query = async (_: unknown, values: unknown[]) => {
+    if (away) throw new Error("away");
+    written.push(...JSON.parse(String(values[0])).map(({ model }: { model: string }) => model));
+    return [];
+  };
+  const ledger = openUsageLedger({ query } as never, clock, log);
+  for (let i = 0; i <= 20_000; i++) {
+    const { signal } = new AbortController();
+    ledger.start({ userId: "u", provider: "p", model: String(i), inputCharacters: 8 }, signal);
+  }
+  await ledger.flush();
+  away = false;
+  await ledger.flush();
+  expect([written.length, written[0]]).toEqual([20_000, "1"]);
+});
+
+test("a long reply is counted while it comes", async () => {
+  const { userId, signal } = await newCall(desk);
+  const entry = desk.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
+  await desk.ai.usage.flush();
+  const now = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 5_001);
+  entry.wrote("12345678");
+  now.mockRestore();
+  expect(await rowsOf(desk, userId)).toMatchObject([{ outcome: "running", output_tokens: 2 }]);
+  entry.settle("completed");
+});

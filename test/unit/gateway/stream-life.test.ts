@@ -1,0 +1,102 @@
+import type { HandlerContext } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
+import { afterEach, describe, expect, test } from "vitest";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { until } from "../../support/until.ts";
+import { failWith, ways } from "./harness.ts";
+import type { Chatting } from "./listeners.ts";
+import { startChatting } from "./listeners.ts";
+
+const DONE = "data: [DONE]\n\n";
+const never = new Promise<never>(() => {});
+const aborted = (signal: AbortSignal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
+
+describe.each(ways)("the life of an event stream %s", (way) => {
+  let edge: Chatting;
+  afterEach(() => edge.close());
+
+  test("sends no header before the first message, and each piece as it comes", async () => {
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
+    edge = await startChatting(way, async function* () {
+      await gates[0].promise;
+      yield { chunk: "first" };
+      await gates[1].promise;
+      yield { chunk: "second" };
+    });
+    const asked = edge.ask();
+    const early = await Promise.race([asked, new Promise((resolve) => setTimeout(resolve, 100, "silence"))]);
+    expect(early).toBe("silence");
+    gates[0].resolve();
+    const reader = (await asked).body?.pipeThrough(new TextDecoderStream()).getReader();
+    expect((await reader?.read())?.value).toBe('data: {"chunk":"first"}\n\n');
+    gates[1].resolve();
+    let rest = "";
+    for (let step = await reader?.read(); step && !step.done; step = await reader?.read()) rest += step.value;
+    expect(rest).toBe(`data: {"chunk":"second"}\n\n${DONE}`);
+  });
+
+  test("bridges silence by comments, before the first message as well", async () => {
+    const gate = Promise.withResolvers<void>();
+    edge = await startChatting(
+      way,
+      async function* () {
+        await gate.promise;
+        yield { chunk: "late" };
+        throw failWith(Reason.UNAUTHENTICATED, Code.Unauthenticated, "The session has ended.");
+      },
+      { keepAliveMs: 20 },
+    );
+    const answer = await edge.ask();
+    expect(answer.status).toBe(200);
+    const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let text = (await reader?.read())?.value ?? "";
+    expect(text).toMatch(/^(: keep-alive\n\n)+$/);
+    gate.resolve();
+    for (let step = await reader?.read(); step && !step.done; step = await reader?.read()) text += step.value;
+    expect(text.replaceAll(": keep-alive\n\n", "")).toBe(
+      `data: {"chunk":"late"}\n\ndata: {"error":"The session has ended."}\n\n${DONE}`,
+    );
+  });
+
+  test.each(["before the first message", "in mid-stream"])(
+    "frees the call at once when its client leaves %s",
+    async (when) => {
+      let context: HandlerContext | undefined;
+      let isClosed = false;
+      edge = await startChatting(way, async function* (given) {
+        context = given;
+        try {
+          if (when === "in mid-stream") yield { chunk: "a" };
+          await aborted(given.signal);
+        } finally {
+          isClosed = true;
+        }
+      });
+      const client = new AbortController();
+      const asked = edge.ask(client.signal);
+      asked.catch(() => {});
+      if (when === "in mid-stream") await (await asked).body?.getReader().read();
+      await until("the handler", () => context);
+      client.abort();
+      await until("the abort", () => context?.signal.aborted && isClosed);
+      await until("the log line", () => edge.logs.some((l) => l.clientGone === true && l.route === "/ai/stream"));
+      expect(edge.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
+    },
+  );
+
+  test("ends by an error event and [DONE] when the service shuts down", async () => {
+    edge = await startChatting(way, async function* () {
+      yield { chunk: "a" };
+      await never;
+    });
+    const answer = await edge.ask();
+    const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let text = (await reader?.read())?.value ?? "";
+    const drained = edge.gateway.drain();
+    for (let step = await reader?.read(); step && !step.done; step = await reader?.read()) text += step.value;
+    expect(text).toMatch(
+      /^data: \{"chunk":"a"\}\n\ndata: \{"error":"The service is shutting down[^"]*"\}\n\ndata: \[DONE\]\n\n$/,
+    );
+    await drained;
+  });
+});

@@ -1,0 +1,104 @@
+import net from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { until, untilStill } from "../../support/until.ts";
+import { ways } from "./harness.ts";
+import type { Chatting } from "./listeners.ts";
+import { CONVERSATION, startChatting } from "./listeners.ts";
+import { post, rawExchange } from "./wire.ts";
+
+const DONE = "data: [DONE]\n\n";
+const PIECES = 400;
+const CHUNK = "x".repeat(64 * 1024);
+
+describe.each(ways)("an event stream on the wire %s", (way) => {
+  let edge: Chatting;
+  afterEach(() => edge.close());
+
+  /** A client that asks for the stream and takes nothing of it, until it is resumed. */
+  async function askAndPause() {
+    let made = 0;
+    edge = await startChatting(way, async function* () {
+      for (; made < PIECES; made++) yield { chunk: CHUNK };
+    });
+    const socket = net.connect(edge.port, "127.0.0.1").pause();
+    socket.write(post("/ai/stream", CONVERSATION));
+    await untilStill("the service to be held up", () => made);
+    const seen = { bytes: 0, tail: "" };
+    socket.on("data", (data) => {
+      seen.bytes += data.length;
+      seen.tail = (seen.tail + data.toString("latin1")).slice(-200);
+    });
+    return { socket, seen, made: () => made };
+  }
+
+  test("slows down for a slow reader, with bounded memory, and goes on when it reads", async () => {
+    const { socket, seen, made } = await askAndPause();
+    expect(made()).toBeLessThan(PIECES / 2);
+    socket.resume();
+    await until("the end", () => seen.tail.includes("[DONE]"));
+    expect(made()).toBe(PIECES);
+    expect(seen.bytes).toBeGreaterThan(PIECES * CHUNK.length);
+    socket.destroy();
+  });
+
+  test.runIf(way === "in process")("tells a reader who lags behind of the shutdown as well", async () => {
+    const { socket, seen, made } = await askAndPause();
+    const drained = edge.gateway.drain();
+    socket.resume();
+    await drained;
+    await until("the end", () => socket.destroyed);
+    expect(seen.tail).toMatch(/data: \{"error":"The service is shutting down[^"]*"\}\n\n\s.*data: \[DONE\]/s);
+    expect(made()).toBeLessThan(PIECES);
+  });
+
+  test.each([
+    ["1.1", (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`, "0\r\n\r\n"],
+    ["1.0", (event: string) => event, ""],
+  ])("comes to clients of HTTP/%s as that version cuts it", async (version, cut, end) => {
+    edge = await startChatting(way, async function* () {
+      yield { chunk: "zwölf €" };
+    });
+    const socket = net.connect(edge.port, "127.0.0.1", () =>
+      socket.write(post("/ai/stream", CONVERSATION, { version })),
+    );
+    let text = "";
+    socket.setEncoding("utf8").on("data", (part) => {
+      text += part;
+    });
+    const body = `${cut('data: {"chunk":"zwölf €"}\n\n')}${cut(DONE)}${end}`;
+    await until("the end", () => text.endsWith(`\r\n\r\n${body}`));
+    socket.destroy();
+  });
+
+  test("closes the connection where the client asks for that", async () => {
+    edge = await startChatting(way, async function* () {
+      yield { chunk: "a" };
+    });
+    const headers = "Connection: close\r\n";
+    const text = await rawExchange(edge.port, post("/ai/stream", CONVERSATION, { headers }));
+    expect(text).toMatch(/^connection: close\r$/im);
+    expect(text).toContain("[DONE]");
+  });
+
+  test("leaves nothing behind at a connection that carries many", async () => {
+    edge = await startChatting(way, async function* () {
+      yield { chunk: "a" };
+    });
+    const warnings: Error[] = [];
+    const warned = (warning: Error) => void warnings.push(warning);
+    process.on("warning", warned);
+    const socket = net.connect(edge.port, "127.0.0.1");
+    let text = "";
+    socket.setEncoding("utf8").on("data", (part) => {
+      text += part;
+    });
+    for (let i = 1; i <= 15; i++) {
+      socket.write(post("/ai/stream", CONVERSATION)); // Node warns of the eleventh listener
+      await until("the answer", () => text.split("[DONE]").length > i);
+    }
+    socket.destroy();
+    process.off("warning", warned);
+    expect(warnings).toEqual([]);
+    expect(edge.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
+  });
+});

@@ -1,0 +1,104 @@
+import { Code } from "@connectrpc/connect";
+import { afterEach, describe, expect, test } from "vitest";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { failWith, ways } from "./harness.ts";
+import type { Chatting } from "./listeners.ts";
+import { CONVERSATION, startChatting } from "./listeners.ts";
+
+const DONE = "data: [DONE]\n\n";
+
+describe.each(ways)("POST /ai/stream %s", (way) => {
+  let edge: Chatting;
+  afterEach(() => edge.close());
+
+  test("answers each message as one data line, then [DONE], under the headers of the specification", async () => {
+    edge = await startChatting(way, async function* (context) {
+      context.responseHeader.set("ratelimit-remaining", "99");
+      yield { chunk: 'line\nbreak "quoted" 🗝️\u2028' };
+      yield { chunk: "two" };
+    });
+    const answer = await edge.ask();
+    expect(answer.status).toBe(200);
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      "content-type": "text/event-stream",
+      "cache-control": "no-cache",
+      connection: "keep-alive",
+      "x-accel-buffering": "no",
+      "x-request-id": "id-1",
+      "ratelimit-remaining": "99",
+      "x-content-type-options": "nosniff",
+    });
+    const first = `data: ${JSON.stringify({ chunk: 'line\nbreak "quoted" 🗝️\u2028' })}\n\n`;
+    expect(await answer.text()).toBe(`${first}data: {"chunk":"two"}\n\n${DONE}`);
+  });
+
+  test("of a reply without text is [DONE] alone", async () => {
+    edge = await startChatting(way, async function* () {});
+    expect(await (await edge.ask()).text()).toBe(DONE);
+  });
+
+  test.each([
+    ["VALIDATION_FAILED", Reason.VALIDATION_FAILED, Code.InvalidArgument, 400],
+    ["UNAUTHENTICATED", Reason.UNAUTHENTICATED, Code.Unauthenticated, 401],
+    ["FORBIDDEN", Reason.FORBIDDEN, Code.PermissionDenied, 403],
+    ["RATE_LIMITED", Reason.RATE_LIMITED, Code.ResourceExhausted, 429],
+    ["INTERNAL", Reason.UNSPECIFIED, Code.Internal, 500],
+    ["UNAVAILABLE", Reason.UNAVAILABLE, Code.Unavailable, 503],
+  ])("that fails at once with %s answers its status", async (word, reason, code, status) => {
+    // biome-ignore lint/correctness/useYield: it fails before
+    edge = await startChatting(way, async function* () {
+      throw failWith(reason, code, "No.", { retryAfterSeconds: 7 });
+    });
+    const answer = await edge.ask();
+    expect(answer.status).toBe(status);
+    expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(await answer.json()).toMatchObject({ statusCode: status, code: word });
+  });
+
+  test.each([
+    ["a provider that is not configured", Reason.PROVIDER_NOT_CONFIGURED, Code.FailedPrecondition],
+    ["a provider's failure", Reason.PROVIDER_ERROR, Code.Internal],
+  ])("tells %s as an event, at once as well as later", async (_what, reason, code) => {
+    for (const before of [[], ["a"]]) {
+      edge = await startChatting(way, async function* (context) {
+        context.responseHeader.set("ratelimit-remaining", "99");
+        for (const chunk of before) yield { chunk };
+        throw failWith(reason, code, "It says no.");
+      });
+      const answer = await edge.ask();
+      expect(answer.status).toBe(200);
+      expect(answer.headers.get("ratelimit-remaining")).toBe("99");
+      const chunks = before.map((chunk) => `data: {"chunk":"${chunk}"}\n\n`).join("");
+      expect(await answer.text()).toBe(`${chunks}data: {"error":"It says no."}\n\n${DONE}`);
+      if (before.length === 0) await edge.close();
+    }
+  });
+
+  test("tells what goes with a failure that comes instead of any message", async () => {
+    edge = await startChatting(way, () => {
+      const limits = { "ratelimit-remaining": "99" };
+      throw failWith(Reason.PROVIDER_NOT_CONFIGURED, Code.FailedPrecondition, "It says no.", {}, limits);
+    });
+    const answer = await edge.ask();
+    expect(answer.headers.get("ratelimit-remaining")).toBe("99");
+    expect(await answer.text()).toBe(`data: {"error":"It says no."}\n\n${DONE}`);
+  });
+
+  test("tells any later failure as an event; a bug is masked and logged", async () => {
+    edge = await startChatting(way, async function* () {
+      yield { chunk: "a" };
+      throw new Error("password=hunter2");
+    });
+    const text = await (await edge.ask()).text();
+    expect(text).toMatch(
+      /^data: \{"chunk":"a"\}\n\ndata: \{"error":"Something went wrong[^"]*"\}\n\ndata: \[DONE\]\n\n$/,
+    );
+    expect(edge.logs.filter((line) => line.level === 50)).toMatchObject([{ requestId: "id-1" }]);
+  });
+
+  test("is refused before it starts with a body that is not valid", async () => {
+    edge = await startChatting(way, async function* () {});
+    const answer = await edge.send("POST", "/ai/stream", { ...CONVERSATION, temperature: "hot" });
+    expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "temperature" }] } });
+  });
+});

@@ -1,0 +1,67 @@
+import { createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createRemoteTransport } from "../../../gateway/transport/services.ts";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { type GrpcServer, listenGrpc } from "../../../services/grpc/server.ts";
+import { openRoom } from "../../../services/process/room.ts";
+
+/** Certificates that vouch for themselves: ours, and somebody else's. */
+const pair = (name: string) => ({ cert: `test/support/tls/${name}.pem`, key: `test/support/tls/${name}.key` });
+const [ours, others] = [pair("ours"), pair("others")];
+const app: Parameters<typeof listenGrpc>[0] = {
+  routes: (router) => router.service(AuthService, { forgotPassword: () => ({ message: "Sent." }) }),
+  interceptors: [],
+};
+const listen = (tls: { cert: string; key: string; ca?: string | undefined }) =>
+  listenGrpc(
+    app,
+    { grpc: { host: "127.0.0.1", port: 0, reflection: false, tls: { ca: undefined, ...tls } } },
+    openRoom(),
+  );
+
+/** Whether a gateway with these files and the services at this port understand each other. */
+async function agree({ port }: GrpcServer, files: Parameters<typeof createRemoteTransport>[1]): Promise<boolean> {
+  const transport = createRemoteTransport(`https://127.0.0.1:${port}`, files);
+  try {
+    return await createClient(AuthService, transport)
+      .forgotPassword({})
+      .then(
+        ({ message }) => message === "Sent.",
+        () => false,
+      );
+  } finally {
+    transport.close();
+  }
+}
+
+describe("services apart, by TLS", () => {
+  let open: GrpcServer;
+  let mutual: GrpcServer;
+  beforeAll(async () => {
+    [open, mutual] = await Promise.all([listen(ours), listen({ ...ours, ca: ours.cert })]);
+  });
+  afterAll(() => Promise.all([open.close(0), mutual.close(0)]));
+
+  test("are trusted by their authority alone", async () => {
+    expect(await agree(open, { ca: ours.cert })).toBe(true);
+    expect(await agree(open, { ca: others.cert })).toBe(false);
+    expect(await agree(open, {})).toBe(false);
+  });
+
+  test("that want a certificate see the gateway's", async () => {
+    expect(await agree(mutual, { ...ours, ca: ours.cert })).toBe(true);
+    expect(await agree(mutual, { ca: ours.cert })).toBe(false);
+    expect(await agree(mutual, { ...others, ca: ours.cert })).toBe(false);
+  });
+});
+
+test("files that can't be used are told by the names of their variables, on either side", async () => {
+  for (const wrong of [
+    { ...ours, cert: "missing.pem" },
+    { ...ours, key: others.key },
+    { ...ours, ca: "missing.pem" },
+  ]) {
+    expect(() => createRemoteTransport("https://127.0.0.1:1", wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
+    await expect(listen(wrong)).rejects.toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
+  }
+});

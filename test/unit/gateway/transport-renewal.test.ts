@@ -1,0 +1,57 @@
+import http2 from "node:http2";
+import net, { type AddressInfo } from "node:net";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { expect, test } from "vitest";
+import { createRemoteTransport } from "../../../gateway/transport/services.ts";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { until } from "../../support/until.ts";
+import { chat } from "./transports.ts";
+
+const portOf = (server: net.Server) => (server.address() as AddressInfo).port;
+const listening = (server: net.Server) =>
+  new Promise<number>((resolve) => server.listen(0, "127.0.0.1", () => resolve(portOf(server))));
+
+test("calls reach all services behind a proxy that balances connections, and streams go on where they began", async () => {
+  let finish = () => {};
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  const serviceOf = (name: string) =>
+    http2.createServer(
+      connectNodeAdapter({
+        routes: (router) =>
+          router.service(AuthService, { login: () => ({ accessToken: name }) }).service(AIService, {
+            async *streamChat() {
+              yield { chunk: name };
+              await finished;
+              yield { chunk: name };
+            },
+          }),
+      }),
+    );
+  const services = ["one", "two"].map(serviceOf);
+  const ports = await Promise.all(services.map(listening));
+  let turn = 0;
+  const proxy = net.createServer((near) => {
+    const far = net.connect(ports[turn++ % ports.length] as number, "127.0.0.1");
+    near.on("error", () => {}).pipe(far.on("error", () => {}));
+    far.pipe(near);
+  });
+  const transport = createRemoteTransport(`http://127.0.0.1:${await listening(proxy)}`, {}, 20);
+
+  const stream = (await chat(transport)).message[Symbol.asyncIterator]();
+  const { chunk } = (await stream.next()).value as { chunk: string };
+  const answered = new Set<string>();
+  await until("an answer of each", async () => {
+    const answer = await transport.unary(AuthService.method.login, undefined, undefined, undefined, {});
+    answered.add((answer.message as unknown as { accessToken: string }).accessToken);
+    return answered.size === 2;
+  });
+  finish();
+  expect((await stream.next()).value).toMatchObject({ chunk });
+  expect((await stream.next()).done).toBe(true);
+
+  transport.close();
+  for (const server of [proxy, ...services]) server.close();
+});

@@ -1,0 +1,73 @@
+import { existsSync } from "node:fs";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import { type Browser, chromium } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startApp, type TestApp } from "../../support/app.ts";
+
+const CHROMIUM = "/usr/bin/chromium";
+
+describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("a PUBLIC_URL with a path, which a proxy takes off", () => {
+  let app: TestApp;
+  let browser: Browser;
+  let publicUrl: string;
+  const proxy = http.createServer((request, response) => {
+    const [, path] = /^\/api(\/.*)$/.exec(request.url ?? "") ?? [];
+    if (!path) return void response.writeHead(404).end();
+    const { method, headers } = request;
+    const onward = http.request(app.url + path, { method, headers }, (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.rawHeaders);
+      answer.pipe(response);
+    });
+    request.pipe(onward);
+  });
+  beforeAll(async () => {
+    await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+    publicUrl = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/api`;
+    app = await startApp({ mode: "embedded", env: { PUBLIC_URL: `${publicUrl}/` } });
+    browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  });
+  afterAll(async () => {
+    await browser.close();
+    proxy.close();
+    await app.close();
+  });
+
+  test("has mailed links that work", async () => {
+    const user = await app.addUser();
+    const { link } = await app.mail.letterTo(user.email);
+    expect(link).toContain(`${publicUrl}/verify-email#token=`);
+    const page = await browser.newPage();
+    await page.goto(link as string);
+    await page.getByRole("button", { name: "Verify" }).click();
+    await page
+      .getByRole("status")
+      .filter({ hasText: /is confirmed/ })
+      .waitFor();
+
+    await app.visitor().post("/auth/forgot-password", { email: user.email });
+    await page.goto((await app.mail.letterTo(user.email, /Reset/)).link as string);
+    await page.getByLabel("New password").fill("Brand-new-2");
+    await page.getByRole("button").click();
+    await page
+      .getByRole("status")
+      .filter({ hasText: /password is changed/ })
+      .waitFor();
+  });
+
+  test("has a documentation to try it, and keeps browsers signed in", async () => {
+    const { credentials } = await app.addUser();
+    const page = await browser.newPage();
+    await page.goto(`${publicUrl}/docs`);
+    const send = async (summary: string, body?: string) => {
+      const operation = page.locator("details").filter({ has: page.locator("summary", { hasText: summary }) });
+      await operation.locator("summary").click();
+      if (body) await operation.getByRole("textbox").fill(body);
+      await operation.getByRole("button", { name: "Send" }).click();
+      await operation.locator("pre", { hasText: /^[45]?\d\d/ }).waitFor();
+      return operation.locator("pre").innerText();
+    };
+    expect(await send("/auth/login", JSON.stringify(credentials))).toMatch(/^200/);
+    expect(await send("/auth/refresh")).toMatch(/^200/);
+  });
+});

@@ -1,0 +1,121 @@
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import http2 from "node:http2";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Code, createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { expect, test } from "vitest";
+import { createRemoteTransport } from "../../../gateway/transport/services.ts";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { AIService, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { testApp } from "../../support/app.ts";
+import { times, until, untilStill } from "../../support/until.ts";
+import { framed } from "./raw.ts";
+
+const app = await testApp();
+const asked = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });
+const large = asked("x".repeat(250_000));
+
+test.each([
+  ["a client's connection", createGrpcTransport({ baseUrl: app.grpcUrl })],
+  ["a gateway's connections", createRemoteTransport(app.grpcUrl)],
+])(
+  "large requests that are refused do not clog %s",
+  async (_whose, transport) => {
+    const { streamChat } = createClient(AIService, transport);
+    const read = async (message: typeof large, headers: Record<string, string> = {}) => {
+      for await (const { chunk } of streamChat(message, { headers })) if (chunk) return chunk;
+    };
+    for (let round = 0; round < 15; round++) {
+      const refused = times(20, () => expect(read(large)).rejects.toMatchObject({ code: Code.Unauthenticated }));
+      await Promise.all(refused);
+    }
+    const { accessToken } = await app.signIn();
+    for (let i = 0; i < 8; i++)
+      expect(await read(asked("case: plain"), { authorization: `Bearer ${accessToken}` })).toBeTruthy();
+  },
+  60_000,
+);
+
+test.each(["chat", "streamChat"] as const)(
+  "large requests that are abandoned do not clog a gateway's: %s",
+  async (rpc) => {
+    const transport = createRemoteTransport(app.grpcUrl);
+    const client = createClient(AIService, transport);
+    const read = async (message: typeof large, options: { signal?: AbortSignal; headers?: Record<string, string> }) => {
+      if (rpc === "chat") return (await client.chat(message, options)).content;
+      for await (const { chunk } of client.streamChat(message, options)) if (chunk) return chunk;
+    };
+    for (let round = 0; round < 15; round++) {
+      await Promise.all(
+        times(20, (i) => expect(read(large, { signal: AbortSignal.timeout(i % 5) })).rejects.toThrow()),
+      );
+    }
+    const { accessToken } = await app.signIn();
+    const headers = { authorization: `Bearer ${accessToken}` };
+    for (let i = 0; i < 8; i++) expect(await read(asked("case: plain"), { headers })).toBeTruthy();
+    transport.close();
+  },
+);
+
+test("answers that are abandoned do not clog the connection they came by", async () => {
+  const session = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 1_000 } });
+  const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+  const messageRequest = { case: "fileContainingSymbol", value: AIService.typeName } as const;
+  const question = framed(
+    toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest })),
+  );
+  for (let i = 0; i < 300; i++) {
+    const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    stream.write(question);
+    const [head] = await once(stream, "response");
+    expect(head[":status"]).toBe(200);
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    await once(stream, "close");
+  }
+  session.close();
+});
+
+test("calls that wait for a provider hold up no others, however many they are", async () => {
+  const transport = createRemoteTransport(app.grpcUrl);
+  const leaving = new AbortController();
+  const { chat } = createClient(AIService, transport);
+  for (const { accessToken } of await Promise.all(times(12, () => app.signIn()))) {
+    const options = { signal: leaving.signal, headers: { authorization: `Bearer ${accessToken}` } };
+    for (let i = 0; i < 90; i++) chat(asked("case: silent"), options).catch(() => {});
+  }
+  const waiting = () => app.providers[0]?.requests.filter(({ closedAt }) => closedAt === undefined).length ?? 0;
+  await until("a thousand calls to wait", () => waiting() >= 1_000);
+  await createClient(AuthService, transport).listKeys({}, { timeoutMs: 5_000 });
+  leaving.abort();
+  await until("the provider to be left", () => waiting() === 0);
+  transport.close();
+});
+
+test("a reader who takes nothing and leaves ends the call", async () => {
+  const { accessToken } = await app.signIn();
+  const session = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 1_000 } });
+  const requestId = randomUUID();
+  const stream = session.request({
+    ":method": "POST",
+    ":path": `/${AIService.typeName}/StreamChat`,
+    "content-type": "application/grpc",
+    "x-request-id": requestId,
+    authorization: `Bearer ${accessToken}`,
+  });
+  const question = { ...asked("case: endless"), systemPrompt: requestId };
+  stream.end(framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, question))));
+  await once(stream, "response");
+  const upstream = await until("the provider to be asked", () =>
+    app.providers[0]?.requests.find(({ body }) => JSON.stringify(body).includes(requestId)),
+  );
+  await untilStill("the provider to be paused", () => upstream.sentBytes);
+  stream.close(http2.constants.NGHTTP2_CANCEL);
+  await until("the provider to be left", () => upstream.closedAt !== undefined);
+  const line = await until("the call to end", () =>
+    app.logs.find((l) => l.includes("StreamChat") && l.includes(requestId)),
+  );
+  expect(JSON.parse(line)).toMatchObject({ code: Code.Canceled });
+  session.close();
+});

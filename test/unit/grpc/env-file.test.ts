@@ -1,0 +1,36 @@
+import { execFile } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+
+const script = `
+  import { loadEnvFile } from ${JSON.stringify(resolve("services/platform/env-file.ts"))};
+  loadEnvFile(process.env);
+  const { FIRST, SECOND, TAKEN } = process.env;
+  process.stdout.write(JSON.stringify([FIRST, SECOND, TAKEN]));`;
+
+/** What a process has of FIRST, SECOND and TAKEN in a folder with this `.env`. */
+async function readFrom(file: string | Buffer): Promise<unknown> {
+  const cwd = mkdtempSync(join(tmpdir(), "gatehouse-env-"));
+  writeFileSync(join(cwd, ".env"), file);
+  const args = ["--input-type=module", "--eval", script];
+  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd, env: { TAKEN: "before" } });
+  return JSON.parse(stdout);
+}
+
+test.each([
+  ["plain", "FIRST=1\nSECOND=2 # two\nTAKEN=after\n"],
+  ["of Windows, with its mark of UTF-8", "\uFEFFFIRST=1\r\nSECOND=2\r\n"],
+  ["of a shell", "export FIRST='1'\nexport SECOND=\"2\"\n"],
+])("a .env is read: %s", async (_how, text) => {
+  expect(await readFrom(text)).toEqual(["1", "2", "before"]);
+});
+
+test("a .env in an encoding that would lose its variables is refused", async () => {
+  await expect(readFrom(Buffer.from("FIRST=1\n", "utf16le"))).rejects.toMatchObject({
+    code: 1,
+    stderr: "Gatehouse can't start:\n  .env can't be read: it is to be UTF-8\n",
+  });
+});

@@ -1,0 +1,37 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { createClient, createRouterTransport } from "@connectrpc/connect";
+import { expect, test } from "vitest";
+import { Health, HealthCheckResponse_ServingStatus as Status } from "../../../gen/health/v1/health_pb.ts";
+import { healthHandler } from "../../../services/grpc/health.ts";
+import { createMetrics } from "../../../services/metrics.ts";
+import { times } from "../../support/until.ts";
+
+test("many who ask for health cost its parts one look, whether they ask at once or watch", async () => {
+  let looks = 0;
+  const database = async () => {
+    looks += 1;
+    await wait(20);
+  };
+  const nothing = async () => {};
+  const handler = healthHandler({ database, cache: nothing, mail: nothing }, () => false);
+  const health = createClient(
+    Health,
+    createRouterTransport((router) => router.service(Health, handler)),
+  );
+  const asked = times(200, () => health.check({}));
+  const watched = times(200, async () => {
+    for await (const { status } of health.watch({ service: "database" })) return { status };
+  });
+  for (const answer of await Promise.all([...asked, ...watched]))
+    expect(answer).toMatchObject({ status: Status.SERVING });
+  expect(looks).toBeLessThan(5);
+});
+
+test("what can't be looked up holds up no reader of metrics, and is told to be unknown", async () => {
+  const metrics = createMetrics();
+  metrics.gauge("failing", "Fails.", () => Promise.reject(new Error("away")));
+  metrics.gauge("hanging", "Never comes.", () => new Promise(() => {}));
+  const text = await metrics.registry.metrics();
+  expect(text).toMatch(/^failing NaN$/im);
+  expect(text).toMatch(/^hanging NaN$/im);
+});

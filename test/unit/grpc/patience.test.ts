@@ -1,0 +1,125 @@
+import { once } from "node:events";
+import http2 from "node:http2";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { ChatRequestSchema, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { openRoom } from "../../../services/process/room.ts";
+import { startApp, type TestApp } from "../../support/app.ts";
+import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { tally, times, until } from "../../support/until.ts";
+import { answerTo, failureOf, framed } from "./raw.ts";
+
+const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
+const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
+
+let app: TestApp;
+beforeAll(async () => {
+  const env = { GRPC_REFLECTION: "off", RATE_LIMITS: "off" };
+  const patience = { requestMs: 500, readerMs: 500, idleMs: 1_500 };
+  app = await startApp({ env, patience, room: openRoom(10_000_000) });
+});
+afterAll(() => app.close());
+
+/** A connection of somebody's own, fresh, since idle ones are let go, and what their requests begin with. */
+async function connect() {
+  const { accessToken } = await app.signIn();
+  return { session: http2.connect(app.grpcUrl), head: { ":method": "POST", authorization: `Bearer ${accessToken}` } };
+}
+
+describe.concurrent.each([
+  [PROFILE, "application/grpc"],
+  [PROFILE, "application/grpc-web"],
+  [PROFILE, "application/proto"],
+  [STREAM, "application/grpc"],
+  [STREAM, "application/connect+json"],
+])("the gRPC door, asked for %s as %s", (path, type) => {
+  test.each([
+    ["has not begun", new Uint8Array()],
+    ["has not ended", new Uint8Array(1)],
+  ])("waits no longer for a body that %s", async (_what, part) => {
+    const { session, head } = await connect();
+    const stream = session.request({ ...head, ":path": path, "content-type": type });
+    if (part.length > 0) stream.write(part);
+    const closed = once(stream, "close"); // by the server, though this side goes on
+    const [answer] = await Promise.all([answerTo(stream), closed]);
+    expect(failureOf(answer)).toEqual({ code: Code.DeadlineExceeded, reason: Reason.REQUEST_TIMEOUT });
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
+    session.destroy();
+  });
+});
+
+describe("the gRPC door", () => {
+  let session: http2.ClientHttp2Session;
+  let head: http2.OutgoingHttpHeaders;
+  beforeEach(async () => {
+    ({ session, head } = await connect());
+    return () => session.destroy();
+  });
+
+  test("waits no longer for a body that never stops", async () => {
+    const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
+    stream.on("error", () => {}); // what is written to a stream that has been closed
+    const drops = setInterval(() => stream.write(new Uint8Array(1)), 1);
+    stream.on("close", () => clearInterval(drops));
+    expect(failureOf(await answerTo(stream)).reason).toBe(Reason.REQUEST_TIMEOUT);
+  });
+
+  test(
+    "lets no more large requests arrive at once than it has room for, and small ones all the same",
+    DESPITE_STALLS,
+    async () => {
+      const send = (path: string, size: number) => {
+        const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
+        stream.write(framed(Buffer.alloc(size), { length: size + 1 }));
+        return answerTo(stream).then((answer) => failureOf(answer).reason);
+      };
+      const large = times(20, () => send("/gatehouse.ai.v1.AIService/Chat", 200_000));
+      expect(await send(PROFILE, 10)).toBe(Reason.REQUEST_TIMEOUT);
+      const told = tally(await Promise.all(large), (reason) => String(reason));
+      expect(told[Reason.REQUEST_TIMEOUT]).toBeGreaterThan(0);
+      expect(told[Reason.UNAVAILABLE]).toBe(20 - Number(told[Reason.REQUEST_TIMEOUT]));
+      expect(told[Reason.UNAVAILABLE]).toBeGreaterThan(10);
+      expect(await send("/gatehouse.ai.v1.AIService/Chat", 200_000)).toBe(Reason.REQUEST_TIMEOUT); // there is room again
+    },
+  );
+
+  test("ends a stream that nobody reads, and with it the call of the provider", async () => {
+    const message = create(StreamChatRequestSchema, {
+      provider: "provider-a",
+      messages: [{ role: "user", content: "case: endless" }],
+    });
+    const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
+    stream.end(framed(toBinary(StreamChatRequestSchema, message)));
+    await once(stream, "close");
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
+    await until("a settled usage", async () => {
+      const [row] = await app.sql<{ outcome: string }>("select outcome from ai_usage");
+      return row?.outcome === "cancelled";
+    });
+  });
+
+  test("waits for a provider longer than for a reader", async () => {
+    const message = create(ChatRequestSchema, {
+      provider: "provider-a",
+      messages: [{ role: "user", content: "case: retry-after 800" }],
+    });
+    const path = "/gatehouse.ai.v1.AIService/Chat";
+    const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
+    stream.end(framed(toBinary(ChatRequestSchema, message)));
+    expect((await answerTo(stream)).trailers).toMatchObject({ "grpc-status": "0" });
+  });
+
+  test("shows no stranger its schema where reflection is off", async () => {
+    const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    stream.end();
+    expect(await answerTo(stream)).toMatchObject({ status: 404, text: "" });
+  });
+
+  test("lets go of a connection on which nothing happens", async () => {
+    await once(session, "close");
+    expect(session.destroyed).toBe(true);
+  });
+});

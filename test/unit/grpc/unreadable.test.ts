@@ -1,0 +1,83 @@
+import http2 from "node:http2";
+import { gzipSync } from "node:zlib";
+import { Code } from "@connectrpc/connect";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { testApp } from "../../support/app.ts";
+import { failureOf, framed, send } from "./raw.ts";
+
+const app = await testApp();
+const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
+const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
+const given = Buffer.from('\xff\xff{"password":"My-secret-1"', "latin1");
+const gzip = { "grpc-encoding": "gzip", "connect-content-encoding": "gzip" };
+const unknown = { "grpc-encoding": "My-secret-1", "connect-content-encoding": "My-secret-1" };
+const late = { "grpc-timeout": "My-secret-1", "connect-timeout-ms": "My-secret-1" };
+
+const MALFORMED = { code: Code.InvalidArgument, reason: Reason.MALFORMED_REQUEST };
+const TOO_LARGE = { code: Code.OutOfRange, reason: Reason.PAYLOAD_TOO_LARGE };
+const NOT_SERVED = { code: Code.Unimplemented, reason: Reason.NOT_IMPLEMENTED };
+
+const faults: [string, object, Uint8Array, object][] = [
+  ["bytes that are no message", {}, framed(given), MALFORMED],
+  ["a frame that is cut short", {}, framed(given, { length: 1_000 }), MALFORMED],
+  ["half a frame's head", {}, new Uint8Array(3), MALFORMED],
+  ["a compressed message without a compression", {}, framed(given, { flags: 1 }), MALFORMED],
+  ["a compressed message that is none", gzip, framed(given, { flags: 1 }), MALFORMED],
+  ["a deadline that is none", late, framed(given), MALFORMED],
+  ["a frame of 4 GiB", {}, framed(given, { length: 0xffffffff }), TOO_LARGE],
+  ["a gzip bomb", gzip, framed(gzipSync(Buffer.alloc(8_000_000)), { flags: 1 }), TOO_LARGE],
+  ["an unknown compression", unknown, framed(given), NOT_SERVED],
+  ["no message", {}, new Uint8Array(), NOT_SERVED],
+];
+
+const types = [
+  [PROFILE, "application/grpc"],
+  [PROFILE, "application/grpc+json"],
+  [PROFILE, "application/grpc-web"],
+  [PROFILE, "application/grpc-web+json"],
+  [STREAM, "application/grpc"],
+  [STREAM, "application/grpc-web+json"],
+  [STREAM, "application/connect+proto"],
+  [STREAM, "application/connect+json"],
+] as const;
+
+describe.each(types)("a request to %s as %s that can't be read", (path, type) => {
+  let session: http2.ClientHttp2Session;
+  beforeAll(() => {
+    session = http2.connect(app.grpcUrl);
+  });
+  afterAll(() => session.close());
+  const head = { ":path": path, "content-type": type };
+
+  test("is refused in our words, and without one of its own", async () => {
+    const { accessToken } = await app.signIn();
+    const authorization = `Bearer ${accessToken}`;
+    const logged = app.logs.length;
+    for (const [what, headers, body, failure] of faults) {
+      const answer = await send(session, { ...head, ...headers, authorization }, body);
+      expect([what, failureOf(answer)]).toEqual([what, failure]);
+      expect(JSON.stringify(answer)).not.toMatch(/My-secret|gatehouse-unreadable/);
+    }
+    expect(app.logs.slice(logged).filter((line) => /"level":50|My-secret/.test(line))).toEqual([]);
+  });
+
+  test("is asked for its token first, and counts towards the limit", async () => {
+    const { code } = failureOf(await send(session, head, framed(given)));
+    expect(code).toBe(Code.Unauthenticated);
+    const { accessToken } = await app.signIn();
+    const authorization = `Bearer ${accessToken}`;
+    for (let i = 0; i < 100; i++) await send(session, { ...head, authorization }, framed(given));
+    const answer = await send(session, { ...head, authorization }, framed(given));
+    expect(failureOf(answer)).toEqual({ code: Code.ResourceExhausted, reason: Reason.RATE_LIMITED });
+  });
+});
+
+test("a request in an unknown compression is told which are known", async () => {
+  const session = http2.connect(app.grpcUrl);
+  const head = { ":path": PROFILE, "content-type": "application/grpc", "grpc-encoding": "zstd" };
+  const { accessToken } = await app.signIn();
+  const answer = await send(session, { ...head, authorization: `Bearer ${accessToken}` }, framed(given));
+  session.close();
+  expect(answer.head["grpc-accept-encoding"]).toBe("gzip,br");
+});

@@ -1,0 +1,115 @@
+import { randomUUID } from "node:crypto";
+import { pino } from "pino";
+import { v7 as uuid } from "uuid";
+import { afterAll, describe, expect, test } from "vitest";
+import { listUsers, type UserFilter } from "../../../services/admin/list-users.ts";
+import { openStore, type Store } from "../../../services/store/store.ts";
+import { createDatabase } from "../../support/databases.ts";
+
+/** The embedded database takes half a minute to fill, and reads by the same statements. */
+const engines = process.env.TEST_SERVERS ? ["PostgreSQL"] : ["PGlite"];
+const COUNT = 30_000;
+/** Up to here totals are exact. */
+const COUNTED = 10_000;
+
+type Row = { id: string; text: string; role: string; verified: boolean; locked: boolean };
+
+/** Users enough for every way of reading them: words that many have, some, few, only the eldest, nobody. */
+async function addUsers(store: Store): Promise<Row[]> {
+  const em = store.fork();
+  await em.execute(`
+    insert into users (id, email, canonical_email, name, role, password_hash, password_changed_at, email_verified_at,
+      terms_accepted_at, created_at, updated_at)
+    select (lpad(to_hex(1700000000000 + i), 12, '0') || '7000a' || substr(md5(i::text), 1, 15))::uuid, mail, mail,
+      'N' || i || case when i % 2 = 0 then ' even' else '' end || case when i % 10 = 0 then ' tenth' else '' end
+        || case when i % 1000 = 0 then ' rarely' else '' end || case when i <= 300 then ' Eldest qz' else '' end
+        || case when i <= 3000 or i > ${COUNT} - 600 then ' outer' else '' end,
+      case when i % 500 = 0 then 'admin' else 'user' end, '-', now(), case when i % 3 = 0 then now() end, now(), now(), now()
+    from (select i, 'p' || i || '@example.com' as mail from generate_series(1, ${COUNT}) as i) as made`);
+  await em.execute(`
+    insert into attempts (kind, subject, reserved, failed, reserved_at, failed_at, locked_until)
+    select 'password', canonical_email, 0, 5, now(), now(), now() + interval '1 day' from users where name like '%7'`);
+  await em.execute("analyze users");
+  await em.execute("analyze attempts");
+  return em.execute<Row[]>(`
+    select id, lower(email || chr(10) || name) as text, role, email_verified_at is not null as verified,
+      name like '%7' as locked from users order by id desc`);
+}
+
+const matches = (row: Row, { search, role, emailVerified, locked }: UserFilter) =>
+  (search === undefined || row.text.includes(search.toLowerCase())) &&
+  (role === undefined || row.role === role) &&
+  (emailVerified === undefined || row.verified === emailVerified) &&
+  (locked === undefined || row.locked === locked);
+
+const filters: UserFilter[] = [
+  {},
+  { search: "example" },
+  { search: "EVEN" },
+  { search: "tenth" },
+  { search: "rarely" },
+  { search: "eldest" },
+  { search: "outer" }, // the newest and the eldest, and nobody between: looking through stops short
+  { search: "nobody" },
+  { search: "p29999@example.com" },
+  { search: "even", emailVerified: false },
+  { search: "eldest", role: "admin" },
+  { search: "tenth", locked: false },
+  { search: "even", locked: true },
+  { locked: true },
+  { locked: false },
+  { locked: true, role: "user", emailVerified: true },
+];
+const short: UserFilter[] = [{ search: "ev" }, { search: "qz" }, { search: "zz" }, { search: "z", locked: false }];
+
+describe.each(engines)("lists of many users on %s", async (engine) => {
+  const log = pino({ level: "silent" });
+  const url = engine === "PGlite" ? "" : await createDatabase(`lists_${randomUUID().slice(0, 8)}`);
+  const store = await openStore(url ? { kind: "postgres", url } : { kind: "memory" }, log);
+  await store.migrate();
+  const rows = await addUsers(store);
+  const clock = { now: () => new Date() };
+  afterAll(() => store.close());
+
+  const list = (filter: UserFilter, request: Parameters<typeof listUsers>[2]) =>
+    listUsers({ em: store.fork(), clock }, filter, request);
+
+  /** Somebody new, who has every word. */
+  async function addLate(): Promise<void> {
+    const [id, email, name] = [uuid(), `p0.${uuid()}@example.com`, "even tenth rarely eldest qz"];
+    await store.fork().execute(
+      `insert into users (id, email, canonical_email, name, role, password_hash, password_changed_at, terms_accepted_at,
+         created_at, updated_at)
+       values (?, ?, ?, ?, 'admin', '-', now(), now(), now(), now())`,
+      [id, email, email, name],
+    );
+    rows.unshift({ id, text: `${email}\n${name}`, role: "admin", verified: false, locked: false });
+  }
+
+  const idsOf = (filter: UserFilter) => rows.filter((row) => matches(row, filter)).map(({ id }) => id);
+
+  test.each([...filters, ...short])("sees who stood at the start of a walk exactly once: %j", async (filter) => {
+    const stood = idsOf(filter);
+    const first = await list(filter, { limit: 500 });
+    const seen = first.items.map(({ id }) => id);
+    for (let cursor = first.nextCursor, pages = 1; cursor !== undefined && pages < 200; pages++) {
+      if (pages % 4 === 1) await addLate();
+      const page = await list(filter, { limit: 500, cursor });
+      seen.push(...page.items.map(({ id }) => id));
+      cursor = page.nextCursor;
+    }
+    expect(seen).toEqual(stood);
+  });
+
+  test.each([...filters, ...short])("tells the total, and reaches the same rows by number: %j", async (filter) => {
+    const ids = idsOf(filter);
+    for (const page of [2, 3, 15, 100]) {
+      const { items } = await list(filter, { limit: 100, page });
+      expect(items.map(({ id }) => id)).toEqual(ids.slice((page - 1) * 100, page * 100));
+    }
+    if (short.includes(filter)) return;
+    const { items: _, nextCursor: __, ...told } = await list(filter, {});
+    const beyond = expect.toSatisfy((total: number) => total > COUNTED && total < 2 * ids.length);
+    expect(told).toEqual(ids.length > COUNTED ? { total: beyond, totalEstimated: true } : { total: ids.length });
+  });
+});

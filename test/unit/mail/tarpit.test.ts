@@ -1,0 +1,47 @@
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { pino } from "pino";
+import { expect, test } from "vitest";
+import { createSender } from "../../../services/mail/transport.ts";
+import { times } from "../../support/until.ts";
+
+const PACE_MS = 50;
+const LETTER_MS = 400;
+/** As many as the pool has connections. */
+const LETTERS = 10;
+
+test("a server that never comes to an end of its answers holds no letter back for ever", async () => {
+  const sockets = new Set<Socket>();
+  let isTarpit = true;
+  const server = createServer((socket) => {
+    sockets.add(socket.on("error", () => {}));
+    socket.write("220 ready\r\n");
+    let isData = false;
+    socket.setEncoding("utf8").on("data", (lines: string) => {
+      if (isTarpit) return drip(socket);
+      if (isData && !lines.endsWith("\r\n.\r\n")) return;
+      isData = /^DATA/im.test(lines);
+      socket.write(isData ? "354 go on\r\n" : "250 ok\r\n");
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const smtpUrl = `smtp://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const config = { mail: { smtpUrl, from: { name: "", address: "us@example.com" } }, dataDir: "" } as Parameters<
+    typeof createSender
+  >[0];
+  const sender = createSender(config, pino({ level: "silent" }), LETTER_MS);
+  const send = () => sender.send({ to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" });
+  const startedAt = performance.now();
+  for (const { status } of await Promise.allSettled(times(LETTERS, send))) expect(status).toBe("rejected");
+  expect(performance.now() - startedAt).toBeLessThan(10 * LETTER_MS);
+  isTarpit = false;
+  await send();
+  sender.close();
+  for (const socket of sockets) socket.destroy();
+  server.close();
+});
+
+/** Goes on with an answer that has no last line. */
+function drip(socket: Socket): void {
+  const timer = setInterval(() => socket.write("250-wait\r\n"), PACE_MS);
+  socket.once("close", () => clearInterval(timer));
+}

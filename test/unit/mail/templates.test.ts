@@ -1,0 +1,53 @@
+import { describe, expect, test } from "vitest";
+import { renderLetter, type TemplateName, toldLifetime } from "../../../services/mail/templates.ts";
+
+const TOKEN = "abc-DEF_123";
+const facts = {
+  name: `Ann <b>"O'Neil"</b> & Co`,
+  lifetime: "24 hours",
+  newEmail: "new<i>@example.com",
+  left: "9",
+  device: "<u>Chrome</u> on Windows",
+  date: "2026-12-24 18:00 UTC",
+};
+
+const letters: [TemplateName, RegExp, string | undefined][] = [
+  ["verify-email", /Confirm your e-mail address/, "/verify-email"],
+  ["change-email", /Confirm your new e-mail address/, "/verify-email"],
+  ["reset-password", /Reset your password/, "/reset-password"],
+  ["password-changed", /password was changed/, undefined],
+  ["password-reset", /password was reset/, undefined],
+  ["email-change-requested", /new e-mail address was requested/, undefined],
+  ["email-changed", /e-mail address was changed/, undefined],
+  ["mfa-enabled", /is on/, undefined],
+  ["mfa-disabled", /is off/, undefined],
+  ["backup-code-used", /backup code was used/, undefined],
+  ["session-reused", /session was ended/, undefined],
+  ["deletion-requested", /will be deleted/, undefined],
+];
+
+describe.each(letters)("the letter %s", (name, subject, path) => {
+  const letter = renderLetter(name, facts, "https://app.example", path && TOKEN);
+
+  test("greets by name in text and HTML, with nothing of it taken for markup", () => {
+    expect(letter.subject).toMatch(subject);
+    expect(letter.text).toContain(`Hello ${facts.name},`);
+    expect(letter.html).toContain("Hello Ann &lt;b&gt;&quot;O&#39;Neil&quot;&lt;/b&gt; &amp; Co,");
+    expect(letter.html).not.toMatch(/<[biu]>/);
+    expect(letter.text + letter.html).not.toMatch(/undefined|\[object/);
+  });
+
+  test("has link and token where there is one to follow, and no link otherwise", () => {
+    const href = `https://app.example${path}#token=${TOKEN}`;
+    for (const body of [letter.text, letter.html]) {
+      expect(body.includes(href)).toBe(path !== undefined);
+      expect(body.replaceAll(href, "").includes(TOKEN)).toBe(path !== undefined);
+    }
+    if (!path) expect(letter.html).not.toContain("href");
+  });
+});
+
+test("lifetimes are told as people say them", () => {
+  const told = [86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(toldLifetime);
+  expect(told).toEqual(["24 hours", "1 hour", "5 minutes", "90 minutes", "1 minute"]);
+});

@@ -1,0 +1,24 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { reserveAttempt } from "../../../services/lockout/attempts.ts";
+
+afterEach(() => vi.restoreAllMocks());
+
+test("nobody waits for the guesses of others longer than 15 seconds, however slow the database is", async () => {
+  let now = 0;
+  vi.spyOn(performance, "now").mockImplementation(() => now);
+  const call = {
+    async query() {
+      now += 6_000;
+      return [{ reserved: false, id: null }];
+    },
+    em: { execute: async () => [] },
+    clock: { now: () => new Date() },
+    config: { lockout: { threshold: 5, resetMs: 3_600_000, durationMs: 900_000 } },
+    signal: new AbortController().signal,
+  } as unknown as Parameters<typeof reserveAttempt>[0];
+  await expect(reserveAttempt(call, { kind: "password", subject: "ann@example.com" })).rejects.toMatchObject({
+    reason: Reason.UNAVAILABLE,
+  });
+  expect(now).toBe(18_000);
+});

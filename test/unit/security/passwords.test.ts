@@ -1,0 +1,55 @@
+import { availableParallelism } from "node:os";
+import { hash } from "@node-rs/argon2";
+import { expect, test } from "vitest";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { createPasswords } from "../../../services/crypto/passwords.ts";
+import type { Refusal } from "../../../services/platform/errors.ts";
+import { CHEAP } from "../../support/app.ts";
+import { times } from "../../support/until.ts";
+
+const IN_FLIGHT = Math.max(1, Math.min(availableParallelism(), 4) - 1);
+const WAITING = 256;
+const password = "Correct-horse-1";
+
+test("hashes are argon2id of 19 MiB and two passes, each with a salt of its own, at the full length of any text", async () => {
+  const passwords = await createPasswords();
+  const long = `${"🦜".repeat(63)}Ä`;
+  const [first, second] = [await passwords.hash(long), await passwords.hash(long)];
+  expect(first).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
+  expect(second).not.toBe(first);
+  expect(await passwords.matches(first, long)).toBe(true);
+  expect(await passwords.matches(first, `${"🦜".repeat(63)}ä`)).toBe(false);
+  expect(await passwords.matches(undefined, "no account has this password")).toBe(false);
+});
+
+test("hashes made with other parameters still match and are told apart", async () => {
+  const passwords = await createPasswords();
+  const weaker = await hash(password, { memoryCost: 8_192, timeCost: 1, parallelism: 1 });
+  expect(await passwords.matches(weaker, password)).toBe(true);
+  expect([passwords.isOutdated(weaker), passwords.isOutdated(await passwords.hash(password))]).toEqual([true, false]);
+});
+
+test("hashing has a bounded number in flight and waiting; more are refused with a time to come back", async () => {
+  const passwords = await createPasswords(CHEAP);
+  const bound = IN_FLIGHT + WAITING;
+  const outcomes = await Promise.allSettled(times(bound + 10, () => passwords.hash(password)));
+  const refused = outcomes.filter((o) => o.status === "rejected").map((o) => o.reason as Refusal);
+  expect(refused).toHaveLength(10);
+  for (const { reason, facts } of refused) {
+    expect([reason, facts.retryAfterSeconds]).toEqual([Reason.UNAVAILABLE, 1]);
+  }
+  expect(await passwords.matches(await passwords.hash(password), password)).toBe(true);
+});
+
+test("nobody is held back for those who come while their password is hashed, and a failure is its own caller's alone", async () => {
+  const passwords = await createPasswords();
+  const answered: string[] = [];
+  const ask = (who: string, hash: string) => passwords.matches(hash, password).finally(() => answered.push(who));
+  const right = await passwords.hash(password);
+  const first = times(IN_FLIGHT, () => ask("first", right));
+  const later = [ask("later", right), ask("broken", "no hash"), ask("later", right)];
+  await Promise.race(first);
+  expect(new Set(answered)).toEqual(new Set(["first"]));
+  const outcomes = await Promise.allSettled(later);
+  expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+});
