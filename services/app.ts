@@ -20,8 +20,8 @@ import { readRules } from "./platform/policy.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import { compileRules } from "./platform/validation.ts";
 import { createLimits } from "./rate-limit/limiter.ts";
-import { openLocations } from "./sessions/geoip.ts";
-import { createActivity } from "./sessions/last-seen.ts";
+import { openGeoIp } from "./sessions/geoip.ts";
+import { createLastSeen } from "./sessions/last-seen.ts";
 import { openKeyRing } from "./sessions/signing-keys.ts";
 import { openRedis } from "./store/redis.ts";
 import { checkSchema } from "./store/schema.ts";
@@ -77,7 +77,10 @@ export async function openApp(config: Config, surroundings: Surroundings): Promi
 
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
-      await bootstrapAdmin({ ...tools, em: store.fork(), client, requestId: "start", caller: undefined }, config.admin);
+      await bootstrapAdmin(
+        { ...tools, em: store.fork(), client, requestId: "start", caller: undefined, afterwards: [] },
+        config.admin,
+      );
     }
 
     const chores = startChores(tools, store);
@@ -126,19 +129,19 @@ async function openTools(
   const keys = await openKeyRing(store, cipher, clock, longestToken(config));
   const outbox = startOutbox({ store, sender, cipher, clock, config, log });
   closers.push(() => outbox.close());
-  const activity = createActivity(store);
-  closers.push(() => activity.close());
+  const lastSeen = createLastSeen(store);
+  closers.push(() => lastSeen.close());
   const ai = openAi(config, store, clock, log);
   closers.push(() => ai.close());
-  const locate = await openLocations(config.geoipDatabase);
+  const locate = await openGeoIp(config.geoipDatabase);
   const passwords = await createPasswords(hashCost);
   const metrics = createMetrics();
-  return { config, log, clock, cipher, keys, passwords, activity, locate, outbox, ai, metrics, tracing };
+  return { config, log, clock, cipher, keys, passwords, lastSeen, locate, outbox, ai, metrics, tracing };
 }
 
 /** How long a token of any kind lives at most, in ms. */
-function longestToken({ accessTokenMs, refreshTokenMs, ticketMs }: Config): number {
-  return Math.max(accessTokenMs, refreshTokenMs, ticketMs);
+function longestToken({ accessTokenMs, refreshTokenMs, mfaTokenMs }: Config): number {
+  return Math.max(accessTokenMs, refreshTokenMs, mfaTokenMs);
 }
 
 /** Gauges of the two queues: letters not delivered yet, and sign-ins that wait for a password hash. */

@@ -170,7 +170,7 @@ function arrange(v: Variables, env: Present) {
     refreshTokenMs: v.REFRESH_TOKEN_TTL,
     sessionMaxAgeMs: v.SESSION_MAX_AGE,
     refreshGraceMs: v.REFRESH_GRACE,
-    ticketMs: v.MFA_TOKEN_TTL,
+    mfaTokenMs: v.MFA_TOKEN_TTL,
     verifyTokenMs: v.VERIFY_TOKEN_TTL,
     resetTokenMs: v.RESET_TOKEN_TTL,
     lockout: { threshold: v.LOCKOUT_THRESHOLD, durationMs: v.LOCKOUT_DURATION, resetMs: v.LOCKOUT_RESET },

@@ -13,7 +13,7 @@ const BATCH = 50_000;
 export async function eraseUser(call: AuditNeeds, userId: string): Promise<boolean> {
   await call.em.execute("select id from users where id = ? for update", [userId]); // no mail is queued meanwhile
   await call.em.execute("delete from emails where user_id = ?", [userId]);
-  await leaveUsage(call, userId);
+  await anonymizeUsage(call, userId);
   const [user] = await call.em.execute<{ canonical_email: string }[]>(
     "delete from users where id = ? returning canonical_email",
     [userId],
@@ -26,7 +26,7 @@ export async function eraseUser(call: AuditNeeds, userId: string): Promise<boole
 }
 
 /** What the foreign key would do as well, in one statement with all the rest. */
-async function leaveUsage({ em }: Pick<Call, "em">, userId: string): Promise<void> {
+async function anonymizeUsage({ em }: Pick<Call, "em">, userId: string): Promise<void> {
   for (let left = BATCH; left === BATCH; ) {
     const { affectedRows } = await em.execute<{ affectedRows: number }>(
       "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = ? limit ?)",

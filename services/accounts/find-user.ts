@@ -6,12 +6,12 @@ import { readEmailAddress } from "./email-address.ts";
  * The account of an address in any of its spellings; one whose deletion is due counts as gone, erased yet or not.
  * @throws Refusal VALIDATION_FAILED
  */
-export async function findAccount(call: Pick<Call, "em" | "clock">, email: string): Promise<User | undefined> {
+export async function findUserByEmail(call: Pick<Call, "em" | "clock">, email: string): Promise<User | undefined> {
   const user = await call.em.findOne(User, { canonicalEmail: readEmailAddress(email).canonical });
-  return user && !isGone(user, call.clock.now()) ? user : undefined;
+  return user && !isDeletionDue(user, call.clock.now()) ? user : undefined;
 }
 
 /** Whether the time of a requested deletion has come. */
-export function isGone({ deletionAt }: Pick<User, "deletionAt">, now: Date): boolean {
+export function isDeletionDue({ deletionAt }: Pick<User, "deletionAt">, now: Date): boolean {
   return deletionAt != null && deletionAt <= now;
 }

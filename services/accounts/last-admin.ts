@@ -8,7 +8,7 @@ import type { Role } from "../store/user.ts";
  * may have become one meanwhile, is one of them.
  * @throws Refusal LAST_ADMIN
  */
-export async function requireOtherAdmin(call: Pick<Call, "em">, userId: string): Promise<void> {
+export async function assertOtherAdmin(call: Pick<Call, "em">, userId: string): Promise<void> {
   const rows = await call.em.execute<{ id: string; role: Role; deletion_at: string | null }[]>(
     "select id, role, deletion_at from users where role = 'admin' or id = ? order by id for no key update",
     [userId],

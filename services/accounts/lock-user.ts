@@ -18,11 +18,11 @@ export async function lockUser(call: Pick<Call, "em">, userId: string): Promise<
  */
 export async function lockCaller(call: SignedInCall): Promise<void> {
   await lockUser(call, call.caller.user.id);
-  await holdOwnSession(call);
+  await lockOwnSession(call);
 }
 
 /** Makes sure that the caller's session has not ended since the call was let in. @throws Refusal UNAUTHENTICATED */
-export async function holdOwnSession(call: SignedInCall): Promise<void> {
+export async function lockOwnSession(call: SignedInCall): Promise<void> {
   const { user, session } = call.caller;
   const open = await call.em.execute<unknown[]>(
     "select id from sessions where id = ? and user_id = ? and revoked_at is null for key share",

@@ -1,7 +1,7 @@
 import type { Role, User } from "../store/user.ts";
 
 /** The account that a password is guessed of, as it stood when the guess was counted. */
-export type GuessedAccount = Pick<
+export type LoginAccount = Pick<
   User,
   | "id"
   | "email"
@@ -31,7 +31,7 @@ export type AccountRow = {
 export const ACCOUNT_COLUMNS = `u.id, u.email, u.name, u.role, u.password_hash, u.password_changed_at,
      u.email_verified_at is not null as email_verified, u.mfa_secret, u.deletion_at`;
 
-export function accountOf(row: AccountRow): GuessedAccount | undefined {
+export function toLoginAccount(row: AccountRow): LoginAccount | undefined {
   if (row.id === null) return undefined;
   return {
     id: row.id,

@@ -8,17 +8,17 @@ const BATCH = 20;
  * Erases the accounts whose time of deletion has come. Any number of processes may do it at once.
  * @throws Error of an account that can't be erased now, once the others are
  */
-export async function eraseDueUsers(newCall: () => AuditNeeds): Promise<void> {
+export async function purgeDeletedUsers(createSystemCall: () => AuditNeeds): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH; erased === BATCH; ) {
     erased = 0;
-    const { em, clock } = newCall();
+    const { em, clock } = createSystemCall();
     const due = await em.execute<{ id: string }[]>(
       "select id from users where deletion_at <= ? order by deletion_at limit ?",
       [clock.now(), BATCH],
     );
     for (const { id } of due) {
-      const isErased = await eraseDue(newCall(), id).catch((error) => void failures.push(error));
+      const isErased = await purgeUser(createSystemCall(), id).catch((error) => void failures.push(error));
       if (isErased) erased++;
     }
   }
@@ -26,7 +26,7 @@ export async function eraseDueUsers(newCall: () => AuditNeeds): Promise<void> {
 }
 
 /** Unless a sign-in has restored it, or another process is at it. */
-function eraseDue(call: AuditNeeds, id: string): Promise<boolean> {
+function purgeUser(call: AuditNeeds, id: string): Promise<boolean> {
   return call.em.transactional(async () => {
     const [due] = await call.em.execute<unknown[]>(
       "select id from users where id = ? and deletion_at <= ? for update skip locked",

@@ -1,14 +1,14 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
 import { clearLock } from "../lockout/attempts.ts";
-import { removeSecondFactor } from "../mfa/disable-mfa.ts";
+import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 
-type Needs = AuditNeeds & Pick<Call, "passwords">;
+type Needs = AuditNeeds & Pick<Call, "passwords" | "afterwards" | "outbox">;
 
 /**
  * Makes the first administrator, or promotes the account that has the address. An account whose address was never
@@ -49,8 +49,8 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
 /** Ends whatever access somebody who knew the old password may have prepared. */
 async function shutOut(call: Needs, userId: string, canonicalEmail: string): Promise<void> {
   await revokeSessions(call, userId);
-  await voidOneTimeTokens(call, userId);
-  await removeSecondFactor(call, userId);
+  await invalidateOneTimeTokens(call, userId);
+  await disableMfa(call, userId, { audit: false, notify: false });
   await clearLock(call, { kind: "password", subject: canonicalEmail });
   await clearLock(call, { kind: "second-factor", subject: userId });
 }

@@ -1,5 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { requireOtherAdmin } from "../accounts/last-admin.ts";
+import { assertOtherAdmin } from "../accounts/last-admin.ts";
 import type { Call } from "../call.ts";
 import { Refusal } from "../platform/errors.ts";
 
@@ -14,7 +14,7 @@ export async function requireRemovable(call: Pick<Call, "em" | "caller">, id: st
   if (callerId === id) {
     throw new Refusal(Reason.SELF_TARGETED, `Administrators can't ${deed} themselves. Please ask another one.`);
   }
-  await requireOtherAdmin(call, id);
+  await assertOtherAdmin(call, id);
   if (callerId === undefined) return;
   const rows = await call.em.execute<unknown[]>("select 1 from users where id = ? and role = 'admin'", [callerId]);
   if (rows.length === 0) throw new Refusal(Reason.FORBIDDEN, "This needs the role admin.");

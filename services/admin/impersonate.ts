@@ -1,11 +1,11 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { isGone } from "../accounts/find-user.ts";
-import { holdOwnSession, lockUser } from "../accounts/lock-user.ts";
+import { isDeletionDue } from "../accounts/find-user.ts";
+import { lockOwnSession, lockUser } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { Refusal } from "../platform/errors.ts";
 import { deviceOf, dropOldestImpersonations } from "../sessions/sessions.ts";
-import { accessTokenOf } from "../sessions/tokens.ts";
+import { createAccessToken } from "../sessions/tokens.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 import { userNotFound } from "./admin-user.ts";
@@ -28,15 +28,15 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
   const { user, expiresAt } = await call.em.transactional(async () => {
     await lockUser(call, userId); // who is being promoted is an administrator by the time it is granted
     const user = await call.em.findOne(User, { id: userId });
-    if (!user || isGone(user, now)) throw userNotFound();
-    await holdOwnSession(call);
+    if (!user || isDeletionDue(user, now)) throw userNotFound();
+    await lockOwnSession(call);
     await dropOldestImpersonations(call, userId);
     const expiresAt = await open(call, id, userId, now);
     await recordAudit(call, "admin.impersonated", { userId, details: { sessionId: id, ...(reason && { reason }) } });
     return { user, expiresAt };
   });
   const session = { id, generation: 0, rotatedAt: now, expiresAt, actorId: admin.id };
-  return { accessToken: accessTokenOf(call, session, user), user, expiresAt };
+  return { accessToken: createAccessToken(call, session, user), user, expiresAt };
 }
 
 /** Opens the session, unless the user is an administrator by then. @returns when it ends */

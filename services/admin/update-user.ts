@@ -1,10 +1,10 @@
 import { type EmailAddress, emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
 import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
 import { clearLock } from "../lockout/attempts.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { removeSecondFactor } from "../mfa/disable-mfa.ts";
+import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
 import type { Role } from "../store/user.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
@@ -86,14 +86,14 @@ async function change(call: Needs, user: Present, changes: UserChanges, address?
     canonical_email: address?.canonical ?? user.canonical_email,
   };
   if (changes.locked === false) await unlock(call, changed);
-  if (changes.mfaEnabled === false) await takeSecondFactorOff(call, changed);
+  if (changes.mfaEnabled === false) await disableMfa(call, user.id, { audit: false, notify: true });
   if (user.role === "admin" && changes.role === "user") await revokeSessions(call, user.id);
   if (user.role === "user" && changes.role === "admin") await endImpersonations(call, user.id); // nobody impersonates an administrator
 }
 
 /** What was mailed to the old address is void, its wrong passwords are forgotten, and it is told. */
 async function leaveOldAddress(call: Needs, user: Present, newEmail: string): Promise<void> {
-  await voidOneTimeTokens(call, user.id);
+  await invalidateOneTimeTokens(call, user.id);
   await clearLock(call, { kind: "password", subject: user.canonical_email });
   const facts = { name: user.name, newEmail };
   await queueEmail(call, { userId: user.id, to: user.email, template: "email-changed", facts });
@@ -102,9 +102,4 @@ async function leaveOldAddress(call: Needs, user: Present, newEmail: string): Pr
 async function unlock(call: Needs, user: Present): Promise<void> {
   await clearLock(call, { kind: "password", subject: user.canonical_email });
   await clearLock(call, { kind: "second-factor", subject: user.id });
-}
-
-async function takeSecondFactorOff(call: Needs, { id, email, name }: Present): Promise<void> {
-  if (!(await removeSecondFactor(call, id))) return;
-  await queueEmail(call, { userId: id, to: email, template: "mfa-disabled", facts: { name } });
 }

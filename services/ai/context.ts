@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 import type { Clock } from "../platform/clock.ts";
-import { type SessionWatch, watchSessions } from "../sessions/watch-session.ts";
+import { createSessionWatcher, type SessionWatcher } from "../sessions/watch-session.ts";
 import type { Store } from "../store/store.ts";
 import { type Catalogue, readCatalogue } from "./catalogue.ts";
 import { openProviders, type Providers } from "./providers/providers.ts";
@@ -13,7 +13,7 @@ export type Ai = {
   providers: Providers;
   usage: UsageLedger;
   /** The sessions behind the streams that are under way. */
-  sessions: SessionWatch;
+  sessions: SessionWatcher;
   /** The longest that a call can take. */
   longestMs: number;
   close(): Promise<void>;
@@ -28,7 +28,7 @@ export function openAi(config: Pick<Config, "ai">, store: Pick<Store, "query">, 
   const catalogue = readCatalogue(path);
   const providers = openProviders(catalogue, variables, limits);
   const usage = openUsageLedger(store, clock, log);
-  const sessions = watchSessions(store, clock);
+  const sessions = createSessionWatcher(store, clock);
   const close = async () => {
     providers.close();
     await usage.flush();

@@ -16,7 +16,7 @@ export function streamChat(call: Needs, conversation: Conversation): Flow<Piece>
 }
 
 async function reply(call: Needs, route: Route, take: Take<Piece>): Promise<void> {
-  const stay = call.ai.sessions.follow(call.caller.session.id, call.signal);
+  const stay = call.ai.sessions.watch(call.caller.session.id, call.signal);
   const entry = startUsage(call, stay.signal, route, true);
   const hand = (chunk: string) => {
     entry.wrote(chunk);

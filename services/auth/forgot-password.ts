@@ -1,15 +1,15 @@
-import { findAccount } from "../accounts/find-user.ts";
+import { findUserByEmail } from "../accounts/find-user.ts";
 import { lockUser } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { atSteadyPace } from "../crypto/minimum-duration.ts";
+import { withMinimumDuration } from "../crypto/minimum-duration.ts";
 import type { User } from "../store/user.ts";
 import { queueToken } from "./queue-token.ts";
 
 /** Mails a reset token to the account of an address, if there is one; nobody can tell by the answer or its time. */
 export async function forgotPassword(call: Call, email: string): Promise<void> {
-  await atSteadyPace(async () => {
-    const user = await findAccount(call, email);
+  await withMinimumDuration(async () => {
+    const user = await findUserByEmail(call, email);
     if (user) await queueReset(call, user);
   });
 }

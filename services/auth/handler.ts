@@ -2,7 +2,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
 import type { SecondFactor } from "../mfa/second-factor.ts";
-import type { SignedIn } from "../sessions/open-session.ts";
+import type { LoginResult } from "../sessions/open-session.ts";
 import { createBackupCodes } from "./create-backup-codes.ts";
 import { disableTotp } from "./disable-totp.ts";
 import { forgotPassword } from "./forgot-password.ts";
@@ -27,9 +27,9 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   async login(req, ctx) {
     const outcome = await login(callOf(ctx), req.email, req.password);
-    if (outcome.kind === "mfa-required") return { requiresMfa: true, tempToken: outcome.ticket };
+    if (outcome.kind === "mfa-required") return { requiresMfa: true, tempToken: outcome.mfaToken };
     const { id, email, name, role } = outcome.user;
-    return { requiresMfa: false, ...outcome.tokens, user: { id, email, name, role }, ...remarks(outcome) };
+    return { requiresMfa: false, ...outcome.tokens, user: { id, email, name, role }, ...loginFlags(outcome) };
   },
   async logout(req, ctx) {
     const call = signedInCallOf(ctx);
@@ -60,32 +60,32 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return setupTotp(signedInCallOf(ctx));
   },
   async verifyMfa(req, ctx) {
-    const factor = factorOf(req) as SecondFactor; // the message's rule demands one
+    const factor = parseFactor(req) as SecondFactor; // the message's rule demands one
     const outcome = await verifyMfa(callOf(ctx), req.tempToken, factor);
     const { id, email } = outcome.user;
-    return { ...outcome.tokens, user: { id, email }, ...remarks(outcome) };
+    return { ...outcome.tokens, user: { id, email }, ...loginFlags(outcome) };
   },
   async disableTotp(req, ctx) {
-    await disableTotp(signedInCallOf(ctx), req.password, factorOf(req));
+    await disableTotp(signedInCallOf(ctx), req.password, parseFactor(req));
     return { message: "Two-factor sign-in is off." };
   },
   async createBackupCodes(req, ctx) {
     return { backupCodes: await createBackupCodes(signedInCallOf(ctx), req.password, req.code) };
   },
   listKeys(_req, ctx) {
-    const keys = callOf(ctx).keys.published();
+    const keys = callOf(ctx).keys.jwks();
     return { keys: keys.map(({ kid, x }) => ({ kid, x, kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig" })) };
   },
 };
 
 /** What a sign-in says only when there is something to say. */
-function remarks({ passwordExpired, restored }: SignedIn) {
+function loginFlags({ passwordExpired, restored }: LoginResult) {
   return { ...(passwordExpired && { passwordExpired }), ...(restored && { restored }) };
 }
 
 type Presented = { code?: string | undefined; backupCode?: string | undefined };
 
-function factorOf({ code, backupCode }: Presented): SecondFactor | undefined {
+function parseFactor({ code, backupCode }: Presented): SecondFactor | undefined {
   if (code !== undefined) return { code };
   return backupCode === undefined ? undefined : { backupCode };
 }

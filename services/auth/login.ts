@@ -1,18 +1,24 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress } from "../accounts/email-address.ts";
-import { isGone } from "../accounts/find-user.ts";
-import type { GuessedAccount } from "../accounts/login-account.ts";
+import { isDeletionDue } from "../accounts/find-user.ts";
+import type { LoginAccount } from "../accounts/login-account.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Attempt } from "../lockout/attempts.ts";
-import { issueTicket } from "../mfa/mfa-token.ts";
+import { issueMfaToken } from "../mfa/mfa-token.ts";
 import { Refusal, wordOf } from "../platform/errors.ts";
-import { isPasswordExpired, lockUnchanged, type SignedIn, type SigningIn, signIn } from "../sessions/open-session.ts";
+import {
+  isPasswordExpired,
+  type LoginResult,
+  type LoginUser,
+  lockIfUnchanged,
+  openSession,
+} from "../sessions/open-session.ts";
 import { recordWrongPassword } from "./confirm-password.ts";
 import { queueReset } from "./forgot-password.ts";
 
 /** What became of a login. */
-export type LoginOutcome = ({ kind: "signed-in" } & SignedIn) | { kind: "mfa-required"; ticket: string };
+export type LoginOutcome = ({ kind: "signed-in" } & LoginResult) | { kind: "mfa-required"; mfaToken: string };
 
 /**
  * Checks credentials and opens a session, or asks for the second factor. The guess has been counted before it gets here
@@ -22,7 +28,7 @@ export type LoginOutcome = ({ kind: "signed-in" } & SignedIn) | { kind: "mfa-req
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
   readEmailAddress(email);
   const attempt = attemptOf(call);
-  const user = attempt.account && !isGone(attempt.account, call.clock.now()) ? attempt.account : undefined;
+  const user = attempt.account && !isDeletionDue(attempt.account, call.clock.now()) ? attempt.account : undefined;
   const matches = await call.passwords.matches(user?.passwordHash, password);
   if (!user || !matches) {
     await recordWrongPassword(call, attempt, user?.id);
@@ -52,20 +58,20 @@ async function recordRightPassword(call: Call, attempt: Attempt, userId: string,
   await recordAudit(call, "auth.login_failed", { userId, outcome: "failure", details: { reason: wordOf(reason) } });
 }
 
-async function open(call: Call, user: SigningIn, attempt: Attempt): Promise<LoginOutcome | undefined> {
-  const signedIn = await attempt.succeedWith((subject) => signIn(call, user, subject));
+async function open(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
+  const signedIn = await attempt.succeedWith((subject) => openSession(call, user, subject));
   return signedIn && { kind: "signed-in", ...signedIn };
 }
 
-async function askForFactor(call: Call, user: SigningIn, attempt: Attempt): Promise<LoginOutcome | undefined> {
+async function askForFactor(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
   await attempt.succeed();
   return call.em.transactional(async () => {
-    if (!(await lockUnchanged(call, user))) return undefined;
-    return { kind: "mfa-required", ticket: await issueTicket(call, user) };
+    if (!(await lockIfUnchanged(call, user))) return undefined;
+    return { kind: "mfa-required", mfaToken: await issueMfaToken(call, user) };
   });
 }
 
-async function rehash(call: Call, user: GuessedAccount, password: string): Promise<void> {
+async function rehash(call: Call, user: LoginAccount, password: string): Promise<void> {
   const passwordHash = await call.passwords.hash(password);
   await call.em.execute("update users set password_hash = ? where id = ? and password_hash = ?", [
     passwordHash,

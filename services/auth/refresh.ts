@@ -5,14 +5,14 @@ import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { Refusal } from "../platform/errors.ts";
 import { revokeSession } from "../sessions/sessions.ts";
-import { pairOf, readRefreshToken, type SessionClaims, type TokenPair } from "../sessions/tokens.ts";
+import { createTokenPair, readRefreshToken, type SessionClaims, type TokenPair } from "../sessions/tokens.ts";
 import { prepared } from "../store/store.ts";
 import type { Role } from "../store/user.ts";
 
 type SessionRow = {
   id: string;
   generation: number;
-  acknowledged: boolean;
+  successor_used: boolean;
   rotated_at: string;
   expires_at: string;
   revoked_at: string | null;
@@ -23,7 +23,7 @@ type SessionRow = {
   role: Role;
 };
 
-const COLUMNS = `s.id, s.generation, s.acknowledged, s.rotated_at, s.expires_at, s.revoked_at, s.device,
+const COLUMNS = `s.id, s.generation, s.acknowledged as successor_used, s.rotated_at, s.expires_at, s.revoked_at, s.device,
   u.id as user_id, u.email, u.name, u.role`;
 
 /**
@@ -75,7 +75,7 @@ function isOpen(row: SessionRow, now: Date): boolean {
 }
 
 function inGrace({ clock, config }: Call, row: SessionRow): boolean {
-  return !row.acknowledged && clock.now().getTime() - new Date(row.rotated_at).getTime() <= config.refreshGraceMs;
+  return !row.successor_used && clock.now().getTime() - new Date(row.rotated_at).getTime() <= config.refreshGraceMs;
 }
 
 function rebuild(call: Call, row: SessionRow): TokenPair {
@@ -86,7 +86,7 @@ function rebuild(call: Call, row: SessionRow): TokenPair {
     expiresAt: new Date(row.expires_at),
     actorId: null,
   };
-  return pairOf(call, session, { id: row.user_id, email: row.email, role: row.role });
+  return createTokenPair(call, session, { id: row.user_id, email: row.email, role: row.role });
 }
 
 /**

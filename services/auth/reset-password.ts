@@ -1,14 +1,14 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { consumeOneTimeToken, readOneTimeToken, voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { consumeOneTimeToken, invalidateOneTimeTokens, readOneTimeToken } from "../crypto/one-time-tokens.ts";
 import { clearLock } from "../lockout/attempts.ts";
 import { queueEmail } from "../mail/queue.ts";
+import { disableMfa } from "../mfa/disable-mfa.ts";
 import { invalid, Refusal } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
 import { revokeSessions } from "../sessions/sessions.ts";
 import { User } from "../store/user.ts";
-import { takeSecondFactorOff } from "./disable-totp.ts";
 
 type Account = {
   id: string;
@@ -35,13 +35,13 @@ export async function resetPassword(call: Call, token: string, password: string)
     const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);
     const user = await setPassword(call, userId, email, passwordHash);
     await revokeSessions(call, userId);
-    await voidOneTimeTokens(call, userId);
+    await invalidateOneTimeTokens(call, userId);
     await clearLock(call, { kind: "password", subject: user.canonical_email });
     await clearLock(call, { kind: "second-factor", subject: userId });
     await recordAudit(call, "auth.password_reset", { userId });
     await queueEmail(call, { userId, to: user.email, template: "password-reset", facts: { name: user.name } });
     if (!user.is_proved) await recordAudit(call, "auth.email_verified", { userId });
-    if (!user.was_verified) await takeSecondFactorOff(call, user);
+    if (!user.was_verified) await disableMfa(call, userId, { audit: true, notify: true });
   });
 }
 

@@ -4,7 +4,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { replaceBackupCodes } from "../mfa/backup-codes.ts";
-import { makeTotpSecret } from "../mfa/totp.ts";
+import { createTotpSecret } from "../mfa/totp.ts";
 import { Refusal } from "../platform/errors.ts";
 
 /** What an authenticator needs; told once, kept only encrypted or as digests. */
@@ -17,13 +17,13 @@ export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] 
  */
 export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
   const { user } = call.caller;
-  const { secret, qrCode, sealed } = await makeTotpSecret(call.cipher, user);
+  const { secret, qrCode, encryptedSecret } = await createTotpSecret(call.cipher, user);
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
     const changed = await call.em.execute<unknown[]>(
       `update users set mfa_secret = ?, updated_at = ?
        where id = ? and mfa_confirmed_at is null returning id`,
-      [sealed, call.clock.now(), user.id],
+      [encryptedSecret, call.clock.now(), user.id],
     );
     if (changed.length === 0) {
       throw new Refusal(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");

@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { consumeOneTimeToken, type Proof, voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { consumeOneTimeToken, invalidateOneTimeTokens, type VerifiedToken } from "../crypto/one-time-tokens.ts";
 import { clearLock } from "../lockout/attempts.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { Refusal } from "../platform/errors.ts";
@@ -15,14 +15,14 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
   try {
     await call.em.transactional(async () => {
       const proof = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
-      await (proof.kind === "change-email" ? takeAddress(call, proof) : confirmAddress(call, proof));
+      await (proof.kind === "change-email" ? applyEmailChange(call, proof) : markEmailVerified(call, proof));
     });
   } catch (error) {
     throw emailTakenOr(error);
   }
 }
 
-async function confirmAddress(call: Call, { userId, email }: Proof): Promise<void> {
+async function markEmailVerified(call: Call, { userId, email }: VerifiedToken): Promise<void> {
   const now = call.clock.now();
   const changed = await call.em.execute<unknown[]>(
     `update users set email_verified_at = coalesce(email_verified_at, ?), updated_at = ?
@@ -34,7 +34,7 @@ async function confirmAddress(call: Call, { userId, email }: Proof): Promise<voi
 }
 
 /** Links that were mailed to the old address are void from then on, its wrong passwords are forgotten, and it is told. */
-async function takeAddress(call: Call, { userId, email }: Proof): Promise<void> {
+async function applyEmailChange(call: Call, { userId, email }: VerifiedToken): Promise<void> {
   const now = call.clock.now();
   const [old] = await call.em.execute<{ email: string; canonical_email: string; name: string }[]>(
     "select email, canonical_email, name from users where id = ?",
@@ -44,7 +44,7 @@ async function takeAddress(call: Call, { userId, email }: Proof): Promise<void> 
     "update users set email = ?, canonical_email = ?, email_verified_at = ?, updated_at = ? where id = ?",
     [email, readEmailAddress(email).canonical, now, now, userId],
   );
-  await voidOneTimeTokens(call, userId);
+  await invalidateOneTimeTokens(call, userId);
   await recordAudit(call, "user.email_changed", { userId });
   if (!old) return;
   await clearLock(call, { kind: "password", subject: old.canonical_email });

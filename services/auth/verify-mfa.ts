@@ -1,28 +1,28 @@
 import { lockUser } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { consumeTicket, holdTicket, invalidTicket, presentTicket } from "../mfa/mfa-token.ts";
+import { consumeMfaToken, invalidMfaToken, lockMfaToken, presentMfaToken } from "../mfa/mfa-token.ts";
 import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
-import { type SignedIn, signIn } from "../sessions/open-session.ts";
+import { type LoginResult, openSession } from "../sessions/open-session.ts";
 import { User } from "../store/user.ts";
 
 /**
- * Completes a login with its second factor: ticket and factor are used up and the session opened in one transaction.
+ * Completes a login with its second factor: MFA token and factor are used up and the session opened in one transaction.
  * @throws Refusal TICKET_INVALID, INVALID_CODE
  */
-export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<SignedIn> {
-  const ticket = await presentTicket(call, tempToken);
-  const user = await call.em.findOne(User, { id: ticket.userId });
-  if (!user) throw invalidTicket();
+export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<LoginResult> {
+  const mfaToken = await presentMfaToken(call, tempToken);
+  const user = await call.em.findOne(User, { id: mfaToken.userId });
+  if (!user) throw invalidMfaToken();
   return withSecondFactor(call, user, factor, call.attempt, {
     before: async () => {
       await lockUser(call, user.id);
-      await holdTicket(call, ticket.id); // a parallel caller who was faster has not made this one's code a wrong one
+      await lockMfaToken(call, mfaToken.id); // a parallel caller who was faster has not made this one's code a wrong one
     },
     work: async () => {
-      await consumeTicket(call, ticket.id);
-      const signedIn = await signIn(call, user, null);
-      if (!signedIn) throw invalidTicket(); // password or second factor have just been changed
+      await consumeMfaToken(call, mfaToken.id);
+      const signedIn = await openSession(call, user, null);
+      if (!signedIn) throw invalidMfaToken(); // password or second factor have just been changed
       const method = "code" in factor ? "totp" : "backup-code";
       await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
       return signedIn;

@@ -8,7 +8,7 @@ import { type Cipher, equalSecrets } from "./cipher.ts";
 const MAC_BYTES = 16;
 
 /** What a consumed token proves: that its bearer reads the mail of this address. */
-export type Proof = { kind: OneTimeTokenKind; userId: string; email: string };
+export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: string };
 
 /**
  * Issues a token to be mailed; an older one of the same user and kind is void from then on.
@@ -32,12 +32,16 @@ export async function issueOneTimeToken(
 }
 
 /** The text that the mail carries: the id and 128 bits of a keyed digest of it, 43 characters. */
-export function oneTimeTokenText(cipher: Cipher, id: string): string {
+export function encodeOneTimeToken(cipher: Cipher, id: string): string {
   return Buffer.concat([bytesOfId(id), cipher.mac(id, "one-time-token").subarray(0, MAC_BYTES)]).toString("base64url");
 }
 
 /** Looks at a token without using it up. @throws Refusal TOKEN_INVALID */
-export async function readOneTimeToken(call: Needs, text: string, kinds: readonly OneTimeTokenKind[]): Promise<Proof> {
+export async function readOneTimeToken(
+  call: Deps,
+  text: string,
+  kinds: readonly OneTimeTokenKind[],
+): Promise<VerifiedToken> {
   const id = idOf(call.cipher, text);
   const [row] = id
     ? await call.em.execute<Row[]>(
@@ -45,7 +49,7 @@ export async function readOneTimeToken(call: Needs, text: string, kinds: readonl
         [id, kinds, call.clock.now()],
       )
     : [];
-  return proofOf(row);
+  return toVerifiedToken(row);
 }
 
 /**
@@ -54,10 +58,10 @@ export async function readOneTimeToken(call: Needs, text: string, kinds: readonl
  * @throws Refusal TOKEN_INVALID
  */
 export async function consumeOneTimeToken(
-  call: Needs,
+  call: Deps,
   text: string,
   kinds: readonly OneTimeTokenKind[],
-): Promise<Proof> {
+): Promise<VerifiedToken> {
   const id = idOf(call.cipher, text);
   const [row] = id
     ? await call.em.execute<Row[]>(
@@ -69,11 +73,11 @@ export async function consumeOneTimeToken(
         [id, id, kinds, call.clock.now()],
       )
     : [];
-  return proofOf(row);
+  return toVerifiedToken(row);
 }
 
 /** Makes a user's tokens void: those of some kinds, or all of them. Lock the user first. */
-export async function voidOneTimeTokens(
+export async function invalidateOneTimeTokens(
   call: Pick<Call, "em">,
   userId: string,
   kinds: readonly OneTimeTokenKind[] = ONE_TIME_TOKEN_KINDS,
@@ -81,10 +85,10 @@ export async function voidOneTimeTokens(
   await call.em.execute("delete from one_time_tokens where user_id = ? and kind in (?)", [userId, kinds]);
 }
 
-type Needs = Pick<Call, "em" | "clock" | "cipher">;
+type Deps = Pick<Call, "em" | "clock" | "cipher">;
 type Row = { kind: OneTimeTokenKind; user_id: string; email: string };
 
-function proofOf(row: Row | undefined): Proof {
+function toVerifiedToken(row: Row | undefined): VerifiedToken {
   if (!row) {
     throw new Refusal(Reason.TOKEN_INVALID, "This link is invalid, expired or already used. Please ask for a new one.");
   }
@@ -95,5 +99,5 @@ function idOf(cipher: Cipher, text: string): string | undefined {
   const bytes = Buffer.from(text, "base64url");
   if (bytes.length !== ID_BYTES + MAC_BYTES) return undefined;
   const id = idOfBytes(bytes); // any 16 bytes that a stranger sends
-  return equalSecrets(text, oneTimeTokenText(cipher, id)) ? id : undefined;
+  return equalSecrets(text, encodeOneTimeToken(cipher, id)) ? id : undefined;
 }

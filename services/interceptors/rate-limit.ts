@@ -8,7 +8,7 @@ import { networkOf } from "../platform/address.ts";
 import { Refusal } from "../platform/errors.ts";
 import { type MethodRules, rulesOf } from "../platform/policy.ts";
 import type { Counted, Limits, Standing } from "../rate-limit/limiter.ts";
-import { readTicket } from "../sessions/tokens.ts";
+import { readMfaToken } from "../sessions/tokens.ts";
 
 /** How many times an account's share one address may use over all accounts: an office behind one address can sign in. */
 const ACCOUNTS_PER_ADDRESS = 20;
@@ -82,12 +82,14 @@ const countedFor = ({ bucket, requests, windowSeconds }: Limit, who: string, mos
   windowMs: windowSeconds * 1000,
 });
 
-/** What the request's account is counted as: the canonical address, or the user that a ticket names. */
+/** What the request's account is counted as: the canonical address, or the user that an MFA token names. */
 async function accountOf(call: Call, { account }: MethodRules, req: UnaryRequest | StreamRequest) {
   if (!account || req.stream) return undefined;
   const value = (req.message as unknown as Record<string, unknown>)[account.field.localName];
   if (typeof value !== "string") return undefined;
-  return account.key === AccountKey.TICKET ? (await readTicket(call, value))?.userId : canonicalEmail(value)?.canonical;
+  return account.key === AccountKey.TICKET
+    ? (await readMfaToken(call, value))?.userId
+    : canonicalEmail(value)?.canonical;
 }
 
 function attemptFor(call: Call, lockout: Lockout, subject: string): Promise<Attempt> | undefined {

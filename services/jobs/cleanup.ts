@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { eraseDueUsers } from "../accounts/purge-deleted.ts";
+import { purgeDeletedUsers } from "../accounts/purge-deleted.ts";
 import type { AuditNeeds } from "../audit/record.ts";
 import type { Tools } from "../call.ts";
 import { type Litter, sweep } from "../store/purge.ts";
@@ -54,8 +54,8 @@ function choresOf(tools: Tools, store: Store): Chore[] {
     caller: undefined,
   });
   return [
-    { name: "erase accounts", everyMs: MINUTE_MS, run: () => eraseDueUsers(newCall) },
-    { name: "renew signing keys", everyMs: MINUTE_MS, run: () => tools.keys.renew() },
+    { name: "erase accounts", everyMs: MINUTE_MS, run: () => purgeDeletedUsers(newCall) },
+    { name: "renew signing keys", everyMs: MINUTE_MS, run: () => tools.keys.rotate() },
     {
       name: "clear what has ended",
       everyMs: HOUR_MS,

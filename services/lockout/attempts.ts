@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { ACCOUNT_COLUMNS, type AccountRow, accountOf, type GuessedAccount } from "../accounts/login-account.ts";
+import { ACCOUNT_COLUMNS, type AccountRow, type LoginAccount, toLoginAccount } from "../accounts/login-account.ts";
 import type { Call } from "../call.ts";
 import { Refusal, tooBusy } from "../platform/errors.ts";
 import type { Statement } from "../store/store.ts";
@@ -11,7 +11,7 @@ export type AttemptKey = { kind: "password" | "second-factor"; subject: string }
 /** One guess that has been counted and may now be looked at. Settle it once. */
 export type Attempt = {
   /** Read on the same trip as the guess is counted; undefined for second factors, and where there is no account. */
-  account: GuessedAccount | undefined;
+  account: LoginAccount | undefined;
   /** The guess was right: the counter starts anew, unless a lock has come about. */
   succeed(): Promise<void>;
   /**
@@ -28,22 +28,22 @@ export type Attempt = {
 /** A guess that was never settled, its process having died, counts as wrong after this time in ms. */
 const ABANDONED_MS = 30_000;
 /** How long a caller waits for guesses in flight to be settled, and how often it looks, in ms. */
-const PATIENCE_MS = 15_000;
-const LOOK_MS = 20;
+const MAX_WAIT_MS = 15_000;
+const POLL_INTERVAL_MS = 20;
 
-type Needs = Pick<Call, "em" | "query" | "clock" | "config" | "signal">;
+type Deps = Pick<Call, "em" | "query" | "clock" | "config" | "signal">;
 
 /**
  * Counts a guess before it is looked at, so that however many arrive at once no more than the threshold are evaluated.
  * While others are being evaluated and could lock the account, it waits for them.
  * @throws Refusal ACCOUNT_LOCKED with the seconds that are left, UNAVAILABLE
  */
-export async function reserveAttempt(call: Needs, key: AttemptKey): Promise<Attempt> {
-  for (const until = performance.now() + PATIENCE_MS; performance.now() < until; ) {
+export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attempt> {
+  for (const until = performance.now() + MAX_WAIT_MS; performance.now() < until; ) {
     const { reserved, account } = await reserve(call, key);
     if (reserved) return attemptOf(call, key, account);
     await refuseIfLocked(call, key);
-    await wait(LOOK_MS, undefined, { signal: call.signal });
+    await wait(POLL_INTERVAL_MS, undefined, { signal: call.signal });
   }
   throw tooBusy();
 }
@@ -57,7 +57,7 @@ export async function clearLock(call: Pick<Call, "em">, { kind, subject }: Attem
  * Lets a commit go without waiting for the disk (PostgreSQL 20.5): for what a crash of the database may forget, since
  * forgetting it lets nobody guess more often. A failure is never among it.
  */
-const UNHURRIED = "set_config('synchronous_commit', 'off', true) as unhurried";
+const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as unhurried";
 
 /** A failure counts until the reset time has passed since the last one, and not beyond a lock. */
 const LIVE_FAILURES = "(case when a.locked_until is null and a.failed_at > ? then a.failed else 0 end)";
@@ -70,7 +70,7 @@ const RESERVE: Statement = {
   name: "reserve_attempt",
   text: `with counted as (
      insert into attempts as a (kind, subject, reserved, reserved_at)
-     select $1::text, $2::text, 1, $3::timestamptz from ${UNHURRIED}
+     select $1::text, $2::text, 1, $3::timestamptz from ${ASYNC_COMMIT}
      on conflict (kind, subject) do update set
        failed = ${LIVE_FAILURES.replaceAll("?", "$4")} + ${ABANDONED},
        failed_at = case when ${ABANDONED} > 0 then greatest(a.failed_at, a.reserved_at) else a.failed_at end,
@@ -84,13 +84,13 @@ const RESERVE: Statement = {
    from (values ($1::text)) as asked (kind) left join users as u on asked.kind = 'password' and u.canonical_email = $2`,
 };
 
-async function reserve({ query, clock, config }: Needs, { kind, subject }: AttemptKey) {
+async function reserve({ query, clock, config }: Deps, { kind, subject }: AttemptKey) {
   const now = clock.now();
   const forgetAt = new Date(now.getTime() - config.lockout.resetMs);
   const abandonedAt = new Date(now.getTime() - ABANDONED_MS);
   const values = [kind, subject, now, forgetAt, config.lockout.threshold, abandonedAt];
   const [row] = await query<{ reserved: boolean } & AccountRow>(RESERVE, values);
-  return { reserved: row?.reserved ?? false, account: row && accountOf(row) };
+  return { reserved: row?.reserved ?? false, account: row && toLoginAccount(row) };
 }
 
 /**
@@ -102,7 +102,7 @@ export const SETTLE_RIGHT_PASSWORD = `settled as (
     from signed
     where a.kind = 'password' and a.subject = ? and a.locked_until is null)`;
 
-async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: AttemptKey): Promise<void> {
+async function refuseIfLocked({ em, clock, config }: Deps, { kind, subject }: AttemptKey): Promise<void> {
   const now = clock.now();
   await em.execute(
     `update attempts set failed = failed + reserved, reserved = 0, failed_at = reserved_at, locked_until = ?
@@ -124,16 +124,16 @@ async function refuseIfLocked({ em, clock, config }: Needs, { kind, subject }: A
 }
 
 /** Removes a counter that holds only this guess: a client that is refused leaves no counter for each address it tries. */
-async function forget(em: Needs["em"], kind: string, subject: string): Promise<boolean> {
+async function forget(em: Deps["em"], kind: string, subject: string): Promise<boolean> {
   const rows = await em.execute<unknown[]>(
-    `delete from attempts as a using ${UNHURRIED}
+    `delete from attempts as a using ${ASYNC_COMMIT}
      where kind = ? and subject = ? and reserved <= 1 and failed = 0 returning kind`,
     [kind, subject],
   );
   return rows.length > 0;
 }
 
-function attemptOf(call: Needs, { kind, subject }: AttemptKey, account: GuessedAccount | undefined): Attempt {
+function attemptOf(call: Deps, { kind, subject }: AttemptKey, account: LoginAccount | undefined): Attempt {
   const { clock, config } = call; // not `em`: most guesses are right, and settled without it
   let settled = false;
   const settle = async (assignments: string, values: unknown[], from = "") => {
@@ -152,7 +152,7 @@ function attemptOf(call: Needs, { kind, subject }: AttemptKey, account: GuessedA
       settled = outcome !== undefined;
       return outcome;
     },
-    succeed: async () => void (await settle("failed = 0, failed_at = null", [], `from ${UNHURRIED}`)),
+    succeed: async () => void (await settle("failed = 0, failed_at = null", [], `from ${ASYNC_COMMIT}`)),
     fail: () => {
       const now = clock.now();
       const forgetAt = new Date(now.getTime() - config.lockout.resetMs);
@@ -164,7 +164,7 @@ function attemptOf(call: Needs, { kind, subject }: AttemptKey, account: GuessedA
     },
     async release() {
       if (settled || (await forget(call.em, kind, subject))) return;
-      await settle("failed = a.failed", [], `from ${UNHURRIED}`);
+      await settle("failed = a.failed", [], `from ${ASYNC_COMMIT}`);
     },
   };
 }

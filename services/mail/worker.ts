@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 import type { Cipher } from "../crypto/cipher.ts";
-import { oneTimeTokenText } from "../crypto/one-time-tokens.ts";
+import { encodeOneTimeToken } from "../crypto/one-time-tokens.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Store } from "../store/store.ts";
 import { answerCode, toldError } from "./smtp-errors.ts";
@@ -118,7 +118,7 @@ async function deliver(needs: Needs, letter: Claimed): Promise<void> {
   if (letter.link_ended) return settle(needs, letter, "failed", { error: LINK_ENDED }).catch(() => {});
   const renewal = setInterval(() => void renew(needs, letter).catch(() => {}), RENEW_MS);
   try {
-    const token = letter.token_id ? oneTimeTokenText(cipher, letter.token_id) : undefined;
+    const token = letter.token_id ? encodeOneTimeToken(cipher, letter.token_id) : undefined;
     const rendered = renderLetter(letter.template, letter.facts, config.appUrl, token);
     const [, domain] = config.mail.from.address.split("@");
     await sender.send({ ...rendered, to: { name: "", address: letter.to }, messageId: `<${letter.id}@${domain}>` });

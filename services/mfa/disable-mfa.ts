@@ -1,15 +1,33 @@
+import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { queueEmail } from "../mail/queue.ts";
 import { removeBackupCodes } from "./backup-codes.ts";
 
-/** Takes the second factor off; joins the transaction it is called in. @returns whether there was one. */
-export async function removeSecondFactor(call: Pick<Call, "em" | "clock">, userId: string): Promise<boolean> {
-  const removed = await call.em.execute<unknown[]>(
+type Deps = AuditNeeds & Pick<Call, "afterwards" | "outbox">;
+
+/**
+ * Disables a user's second factor: secret, backup codes and pending MFA tokens. Joins the caller's transaction.
+ * @param options.audit records `auth.mfa_disabled`; an administrator's change is recorded as `admin.user_updated` instead.
+ * @param options.notify queues a mail to the user.
+ * @returns false if the user had no second factor.
+ */
+export async function disableMfa(
+  call: Deps,
+  userId: string,
+  options: { audit: boolean; notify: boolean },
+): Promise<boolean> {
+  const [user] = await call.em.execute<{ email: string; name: string }[]>(
     `update users set mfa_secret = null, mfa_confirmed_at = null, mfa_last_step = null, updated_at = ?
-     where id = ? and mfa_secret is not null returning id`,
+     where id = ? and mfa_secret is not null returning email, name`,
     [call.clock.now(), userId],
   );
   await removeBackupCodes(call, userId);
-  await voidOneTimeTokens(call, userId, ["sign-in"]);
-  return removed.length > 0;
+  await invalidateOneTimeTokens(call, userId, ["sign-in"]);
+  if (!user) return false;
+  if (options.audit) await recordAudit(call, "auth.mfa_disabled", { userId });
+  if (options.notify) {
+    await queueEmail(call, { userId, to: user.email, template: "mfa-disabled", facts: { name: user.name } });
+  }
+  return true;
 }

@@ -9,13 +9,13 @@ const DRIFT_SECONDS = 30;
 const ISSUER = "Gatehouse";
 
 /** A TOTP secret: what the authenticator is given, as text and as picture, and what is stored. */
-export type TotpSecret = { secret: string; qrCode: string; sealed: string };
+export type TotpSecret = { secret: string; qrCode: string; encryptedSecret: string };
 
 /** Makes a secret of 160 bits: SHA-1, 6 digits, 30 seconds, which is what every authenticator takes. */
-export async function makeTotpSecret(cipher: Cipher, user: { id: string; email: string }): Promise<TotpSecret> {
+export async function createTotpSecret(cipher: Cipher, user: { id: string; email: string }): Promise<TotpSecret> {
   const secret = generateSecret();
   const uri = generateURI({ issuer: ISSUER, label: user.email, secret });
-  return { secret, qrCode: await toDataURL(uri), sealed: cipher.encrypt(secret, contextOf(user.id)) };
+  return { secret, qrCode: await toDataURL(uri), encryptedSecret: cipher.encrypt(secret, contextOf(user.id)) };
 }
 
 /**

@@ -7,7 +7,7 @@ import type { Role } from "../store/user.ts";
 export type FoundSession = {
   session_id: string;
   generation: number;
-  acknowledged: boolean;
+  successor_used: boolean;
   session_created_at: string;
   last_active_at: string;
   actor_id: string | null;
@@ -44,7 +44,7 @@ export const IS_OPEN = `s.revoked_at is null and s.expires_at > $2
 
 const FIND: Statement = {
   name: "find_open_sessions",
-  text: `select s.id as session_id, s.generation, s.acknowledged, s.created_at as session_created_at, s.last_active_at, s.actor_id,
+  text: `select s.id as session_id, s.generation, s.acknowledged as successor_used, s.created_at as session_created_at, s.last_active_at, s.actor_id,
        u.id, u.email, u.name, u.bio, u.role, u.email_verified_at is not null as email_verified,
        u.mfa_secret is not null as mfa_enabled, u.password_changed_at, u.created_at, u.updated_at
      from sessions s join users u on u.id = s.user_id

@@ -1,13 +1,13 @@
 import { type CityResponse, open } from "maxmind";
 
 /** Tells where an address is, such as "Berlin, Germany"; null where nothing is known. */
-export type Locate = (address: string) => string | null;
+export type GeoIp = (address: string) => string | null;
 
 /** Longest location that is kept, in characters. */
 const MAX_LENGTH = 200;
 
 /** Opens a MaxMind database of cities or countries; without one nothing is known. @throws Error for operators */
-export async function openLocations(file: string | undefined): Promise<Locate> {
+export async function openGeoIp(file: string | undefined): Promise<GeoIp> {
   if (!file) return () => null;
   const reader = await open<CityResponse>(file).catch((error) => {
     throw new Error(`GEOIP_DB can't be read: ${(error as Error).message}`);

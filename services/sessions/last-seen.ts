@@ -1,21 +1,21 @@
 import type { Store } from "../store/store.ts";
 
 /** What was seen is written together after this time, in ms. */
-const COLLECT_MS = 1_000;
+const FLUSH_INTERVAL_MS = 1_000;
 /** Sessions of one statement. */
 const BATCH = 500;
 /** A session's time is written again when it is this old, in ms: with the above well within a minute. */
-export const ACTIVITY_STEP_MS = 30_000;
+export const LAST_SEEN_RESOLUTION_MS = 30_000;
 
 /** Notes which sessions are in use, off the request path. */
-export type Activity = {
-  note(sessionId: string, at: Date): void;
+export type LastSeen = {
+  touch(sessionId: string, at: Date): void;
   /** Writes what is left. */
   close(): Promise<void>;
 };
 
 /** Collects the use of sessions and writes it in batches. Touches no index, and steps aside for whoever holds a row. */
-export function createActivity(store: Store): Activity {
+export function createLastSeen(store: Store): LastSeen {
   const seen = new Map<string, Date>();
   let timer: NodeJS.Timeout | undefined;
   let writing = Promise.resolve();
@@ -31,9 +31,9 @@ export function createActivity(store: Store): Activity {
     return writing;
   };
   return {
-    note(sessionId, at) {
+    touch(sessionId, at) {
       seen.set(sessionId, at);
-      timer ??= setTimeout(flushNext, COLLECT_MS);
+      timer ??= setTimeout(flushNext, FLUSH_INTERVAL_MS);
     },
     close: flushNext,
   };

@@ -4,14 +4,14 @@ import { SETTLE_RIGHT_PASSWORD } from "../lockout/attempts.ts";
 import { prepared } from "../store/store.ts";
 import type { User } from "../store/user.ts";
 import { newSession, OPEN_SESSION } from "./sessions.ts";
-import { pairOf, type TokenPair } from "./tokens.ts";
+import { createTokenPair, type TokenPair } from "./tokens.ts";
 
 /** The parts of an account that a sign-in looks at. */
-export type SigningIn = Pick<User, "id" | "email" | "name" | "role" | "passwordChangedAt" | "mfaSecret">;
+export type LoginUser = Pick<User, "id" | "email" | "name" | "role" | "passwordChangedAt" | "mfaSecret">;
 
 /** Somebody who has proved who they are. */
-export type SignedIn = {
-  user: SigningIn;
+export type LoginResult = {
+  user: LoginUser;
   tokens: TokenPair;
   passwordExpired: boolean;
   /** A requested deletion was taken back. */
@@ -19,7 +19,7 @@ export type SignedIn = {
 };
 
 /** What the statement returns: tokens describe the user as of the moment from which a revocation finds their session. */
-type Signed = Pick<User, "email" | "name" | "role"> & { restored: boolean };
+type OpenedRow = Pick<User, "email" | "name" | "role"> & { restored: boolean };
 
 /**
  * Opens a session for a user whose proofs were checked against this row, unless password or second factor have changed
@@ -28,7 +28,11 @@ type Signed = Pick<User, "email" | "name" | "role"> & { restored: boolean };
  * joins then.
  * @returns undefined when the row is no longer the one that was checked.
  */
-export async function signIn(call: Call, user: SigningIn, guessed: string | null): Promise<SignedIn | undefined> {
+export async function openSession(
+  call: Call,
+  user: LoginUser,
+  guessed: string | null,
+): Promise<LoginResult | undefined> {
   const now = call.clock.now();
   const session = newSession(call);
   const events = (["user.restored", "auth.login"] as const).map((event) => auditRow(call, event, { userId: user.id }));
@@ -43,28 +47,28 @@ export async function signIn(call: Call, user: SigningIn, guessed: string | null
   ];
   const sign = async () => {
     const [row] = await (guessed === null
-      ? call.em.execute<Signed[]>(SIGN_IN, values)
-      : call.query<Signed>(PREPARED_SIGN_IN, values));
+      ? call.em.execute<OpenedRow[]>(SIGN_IN, values)
+      : call.query<OpenedRow>(PREPARED_SIGN_IN, values));
     return row;
   };
   const row = (await sign()) ?? (await sign()); // a parallel sign-in may have taken the deletion back
   if (!row) return undefined;
   const { restored, ...present } = row;
   const signed = { ...user, ...present };
-  const tokens = pairOf(call, session.token, signed);
+  const tokens = createTokenPair(call, session.token, signed);
   return { user: signed, tokens, passwordExpired: isPasswordExpired(call, user), restored };
 }
 
 /** Locks a user whose password was checked against this row. @returns false when the row has changed since. */
-export async function lockUnchanged(call: Call, user: SigningIn): Promise<boolean> {
+export async function lockIfUnchanged(call: Call, user: LoginUser): Promise<boolean> {
   const rows = await call.em.execute<unknown[]>(
-    `select u.id from users as u where u.id = ? and ${UNCHANGED} for no key update`,
+    `select u.id from users as u where u.id = ? and ${ROW_UNCHANGED} for no key update`,
     [user.id, ...unchangedValues(user, call.clock.now())],
   );
   return rows.length > 0;
 }
 
-const UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct from ?
+const ROW_UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct from ?
   and (u.deletion_at is null or u.deletion_at > ?)`;
 
 /**
@@ -77,7 +81,7 @@ const DELETION_AT = "(select o.deletion_at from users as o where o.id = u.id)";
 const SIGN_IN = `with signed as (
     update users as u set last_login_at = ?, deletion_at = null,
       updated_at = case when u.deletion_at is null then u.updated_at else ? end
-    where u.id = ? and ${UNCHANGED} and u.deletion_at is not distinct from ${DELETION_AT}
+    where u.id = ? and ${ROW_UNCHANGED} and u.deletion_at is not distinct from ${DELETION_AT}
     returning u.id, u.email, u.name, u.role, ${DELETION_AT} is not null as restored),
   ${OPEN_SESSION},
   recorded as (
@@ -89,7 +93,7 @@ const SIGN_IN = `with signed as (
   select email, name, role, restored from signed`;
 const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
 
-function unchangedValues(user: SigningIn, now: Date): unknown[] {
+function unchangedValues(user: LoginUser, now: Date): unknown[] {
   return [user.passwordChangedAt, user.mfaSecret ?? null, now];
 }
 

@@ -5,7 +5,7 @@ import type { Call } from "../call.ts";
 import { Refusal } from "../platform/errors.ts";
 import { newId } from "../store/ids.ts";
 import type { User } from "../store/user.ts";
-import { ACTIVITY_STEP_MS } from "./last-seen.ts";
+import { LAST_SEEN_RESOLUTION_MS } from "./last-seen.ts";
 import type { SessionClaims } from "./tokens.ts";
 
 /** Sessions of one user; the oldest goes, one that has ended first, then an administrator's. */
@@ -78,22 +78,22 @@ export const OPEN_SESSION = `pruned as (
  * @throws Refusal UNAUTHENTICATED
  */
 export async function identify(
-  call: Pick<Call, "em" | "findSession" | "clock" | "activity">,
+  call: Pick<Call, "em" | "findSession" | "clock" | "lastSeen">,
   claims: SessionClaims | undefined,
 ): Promise<Caller> {
   const row = claims && (await call.findSession(claims.sessionId));
   if (!claims || !row || row.id !== claims.userId) {
     throw new Refusal(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
   }
-  if (!row.acknowledged && row.generation === claims.generation) {
+  if (!row.successor_used && row.generation === claims.generation) {
     await call.em.execute("update sessions set acknowledged = true where id = ? and generation = ?", [
       claims.sessionId,
       claims.generation,
     ]);
   }
   const now = call.clock.now();
-  if (now.getTime() - new Date(row.last_active_at).getTime() >= ACTIVITY_STEP_MS) {
-    call.activity.note(claims.sessionId, now);
+  if (now.getTime() - new Date(row.last_active_at).getTime() >= LAST_SEEN_RESOLUTION_MS) {
+    call.lastSeen.touch(claims.sessionId, now);
   }
   return {
     user: {

@@ -20,15 +20,15 @@ type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; priva
 /** The Ed25519 keys that tokens are signed with, shared by every process through the database. */
 export type KeyRing = {
   /** The key that signs what was issued at that time: the same token comes out however often it is rebuilt. */
-  signer(issuedAt: Date): { kid: string; privateKey: KeyObject };
+  signingKeyAt(issuedAt: Date): { kid: string; privateKey: KeyObject };
   /** The key of that name; undefined when no process has made it. @throws Error when the database can't be asked */
-  verifier(kid: string): Promise<PublicKey | undefined>;
+  verificationKey(kid: string): Promise<PublicKey | undefined>;
   /** Every public key, as in a JSON Web Key Set. */
-  published(): { kid: string; x: string }[];
+  jwks(): { kid: string; x: string }[];
   /** Claims of tokens that these keys have signed here or verified, by whole text. */
-  known: Map<string, JWTPayload>;
+  verifiedTokens: Map<string, JWTPayload>;
   /** Makes the next key when it is time, and forgets those that no living token is signed with. */
-  renew(): Promise<void>;
+  rotate(): Promise<void>;
 };
 
 /**
@@ -53,27 +53,27 @@ export async function openKeyRing(
     }
     return reloaded; // who comes meanwhile waits for it too
   };
-  const renew = async () => {
+  const rotate = async () => {
     const now = clock.now();
-    await forgetEnded(store, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
-    await makeNext(store, cipher, now);
+    await deleteRetired(store, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
+    await addNextKey(store, cipher, now);
     keys = await load(store, cipher);
   };
-  if (keys.length === 0) await renew();
+  if (keys.length === 0) await rotate();
   const find = (kid: string) => keys.find((key) => key.kid === kid);
   return {
-    signer(issuedAt) {
+    signingKeyAt(issuedAt) {
       const key = keys.findLast((k) => k.activeAt <= issuedAt) ?? keys[0];
       if (!key) throw new Error("the key ring is empty");
       return key;
     },
-    async verifier(kid) {
+    async verificationKey(kid) {
       if (!find(kid)) await reload();
       return find(kid)?.publicKey;
     },
-    published: () => keys.map(({ kid, x }) => ({ kid, x })),
-    known: new Map(),
-    renew,
+    jwks: () => keys.map(({ kid, x }) => ({ kid, x })),
+    verifiedTokens: new Map(),
+    rotate,
   };
 }
 
@@ -86,7 +86,7 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
       activeAt,
       x,
       publicKey: await importJWK({ kty: "OKP", crv: "Ed25519", x }, "EdDSA"),
-      privateKey: unseal(cipher, kid, privateKey),
+      privateKey: decryptPrivateKey(cipher, kid, privateKey),
     })),
   );
 }
@@ -95,7 +95,7 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
  * Makes a key unless there is one that is young enough. It signs at once if it is the first; else so much later that
  * every process has loaded it by then, and every verifier that asks for the key set now and then has seen it.
  */
-async function makeNext(store: Store, cipher: Cipher, now: Date): Promise<void> {
+async function addNextKey(store: Store, cipher: Cipher, now: Date): Promise<void> {
   const youngEnough = new Date(now.getTime() - KEY_AGE_MS);
   const [young] = await store
     .fork()
@@ -123,7 +123,7 @@ async function makeNext(store: Store, cipher: Cipher, now: Date): Promise<void> 
 }
 
 /** Removes the keys whose successor signs since before that time. */
-async function forgetEnded(store: Store, before: Date): Promise<void> {
+async function deleteRetired(store: Store, before: Date): Promise<void> {
   await store.fork().execute(
     `delete from signing_keys as k
      where exists (select from signing_keys s where s.active_at > k.active_at and s.active_at <= ?)`,
@@ -131,7 +131,7 @@ async function forgetEnded(store: Store, before: Date): Promise<void> {
   );
 }
 
-function unseal(cipher: Cipher, kid: string, sealed: string): KeyObject {
+function decryptPrivateKey(cipher: Cipher, kid: string, sealed: string): KeyObject {
   try {
     return createPrivateKey({ key: JSON.parse(cipher.decrypt(sealed, kid)), format: "jwk" });
   } catch {

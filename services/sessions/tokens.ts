@@ -31,10 +31,10 @@ function audience(kind: Kind): string {
 const seconds = (time: Date) => Math.floor(time.getTime() / 1000);
 
 /** Rebuilds the tokens of a session's present generation: the same row gives the same text, so nothing has to be stored. */
-export function pairOf(call: Signing, session: TokenSession, user: TokenUser): TokenPair {
+export function createTokenPair(call: Signing, session: TokenSession, user: TokenUser): TokenPair {
   return {
-    accessToken: accessTokenOf(call, session, user),
-    refreshToken: sign(call, "refresh", session.rotatedAt, session.expiresAt, user.id, {
+    accessToken: createAccessToken(call, session, user),
+    refreshToken: signJwt(call, "refresh", session.rotatedAt, session.expiresAt, user.id, {
       jti: tokenId("refresh", session),
       sid: session.id,
       gen: session.generation,
@@ -43,11 +43,11 @@ export function pairOf(call: Signing, session: TokenSession, user: TokenUser): T
 }
 
 /** The access token of a session's present generation; under impersonation it names the actor (RFC 8693 section 4.1). */
-export function accessTokenOf(call: Signing, session: TokenSession, user: TokenUser): string {
+export function createAccessToken(call: Signing, session: TokenSession, user: TokenUser): string {
   const expiresAt = new Date(
     Math.min(session.rotatedAt.getTime() + call.config.accessTokenMs, session.expiresAt.getTime()),
   );
-  return sign(call, "access", session.rotatedAt, expiresAt, user.id, {
+  return signJwt(call, "access", session.rotatedAt, expiresAt, user.id, {
     email: user.email,
     role: user.role,
     jti: tokenId("access", session),
@@ -57,9 +57,12 @@ export function accessTokenOf(call: Signing, session: TokenSession, user: TokenU
   });
 }
 
-/** Signs the ticket of a login that waits for its second factor. */
-export function signTicket(call: Signing, ticket: { id: string; userId: string; createdAt: Date; expiresAt: Date }) {
-  return sign(call, "mfa", ticket.createdAt, ticket.expiresAt, ticket.userId, { jti: ticket.id });
+/** Signs the MFA token of a login that waits for its second factor. */
+export function createMfaToken(
+  call: Signing,
+  mfaToken: { id: string; userId: string; createdAt: Date; expiresAt: Date },
+) {
+  return signJwt(call, "mfa", mfaToken.createdAt, mfaToken.expiresAt, mfaToken.userId, { jti: mfaToken.id });
 }
 
 /** Reads an access token; undefined when it is not one of ours, or has expired. */
@@ -72,8 +75,11 @@ export async function readRefreshToken(call: Verifying, token: string): Promise<
   return sessionClaims(await verify(call, "refresh", token));
 }
 
-/** Reads a ticket; undefined when it is not one of ours, or has expired. */
-export async function readTicket(call: Verifying, token: string): Promise<{ id: string; userId: string } | undefined> {
+/** Reads an MFA token; undefined when it is not one of ours, or has expired. */
+export async function readMfaToken(
+  call: Verifying,
+  token: string,
+): Promise<{ id: string; userId: string } | undefined> {
   const claims = await verify(call, "mfa", token);
   return claims && { id: claims.jti as string, userId: claims.sub as string };
 }
@@ -88,8 +94,15 @@ function sessionClaims(claims: JWTPayload | undefined): SessionClaims | undefine
  * A JWT in compact serialization (RFC 7515 section 3.1), signed by Ed25519 (RFC 8037) on the spot: the signature takes
  * less than the way to another thread and back.
  */
-function sign(call: Signing, type: Kind, issuedAt: Date, expiresAt: Date, subject: string, claims: JWTPayload): string {
-  const { kid, privateKey } = call.keys.signer(issuedAt);
+function signJwt(
+  call: Signing,
+  type: Kind,
+  issuedAt: Date,
+  expiresAt: Date,
+  subject: string,
+  claims: JWTPayload,
+): string {
+  const { kid, privateKey } = call.keys.signingKeyAt(issuedAt);
   const payload = {
     ...claims,
     type,
@@ -109,22 +122,22 @@ const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString("bas
 
 async function verify(call: Verifying, type: Kind, token: string): Promise<JWTPayload | undefined> {
   const now = call.clock.now();
-  const known = call.keys.known.get(token);
+  const known = call.keys.verifiedTokens.get(token);
   const claims = known ?? (await check(call, type, token, now));
   if (claims?.type !== type || (claims.exp as number) * 1000 <= now.getTime()) return undefined;
   if (!known) remember(call, token, claims);
   return claims;
 }
 
-function remember({ keys: { known } }: Pick<Signing, "keys">, token: string, claims: JWTPayload): void {
-  known.set(token, claims);
-  if (known.size > REMEMBERED_TOKENS) known.delete(known.keys().next().value as string);
+function remember({ keys: { verifiedTokens } }: Pick<Signing, "keys">, token: string, claims: JWTPayload): void {
+  verifiedTokens.set(token, claims);
+  if (verifiedTokens.size > REMEMBERED_TOKENS) verifiedTokens.delete(verifiedTokens.keys().next().value as string);
 }
 
 /** @throws Error when the database, which may know the token's key, can't be asked */
 async function check(call: Verifying, type: Kind, token: string, now: Date): Promise<JWTPayload | undefined> {
   const kid = keyIdOf(token);
-  const key = kid === undefined ? undefined : await call.keys.verifier(kid);
+  const key = kid === undefined ? undefined : await call.keys.verificationKey(kid);
   if (!key) return undefined;
   try {
     const { payload } = await jwtVerify(token, key, {
@@ -134,7 +147,7 @@ async function check(call: Verifying, type: Kind, token: string, now: Date): Pro
       requiredClaims: ["sub", "iat", "exp", "jti"],
       currentDate: now,
     });
-    return isWhole(payload) ? payload : undefined;
+    return hasValidClaims(payload) ? payload : undefined;
   } catch {
     return undefined;
   }
@@ -150,7 +163,7 @@ function keyIdOf(token: string): string | undefined {
 }
 
 /** Whether the claims that rows are found by are what they should be. */
-function isWhole({ type, sub, jti, sid, gen }: JWTPayload): boolean {
+function hasValidClaims({ type, sub, jti, sid, gen }: JWTPayload): boolean {
   return type === "mfa" ? isId(sub) && isId(jti) : isId(sub) && isId(sid) && Number.isInteger(gen);
 }
 

@@ -5,10 +5,10 @@ import type { Statement, Store } from "../store/store.ts";
 import { IS_OPEN } from "./find-session.ts";
 
 /** How often the sessions behind open streams are checked, in ms: a revocation ends a stream within about this time. */
-const LOOK_MS = 750;
+const POLL_INTERVAL_MS = 750;
 
 /** A long call that may go on only while its session is open. */
-export type Stay = {
+export type SessionSubscription = {
   /** Fires when the client goes away, or with a refusal when the session has ended. */
   signal: AbortSignal;
   /** Stops watching. */
@@ -16,7 +16,7 @@ export type Stay = {
 };
 
 /** Ends what is under way when its session ends, on whichever process that happened. */
-export type SessionWatch = { follow(sessionId: string, client: AbortSignal): Stay };
+export type SessionWatcher = { watch(sessionId: string, client: AbortSignal): SessionSubscription };
 
 const OPEN_AMONG: Statement = {
   name: "open_sessions_among",
@@ -24,12 +24,12 @@ const OPEN_AMONG: Statement = {
 };
 
 /** One query per round checks all sessions together; without open streams there is none. */
-export function watchSessions({ query }: Pick<Store, "query">, clock: Clock): SessionWatch {
-  const stays = new Set<{ sessionId: string; controller: AbortController }>();
+export function createSessionWatcher({ query }: Pick<Store, "query">, clock: Clock): SessionWatcher {
+  const subscriptions = new Set<{ sessionId: string; controller: AbortController }>();
   let isWaiting = false;
 
-  async function look(): Promise<void> {
-    const looked = [...stays];
+  async function poll(): Promise<void> {
+    const looked = [...subscriptions];
     try {
       const open = await openAmong([...new Set(looked.map(({ sessionId }) => sessionId))]);
       for (const { sessionId, controller } of looked) {
@@ -39,13 +39,13 @@ export function watchSessions({ query }: Pick<Store, "query">, clock: Clock): Se
       // the database is away: nothing is known, so nothing ends
     }
     isWaiting = false;
-    lookLater();
+    pollLater();
   }
 
-  function lookLater(): void {
-    if (isWaiting || stays.size === 0) return;
+  function pollLater(): void {
+    if (isWaiting || subscriptions.size === 0) return;
     isWaiting = true;
-    setTimeout(look, LOOK_MS).unref();
+    setTimeout(poll, POLL_INTERVAL_MS).unref();
   }
 
   async function openAmong(ids: string[]): Promise<Set<string>> {
@@ -54,19 +54,19 @@ export function watchSessions({ query }: Pick<Store, "query">, clock: Clock): Se
   }
 
   return {
-    follow(sessionId, client) {
+    watch(sessionId, client) {
       const controller = new AbortController();
-      const stay = { sessionId, controller };
+      const subscription = { sessionId, controller };
       const leave = () => controller.abort(client.reason);
       if (client.aborted) leave();
       else client.addEventListener("abort", leave);
-      stays.add(stay);
-      lookLater();
+      subscriptions.add(subscription);
+      pollLater();
       return {
         signal: controller.signal,
         end() {
           client.removeEventListener("abort", leave);
-          stays.delete(stay);
+          subscriptions.delete(subscription);
         },
       };
     },

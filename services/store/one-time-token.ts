@@ -11,11 +11,11 @@ const table = defineEntity({
     email: p.string(), // the address the token was mailed to, and proves
     createdAt: p.datetime(),
     expiresAt: p.datetime(),
-    failed: p.integer(), // wrong codes presented with a ticket
+    failed: p.integer(), // wrong codes presented with an MFA token
   },
 });
 
-/** What a token can be used for once: three are mailed, `sign-in` is the ticket of a login's second step. */
+/** What a token can be used for once: three are mailed, `sign-in` is the MFA token of a login's second step. */
 export const ONE_TIME_TOKEN_KINDS = ["verify-email", "change-email", "reset-password", "sign-in"] as const;
 export type OneTimeTokenKind = (typeof ONE_TIME_TOKEN_KINDS)[number];
 

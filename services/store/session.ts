@@ -9,7 +9,7 @@ const table = defineEntity({
     user: () => p.manyToOne(User).ref(),
     generation: p.integer(), // grows by one with each refresh; a token carries its own
     rotatedAt: p.datetime(),
-    acknowledged: p.boolean(), // the current pair has been seen in use: the grace is over
+    successorUsed: p.boolean().name("acknowledged"), // the current pair has been seen in use: the grace is over
     device: p.string(),
     ip: p.string(),
     location: p.string().nullable(),

@@ -2,7 +2,7 @@ import { lockCaller } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import { confirmPassword, wrongPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid } from "../platform/errors.ts";
 import { revokeSessions } from "../sessions/sessions.ts";
@@ -25,7 +25,7 @@ export async function changePassword(call: SignedInCall, currentPassword: string
     );
     if (changed.length === 0) throw wrongPassword(); // somebody else has just changed it
     await revokeSessions(call, user.id, call.caller.session.id);
-    await voidOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
+    await invalidateOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
     await recordAudit(call, "user.password_changed", { userId: user.id });
     await queueEmail(call, {
       userId: user.id,

@@ -1,9 +1,9 @@
-import { requireOtherAdmin } from "../accounts/last-admin.ts";
+import { assertOtherAdmin } from "../accounts/last-admin.ts";
 import { lockCaller } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { voidOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid } from "../platform/errors.ts";
 import { revokeSessions } from "../sessions/sessions.ts";
@@ -23,13 +23,13 @@ export async function deleteAccount(call: SignedInCall, password: string | undef
     throw invalid("password", "must be given when signing in was more than 15 minutes ago");
   }
   return call.em.transactional(async () => {
-    await requireOtherAdmin(call, user.id);
+    await assertOtherAdmin(call, user.id);
     await lockCaller(call);
     const now = call.clock.now();
     const deletionAt = new Date(now.getTime() + call.config.deletionGraceMs);
     await call.em.execute("update users set deletion_at = ?, updated_at = ? where id = ?", [deletionAt, now, user.id]);
     await revokeSessions(call, user.id);
-    await voidOneTimeTokens(call, user.id);
+    await invalidateOneTimeTokens(call, user.id);
     await recordAudit(call, "user.deletion_requested", { userId: user.id });
     const date = `${deletionAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
     const facts = { name: user.name, date };

@@ -2,10 +2,10 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { SignedInCall } from "../call.ts";
 
 /** Most rows of each list in a page, which stays well below the largest message. */
-const MOST_SESSIONS = 1_000;
-const MOST_EVENTS = 4_000;
-const MOST_EMAILS = 1_000;
-const MOST_USAGE = 4_000;
+const MAX_SESSIONS = 1_000;
+const MAX_EVENTS = 4_000;
+const MAX_EMAILS = 1_000;
+const MAX_USAGE = 4_000;
 
 /**
  * Everything kept about the caller, as JSON, each list newest first; never a secret.
@@ -17,18 +17,18 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
   const read = async (sql: string, most: number) => {
     const rows = await call.em.execute<Row[]>(`${sql} limit ? offset ?`, [id, most + 1, (page - 1) * most]);
     if (rows.length > most) further.nextPage = page + 1;
-    return rows.slice(0, most).map(tidy);
+    return rows.slice(0, most).map(toJsonRow);
   };
   await call.ai.usage.flush();
   const lostBefore = new Date(call.clock.now().getTime() - call.ai.longestMs).toISOString();
   const [profile] = await call.em.execute<Row[]>(PROFILE, [id]);
   return {
     exportedAt: call.clock.now().toISOString(),
-    profile: tidy(profile ?? {}),
-    sessions: await read(SESSIONS, MOST_SESSIONS),
-    auditEvents: await read(EVENTS, MOST_EVENTS),
-    emails: await read(EMAILS, MOST_EMAILS),
-    usage: (await read(USAGE, MOST_USAGE)).map((row) => settledIn(row, lostBefore)),
+    profile: toJsonRow(profile ?? {}),
+    sessions: await read(SESSIONS, MAX_SESSIONS),
+    auditEvents: await read(EVENTS, MAX_EVENTS),
+    emails: await read(EMAILS, MAX_EMAILS),
+    usage: (await read(USAGE, MAX_USAGE)).map((row) => settledIn(row, lostBefore)),
     ...further,
   };
 }
@@ -54,7 +54,7 @@ const settledIn = (row: JsonObject, lostBefore: string): JsonObject =>
   row.outcome === "running" && String(row.createdAt) < lostBefore ? { ...row, outcome: "failed" } : row;
 
 /** Names as in every other answer, times in ISO 8601; what is not there is left out. */
-function tidy(row: Row): JsonObject {
+function toJsonRow(row: Row): JsonObject {
   return Object.fromEntries(
     Object.entries(row)
       .filter(([, value]) => value !== null)

@@ -28,7 +28,7 @@ describe("the services' configuration", () => {
       refreshTokenMs: 7 * 86_400_000,
       sessionMaxAgeMs: 30 * 86_400_000,
       refreshGraceMs: 10_000,
-      ticketMs: 300_000,
+      mfaTokenMs: 300_000,
       verifyTokenMs: 86_400_000,
       resetTokenMs: 3_600_000,
       lockout: { threshold: 5, durationMs: 900_000, resetMs: 3_600_000 },

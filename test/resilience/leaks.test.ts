@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startApp, type TestApp } from "../support/app.ts";
-import { setUpFactor, ticketFor } from "../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../support/authenticator.ts";
 
 /** A Redis database that no other suite counts in. */
 const REDIS_DATABASE = 8;
@@ -57,8 +57,8 @@ describe.skipIf(!process.env.TEST_SERVERS)("secrets", () => {
     Object.assign(secrets, { access: account.accessToken, refresh: account.refreshToken });
     secrets.totp = account.authenticator.secret;
     for (const [i, code] of account.authenticator.backupCodes.entries()) secrets[`backup code ${i}`] = code;
-    secrets.ticket = await ticketFor(app, user);
-    await send("POST", "/auth/verify-mfa", { tempToken: secrets.ticket, backupCode: secrets["backup code 0"] });
+    secrets.mfaToken = await mfaTokenFor(app, user);
+    await send("POST", "/auth/verify-mfa", { tempToken: secrets.mfaToken, backupCode: secrets["backup code 0"] });
     const bearer = { authorization: `Bearer ${account.accessToken}` };
     const newEmail = `new-${email}`;
     await send("POST", "/user/change-email", { newEmail, password }, bearer);

@@ -131,9 +131,9 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
       const login = async () => (await all.visitor().post("/auth/login", { email, password })).body.tempToken;
       const backupCode = factor.backupCodes[0];
       expect(await race("/auth/verify-mfa", { tempToken: await login(), backupCode })).toEqual(one(401));
-      const ticket = await login();
-      expect(await race("/auth/verify-mfa", { tempToken: ticket, code: await factor.code() })).toEqual(one(401));
-      const step = { password, code: await factor.code(1) }; // no ticket: the step alone decides
+      const mfaToken = await login();
+      expect(await race("/auth/verify-mfa", { tempToken: mfaToken, code: await factor.code() })).toEqual(one(401));
+      const step = { password, code: await factor.code(1) }; // no MFA token: the step alone decides
       const { 200: wins } = await race("/auth/backup-codes", step, account.accessToken);
       expect(wins).toBe(1);
     }

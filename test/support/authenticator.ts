@@ -28,8 +28,8 @@ export function authenticatorOf(app: TestApp, setup: Omit<Authenticator, "code">
   return { ...setup, code };
 }
 
-/** The ticket of a login whose second factor is due. */
-export async function ticketFor(app: TestApp, user: TestUser): Promise<string> {
+/** The MFA token of a login whose second factor is due. */
+export async function mfaTokenFor(app: TestApp, user: TestUser): Promise<string> {
   const { status, body } = await app.visitor().post("/auth/login", user.credentials);
   if (status !== 200 || !body.requiresMfa) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
   return body.tempToken;

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
 import type { TestApp, TestUser } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { type Deed, failed, type Inventory, nothing, own, post, telling, wrong } from "./deeds.ts";
 
 /** What the AuthService does. */
@@ -58,14 +58,14 @@ export function authDeeds(app: TestApp): Inventory {
     VerifyMfa: {
       "a code": async () => {
         const { user, authenticator } = await setUpFactor(app);
-        const tempToken = await ticketFor(app, user);
+        const tempToken = await mfaTokenFor(app, user);
         const deed = post("/auth/verify-mfa", { tempToken, code: await authenticator.code() });
         const details = { "auth.mfa_verified": { method: "totp" } };
         return { deed, trail: telling(details, own(user, "auth.login", "auth.mfa_verified")) };
       },
       "a backup code": async () => {
         const { user, authenticator } = await setUpFactor(app);
-        const tempToken = await ticketFor(app, user);
+        const tempToken = await mfaTokenFor(app, user);
         const deed = post("/auth/verify-mfa", { tempToken, backupCode: authenticator.backupCodes[0] });
         const details = { "auth.backup_code_used": { left: 9 }, "auth.mfa_verified": { method: "backup-code" } };
         const trail = own(user, "auth.backup_code_used", "auth.login", "auth.mfa_verified");
@@ -73,7 +73,7 @@ export function authDeeds(app: TestApp): Inventory {
       },
       "a wrong code": async () => {
         const { user } = await setUpFactor(app);
-        const tempToken = await ticketFor(app, user);
+        const tempToken = await mfaTokenFor(app, user);
         return {
           deed: post("/auth/verify-mfa", { tempToken, code: "000000" }),
           trail: failed(user, "auth.mfa_failed"),
@@ -81,7 +81,7 @@ export function authDeeds(app: TestApp): Inventory {
       },
       "the fifth wrong code": async () => {
         const { user } = await setUpFactor(app);
-        const deed = post("/auth/verify-mfa", { tempToken: await ticketFor(app, user), code: "000000" });
+        const deed = post("/auth/verify-mfa", { tempToken: await mfaTokenFor(app, user), code: "000000" });
         for (let i = 0; i < 4; i++) await app.visitor().post(deed.path, deed.body);
         const details = { "auth.locked": { factor: "second" } };
         return { deed, trail: telling(details, failed(user, "auth.locked", "auth.mfa_failed")) };

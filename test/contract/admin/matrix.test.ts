@@ -26,7 +26,7 @@ const ids = { existing: target.id, absent: uuid() };
 const holders: Record<string, { status: 401 | 403; token: () => Promise<string | undefined> }> = {
   nobody: { status: 401, token: async () => undefined },
   "a user": { status: 403, token: async () => (await app.signIn()).accessToken },
-  "the holder of a ticket": { status: 401, token: ticket },
+  "the holder of an MFA token": { status: 401, token: mfaToken },
   "the holder of a refresh token": {
     status: 401,
     token: async () => (await app.signIn(await app.addUser({ role: "admin" }))).refreshToken,
@@ -80,7 +80,7 @@ const holders: Record<string, { status: 401 | 403; token: () => Promise<string |
   },
 };
 
-async function ticket(): Promise<string> {
+async function mfaToken(): Promise<string> {
   const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
   expect((await browser.post("/auth/setup-totp", undefined, accessToken)).status).toBe(200);
   const { body } = await app.visitor().post("/auth/login", user.credentials);

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { auditOf, signInAdmin } from "./support.ts";
 
 const app = await testApp();
@@ -68,7 +68,7 @@ describe("PUT /admin/users/:id", () => {
     const search = `search=${encodeURIComponent(user.email)}`;
     const found = async (query = "") => (await admin.get(`/admin/users?${search}${query}`)).body.items;
     const verify = async (code: string) =>
-      app.visitor().post("/auth/verify-mfa", { tempToken: await ticketFor(app, user), code });
+      app.visitor().post("/auth/verify-mfa", { tempToken: await mfaTokenFor(app, user), code });
     expect(await found("&locked=false")).toMatchObject([{ id: user.id, locked: false }]);
     for (let i = 0; i < 5; i++) await verify("000000");
     expect((await verify(await authenticator.code())).status).toBe(423);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -14,7 +14,7 @@ const renew = ({ browser, accessToken, user }: Account, body: object) =>
 /** With a first code accepted. */
 async function confirmed(): Promise<Account> {
   const account = await setUpFactor(app);
-  const tempToken = await ticketFor(app, account.user);
+  const tempToken = await mfaTokenFor(app, account.user);
   const code = await account.authenticator.code();
   if ((await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status !== 200)
     throw new Error("not signed in");
@@ -51,9 +51,9 @@ describe("POST /auth/disable-totp", () => {
     expect(left).toEqual([]);
   });
 
-  test("makes a waiting ticket void", async () => {
+  test("makes a waiting MFA token void", async () => {
     const account = await setUpFactor(app);
-    const tempToken = await ticketFor(app, account.user);
+    const tempToken = await mfaTokenFor(app, account.user);
     expect((await disable(account, {})).status).toBe(200);
     const answer = await app
       .visitor()
@@ -70,7 +70,7 @@ describe("POST /auth/backup-codes", () => {
     expect(Object.keys(body)).toEqual(["backupCodes"]);
     expect(new Set(body.backupCodes).size).toBe(10);
     const attempt = async (backupCode: unknown) => {
-      const tempToken = await ticketFor(app, account.user);
+      const tempToken = await mfaTokenFor(app, account.user);
       return (await app.visitor().post("/auth/verify-mfa", { tempToken, backupCode })).status;
     };
     expect(await attempt(account.authenticator.backupCodes[0])).toBe(401);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { rounds } from "../../support/repeat.ts";
 import { tally, times } from "../../support/until.ts";
 
@@ -9,9 +9,9 @@ const verify = (tempToken: string, factor: object) => app.visitor().post("/auth/
 const wrongCode = { code: "000000" };
 
 describe("guesses and races at POST /auth/verify-mfa", () => {
-  test("ends a ticket with five wrong codes", async () => {
+  test("ends an MFA token with five wrong codes", async () => {
     const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await ticketFor(app, user);
+    const tempToken = await mfaTokenFor(app, user);
     for (let i = 0; i < 5; i++) {
       expect(await verify(tempToken, wrongCode)).toMatchObject({ status: 401, body: { code: "INVALID_CODE" } });
       await app.sql("delete from attempts where subject = ?", [user.id]); // the account's own lock is another promise
@@ -24,13 +24,13 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
 
   test("locks the second factor after five wrong codes, and the password not", async () => {
     const { user, authenticator, browser, accessToken } = await setUpFactor(app);
-    const tempToken = await ticketFor(app, user);
+    const tempToken = await mfaTokenFor(app, user);
     const answers = [];
     for (let i = 0; i < 6; i++) answers.push(await verify(tempToken, wrongCode));
     expect(answers.map((a) => a.status)).toEqual([401, 401, 401, 401, 401, 423]);
     expect(answers[5]?.body.code).toBe("ACCOUNT_LOCKED");
     expect(Number(answers[5]?.headers.get("retry-after"))).toBeGreaterThan(890);
-    const again = await ticketFor(app, user);
+    const again = await mfaTokenFor(app, user);
     expect((await verify(again, { code: await authenticator.code() })).status).toBe(423);
     const { password } = user;
     expect((await browser.post("/auth/disable-totp", { password, ...wrongCode }, accessToken)).status).toBe(423);
@@ -43,7 +43,7 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
       { event: "auth.mfa_failed", n: 5 },
     ]);
     app.clock.advance("15m");
-    expect(await verify(await ticketFor(app, user), { code: await authenticator.code() })).toMatchObject({
+    expect(await verify(await mfaTokenFor(app, user), { code: await authenticator.code() })).toMatchObject({
       status: 200,
     });
   });
@@ -51,7 +51,7 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
   test("starts the count anew with a right code", async () => {
     const { user, authenticator } = await setUpFactor(app);
     for (let round = 0; round < 2; round++) {
-      const tempToken = await ticketFor(app, user);
+      const tempToken = await mfaTokenFor(app, user);
       for (let i = 0; i < 4; i++) expect((await verify(tempToken, wrongCode)).status).toBe(401);
       expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
       app.clock.advance("30s"); // the next code
@@ -60,15 +60,15 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
 
   test("evaluates five codes and no more, however many arrive at once from anywhere", async () => {
     const { user } = await setUpFactor(app);
-    const tempToken = await ticketFor(app, user);
+    const tempToken = await mfaTokenFor(app, user);
     const answers = await Promise.all(times(30, () => verify(tempToken, wrongCode)));
     expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 25 });
   });
 
-  test("has one success among 50 parallel uses of ticket and code, round after round", async () => {
+  test("has one success among 50 parallel uses of MFA token and code, round after round", async () => {
     for (let round = 0; round < rounds(2); round++) {
       const { user, authenticator } = await setUpFactor(app);
-      const tempToken = await ticketFor(app, user);
+      const tempToken = await mfaTokenFor(app, user);
       const code = await authenticator.code();
       const answers = await Promise.all(times(50, () => verify(tempToken, { code })));
       expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
@@ -77,10 +77,10 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
     }
   });
 
-  test("has one success among 50 parallel uses of ticket and backup code, round after round", async () => {
+  test("has one success among 50 parallel uses of MFA token and backup code, round after round", async () => {
     for (let round = 0; round < rounds(2); round++) {
       const { user, authenticator } = await setUpFactor(app);
-      const tempToken = await ticketFor(app, user);
+      const tempToken = await mfaTokenFor(app, user);
       const backupCode = authenticator.backupCodes[round % 10];
       const answers = await Promise.all(times(50, () => verify(tempToken, { backupCode })));
       expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
@@ -89,10 +89,10 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
     }
   });
 
-  test("leaves no session to a ticket that a reset or a change of the password races", async () => {
+  test("leaves no session to an MFA token that a reset or a change of the password races", async () => {
     for (let round = 0; round < 5; round++) {
       const { user, authenticator, browser, accessToken } = await setUpFactor(app);
-      const tempToken = await ticketFor(app, user);
+      const tempToken = await mfaTokenFor(app, user);
       const change = { currentPassword: user.password, newPassword: "Brand-new-2" };
       const [changed, verified] = await Promise.all([
         browser.post("/user/change-password", change, accessToken),

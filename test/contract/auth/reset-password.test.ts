@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { type TestUser, testApp } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { tally, times } from "../../support/until.ts";
 import { signInAdmin } from "../admin/support.ts";
 
@@ -49,11 +49,11 @@ describe("POST /auth/reset-password", () => {
     const { user, authenticator } = await setUpFactor(app, await app.addVerifiedUser());
     const verify = async (tempToken: string, code: string) =>
       (await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status;
-    const locked = await ticketFor(app, user);
+    const locked = await mfaTokenFor(app, user);
     for (let i = 0; i < 5; i++) expect(await verify(locked, "000000")).toBe(401);
-    expect(await verify(await ticketFor(app, user), await authenticator.code())).toBe(423);
+    expect(await verify(await mfaTokenFor(app, user), await authenticator.code())).toBe(423);
     expect((await reset(await tokenFor(user))).status).toBe(200);
-    const afterwards = await ticketFor(app, { ...user, credentials: { email: user.email, password: NEW } });
+    const afterwards = await mfaTokenFor(app, { ...user, credentials: { email: user.email, password: NEW } });
     expect(await verify(afterwards, "000000")).toBe(401);
     expect(await verify(afterwards, await authenticator.code())).toBe(200);
   });

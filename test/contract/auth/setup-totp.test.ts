@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { authenticatorOf, STEP_MS, setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { authenticatorOf, mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
 import { lacks } from "../../support/skip-without.ts";
 
 const app = await testApp();
@@ -38,7 +38,7 @@ describe("POST /auth/setup-totp", () => {
 
   test.skipIf(lacks("oathtool"))("lets oathtool sign in", async () => {
     const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await ticketFor(app, user);
+    const tempToken = await mfaTokenFor(app, user);
     const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
     const code = execFileSync("oathtool", ["--totp", "-b", authenticator.secret, "--now", now]).toString().trim();
     expect((await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status).toBe(200);
@@ -61,7 +61,7 @@ describe("POST /auth/setup-totp", () => {
     const { user, browser, accessToken } = first;
     const { body: second } = await browser.post("/auth/setup-totp", undefined, accessToken);
     expect(second.secret).not.toBe(first.authenticator.secret);
-    let tempToken = await ticketFor(app, user);
+    let tempToken = await mfaTokenFor(app, user);
     const verify = async (factor: object) =>
       (await app.visitor().post("/auth/verify-mfa", { tempToken, ...factor })).status;
     expect(await verify({ code: await first.authenticator.code() })).toBe(401);
@@ -69,7 +69,7 @@ describe("POST /auth/setup-totp", () => {
     expect(await verify({ backupCode: second.backupCodes[0] })).toBe(200);
     const { status, body: third } = await browser.post("/auth/setup-totp", undefined, accessToken);
     expect(status).toBe(200);
-    tempToken = await ticketFor(app, user);
+    tempToken = await mfaTokenFor(app, user);
     expect(await verify({ code: await authenticatorOf(app, third).code() })).toBe(200);
     expect(await browser.post("/auth/setup-totp", undefined, accessToken)).toMatchObject({
       status: 409,

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startApp, type TestApp } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { until } from "../../support/until.ts";
 
 describe("signing keys", () => {
@@ -31,7 +31,7 @@ describe("signing keys", () => {
     const before = await app.signIn();
     expect(kidOf(before.accessToken)).toBe(first); // published, but verifiers get time to fetch it
     const { user: mfaUser, authenticator } = await setUpFactor(app);
-    const ticket = await ticketFor(app, mfaUser);
+    const mfaToken = await mfaTokenFor(app, mfaUser);
 
     app.clock.advance("1h");
     const { accessToken, refreshToken } = await refresh(before.refreshToken);
@@ -39,7 +39,7 @@ describe("signing keys", () => {
     expect(await profile(accessToken)).toBe(200);
     const waiting = await refresh(early.refreshToken); // two days old, signed with the old key
     expect(kidOf(waiting.accessToken)).toBe(second);
-    expect(kidOf(ticket)).toBe(first);
+    expect(kidOf(mfaToken)).toBe(first);
     expect(authenticator.secret).toBeTruthy();
 
     const verifier = createLocalJWKSet((await jwks()) as Parameters<typeof createLocalJWKSet>[0]);

@@ -5,14 +5,14 @@ import { decodeJwt, decodeProtectedHeader, type JWTPayload, SignJWT } from "jose
 import { beforeAll, describe, expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { testApp } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 
 const app = await testApp();
-const kinds = ["access", "refresh", "ticket", "verification", "reset", "change"] as const;
+const kinds = ["access", "refresh", "mfaToken", "verification", "reset", "change"] as const;
 type Kind = (typeof kinds)[number];
-const signed = ["access", "refresh", "ticket"] as const;
+const signed = ["access", "refresh", "mfaToken"] as const;
 
-/** What each entry answers to a token that it does not take; the ticket's code is right. */
+/** What each entry answers to a token that it does not take; the MFA token's code is right. */
 const entries: Record<string, { takes: Kind[]; send: (token: string) => Promise<number>; refused: number }> = {
   "Authorization: Bearer": {
     takes: ["access"],
@@ -26,7 +26,7 @@ const entries: Record<string, { takes: Kind[]; send: (token: string) => Promise<
       (await app.visitor().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).status,
   },
   "POST /auth/verify-mfa": {
-    takes: ["ticket"],
+    takes: ["mfaToken"],
     refused: 401,
     send: async (tempToken) =>
       (await app.visitor().post("/auth/verify-mfa", { tempToken, code: await made.code() })).status,
@@ -56,8 +56,8 @@ async function makeTokens(): Promise<typeof made> {
   const { token: change = "" } = await app.mail.letterTo(newEmail);
   await app.visitor().post("/auth/forgot-password", { email: user.email });
   const { token: reset = "" } = await app.mail.letterTo(user.email, /Reset/);
-  const ticket = await ticketFor(app, user);
-  const tokens = { access: accessToken, refresh: refreshToken, ticket, verification, reset, change };
+  const mfaToken = await mfaTokenFor(app, user);
+  const tokens = { access: accessToken, refresh: refreshToken, mfaToken, verification, reset, change };
   return { tokens, code: () => authenticator.code() };
 }
 
@@ -152,13 +152,13 @@ describe("kinds of tokens", () => {
     if (!entry) throw new Error(kind);
     for (const [what, token] of await forgeries(made.tokens[kind])) {
       const status = await entry.send(token).catch(() => "not sendable");
-      const expected = token === "" && kind === "ticket" ? 400 : entry.refused;
+      const expected = token === "" && kind === "mfaToken" ? 400 : entry.refused;
       expect([what, status]).toEqual([what, what === "no token" && status === "not sendable" ? status : expected]);
     }
   });
 
   test("all of them still work afterwards, each at its own entry", async () => {
-    const order = ["access", "ticket", "refresh", "verification", "reset"] as const;
+    const order = ["access", "mfaToken", "refresh", "verification", "reset"] as const;
     for (const kind of order) {
       const entry = Object.values(entries).find(({ takes }) => takes.includes(kind));
       expect([kind, await entry?.send(made.tokens[kind])]).toEqual([kind, 200]);

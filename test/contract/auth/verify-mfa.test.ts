@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { STEP_MS, setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
 
 const app = await testApp();
 const verify = (tempToken: string, factor: object) => app.visitor().post("/auth/verify-mfa", { tempToken, ...factor });
@@ -11,7 +11,7 @@ const invalidTicket = { status: 401, body: { code: "TICKET_INVALID" } };
 const wrongCode = { code: "000000" };
 
 describe("POST /auth/login with a second factor", () => {
-  test("answers a ticket: no tokens, no user, no cookie", async () => {
+  test("answers an MFA token: no tokens, no user, no cookie", async () => {
     const { user } = await setUpFactor(app);
     const { status, body, headers } = await app.visitor().post("/auth/login", user.credentials);
     expect(status).toBe(200);
@@ -25,7 +25,7 @@ describe("POST /auth/login with a second factor", () => {
 describe("POST /auth/verify-mfa", () => {
   test("signs in with a code, once", async () => {
     const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await ticketFor(app, user);
+    const tempToken = await mfaTokenFor(app, user);
     const code = await authenticator.code();
     const answer = await verify(tempToken, { code });
     expect(answer.body).toEqual({
@@ -46,7 +46,7 @@ describe("POST /auth/verify-mfa", () => {
   test("takes the code of the step before and the step after, none further off, and none twice or older", async () => {
     const { user, authenticator } = await setUpFactor(app);
     const attempt = async (steps: number) =>
-      (await verify(await ticketFor(app, user), { code: await authenticator.code(steps) })).status;
+      (await verify(await mfaTokenFor(app, user), { code: await authenticator.code(steps) })).status;
     app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // a step has just begun
     expect(await attempt(-2)).toBe(401);
     expect(await attempt(2)).toBe(401);
@@ -60,7 +60,7 @@ describe("POST /auth/verify-mfa", () => {
   test("takes each backup code once, in any case and without the hyphen, and tells the user", async () => {
     const { user, authenticator } = await setUpFactor(app);
     const [first, second] = authenticator.backupCodes as [string, string];
-    const attempt = async (backupCode: string) => verify(await ticketFor(app, user), { backupCode });
+    const attempt = async (backupCode: string) => verify(await mfaTokenFor(app, user), { backupCode });
     expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
     expect(await attempt(first)).toMatchObject(invalidCode);
     expect((await attempt(` ${second} `)).status).toBe(200);
@@ -72,9 +72,9 @@ describe("POST /auth/verify-mfa", () => {
     expect(events).toEqual([{ details: { left: 9 } }, { details: { left: 8 } }]);
   });
 
-  test("needs exactly one of code and backupCode, and a ticket", async () => {
+  test("needs exactly one of code and backupCode, and an MFA token", async () => {
     const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await ticketFor(app, user);
+    const tempToken = await mfaTokenFor(app, user);
     for (const factor of [{}, { code: "1", backupCode: "2" }]) {
       const message = "Invalid request: code must be given, or backupCode, and not both.";
       const body = { message, violations: [{ field: "code" }] };
@@ -88,17 +88,17 @@ describe("POST /auth/verify-mfa", () => {
     expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
   });
 
-  test("ends a ticket when the account's time has come", async () => {
+  test("ends an MFA token when the account's time has come", async () => {
     const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await ticketFor(app, user);
+    const tempToken = await mfaTokenFor(app, user);
     await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
     expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
   });
 
-  test("ends a ticket after five minutes, and an older one with a newer", async () => {
+  test("ends an MFA token after five minutes, and an older one with a newer", async () => {
     const { user, authenticator } = await setUpFactor(app);
-    const older = await ticketFor(app, user);
-    const newer = await ticketFor(app, user);
+    const older = await mfaTokenFor(app, user);
+    const newer = await mfaTokenFor(app, user);
     expect(await verify(older, { code: await authenticator.code() })).toMatchObject(invalidTicket);
     app.clock.advance("5m");
     expect(await verify(newer, { code: await authenticator.code() })).toMatchObject(invalidTicket);
@@ -120,7 +120,7 @@ describe("POST /auth/verify-mfa", () => {
     const mac = createHmac("sha1", key).update(counter).digest(); // RFC 4226 section 5.3, written out
     const offset = (mac.at(-1) as number) & 15;
     const code = String((mac.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
-    expect((await verify(await ticketFor(app, user), { code })).status).toBe(200);
+    expect((await verify(await mfaTokenFor(app, user), { code })).status).toBe(200);
   });
 });
 

@@ -2,7 +2,7 @@ import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { tally, times } from "../../support/until.ts";
 import { profileStatus, type SignedIn } from "./signed-in.ts";
 
@@ -71,14 +71,14 @@ describe("POST /user/change-password", () => {
     expect(answers.filter((a) => a.body.code === "INVALID_CURRENT_PASSWORD")).toHaveLength(5);
   });
 
-  test("voids links that were mailed and the ticket that was given before", async () => {
+  test("voids links that were mailed and the MFA token that was given before", async () => {
     const account = await setUpFactor(app);
     const { user, browser, accessToken, authenticator } = account;
     await app.visitor().post("/auth/forgot-password", { email: user.email });
     const newEmail = `new-${user.email}`;
     await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
     const [reset, move] = [await app.mail.letterTo(user.email, /Reset/), await app.mail.letterTo(newEmail)];
-    const tempToken = await ticketFor(app, user);
+    const tempToken = await mfaTokenFor(app, user);
     expect((await change(account)).status).toBe(200);
     const refused = { status: 400, body: { code: "TOKEN_INVALID" } };
     const { token } = reset;

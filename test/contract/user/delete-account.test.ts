@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { setUpFactor, ticketFor } from "../../support/authenticator.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally, times, until } from "../../support/until.ts";
 
@@ -80,7 +80,7 @@ describe("POST /user/delete-account", () => {
 
   test("is taken back by the second factor only, where there is one", async () => {
     const account = await setUpFactor(app);
-    const older = await ticketFor(app, account.user);
+    const older = await mfaTokenFor(app, account.user);
     const verify = async (tempToken: string) =>
       app.visitor().post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
     expect((await remove(account)).status).toBe(200);
@@ -96,7 +96,7 @@ describe("POST /user/delete-account", () => {
   test("erases the account after the date, and leaves a pseudonym in the audit log", async () => {
     const account = await setUpFactor(app);
     const { id, email, name } = account.user;
-    const tempToken = await ticketFor(app, account.user);
+    const tempToken = await mfaTokenFor(app, account.user);
     await app.visitor().post("/auth/verify-mfa", { tempToken, code: "000000" });
     await app.visitor().post("/auth/login", { email, password: "Wrong-1-guess" });
     await app.visitor().post("/auth/forgot-password", { email });

@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { openKeyRing } from "../../../services/sessions/signing-keys.ts";
-import { pairOf, readRefreshToken } from "../../../services/sessions/tokens.ts";
+import { createTokenPair, readRefreshToken } from "../../../services/sessions/tokens.ts";
 import { openStore } from "../../../services/store/store.ts";
 import { createClock } from "../../support/clock.ts";
 import { times } from "../../support/until.ts";
@@ -17,27 +17,27 @@ async function twoRings() {
   const open = () => openKeyRing(store, createCipher(Buffer.alloc(32, 1)), clock, 0);
   const [one, other] = [await open(), await open()];
   clock.advance("91d");
-  await other.renew();
+  await other.rotate();
   clock.advance("61m"); // the new key signs
   return { store, clock, one, other };
 }
 
 test("everybody who asks for a new key at once is told it", async () => {
   const { store, one, other } = await twoRings();
-  const kid = other.published().at(-1)?.kid as string;
-  const found = await Promise.all(times(5, () => one.verifier(kid)));
+  const kid = other.jwks().at(-1)?.kid as string;
+  const found = await Promise.all(times(5, () => one.verificationKey(kid)));
   expect(found.map((key) => key !== undefined)).toEqual(times(5, () => true));
-  expect(await one.verifier("nobody's")).toBeUndefined();
+  expect(await one.verificationKey("nobody's")).toBeUndefined();
   await store.close();
 });
 
 test("a token whose key can't be looked up is not called invalid", async () => {
   const { store, clock, one, other } = await twoRings();
-  const config = { publicUrl: "http://gatehouse.test" } as Parameters<typeof pairOf>[0]["config"];
+  const config = { publicUrl: "http://gatehouse.test" } as Parameters<typeof createTokenPair>[0]["config"];
   const now = clock.now();
   const session = { id: ID, generation: 0, rotatedAt: now, expiresAt: new Date(now.getTime() + 60_000), actorId: null };
   const user = { id: ID, email: "ann@example.com", role: "user" } as const;
-  const { refreshToken } = pairOf({ config: { ...config, accessTokenMs: 1_000 }, keys: other }, session, user);
+  const { refreshToken } = createTokenPair({ config: { ...config, accessTokenMs: 1_000 }, keys: other }, session, user);
   await store.close();
   await expect(readRefreshToken({ config, keys: one, clock }, refreshToken)).rejects.toThrow();
   expect(await readRefreshToken({ config, keys: one, clock }, "not.a.token")).toBeUndefined();
