@@ -17,13 +17,13 @@ import { startOutbox } from "./mail/worker.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import type { Clock } from "./platform/clock.ts";
 import { readRules } from "./platform/policy.ts";
+import { openRedis } from "./platform/redis.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import { compileRules } from "./platform/validation.ts";
 import { createLimits } from "./rate-limit/limiter.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { createLastSeen } from "./sessions/last-seen.ts";
 import { openKeyRing } from "./sessions/signing-keys.ts";
-import { openRedis } from "./store/redis.ts";
 import { checkSchema } from "./store/schema.ts";
 import { openStore, type Store } from "./store/store.ts";
 

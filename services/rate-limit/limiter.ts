@@ -1,5 +1,5 @@
 import type { Clock } from "../platform/clock.ts";
-import type { SharedCache } from "../store/redis.ts";
+import type { SharedCache } from "../platform/redis.ts";
 
 /**
  * What a request counts towards: how many of the same key fit into a window, and its length in ms. Keys that are counted

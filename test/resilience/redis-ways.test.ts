@@ -3,8 +3,8 @@ import { type AddressInfo, createServer } from "node:net";
 import { Redis } from "ioredis";
 import { pino } from "pino";
 import { expect, test } from "vitest";
+import { openRedis } from "../../services/platform/redis.ts";
 import { createLimits } from "../../services/rate-limit/limiter.ts";
-import { openRedis } from "../../services/store/redis.ts";
 
 const clock = { now: () => new Date() };
 

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
+import { openRedis } from "../../../services/platform/redis.ts";
 import { createLimits } from "../../../services/rate-limit/limiter.ts";
-import { openRedis } from "../../../services/store/redis.ts";
 import { times } from "../../support/until.ts";
 
 const clock = { now: () => new Date() };

@@ -1,0 +1,87 @@
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { every, type Job } from "../../../services/jobs/every.ts";
+import { createClock } from "../../support/clock.ts";
+import { until } from "../../support/until.ts";
+
+/** Starts a job that counts its runs. */
+function start({ run = async () => {}, ...job }: Partial<Job>) {
+  const lines: string[] = [];
+  const clock = createClock();
+  const log = pino({}, { write: (line: string) => void lines.push(line) });
+  const counted = { runs: 0, clock, lines };
+  const counting = (signal: AbortSignal) => {
+    counted.runs++;
+    return run(signal);
+  };
+  const running = every({ name: "test", intervalMs: 3_600_000, ...job, run: counting }, { clock, log });
+  return Object.assign(counted, running);
+}
+
+describe("every", () => {
+  test("every: runs a job at once and then once per interval", async () => {
+    const job = start({ intervalMs: 20 });
+    expect(job.runs).toBe(1);
+    await until("three runs", () => job.runs >= 3);
+    await job.close();
+    expect(job.lines).toEqual([]);
+  });
+
+  test("every: follows the clock, also one that is set back", async () => {
+    const job = start({});
+    job.clock.advance("61m");
+    await until("the second run", () => job.runs === 2);
+    job.clock.advance("-1d");
+    await until("the third run", () => job.runs === 3);
+    await job.close();
+    expect(job.runs).toBe(3);
+  });
+
+  test("every: wake() runs the job now, and again after a run in progress", async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const job = start({ run: () => promise });
+    job.wake();
+    job.wake();
+    expect(job.runs).toBe(1);
+    resolve();
+    await until("the second run", () => job.runs === 2);
+    job.wake();
+    await until("the third run", () => job.runs === 3);
+    await job.close();
+    expect(job.runs).toBe(3);
+  });
+
+  test("every: logs the first of several failures, retries, and logs again after a success", async () => {
+    let failing = true;
+    const run = async () => {
+      if (failing) throw new Error("no");
+    };
+    const job = start({ intervalMs: 5, run });
+    await until("four failures", () => job.runs > 4);
+    expect(job.lines).toHaveLength(1);
+    expect(job.lines[0]).toContain("background job failed, will retry");
+    failing = false;
+    const { runs } = job;
+    await until("a success", () => job.runs > runs + 1);
+    failing = true;
+    await until("a second line", () => job.lines.length === 2);
+    await job.close();
+  });
+
+  test("every: close() aborts the signal and waits for the run in progress", async () => {
+    let ended = false;
+    const job = start({
+      run: (signal) =>
+        new Promise<void>((resolve) => {
+          signal.addEventListener("abort", () =>
+            setTimeout(() => {
+              ended = true;
+              resolve();
+            }, 20),
+          );
+        }),
+    });
+    await job.close();
+    expect({ ended, runs: job.runs }).toEqual({ ended: true, runs: 1 });
+  });
+});
