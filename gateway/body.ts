@@ -1,15 +1,15 @@
 import type { IncomingMessage } from "node:http";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError } from "../services/platform/errors.ts";
 import { placeOf } from "./places.ts";
 import { DEFAULT_BODY_BYTES } from "./transcode/binding.ts";
-import { Refused } from "./transcode/errors.ts";
 import { ownTurn } from "./turns.ts";
 
 const NOTHING = Buffer.alloc(0);
-const BROKEN_OFF = new Refused(Reason.MALFORMED_REQUEST, "The request broke off.");
-const TOO_LARGE = new Refused(Reason.PAYLOAD_TOO_LARGE, "The body is larger than this route accepts.");
-const TOO_MANY = new Refused(
+const BROKEN_OFF = new ServiceError(Reason.MALFORMED_REQUEST, "The request broke off.");
+const TOO_LARGE = new ServiceError(Reason.PAYLOAD_TOO_LARGE, "The body is larger than this route accepts.");
+const TOO_MANY = new ServiceError(
   Reason.UNAVAILABLE,
   "Too many large requests are being answered. Please try again in a moment.",
 );

@@ -2,8 +2,8 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyRequest, onRequestHookHandler } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError } from "../services/platform/errors.ts";
 import { DEFAULT_BODY_BYTES } from "./transcode/binding.ts";
-import { Refused } from "./transcode/errors.ts";
 
 /** The memory and the event loop that all requests of a process share; `bytes` are those of a body, or of an answer. */
 export type Room = {
@@ -23,7 +23,10 @@ export type Place = {
 /** What a route says of the requests to it. */
 export type RouteConfig = { answerBytes?: number };
 
-const FULL = new Refused(Reason.UNAVAILABLE, "Too many requests are being answered. Please try again in a moment.");
+const FULL = new ServiceError(
+  Reason.UNAVAILABLE,
+  "Too many requests are being answered. Please try again in a moment.",
+);
 const HEALTH = /^\/health(?:\/|$)/;
 
 const places = new WeakMap<IncomingMessage, Place>();

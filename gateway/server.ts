@@ -18,7 +18,7 @@ import { boundConnections } from "./connections.ts";
 import { addOpenApi } from "./docs/openapi.ts";
 import { addPages } from "./docs/pages.ts";
 import { addHealth } from "./health.ts";
-import { answerUnreadable, toEdgeFailure } from "./hooks/client-error.ts";
+import { answerUnreadable, fromFastifyError } from "./hooks/client-error.ts";
 import { createOrigins } from "./hooks/cors.ts";
 import { addEdge, commonHeaders, greet, requestId } from "./hooks/hooks.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -30,7 +30,7 @@ import { type StartSpan, traceRequests } from "./tracing.ts";
 import { DEFAULT_BODY_BYTES, readRule } from "./transcode/binding.ts";
 import { createCookies } from "./transcode/cookies.ts";
 import type { OpenCalls } from "./transcode/inflight.ts";
-import { sendFailure } from "./transcode/response.ts";
+import { sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { inTurn } from "./turns.ts";
 
@@ -77,14 +77,14 @@ export function createGateway(options: GatewayOptions): Gateway {
   const calls: OpenCalls = new Set();
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
-    const failed = toEdgeFailure(thrown);
-    if (failed.unexpected) report(thrown, request);
+    const failed = fromFastifyError(thrown);
+    if (failed.isInternal) report(thrown, request);
     if (!reply.hasHeader("x-request-id")) greet(request, reply, edge); // refused before any hook ran, by the router
     // Fastify would close at once, which resets the connection before the answer is read. Removed unasked, this header
     // would take Node's own with it, by which clients know whether the connection goes on.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs) reply.removeHeader("connection");
-    sendFailure(failed, reply);
+    sendError(failed, reply);
   };
   const { app, latestOn } = createServer(
     options,

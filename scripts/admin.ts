@@ -9,7 +9,7 @@ import { verifyFromCommandLine } from "../services/audit/cli.ts";
 import { readConfig } from "../services/config.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
 import { loadEnvFile } from "../services/platform/env-file.ts";
-import { Refusal } from "../services/platform/errors.ts";
+import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
 import { grantServiceRole } from "../services/store/service-role.ts";
 import { openStore, type Store } from "../services/store/store.ts";
@@ -136,6 +136,6 @@ try {
   await run(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof Error)) throw error;
-  process.stderr.write(`${error instanceof Refusal ? error.message : `It didn't work: ${error.message}`}\n`);
+  process.stderr.write(`${error instanceof ServiceError ? error.message : `It didn't work: ${error.message}`}\n`);
   process.exitCode = 2;
 }

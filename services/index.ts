@@ -11,7 +11,7 @@ import { auditDenials } from "./interceptors/audit-denials.ts";
 import { authenticate, authorize } from "./interceptors/authorize.ts";
 import { openCall } from "./interceptors/create-call.ts";
 import { logCalls } from "./interceptors/log-calls.ts";
-import { tellRefusals } from "./interceptors/map-errors.ts";
+import { mapErrors } from "./interceptors/map-errors.ts";
 import { limit } from "./interceptors/rate-limit.ts";
 import { traceCalls } from "./interceptors/trace-calls.ts";
 import { validate } from "./interceptors/validate.ts";
@@ -41,7 +41,7 @@ export function interceptors(
   return [
     ...(tools.tracing ? [traceCalls(tools.tracing)] : []),
     logCalls(tools.log, tools.metrics),
-    tellRefusals(tools.log, watchPresence(store, tools.log)),
+    mapErrors(tools.log, watchPresence(store, tools.log)),
     openCall(tools, store, internalSecret),
     authenticate(limits),
     limit(limits),

@@ -1,12 +1,12 @@
-import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import type { DescEnumValue, DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import { FailureSchema, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, AccessSchema, default_limit, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { reasonName, statuses, statusOf } from "../../services/platform/errors.ts";
 import { version } from "../health.ts";
 import type { Rule } from "../transcode/binding.ts";
-import { outcomes } from "../transcode/errors.ts";
 import { headers, headersOf, headersOfOther } from "./headers.ts";
 import { healthPaths } from "./health-schema.ts";
 import type { Schema } from "./schemas.ts";
@@ -46,7 +46,7 @@ const errorSchema = (used: Set<DescMessage>): Schema => ({
     statusCode: { type: "integer" },
     message: { type: "string", description: "A sentence that a person can act on." },
     error: { type: "string", description: "HTTP status text." },
-    code: codeSchema([...outcomes.keys()]),
+    code: codeSchema([...statuses.keys()]),
     violations: { ...fieldSchema(FailureSchema.field.violations, used), description: "Where fields are wrong." },
   },
 });
@@ -144,7 +144,7 @@ function failures(rule: Rule, isLimited: boolean) {
     ...(isLimited ? [Reason.RATE_LIMITED] : []),
     ...(method.methodKind === "unary" ? policy.refusals : []), // those of a stream are events
   ];
-  const byStatus = Object.groupBy(reasons, (reason) => outcomeOf(reason).status);
+  const byStatus = Object.groupBy(reasons, (reason) => statusOf(reason).status);
   return Object.entries(byStatus).map(([status, group = []]) => {
     const { description, ...code } = codeSchema(group);
     // next to a $ref, makers of clients would not see it
@@ -154,17 +154,12 @@ function failures(rule: Rule, isLimited: boolean) {
 
 /** A `code` that is one of these reasons, and what each of them means. */
 function codeSchema(reasons: readonly Reason[]) {
-  const known = reasons.map(outcomeOf);
-  const description = known.map(({ code, meaning }) => `\`${code}\`: ${meaning}`).join(" ");
-  return { type: "string", enum: known.map(({ code }) => code), description };
+  const names = reasons.map(reasonName);
+  const meanings = reasons.map((reason, i) => `\`${names[i]}\`: ${commentOn(descOf(reason))}`);
+  return { type: "string", enum: names, description: meanings.join(" ") };
 }
 
-function outcomeOf(reason: Reason) {
-  const value = ReasonSchema.value[reason];
-  const known = outcomes.get(reason);
-  if (!value || !known) throw new Error(`failure.proto has no reason ${reason}`);
-  return { ...known, meaning: commentOn(value) };
-}
+const descOf = (reason: Reason) => ReasonSchema.value[reason] as DescEnumValue;
 
 function success(rule: Rule, used: Set<DescMessage>) {
   if (rule.method.methodKind === "server_streaming") {

@@ -3,30 +3,31 @@ import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { HttpFailure } from "../transcode/errors.ts";
-import { failure, Refused, toFailure } from "../transcode/errors.ts";
+import { ServiceError } from "../../services/platform/errors.ts";
+import type { HttpErrorResponse } from "../transcode/errors.ts";
+import { httpError, toHttpError } from "../transcode/errors.ts";
 import { type MethodsOf, noRoute } from "./hooks.ts";
 
 const unreadable = "The request can't be read.";
 
 /** What the HTTP server itself found wrong with a request, by the code of its error. */
-const serverErrors: Record<string, HttpFailure> = {
-  ERR_HTTP_REQUEST_TIMEOUT: failure(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."),
-  HPE_HEADER_OVERFLOW: failure(Reason.MALFORMED_REQUEST, "The headers are too large.", { status: 431 }),
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: failure(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: failure(
+const serverErrors: Record<string, HttpErrorResponse> = {
+  ERR_HTTP_REQUEST_TIMEOUT: httpError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."),
+  HPE_HEADER_OVERFLOW: httpError(Reason.MALFORMED_REQUEST, "The headers are too large.", { status: 431 }),
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: httpError(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: httpError(
     Reason.UNSUPPORTED_MEDIA_TYPE,
     "The body must be sent as Content-Type: application/json.",
   ),
-  FST_ERR_BAD_URL: failure(Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."),
+  FST_ERR_BAD_URL: httpError(Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."),
 };
 
 /** What is told about a request that did not reach its method, whoever refused it. */
-export function toEdgeFailure(thrown: Error & { code?: unknown; statusCode?: number }): HttpFailure {
+export function fromFastifyError(thrown: Error & { code?: unknown; statusCode?: number }): HttpErrorResponse {
   const known = typeof thrown.code === "string" ? serverErrors[thrown.code] : undefined;
   if (known) return known;
   const isClients = thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500;
-  return toFailure(isClients ? new Refused(Reason.MALFORMED_REQUEST, unreadable) : thrown);
+  return toHttpError(isClients ? new ServiceError(Reason.MALFORMED_REQUEST, unreadable) : thrown);
 }
 
 /** What an answer that no route gives is made of. */
@@ -60,8 +61,8 @@ export function answerUnreadable(
   }
   const methods = methodsAt(error, unrouted.methodsOf);
   const { body } = methods
-    ? toFailure(noRoute(methods))
-    : (serverErrors[error.code ?? ""] ?? failure(Reason.MALFORMED_REQUEST, unreadable));
+    ? toHttpError(noRoute(methods))
+    : (serverErrors[error.code ?? ""] ?? httpError(Reason.MALFORMED_REQUEST, unreadable));
   const text = JSON.stringify(body);
   const requestId = randomUUID();
   const head = [

@@ -3,9 +3,9 @@ import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError } from "../../services/platform/errors.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import type { RequestMetrics } from "../metrics.ts";
-import { Refused } from "../transcode/errors.ts";
 import type { Origins } from "./cors.ts";
 
 /** What every request meets before its route. */
@@ -69,7 +69,7 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): MethodsOf {
     }
     if (lifecycle.phase() === "draining" && !HEALTH.test(request.raw.url ?? "")) {
       reply.header("connection", "close");
-      throw new Refused(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
+      throw new ServiceError(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
     }
     done();
   });
@@ -77,9 +77,9 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): MethodsOf {
 }
 
 /** Why no route takes a request to an address that takes these methods. */
-export function noRoute(methods: string[]): Refused {
-  if (methods.length === 0) return new Refused(Reason.NOT_FOUND, "There is nothing at this address.");
-  return new Refused(Reason.METHOD_NOT_ALLOWED, `This address takes ${methods.join(", ")}.`);
+export function noRoute(methods: string[]): ServiceError {
+  if (methods.length === 0) return new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
+  return new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address takes ${methods.join(", ")}.`);
 }
 
 /** What every answer has, however early it is given: common headers, CORS, its measure and a log line. */
@@ -124,7 +124,7 @@ function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
     if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
   }
   if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
-    throw new Refused(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
+    throw new ServiceError(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
   }
 }
 

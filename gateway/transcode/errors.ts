@@ -1,53 +1,27 @@
 import { STATUS_CODES } from "node:http";
-import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { INTERNAL_MESSAGE, ServiceError, statuses, type Violation } from "../../services/platform/errors.ts";
 
-/** One offending field, by its JSON path, and what is wrong with it; never its value. */
-export type Violation = { field: string; message: string };
-
-/** The body of every error answer (spec section 7, interface section 1). */
+/** The body of every error response (spec section 7, interface section 1). */
 export type ErrorBody = { statusCode: number; message: string; error: string; code: string; violations?: Violation[] };
 
-/** A failure, ready to be told over HTTP. */
-export type HttpFailure = {
+/** An error as an HTTP response. */
+export type HttpErrorResponse = {
   reason: Reason;
   body: ErrorBody;
   retryAfterSeconds: number | undefined;
-  /** A bug or an answer that nobody foresaw, which nobody has logged yet. */
-  unexpected: boolean;
+  /** An unexpected error that has not been logged yet. */
+  isInternal: boolean;
 };
 
-/** A request that the gateway itself refuses. */
-export class Refused extends Error {
-  readonly reason: Reason;
-  readonly violations: Violation[];
-  constructor(reason: Reason, message: string, violations: Violation[] = []) {
-    super(message);
-    this.reason = reason;
-    this.violations = violations;
-  }
-}
-
-const INTERNAL_MESSAGE = "Something went wrong on our side. Please try again later.";
 const UNAVAILABLE_RETRY_SECONDS = 1;
 
-/** HTTP status and `code` word of each reason, as failure.proto states them. */
-export const outcomes: ReadonlyMap<Reason, { status: number; code: string }> = new Map(
-  ReasonSchema.values.map((value) => [
-    value.number as Reason,
-    {
-      status: getOption(value, outcome).status,
-      code: value.number === Reason.UNSPECIFIED ? "INTERNAL" : value.name.replace(/^REASON_/, ""),
-    },
-  ]),
-);
-
 /**
- * What a code without a `Failure` means: Connect's table of HTTP statuses, with words of ours.
- * The message is fixed, since the transport's own may name hosts and addresses.
+ * Status and text of a gRPC code without a `Failure` detail: Connect's table of HTTP statuses with fixed messages,
+ * since a transport's own message may name hosts and addresses.
  */
-const plainCodes: Partial<Record<Code, [status: number, Reason, message: string]>> = {
+const defaultStatus: Partial<Record<Code, [status: number, Reason, message: string]>> = {
   [Code.Canceled]: [499, Reason.CANCELLED, "The client went away."],
   [Code.InvalidArgument]: [400, Reason.MALFORMED_REQUEST, "The request can't be read."],
   [Code.OutOfRange]: [400, Reason.MALFORMED_REQUEST, "The request can't be read."],
@@ -63,45 +37,48 @@ const plainCodes: Partial<Record<Code, [status: number, Reason, message: string]
   [Code.Unauthenticated]: [401, Reason.UNAUTHENTICATED, "Please sign in."],
 };
 
-/** Turns whatever was thrown into what the client is told; anything unknown is masked. */
-export function toFailure(thrown: unknown): HttpFailure {
-  if (thrown instanceof Refused) {
-    const { reason, message, violations } = thrown;
-    return failure(reason, message, { violations, retryAfterSeconds: retryAfter(reason) });
+/** Maps any thrown value to the error response. Unexpected errors are masked. */
+export function toHttpError(thrown: unknown): HttpErrorResponse {
+  if (thrown instanceof ServiceError) {
+    const { reason, message, details } = thrown;
+    return httpError(reason, message, {
+      ...details,
+      retryAfterSeconds: details.retryAfterSeconds ?? retryAfter(reason),
+    });
   }
-  if (!(thrown instanceof ConnectError)) return internal(true);
+  if (!(thrown instanceof ConnectError)) return internalError(true);
   const detail = thrown.findDetails(FailureSchema)[0];
   if (detail) {
-    if (detail.reason === Reason.UNSPECIFIED) return internal(false); // masked and logged by the services
+    if (detail.reason === Reason.UNSPECIFIED) return internalError(false); // masked and logged by the services
     const violations = detail.violations.map(({ field, message }) => ({ field, message }));
-    return failure(detail.reason, thrown.rawMessage, { violations, retryAfterSeconds: detail.retryAfterSeconds });
+    return httpError(detail.reason, thrown.rawMessage, { violations, retryAfterSeconds: detail.retryAfterSeconds });
   }
-  const plain = plainCodes[thrown.code];
-  if (!plain) return internal(true);
-  const [status, reason, message] = plain;
-  return failure(reason, message, { status, retryAfterSeconds: retryAfter(reason) });
+  const known = defaultStatus[thrown.code];
+  if (!known) return internalError(true);
+  const [status, reason, message] = known;
+  return httpError(reason, message, { status, retryAfterSeconds: retryAfter(reason) });
 }
 
 const retryAfter = (reason: Reason) => (reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined);
 
-/** A failure with a known reason; `status` only where it is not the reason's own. */
-export function failure(
+/** The response of a known reason. `status` is given only where it differs from the reason's own. */
+export function httpError(
   reason: Reason,
   message: string,
-  facts: { violations?: Violation[]; retryAfterSeconds?: number | undefined; status?: number } = {},
-): HttpFailure {
-  const known = outcomes.get(reason);
-  if (!known) return internal(true); // a reason that is newer than this gateway
-  const status = facts.status ?? known.status;
-  const body: ErrorBody = { statusCode: status, message, error: statusText(status), code: known.code };
-  if (facts.violations?.length) body.violations = facts.violations;
-  return { reason, body, retryAfterSeconds: facts.retryAfterSeconds, unexpected: false };
+  details: { violations?: Violation[]; retryAfterSeconds?: number | undefined; status?: number } = {},
+): HttpErrorResponse {
+  const known = statuses.get(reason);
+  if (!known) return internalError(true); // a reason that is newer than this gateway
+  const status = details.status ?? known.status;
+  const body: ErrorBody = { statusCode: status, message, error: statusText(status), code: known.name };
+  if (details.violations?.length) body.violations = details.violations;
+  return { reason, body, retryAfterSeconds: details.retryAfterSeconds, isInternal: false };
 }
 
-function internal(unexpected: boolean): HttpFailure {
+function internalError(isInternal: boolean): HttpErrorResponse {
   const body = { statusCode: 500, message: INTERNAL_MESSAGE, error: statusText(500), code: "INTERNAL" };
-  return { reason: Reason.UNSPECIFIED, body, retryAfterSeconds: undefined, unexpected };
+  return { reason: Reason.UNSPECIFIED, body, retryAfterSeconds: undefined, isInternal };
 }
 
-// 499 is nobody's standard: the client that would read it is gone
+// 499 is nginx's status, not a registered one
 const statusText = (status: number) => STATUS_CODES[status] ?? "Client Closed Request";

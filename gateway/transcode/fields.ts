@@ -2,7 +2,7 @@ import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-import type { Violation } from "./errors.ts";
+import type { Violation } from "../../services/platform/errors.ts";
 
 /** A message under construction, keyed as `create` takes it. */
 type Init = Record<string, unknown>;

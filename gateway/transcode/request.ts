@@ -1,9 +1,9 @@
 import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError, type Violation } from "../../services/platform/errors.ts";
 import type { Rule } from "./binding.ts";
 import { readCookie } from "./cookies.ts";
-import { Refused, type Violation } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
 import { hasBrokenText, MalformedJson, parseJson } from "./json.ts";
 import { refuseFor } from "./violations.ts";
@@ -35,7 +35,7 @@ export type Unread = {
   /** A field of a wrong type stands in the message as if it were right; if nothing can be read, only the path's fields do. */
   extent: "in part" | "nothing";
   /** What the caller is told, who also hears of the rules that the rest of the request breaks. */
-  refusalWith(broken: readonly Violation[]): Refused;
+  refusalWith(broken: readonly Violation[]): ServiceError;
 };
 
 /**
@@ -49,13 +49,13 @@ export function readRequest(rule: Rule, incoming: Incoming): ReadRequest {
     if (violations.length === 0) return { message };
     return { message, unread: { extent: "in part", refusalWith: (broken) => refuseFor(violations, broken) } };
   } catch (thrown) {
-    if (!(thrown instanceof Refused)) throw thrown;
+    if (!(thrown instanceof ServiceError)) throw thrown;
     const message = create(rule.method.input, readFields(rule.pathFields, incoming.params, "", []));
     return { message, unread: { extent: "nothing", refusalWith: () => thrown } };
   }
 }
 
-/** @throws Refused MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE */
+/** @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE */
 function readMessage(rule: Rule, incoming: Incoming, violations: Violation[]): MessageShape<DescMessage> {
   const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const init: Record<string, unknown> = {};
@@ -69,7 +69,7 @@ function readMessage(rule: Rule, incoming: Incoming, violations: Violation[]): M
   }
   if (violations.length === 0 && body.suspect && hasBrokenText(body.json)) {
     // in a key or in a field that is not read
-    throw new Refused(Reason.MALFORMED_REQUEST, "The body must not contain NUL characters or lone surrogates.");
+    throw new ServiceError(Reason.MALFORMED_REQUEST, "The body must not contain NUL characters or lone surrogates.");
   }
   return create(method.input, init);
 }
@@ -81,9 +81,9 @@ function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {
   const type = headers["content-type"];
   const isJson = type !== undefined && JSON_TYPE.test(type) && /^(?:utf-?8)?$/i.test(CHARSET.exec(type)?.[1] ?? "");
   const isPlain = (headers["content-encoding"] ?? "identity") === "identity";
-  if (!isPlain) throw new Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent uncompressed.");
+  if (!isPlain) throw new ServiceError(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent uncompressed.");
   if (!(isJson || (type === undefined && !isRead))) {
-    throw new Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent as Content-Type: application/json.");
+    throw new ServiceError(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent as Content-Type: application/json.");
   }
   return jsonMembers(body, isRead);
 }
@@ -95,7 +95,7 @@ function jsonMembers(body: Uint8Array, isRead: boolean): Body {
     if (!isRead) return NO_BODY; // some clients send `null` for want of a body
     throw new MalformedJson("The body must be a JSON object.");
   } catch (thrown) {
-    if (thrown instanceof MalformedJson) throw new Refused(Reason.MALFORMED_REQUEST, thrown.message);
+    if (thrown instanceof MalformedJson) throw new ServiceError(Reason.MALFORMED_REQUEST, thrown.message);
     throw thrown;
   }
 }
@@ -139,6 +139,6 @@ function decodeQuery(text: string): string {
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {
-    throw new Refused(Reason.MALFORMED_REQUEST, "The query is not valid percent-encoded UTF-8.");
+    throw new ServiceError(Reason.MALFORMED_REQUEST, "The query is not valid percent-encoded UTF-8.");
   }
 }

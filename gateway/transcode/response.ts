@@ -4,7 +4,7 @@ import type { FastifyReply } from "fastify";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import type { Rule } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
-import type { HttpFailure } from "./errors.ts";
+import type { HttpErrorResponse } from "./errors.ts";
 
 /** Headers of an RPC's answer that are passed on to the client (interface section 1). */
 const PASSED_ON = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
@@ -44,7 +44,7 @@ export function sendMessage(
 }
 
 /** Answers a failure in the error shape; `rule` where the request had reached a method. */
-export function sendFailure(failed: HttpFailure, reply: FastifyReply, rule?: Rule, cookies?: Cookies): void {
+export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?: Rule, cookies?: Cookies): void {
   const { statusCode } = failed.body;
   if (rule && cookies && statusCode === 401 && rule.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED) {
     clearCookies(rule, reply, cookies);

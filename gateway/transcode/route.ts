@@ -3,14 +3,15 @@ import type { Transport } from "@connectrpc/connect";
 import { ConnectError } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError } from "../../services/platform/errors.ts";
 import { placeOf } from "../places.ts";
 import type { Rule } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
-import { Refused, toFailure } from "./errors.ts";
+import { toHttpError } from "./errors.ts";
 import type { Call, OpenCalls } from "./inflight.ts";
 import { openCall } from "./inflight.ts";
 import { readRequest } from "./request.ts";
-import { passOn, sendFailure, sendMessage } from "./response.ts";
+import { passOn, sendError, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
 /** What the routes of all methods share. */
@@ -45,15 +46,15 @@ export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcode
       const call = openCall(reply.raw, calls, soon);
       try {
         if (rule.refusesOtherSites && !isOwnSite(request)) {
-          throw new Refused(Reason.CROSS_SITE, "This request comes from another site.");
+          throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
         }
         await answer(request, reply, call);
       } catch (thrown) {
-        const failed = toFailure(call.reasonFor(thrown));
+        const failed = toHttpError(call.reasonFor(thrown));
         call.stop(); // whatever threw, nothing may go on for nobody
-        if (failed.unexpected) report(thrown, request);
+        if (failed.isInternal) report(thrown, request);
         if (thrown instanceof ConnectError) passOn(thrown.metadata, reply);
-        sendFailure(failed, reply, rule, cookies);
+        sendError(failed, reply, rule, cookies);
       } finally {
         call.end();
       }
@@ -100,7 +101,7 @@ async function prepare(
   );
   if (refusal && !refusal.metadata.has(UNREADABLE)) throw refusal;
   if (refusal) passOn(refusal.metadata, reply);
-  throw unread.refusalWith((refusal && toFailure(refusal).body.violations) ?? []);
+  throw unread.refusalWith((refusal && toHttpError(refusal).body.violations) ?? []);
 }
 
 function stream(rule: Rule, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {

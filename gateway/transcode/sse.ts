@@ -7,8 +7,8 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Place } from "../places.ts";
 import { eachOf } from "../transport/messages.ts";
 import type { Rule } from "./binding.ts";
-import type { HttpFailure } from "./errors.ts";
-import { toFailure } from "./errors.ts";
+import type { HttpErrorResponse } from "./errors.ts";
+import { toHttpError } from "./errors.ts";
 import type { Call } from "./inflight.ts";
 import { passOn } from "./response.ts";
 
@@ -55,10 +55,10 @@ export async function sendStream(
   } catch (thrown) {
     if (raw.destroyed) return; // nobody is left to be told
     const reason = call.reasonFor(thrown); // afterwards it would be that we have stopped it
-    const failed = toFailure(reason);
+    const failed = toHttpError(reason);
     call.stop(); // leaving the loop does not cancel a Connect stream
     if (!events.isOpen() && !isEvent(failed)) throw reason;
-    if (failed.unexpected) report(thrown);
+    if (failed.isInternal) report(thrown);
     events.open(header, ConnectError.from(thrown).metadata); // over gRPC what goes with a failure comes after the header
     events.write(event({ error: failed.body.message }));
   } finally {
@@ -67,7 +67,7 @@ export async function sendStream(
 }
 
 /** Failures of the provider are part of the reply; everything before that (caller, limits, request, bugs) is a status. */
-const isEvent = ({ reason, body }: HttpFailure) =>
+const isEvent = ({ reason, body }: HttpErrorResponse) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
 type EventStream = {

@@ -1,6 +1,6 @@
 import { domainToASCII } from "node:url";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { invalid, Refusal } from "../platform/errors.ts";
+import { invalid, ServiceError } from "../platform/errors.ts";
 import { isDuplicate } from "../store/errors.ts";
 
 /** Longest address, in characters (RFC 5321 section 4.5.3.1). */
@@ -21,7 +21,7 @@ export type EmailAddress = {
  * Reads an address whose shape the proto's rule has checked already.
  * The local part is ASCII, so that lower case means the same in every language and database.
  * @param field JSON name, for the refusal.
- * @throws Refusal VALIDATION_FAILED
+ * @throws ServiceError VALIDATION_FAILED
  */
 export function readEmailAddress(text: string, field = "email"): EmailAddress {
   const address = canonicalEmail(text);
@@ -41,8 +41,8 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
 }
 
 /** The answer to an address that another account has. */
-export function emailTaken(): Refusal {
-  return new Refusal(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
+export function emailTaken(): ServiceError {
+  return new ServiceError(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
 }
 
 /** What to throw of an error: EMAIL_TAKEN where it means that another account has the address, or else itself. */

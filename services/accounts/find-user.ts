@@ -4,7 +4,7 @@ import { readEmailAddress } from "./email-address.ts";
 
 /**
  * The account of an address in any of its spellings; one whose deletion is due counts as gone, erased yet or not.
- * @throws Refusal VALIDATION_FAILED
+ * @throws ServiceError VALIDATION_FAILED
  */
 export async function findUserByEmail(call: Pick<Call, "em" | "clock">, email: string): Promise<User | undefined> {
   const user = await call.em.findOne(User, { canonicalEmail: readEmailAddress(email).canonical });

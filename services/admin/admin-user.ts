@@ -1,7 +1,7 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import type { Role } from "../store/user.ts";
 
 /** A user as administrators see it. */
@@ -63,7 +63,7 @@ export function adminUserOf(row: AdminUserRow, now: Date): AdminUser {
   };
 }
 
-/** Reads one user. @throws Refusal NOT_FOUND */
+/** Reads one user. @throws ServiceError NOT_FOUND */
 export async function readAdminUser(call: Pick<Call, "em" | "clock">, id: string): Promise<AdminUser> {
   const [row] = await call.em.execute<AdminUserRow[]>(
     `select ${ADMIN_USER_COLUMNS} from users t ${LOCK_JOIN} where t.id = ?`,
@@ -73,12 +73,12 @@ export async function readAdminUser(call: Pick<Call, "em" | "clock">, id: string
   return adminUserOf(row, call.clock.now());
 }
 
-/** @throws Refusal NOT_FOUND */
+/** @throws ServiceError NOT_FOUND */
 export async function requireUser(em: SqlEntityManager, id: string): Promise<void> {
   const rows = await em.execute<unknown[]>("select 1 from users where id = ?", [id]);
   if (rows.length === 0) throw userNotFound();
 }
 
-export function userNotFound(): Refusal {
-  return new Refusal(Reason.NOT_FOUND, "There is no such user.");
+export function userNotFound(): ServiceError {
+  return new ServiceError(Reason.NOT_FOUND, "There is no such user.");
 }

@@ -3,7 +3,7 @@ import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import { userNotFound } from "./admin-user.ts";
 import { requireRemovable } from "./guards.ts";
 
-/** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws Refusal NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */
+/** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */
 export async function deleteUser(call: AuditNeeds, id: string): Promise<void> {
   await call.em.transactional(async () => {
     await requireRemovable(call, id, "delete");

@@ -3,7 +3,7 @@ import { isDeletionDue } from "../accounts/find-user.ts";
 import { lockOwnSession, lockUser } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { deviceOf, dropOldestImpersonations } from "../sessions/sessions.ts";
 import { createAccessToken } from "../sessions/tokens.ts";
 import { newId } from "../store/ids.ts";
@@ -18,11 +18,11 @@ export type Impersonation = { accessToken: string; user: User; expiresAt: Date }
 
 /**
  * Opens a session in a user's name, which ends with the administrator's own.
- * @throws Refusal NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
+ * @throws ServiceError NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
  */
 export async function impersonate(call: SignedInCall, userId: string, reason = ""): Promise<Impersonation> {
   const admin = call.caller.user;
-  if (admin.id === userId) throw new Refusal(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
+  if (admin.id === userId) throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
   const now = call.clock.now();
   const id = newId(now);
   const { user, expiresAt } = await call.em.transactional(async () => {
@@ -64,6 +64,6 @@ async function open(call: SignedInCall, id: string, userId: string, now: Date): 
       caller.session.id,
     ],
   );
-  if (!opened) throw new Refusal(Reason.CONFLICT, "Administrators can't be impersonated.");
+  if (!opened) throw new ServiceError(Reason.CONFLICT, "Administrators can't be impersonated.");
   return new Date(opened.ends_at);
 }

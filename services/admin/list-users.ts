@@ -28,7 +28,7 @@ const IS_LOCKED = `t.canonical_email in
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
-/** Lists users, newest first. A page of a search for one or two characters may be short. @throws Refusal VALIDATION_FAILED */
+/** Lists users, newest first. A page of a search for one or two characters may be short. @throws ServiceError VALIDATION_FAILED */
 export async function listUsers(
   call: Pick<Call, "em" | "clock">,
   filter: UserFilter,

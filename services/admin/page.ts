@@ -26,7 +26,7 @@ export type Page<Row> = Total & { items: Row[]; nextCursor?: string };
 /** Where a page starts, and how long it is. The total is counted with a walk's first page and carried by its cursors. */
 export type Place = { limit: number; below: string | undefined; offset: number; total: Total | undefined };
 
-/** Reads where a page starts. @throws Refusal VALIDATION_FAILED */
+/** Reads where a page starts. @throws ServiceError VALIDATION_FAILED */
 export function placeOf({ limit = DEFAULT_LIMIT, cursor, page }: PageRequest): Place {
   if (cursor === undefined) return { limit, below: undefined, offset: ((page ?? 1) - 1) * limit, total: undefined };
   if (page !== undefined) throw invalid("page", "can't be combined with cursor");
@@ -54,7 +54,7 @@ export function cursorBelow(id: string, { total, totalEstimated }: Total): strin
 /**
  * Reads one page, newest first. Its cursor is the last id, so rows that are added meanwhile neither repeat nor hide
  * any that stood when the walk began.
- * @throws Refusal VALIDATION_FAILED
+ * @throws ServiceError VALIDATION_FAILED
  */
 export async function readPage<Row extends { id: string }>(
   em: SqlEntityManager,

@@ -1,11 +1,11 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 
 type Needs = AuditNeeds & Pick<Call, "afterwards" | "outbox">;
 
-/** Queues a failed e-mail again, for another day at most. @throws Refusal NOT_FOUND, CONFLICT unless it has failed */
+/** Queues a failed e-mail again, for another day at most. @throws ServiceError NOT_FOUND, CONFLICT unless it has failed */
 export async function retryEmail(call: Needs, id: string): Promise<void> {
   const now = call.clock.now();
   await call.em.transactional(async () => {
@@ -20,9 +20,9 @@ export async function retryEmail(call: Needs, id: string): Promise<void> {
   call.afterwards.push(() => call.outbox.nudge());
 }
 
-async function refusal(call: Needs, id: string): Promise<Refusal> {
+async function refusal(call: Needs, id: string): Promise<ServiceError> {
   const known = await call.em.execute<unknown[]>("select 1 from emails where id = ?", [id]);
   return known.length > 0
-    ? new Refusal(Reason.CONFLICT, "Only an e-mail that has failed can be queued again.")
-    : new Refusal(Reason.NOT_FOUND, "There is no such e-mail.");
+    ? new ServiceError(Reason.CONFLICT, "Only an e-mail that has failed can be queued again.")
+    : new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
 }

@@ -2,7 +2,7 @@ import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import { revokeSessions } from "../sessions/sessions.ts";
 import { requireUser } from "./admin-user.ts";
 
-/** Ends every session of a user. @returns how many ended. @throws Refusal NOT_FOUND */
+/** Ends every session of a user. @returns how many ended. @throws ServiceError NOT_FOUND */
 export async function revokeUserSessions(call: AuditNeeds, userId: string): Promise<number> {
   return call.em.transactional(async () => {
     await requireUser(call.em, userId);

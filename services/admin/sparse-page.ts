@@ -28,7 +28,7 @@ const LOOK_THROUGH = 20_000;
  * Reads one page of rows that match here and there, by conditions whose index does not keep the order of the ids.
  * Many matches are found fastest by scanning the rows in order, few by their index. The planner, left alone, mistakes one
  * case for the other, so the choice is made here.
- * @throws Refusal VALIDATION_FAILED
+ * @throws ServiceError VALIDATION_FAILED
  */
 export async function readSparsePage<Row extends { id: string }>(
   em: SqlEntityManager,
@@ -45,7 +45,7 @@ export async function readSparsePage<Row extends { id: string }>(
 /**
  * Reads one page of rows that no index finds. By cursor it may be short, and its cursor goes on where it stopped; by
  * number it looks on for as long as it takes.
- * @throws Refusal VALIDATION_FAILED
+ * @throws ServiceError VALIDATION_FAILED
  */
 export async function readShortPage<Row extends { id: string }>(
   em: SqlEntityManager,

@@ -28,7 +28,7 @@ type Present = { id: string; email: string; canonical_email: string; name: strin
 /**
  * Changes a user. A demotion ends the user's sessions, a promotion those of impersonators; a new address counts as
  * unproved unless told otherwise.
- * @throws Refusal NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
+ * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
 export async function updateUser(call: Needs, id: string, changes: UserChanges): Promise<AdminUser> {
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);

@@ -6,7 +6,7 @@ export type ChatReply = { content: string; model: string; provider: string; usag
 
 /**
  * Sends a conversation and waits for the complete reply.
- * @throws Refusal VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
+ * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
 export async function chat(call: Needs, conversation: Conversation): Promise<ChatReply> {
   const route = routeOf(call.ai, conversation);

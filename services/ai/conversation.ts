@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
 import { Left } from "../flow.ts";
-import { invalid, invalidFields, Refusal } from "../platform/errors.ts";
+import { invalid, invalidFields, ServiceError } from "../platform/errors.ts";
 import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
 import type { Ai } from "./context.ts";
 import { type Measurement, type MeasuringNeeds, measure } from "./instrument-call.ts";
@@ -30,7 +30,7 @@ const MAX_CHARACTERS = 262_144;
 
 /**
  * Finds the way for a conversation. The request chooses among what the catalogue lists and nothing else.
- * @throws Refusal VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED
+ * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED
  */
 export function routeOf({ catalogue, providers }: Ai, conversation: Conversation): Route {
   const { messages, maxTokens, temperature, systemPrompt } = conversation;
@@ -48,7 +48,7 @@ export function routeOf({ catalogue, providers }: Ai, conversation: Conversation
   const provider = providers.of(entry);
   if (!provider) {
     const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
-    throw new Refusal(Reason.PROVIDER_NOT_CONFIGURED, message);
+    throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
   }
   const prompt = { model, system: systemPrompt, messages: messages as PromptMessage[], maxTokens, temperature };
   return { provider, entry, model, prompt };
@@ -92,7 +92,7 @@ export function settleFailure(
   if (thrown.usage) usage.report(thrown.usage);
   usage.settle(thrown.kind);
   log.warn({ requestId, detail: thrown.detail }, thrown.message);
-  return new Refusal(Reason.PROVIDER_ERROR, thrown.message);
+  return new ServiceError(Reason.PROVIDER_ERROR, thrown.message);
 }
 
 /** What is wrong with the messages as a whole. */

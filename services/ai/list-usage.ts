@@ -34,7 +34,7 @@ const DAY_MS = 86_400_000;
 const DEFAULT_DAYS = 31;
 const MAX_DAYS = 366;
 
-/** Sums up usage by day, user, provider and model, newest day first. @throws Refusal VALIDATION_FAILED */
+/** Sums up usage by day, user, provider and model, newest day first. @throws ServiceError VALIDATION_FAILED */
 export async function listUsage(
   { em, clock, ai }: Pick<SignedInCall, "em" | "clock"> & { ai: Pick<Ai, "usage"> },
   { userId, from, to, page = 1 }: UsageFilter,

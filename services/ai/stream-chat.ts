@@ -8,7 +8,7 @@ type Piece = { chunk: string };
  * Sends a conversation and hands on the reply as it comes: text that is never empty, in whole characters. It ends
  * without an error only when the provider said that the reply is complete, and with one when the session ends. Nothing
  * is sent before the first piece is asked for.
- * @throws Refusal VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while it is read PROVIDER_ERROR, UNAUTHENTICATED
+ * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while it is read PROVIDER_ERROR, UNAUTHENTICATED
  */
 export function streamChat(call: Needs, conversation: Conversation): Flow<Piece> {
   const route = routeOf(call.ai, conversation);

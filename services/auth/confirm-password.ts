@@ -2,17 +2,17 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call, SignedInCall } from "../call.ts";
 import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { User } from "../store/user.ts";
 
 /**
  * Asks the caller's present password again; a wrong one counts like a wrong login.
  * @returns the caller's row, as it stood when the password was right.
- * @throws Refusal INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
  */
 export async function confirmPassword(call: SignedInCall, password: string): Promise<User> {
   const user = await call.em.findOne(User, { id: call.caller.user.id });
-  if (!user) throw new Refusal(Reason.UNAUTHENTICATED, "This account is gone.");
+  if (!user) throw new ServiceError(Reason.UNAUTHENTICATED, "This account is gone.");
   const attempt = await reserveAttempt(call, { kind: "password", subject: user.canonicalEmail });
   try {
     if (await call.passwords.matches(user.passwordHash, password)) {
@@ -27,8 +27,8 @@ export async function confirmPassword(call: SignedInCall, password: string): Pro
 }
 
 /** The answer to a wrong present password. */
-export function wrongPassword(): Refusal {
-  return new Refusal(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
+export function wrongPassword(): ServiceError {
+  return new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
 }
 
 /** Settles a wrong guess and records it; survives the refusal that follows. */

@@ -8,7 +8,7 @@ import { mfaNotEnabled } from "./disable-totp.ts";
 
 /**
  * Makes a new set of backup codes, the old one void.
- * @throws Refusal MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, ACCOUNT_LOCKED
+ * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, ACCOUNT_LOCKED
  */
 export async function createBackupCodes(call: SignedInCall, password: string, code: string): Promise<string[]> {
   const user = await confirmPassword(call, password);

@@ -3,12 +3,12 @@ import { lockCaller } from "../accounts/lock-user.ts";
 import type { SignedInCall } from "../call.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
-import { invalid, Refusal } from "../platform/errors.ts";
+import { invalid, ServiceError } from "../platform/errors.ts";
 import { confirmPassword } from "./confirm-password.ts";
 
 /**
  * Disables the second factor. A code or backup code is required once a first code has been accepted.
- * @throws Refusal MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED, ACCOUNT_LOCKED
+ * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED, ACCOUNT_LOCKED
  */
 export async function disableTotp(call: SignedInCall, password: string, factor?: SecondFactor): Promise<void> {
   const user = await confirmPassword(call, password);
@@ -30,6 +30,6 @@ export async function disableTotp(call: SignedInCall, password: string, factor?:
 }
 
 /** The error for users without a second factor. */
-export function mfaNotEnabled(): Refusal {
-  return new Refusal(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");
+export function mfaNotEnabled(): ServiceError {
+  return new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");
 }

@@ -6,7 +6,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Attempt } from "../lockout/attempts.ts";
 import { issueMfaToken } from "../mfa/mfa-token.ts";
-import { Refusal, wordOf } from "../platform/errors.ts";
+import { reasonName, ServiceError } from "../platform/errors.ts";
 import {
   isPasswordExpired,
   type LoginResult,
@@ -23,7 +23,7 @@ export type LoginOutcome = ({ kind: "signed-in" } & LoginResult) | { kind: "mfa-
 /**
  * Checks credentials and opens a session, or asks for the second factor. The guess has been counted before it gets here
  * (see the limit interceptor). Unknown address and wrong password cost the same and read the same.
- * @throws Refusal INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED, UNAVAILABLE
+ * @throws ServiceError INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED, UNAVAILABLE
  */
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
   readEmailAddress(email);
@@ -36,12 +36,15 @@ export async function login(call: Call, email: string, password: string): Promis
   }
   if (call.config.requireVerifiedEmail && !user.emailVerified) {
     await recordRightPassword(call, attempt, user.id, Reason.EMAIL_NOT_VERIFIED);
-    throw new Refusal(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
+    throw new ServiceError(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
   }
   if (call.config.refuseExpiredPasswords && isPasswordExpired(call, user)) {
     await recordRightPassword(call, attempt, user.id, Reason.PASSWORD_EXPIRED);
     await queueReset(call, user);
-    throw new Refusal(Reason.PASSWORD_EXPIRED, "Your password is too old. We have mailed you a link to set a new one.");
+    throw new ServiceError(
+      Reason.PASSWORD_EXPIRED,
+      "Your password is too old. We have mailed you a link to set a new one.",
+    );
   }
   if (call.passwords.isOutdated(user.passwordHash)) await rehash(call, user, password);
   const outcome = await (user.mfaEnabled ? askForFactor(call, user, attempt) : open(call, user, attempt));
@@ -55,7 +58,7 @@ export async function login(call: Call, email: string, password: string): Promis
 /** Settles a right guess that opens nothing, and records why; survives the refusal that follows. */
 async function recordRightPassword(call: Call, attempt: Attempt, userId: string, reason: Reason): Promise<void> {
   await attempt.succeed();
-  await recordAudit(call, "auth.login_failed", { userId, outcome: "failure", details: { reason: wordOf(reason) } });
+  await recordAudit(call, "auth.login_failed", { userId, outcome: "failure", details: { reason: reasonName(reason) } });
 }
 
 async function open(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
@@ -86,6 +89,6 @@ function attemptOf({ attempt }: Call): Attempt {
   return attempt;
 }
 
-function invalidCredentials(): Refusal {
-  return new Refusal(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");
+function invalidCredentials(): ServiceError {
+  return new ServiceError(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");
 }

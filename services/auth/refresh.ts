@@ -3,7 +3,7 @@ import { lockUser } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { revokeSession } from "../sessions/sessions.ts";
 import { createTokenPair, readRefreshToken, type SessionClaims, type TokenPair } from "../sessions/tokens.ts";
 import { prepared } from "../store/store.ts";
@@ -30,7 +30,7 @@ const COLUMNS = `s.id, s.generation, s.acknowledged as successor_used, s.rotated
  * Exchanges a refresh token for its successor. One guarded statement rotates, so of parallel callers one does and the
  * others, finding the row one generation on, rebuild the identical pair: nobody is signed out by a race or a lost
  * answer. That grace ends when the successor is first used, or after `REFRESH_GRACE`. Any older token ends the session.
- * @throws Refusal REFRESH_TOKEN_INVALID
+ * @throws ServiceError REFRESH_TOKEN_INVALID
  */
 export async function refresh(call: Call, token: string): Promise<TokenPair> {
   const claims = token ? await readRefreshToken(call, token) : undefined;
@@ -112,6 +112,9 @@ async function endReused(call: Call, row: SessionRow): Promise<void> {
   });
 }
 
-function invalidToken(): Refusal {
-  return new Refusal(Reason.REFRESH_TOKEN_INVALID, "The refresh token is missing, invalid or expired. Please sign in.");
+function invalidToken(): ServiceError {
+  return new ServiceError(
+    Reason.REFRESH_TOKEN_INVALID,
+    "The refresh token is missing, invalid or expired. Please sign in.",
+  );
 }

@@ -8,7 +8,7 @@ import { queueToken } from "./queue-token.ts";
 /**
  * Makes an account and queues the proof of its address, both or neither.
  * @returns the new user's id.
- * @throws Refusal EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
+ * @throws ServiceError EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function register(call: Call, email: string, password: string, name: string): Promise<string> {
   const address = readEmailAddress(email);

@@ -5,7 +5,7 @@ import { consumeOneTimeToken, invalidateOneTimeTokens, readOneTimeToken } from "
 import { clearLock } from "../lockout/attempts.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
-import { invalid, Refusal } from "../platform/errors.ts";
+import { invalid, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
 import { revokeSessions } from "../sessions/sessions.ts";
 import { User } from "../store/user.ts";
@@ -25,7 +25,7 @@ type Account = {
  * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
  * counts as verified. The second factor itself stays: whoever reads the mail has not proved that one. On an account that
  * was never verified it goes as well, since somebody else may have made it.
- * @throws Refusal TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
+ * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
   const { userId: asking } = await readOneTimeToken(call, token, ["reset-password"]); // a wrong token is not worth a hash
@@ -64,6 +64,6 @@ async function setPassword(call: Call, userId: string, email: string, passwordHa
      returning u.id, u.email, u.canonical_email, u.name, old.is_proved, old.is_proved or u.was_verified as was_verified`,
     [passwordHash, now, now, now, userId, email, now],
   );
-  if (!user) throw new Refusal(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
+  if (!user) throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
   return user;
 }

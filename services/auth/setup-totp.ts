@@ -5,7 +5,7 @@ import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { replaceBackupCodes } from "../mfa/backup-codes.ts";
 import { createTotpSecret } from "../mfa/totp.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 
 /** What an authenticator needs; told once, kept only encrypted or as digests. */
 export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] };
@@ -13,7 +13,7 @@ export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] 
 /**
  * Makes a TOTP secret and backup codes, asked for from the next login on. Until a first code has been accepted, doing
  * it again replaces both.
- * @throws Refusal MFA_ALREADY_ENABLED
+ * @throws ServiceError MFA_ALREADY_ENABLED
  */
 export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
   const { user } = call.caller;
@@ -26,7 +26,7 @@ export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
       [encryptedSecret, call.clock.now(), user.id],
     );
     if (changed.length === 0) {
-      throw new Refusal(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
+      throw new ServiceError(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
     }
     await recordAudit(call, "auth.mfa_setup", { userId: user.id });
     await queueEmail(call, { userId: user.id, to: user.email, template: "mfa-enabled", facts: { name: user.name } });

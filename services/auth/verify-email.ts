@@ -5,11 +5,11 @@ import type { Call } from "../call.ts";
 import { consumeOneTimeToken, invalidateOneTimeTokens, type VerifiedToken } from "../crypto/one-time-tokens.ts";
 import { clearLock } from "../lockout/attempts.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 
 /**
  * Takes the mailed proof of an address: of a new account's, or of the one that it is to have from now on.
- * @throws Refusal TOKEN_INVALID, EMAIL_TAKEN
+ * @throws ServiceError TOKEN_INVALID, EMAIL_TAKEN
  */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
   try {
@@ -29,7 +29,8 @@ async function markEmailVerified(call: Call, { userId, email }: VerifiedToken): 
      where id = ? and email = ? returning id`,
     [now, now, userId, email],
   );
-  if (changed.length === 0) throw new Refusal(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
+  if (changed.length === 0)
+    throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
   await recordAudit(call, "auth.email_verified", { userId });
 }
 

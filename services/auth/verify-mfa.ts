@@ -8,7 +8,7 @@ import { User } from "../store/user.ts";
 
 /**
  * Completes a login with its second factor: MFA token and factor are used up and the session opened in one transaction.
- * @throws Refusal TICKET_INVALID, INVALID_CODE
+ * @throws ServiceError TICKET_INVALID, INVALID_CODE
  */
 export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<LoginResult> {
   const mfaToken = await presentMfaToken(call, tempToken);

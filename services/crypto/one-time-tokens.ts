@@ -1,6 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
 import { ONE_TIME_TOKEN_KINDS, type OneTimeTokenKind } from "../store/one-time-token.ts";
 import { type Cipher, equalSecrets } from "./cipher.ts";
@@ -36,7 +36,7 @@ export function encodeOneTimeToken(cipher: Cipher, id: string): string {
   return Buffer.concat([bytesOfId(id), cipher.mac(id, "one-time-token").subarray(0, MAC_BYTES)]).toString("base64url");
 }
 
-/** Looks at a token without using it up. @throws Refusal TOKEN_INVALID */
+/** Looks at a token without using it up. @throws ServiceError TOKEN_INVALID */
 export async function readOneTimeToken(
   call: Deps,
   text: string,
@@ -55,7 +55,7 @@ export async function readOneTimeToken(
 /**
  * Consumes a token: of any number of parallel callers exactly one succeeds. Its user's row is locked first.
  * Call it inside the transaction of what the proof allows.
- * @throws Refusal TOKEN_INVALID
+ * @throws ServiceError TOKEN_INVALID
  */
 export async function consumeOneTimeToken(
   call: Deps,
@@ -90,7 +90,10 @@ type Row = { kind: OneTimeTokenKind; user_id: string; email: string };
 
 function toVerifiedToken(row: Row | undefined): VerifiedToken {
   if (!row) {
-    throw new Refusal(Reason.TOKEN_INVALID, "This link is invalid, expired or already used. Please ask for a new one.");
+    throw new ServiceError(
+      Reason.TOKEN_INVALID,
+      "This link is invalid, expired or already used. Please ask for a new one.",
+    );
   }
   return { kind: row.kind, userId: row.user_id, email: row.email };
 }

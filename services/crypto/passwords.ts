@@ -31,7 +31,7 @@ export type Passwords = {
   waiting(): number;
 };
 
-/** Hashing with a bounded number in flight and waiting. Its calls throw Refusal UNAVAILABLE when too many wait. */
+/** Hashing with a bounded number in flight and waiting. Its calls throw ServiceError UNAVAILABLE when too many wait. */
 export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
   const turns = createTurns(IN_FLIGHT, WAITING);
   const { inTurn } = turns;

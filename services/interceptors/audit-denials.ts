@@ -5,7 +5,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import { callOf } from "../call.ts";
-import { Refusal, wordOf } from "../platform/errors.ts";
+import { reasonName, ServiceError } from "../platform/errors.ts";
 import { rulesOf } from "../platform/policy.ts";
 
 /** Refusals of an administrator's method that are recorded. */
@@ -30,10 +30,10 @@ export const auditDenials: Interceptor = (next) => async (req) => {
   try {
     return await next(req);
   } catch (error) {
-    if (error instanceof Refusal && denials.has(error.reason)) {
+    if (error instanceof ServiceError && denials.has(error.reason)) {
       const call = callOf({ values: req.contextValues });
       const { userId, ...named } = isAdmins ? targetOf(req) : { userId: call.caller?.user.id };
-      const details = { reason: wordOf(error.reason), rpc: req.method.name, ...named };
+      const details = { reason: reasonName(error.reason), rpc: req.method.name, ...named };
       await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });
     }
     throw error;

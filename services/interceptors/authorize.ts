@@ -2,7 +2,7 @@ import type { Interceptor } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callOf } from "../call.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { rulesOf } from "../platform/policy.ts";
 import type { Limits } from "../rate-limit/limiter.ts";
 import { identify } from "../sessions/sessions.ts";
@@ -37,10 +37,10 @@ export const authorize: Interceptor = (next) => (req) => {
   if (rules && rules.policy.access !== Access.PUBLIC) {
     const { caller } = callOf({ values: req.contextValues });
     if (rules.policy.access === Access.ADMIN && caller?.user.role !== "admin") {
-      throw new Refusal(Reason.FORBIDDEN, "This needs the role admin.");
+      throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
     }
     if (caller?.actorId && rules.policy.forbidImpersonation) {
-      throw new Refusal(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
+      throw new ServiceError(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
     }
   }
   return next(req);

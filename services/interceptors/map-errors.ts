@@ -1,7 +1,7 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { internalError, Refusal, toConnectError } from "../platform/errors.ts";
+import { internalError, ServiceError, toConnectError } from "../platform/errors.ts";
 import type { Missed } from "../store/availability.ts";
 import { isDatabaseAway, withoutRows } from "../store/errors.ts";
 import { settled } from "./on-complete.ts";
@@ -16,31 +16,32 @@ const SOON = { retryAfterSeconds: 1 };
 const causeOf = ({ reason }: AbortSignal) => (reason instanceof ConnectError ? reason.code : Code.Canceled);
 
 /**
- * Turns refusals into errors that every client reads; everything else is a bug: masked, and logged once.
- * @param missDatabase is told of every call that failed because the database is away
+ * Maps service errors to Connect errors. Any other error is a bug: it is logged once and masked.
+ * @param missDatabase is called for each call that failed because the database is unavailable
  */
-export function tellRefusals(log: Logger, missDatabase: Missed): Interceptor {
+export function mapErrors(log: Logger, missDatabase: Missed): Interceptor {
   return (next) => (req) =>
     settled(next, req, (ending) => {
       if (!("error" in ending)) return undefined;
       const { error } = ending;
-      if (error instanceof Refusal) return toConnectError(error);
+      if (error instanceof ServiceError) return toConnectError(error);
       if (req.signal.aborted) {
         const cause = causeOf(req.signal);
-        if (cause === Code.Unavailable) return toConnectError(new Refusal(Reason.UNAVAILABLE, SHUTTING_DOWN, SOON));
+        if (cause === Code.Unavailable)
+          return toConnectError(new ServiceError(Reason.UNAVAILABLE, SHUTTING_DOWN, SOON));
         if (cause === Code.DeadlineExceeded) return new ConnectError("The deadline has passed.", cause);
         return new ConnectError("The call was cancelled.", Code.Canceled);
       }
       if (isDatabaseAway(error)) {
         missDatabase(error as Error);
         return toConnectError(
-          new Refusal(Reason.UNAVAILABLE, "The service is not available right now. Please try again shortly.", {
+          new ServiceError(Reason.UNAVAILABLE, "The service is not available right now. Please try again shortly.", {
             retryAfterSeconds: DATABASE_RETRY_SECONDS,
           }),
         );
       }
       if (error instanceof ConnectError && error.code === Code.Unimplemented) {
-        return toConnectError(new Refusal(Reason.NOT_IMPLEMENTED, "This is announced, but not there yet."));
+        return toConnectError(new ServiceError(Reason.NOT_IMPLEMENTED, "This is announced, but not there yet."));
       }
       if (error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown) return error;
       const rpc = `${req.service.typeName}/${req.method.name}`;

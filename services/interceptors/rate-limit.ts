@@ -5,7 +5,7 @@ import { canonicalEmail } from "../accounts/email-address.ts";
 import { type Call, callOf } from "../call.ts";
 import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
 import { networkOf } from "../platform/address.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { type MethodRules, rulesOf } from "../platform/policy.ts";
 import type { Counted, Limits, Standing } from "../rate-limit/limiter.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
@@ -32,7 +32,7 @@ export function limit(limits: Limits | undefined): Interceptor {
       for (const [name, value] of standing) res.header.set(name, value);
       return res;
     } catch (error) {
-      if (error instanceof Refusal) error.headers.push(...standing);
+      if (error instanceof ServiceError) error.headers.push(...standing);
       throw error;
     } finally {
       await attempt?.release();
@@ -51,7 +51,7 @@ async function take(
   if (standing.remaining >= 0) return headers;
   const message = rules.find((rule) => rule.message)?.message ?? "Too many requests. Please try again later.";
   const retryAfterSeconds = Math.max(1, Math.ceil(standing.resetMs / 1000));
-  const refusal = new Refusal(Reason.RATE_LIMITED, message, { retryAfterSeconds });
+  const refusal = new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
   refusal.headers.push(...headers);
   throw refusal;
 }

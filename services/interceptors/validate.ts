@@ -1,7 +1,7 @@
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { Code, ConnectError, createContextKey, type Interceptor } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { Refusal, type Violation } from "../platform/errors.ts";
+import { ServiceError, type Violation } from "../platform/errors.ts";
 import { violationsOf } from "../platform/validation.ts";
 
 /** Header of a call whose HTTP request the gateway could not read: caller and limits are still checked first. */
@@ -59,7 +59,7 @@ function checkAll(schema: DescMessage, message: Message): void {
   const named = violations.slice(0, MAX_NAMED).map(({ field, message: told }) => `${field} ${told}`);
   const more = violations.length - named.length;
   const told = [...named, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
-  throw new Refusal(Reason.VALIDATION_FAILED, `Invalid request: ${told}.`, {
+  throw new ServiceError(Reason.VALIDATION_FAILED, `Invalid request: ${told}.`, {
     violations: violations.slice(0, MAX_TOLD),
   });
 }
@@ -69,7 +69,7 @@ function checkRest(schema: DescMessage, message: Message): never {
 }
 
 /** The gateway knows what could not be read; the mark tells it that the services found nothing else to refuse. */
-function marked(refusal: Refusal): Refusal {
+function marked(refusal: ServiceError): ServiceError {
   refusal.headers.push([UNREADABLE, "1"]);
   return refusal;
 }
@@ -80,17 +80,17 @@ const SOON = { retryAfterSeconds: 1 };
  * The refusal of a request that Connect could not read, in our words: Connect's own quote what was sent.
  * @param violations of the rest of the request
  */
-function unreadable(found?: ConnectError, violations: Violation[] = []): Refusal {
+function unreadable(found?: ConnectError, violations: Violation[] = []): ServiceError {
   switch (found?.code) {
     case Code.ResourceExhausted:
-      return new Refusal(Reason.PAYLOAD_TOO_LARGE, "The request is too large.");
+      return new ServiceError(Reason.PAYLOAD_TOO_LARGE, "The request is too large.");
     case Code.DeadlineExceeded:
-      return new Refusal(Reason.REQUEST_TIMEOUT, "The request took too long to arrive.");
+      return new ServiceError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive.");
     case Code.Unavailable:
-      return new Refusal(Reason.UNAVAILABLE, "Too many large requests are arriving. Please try again.", SOON);
+      return new ServiceError(Reason.UNAVAILABLE, "Too many large requests are arriving. Please try again.", SOON);
     case Code.Unimplemented: // where the gRPC specification wants this code
-      return new Refusal(Reason.NOT_IMPLEMENTED, "A request is one message, compressed by gzip or br if at all.");
+      return new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message, compressed by gzip or br if at all.");
     default:
-      return new Refusal(Reason.MALFORMED_REQUEST, "The request can't be read.", { violations });
+      return new ServiceError(Reason.MALFORMED_REQUEST, "The request can't be read.", { violations });
   }
 }

@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ACCOUNT_COLUMNS, type AccountRow, type LoginAccount, toLoginAccount } from "../accounts/login-account.ts";
 import type { Call } from "../call.ts";
-import { Refusal, tooBusy } from "../platform/errors.ts";
+import { ServiceError, tooBusy } from "../platform/errors.ts";
 import type { Statement } from "../store/store.ts";
 
 /** Guesses are counted per e-mail address for passwords and per user for second factors. */
@@ -36,7 +36,7 @@ type Deps = Pick<Call, "em" | "query" | "clock" | "config" | "signal">;
 /**
  * Counts a guess before it is looked at, so that however many arrive at once no more than the threshold are evaluated.
  * While others are being evaluated and could lock the account, it waits for them.
- * @throws Refusal ACCOUNT_LOCKED with the seconds that are left, UNAVAILABLE
+ * @throws ServiceError ACCOUNT_LOCKED with the seconds that are left, UNAVAILABLE
  */
 export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attempt> {
   for (const until = performance.now() + MAX_WAIT_MS; performance.now() < until; ) {
@@ -116,7 +116,7 @@ async function refuseIfLocked({ em, clock, config }: Deps, { kind, subject }: At
   if (!row) return;
   const seconds = Math.ceil((new Date(row.locked_until).getTime() - now.getTime()) / 1000);
   const minutes = Math.ceil(seconds / 60);
-  throw new Refusal(
+  throw new ServiceError(
     Reason.ACCOUNT_LOCKED,
     `The account is locked after too many failed attempts. Please try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`,
     { retryAfterSeconds: seconds },

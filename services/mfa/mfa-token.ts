@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-tokens.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
 
 /** A MFA token dies with this many wrong codes. */
@@ -19,7 +19,7 @@ export async function issueMfaToken(
   return createMfaToken(call, { id, userId: user.id, createdAt, expiresAt });
 }
 
-/** Looks whose MFA token it is, and counts a guess before the code is looked at. @throws Refusal TICKET_INVALID */
+/** Looks whose MFA token it is, and counts a guess before the code is looked at. @throws ServiceError TICKET_INVALID */
 export async function presentMfaToken(call: Call, text: string): Promise<{ id: string; userId: string }> {
   const mfaToken = await readMfaToken(call, text);
   const [row] = mfaToken
@@ -32,7 +32,7 @@ export async function presentMfaToken(call: Call, text: string): Promise<{ id: s
   return mfaToken;
 }
 
-/** Makes sure that the MFA token is still there, in the transaction that uses it up. @throws Refusal TICKET_INVALID */
+/** Makes sure that the MFA token is still there, in the transaction that uses it up. @throws ServiceError TICKET_INVALID */
 export async function lockMfaToken(call: Pick<Call, "em">, id: string): Promise<void> {
   const [row] = await call.em.execute<unknown[]>("select id from one_time_tokens where id = ? for update", [id]);
   if (!row) throw invalidMfaToken();
@@ -44,6 +44,9 @@ export async function consumeMfaToken(call: Pick<Call, "em">, id: string): Promi
 }
 
 /** The answer to an MFA token that is not one. */
-export function invalidMfaToken(): Refusal {
-  return new Refusal(Reason.TICKET_INVALID, "The sign-in has expired or was already completed. Please sign in again.");
+export function invalidMfaToken(): ServiceError {
+  return new ServiceError(
+    Reason.TICKET_INVALID,
+    "The sign-in has expired or was already completed. Please sign in again.",
+  );
 }

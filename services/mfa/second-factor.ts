@@ -3,7 +3,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { consumeBackupCode } from "./backup-codes.ts";
 import { matchingStep } from "./totp.ts";
 
@@ -54,7 +54,7 @@ async function useBackupCode(call: Call, user: SecondFactorOwner, code: string):
  * apart from wrong passwords, and its count survives the refusal.
  * @param reserved the guess, if the method's lockout has counted it already.
  * @param work is done inside the transaction, with the factor used up.
- * @throws Refusal INVALID_CODE, ACCOUNT_LOCKED
+ * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED
  */
 export async function withSecondFactor<T>(
   call: Call,
@@ -81,5 +81,5 @@ export async function withSecondFactor<T>(
   } finally {
     await attempt.release();
   }
-  throw new Refusal(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
+  throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
 }

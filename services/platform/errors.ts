@@ -2,73 +2,82 @@ import { create, getOption } from "@bufbuild/protobuf";
 import { type Code, ConnectError } from "@connectrpc/connect";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 
-/** One offending field, by its JSON path; never its value. */
+/** One offending field, by its JSON path, and what is wrong with it. Never contains the value. */
 export type Violation = { field: string; message: string };
 
-/** What a refusal says beside its sentence. */
-export type RefusalFacts = {
+/** Machine-readable details of an error. */
+export type ErrorDetails = {
   violations?: Violation[];
-  /** Seconds until another try makes sense. */
+  /** Seconds until a retry makes sense. */
   retryAfterSeconds?: number;
 };
 
-/** An expected failure: a reason that programs switch on and a sentence that a person can act on. */
-export class Refusal extends Error {
+/** An expected failure: a reason for programs and a sentence for people. Any other error is a bug. */
+export class ServiceError extends Error {
   readonly reason: Reason;
-  readonly facts: RefusalFacts;
-  /** Response headers, or metadata, that go with it. */
+  readonly details: ErrorDetails;
+  /** Response headers (gRPC: metadata) that accompany the error. */
   readonly headers: [string, string][] = [];
 
-  constructor(reason: Reason, message: string, facts: RefusalFacts = {}) {
+  constructor(reason: Reason, message: string, details: ErrorDetails = {}) {
     super(message);
-    this.name = "Refusal";
+    this.name = "ServiceError";
     this.reason = reason;
-    this.facts = facts;
+    this.details = details;
   }
 }
 
-/** One field that an operation itself finds wrong. */
-export function invalid(field: string, message: string): Refusal {
+/** How a reason appears to clients: gRPC code, HTTP status, and the `code` of the JSON error body. */
+export type ReasonStatus = { code: Code; status: number; name: string };
+
+/** The status of each reason, from its option in failure.proto. */
+export const statuses: ReadonlyMap<Reason, ReasonStatus> = new Map(
+  ReasonSchema.values.map((value) => {
+    const reason = value.number as Reason;
+    const name = reason === Reason.UNSPECIFIED ? "INTERNAL" : value.localName;
+    const { code, status } = getOption(value, outcome);
+    return [reason, { code, status, name }];
+  }),
+);
+
+/** The status of a reason that this process knows. @throws Error for a reason of a newer failure.proto */
+export function statusOf(reason: Reason): ReasonStatus {
+  const status = statuses.get(reason);
+  if (!status) throw new Error(`failure.proto has no reason ${reason}`);
+  return status;
+}
+
+/** The stable name of a reason, such as `ACCOUNT_LOCKED`. */
+export const reasonName = (reason: Reason): string => statusOf(reason).name;
+
+/** An error about one field. */
+export function invalid(field: string, message: string): ServiceError {
   return invalidFields([{ field, message }]);
 }
 
-/** Every field that an operation itself finds wrong. */
-export function invalidFields(violations: Violation[]): Refusal {
-  const told = violations.map(({ field, message }) => `${field} ${message}`).join("; ");
-  return new Refusal(Reason.VALIDATION_FAILED, `Invalid request: ${told}.`, { violations });
+/** An error about several fields. */
+export function invalidFields(violations: Violation[]): ServiceError {
+  const sentence = violations.map(({ field, message }) => `${field} ${message}`).join("; ");
+  return new ServiceError(Reason.VALIDATION_FAILED, `Invalid request: ${sentence}.`, { violations });
 }
 
-/** More sign-ins than can be worked on. */
-export function tooBusy(): Refusal {
+/** Too many password hashes are queued. */
+export function tooBusy(): ServiceError {
   const message = "Too many sign-ins at once. Please try again in a moment.";
-  return new Refusal(Reason.UNAVAILABLE, message, { retryAfterSeconds: 1 });
+  return new ServiceError(Reason.UNAVAILABLE, message, { retryAfterSeconds: 1 });
 }
 
-/** The gRPC code and HTTP status of a reason, from its option in failure.proto. */
-export function outcomeOf(reason: Reason): { code: number; status: number } {
-  const value = ReasonSchema.value[reason] ?? ReasonSchema.value[Reason.UNSPECIFIED];
-  if (!value) throw new Error("failure.proto has lost its first reason");
-  return getOption(value, outcome);
-}
-
-/** A refusal as every client of every protocol reads it: code, sentence and a `Failure` detail. */
-export function toConnectError(refusal: Refusal): ConnectError {
-  const { reason, facts } = refusal;
-  const detail = create(FailureSchema, { reason, ...facts });
-  const error = new ConnectError(refusal.message, outcomeOf(reason).code as Code, undefined, [
-    { desc: FailureSchema, value: detail },
-  ]);
-  if (facts.retryAfterSeconds !== undefined) error.metadata.set("retry-after", String(facts.retryAfterSeconds));
-  for (const [name, value] of refusal.headers) error.metadata.set(name, value);
+/** Maps an error to Connect's form: gRPC code, message and a `Failure` detail. */
+export function toConnectError({ reason, message, details, headers }: ServiceError): ConnectError {
+  const detail = { desc: FailureSchema, value: create(FailureSchema, { reason, ...details }) };
+  const error = new ConnectError(message, statusOf(reason).code, undefined, [detail]);
+  const { retryAfterSeconds } = details;
+  if (retryAfterSeconds !== undefined) error.metadata.set("retry-after", String(retryAfterSeconds));
+  for (const [name, value] of headers) error.metadata.set(name, value);
   return error;
 }
 
-/** A reason's stable word, which is the `code` of the JSON error body. */
-export function wordOf(reason: Reason): string | undefined {
-  return ReasonSchema.value[reason]?.localName;
-}
+export const INTERNAL_MESSAGE = "Something went wrong on our side. Please try again later.";
 
-/** The answer to a bug: it says nothing about the cause. */
-export function internalError(): ConnectError {
-  return toConnectError(new Refusal(Reason.UNSPECIFIED, "Something went wrong on our side. Please try again later."));
-}
+/** The error that hides the cause of a bug from the client. */
+export const internalError = (): ConnectError => toConnectError(new ServiceError(Reason.UNSPECIFIED, INTERNAL_MESSAGE));

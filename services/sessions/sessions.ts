@@ -2,7 +2,7 @@ import Bowser from "bowser";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { lockUser } from "../accounts/lock-user.ts";
 import type { Call } from "../call.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { newId } from "../store/ids.ts";
 import type { User } from "../store/user.ts";
 import { LAST_SEEN_RESOLUTION_MS } from "./last-seen.ts";
@@ -75,7 +75,7 @@ export const OPEN_SESSION = `pruned as (
 /**
  * Finds the caller that an access token claims to be from. The session's row is read every time, so a revoked one is refused at once by
  * every process; the first use of a refreshed pair closes the grace of the one before it.
- * @throws Refusal UNAUTHENTICATED
+ * @throws ServiceError UNAUTHENTICATED
  */
 export async function identify(
   call: Pick<Call, "em" | "findSession" | "clock" | "lastSeen">,
@@ -83,7 +83,7 @@ export async function identify(
 ): Promise<Caller> {
   const row = claims && (await call.findSession(claims.sessionId));
   if (!claims || !row || row.id !== claims.userId) {
-    throw new Refusal(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
+    throw new ServiceError(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
   }
   if (!row.successor_used && row.generation === claims.generation) {
     await call.em.execute("update sessions set acknowledged = true where id = ? and generation = ?", [

@@ -1,6 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Clock } from "../platform/clock.ts";
-import { Refusal } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import type { Statement, Store } from "../store/store.ts";
 import { IS_OPEN } from "./find-session.ts";
 
@@ -33,7 +33,7 @@ export function createSessionWatcher({ query }: Pick<Store, "query">, clock: Clo
     try {
       const open = await openAmong([...new Set(looked.map(({ sessionId }) => sessionId))]);
       for (const { sessionId, controller } of looked) {
-        if (!open.has(sessionId)) controller.abort(new Refusal(Reason.UNAUTHENTICATED, "The session has ended."));
+        if (!open.has(sessionId)) controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));
       }
     } catch {
       // the database is away: nothing is known, so nothing ends

@@ -10,7 +10,7 @@ import { User } from "../store/user.ts";
 
 /**
  * Mails a proof to the new address, which takes effect when it comes back, and tells the old one.
- * @throws Refusal EMAIL_TAKEN, INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
+ * @throws ServiceError EMAIL_TAKEN, INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function changeEmail(call: SignedInCall, newEmail: string, password: string): Promise<void> {
   const address = readEmailAddress(newEmail, "newEmail");

@@ -9,7 +9,7 @@ import { revokeSessions } from "../sessions/sessions.ts";
 
 /**
  * Sets a new password and ends every other session; of parallel changes one wins.
- * @throws Refusal INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function changePassword(call: SignedInCall, currentPassword: string, newPassword: string): Promise<void> {
   const user = await confirmPassword(call, currentPassword);

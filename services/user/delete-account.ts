@@ -14,7 +14,7 @@ const FRESH_MS = 15 * 60_000;
 /**
  * Requests the account's deletion and ends all its sessions; signing in before the date takes it back.
  * @returns when the account will be erased.
- * @throws Refusal VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
+ * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
 export async function deleteAccount(call: SignedInCall, password: string | undefined): Promise<Date> {
   const { user, session } = call.caller;

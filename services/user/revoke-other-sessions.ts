@@ -3,7 +3,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { revokeSessions } from "../sessions/sessions.ts";
 
-/** Ends every session of the caller but the one that asks. @returns how many. @throws Refusal UNAUTHENTICATED */
+/** Ends every session of the caller but the one that asks. @returns how many. @throws ServiceError UNAUTHENTICATED */
 export async function revokeOtherSessions(call: SignedInCall): Promise<number> {
   const { user, session } = call.caller;
   return call.em.transactional(async () => {

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { tellRefusals } from "../../../services/interceptors/map-errors.ts";
+import { mapErrors } from "../../../services/interceptors/map-errors.ts";
 import { validate } from "../../../services/interceptors/validate.ts";
 import { ways } from "./harness.ts";
 import type { Listening } from "./listeners.ts";
@@ -72,7 +72,7 @@ describe.each(ways)("a request %s", (way) => {
 describe.each(ways)("a request that breaks rules %s", (way) => {
   let edge: Listening;
   beforeAll(async () => {
-    edge = await startListening(way, { interceptors: [tellRefusals(pino({ level: "silent" }), () => {}), validate] });
+    edge = await startListening(way, { interceptors: [mapErrors(pino({ level: "silent" }), () => {}), validate] });
   });
   afterAll(() => edge.close());
 

@@ -3,7 +3,7 @@ import { hash } from "@node-rs/argon2";
 import { expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createPasswords } from "../../../services/crypto/passwords.ts";
-import type { Refusal } from "../../../services/platform/errors.ts";
+import type { ServiceError } from "../../../services/platform/errors.ts";
 import { CHEAP } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
 
@@ -33,10 +33,10 @@ test("hashing has a bounded number in flight and waiting; more are refused with 
   const passwords = await createPasswords(CHEAP);
   const bound = IN_FLIGHT + WAITING;
   const outcomes = await Promise.allSettled(times(bound + 10, () => passwords.hash(password)));
-  const refused = outcomes.filter((o) => o.status === "rejected").map((o) => o.reason as Refusal);
+  const refused = outcomes.filter((o) => o.status === "rejected").map((o) => o.reason as ServiceError);
   expect(refused).toHaveLength(10);
-  for (const { reason, facts } of refused) {
-    expect([reason, facts.retryAfterSeconds]).toEqual([Reason.UNAVAILABLE, 1]);
+  for (const { reason, details } of refused) {
+    expect([reason, details.retryAfterSeconds]).toEqual([Reason.UNAVAILABLE, 1]);
   }
   expect(await passwords.matches(await passwords.hash(password), password)).toBe(true);
 });
