@@ -18,11 +18,22 @@ export type Server = {
   close(): Promise<void>;
 };
 
-/** Starts a server that prints its address; pinned to one core, so that the load on the others does not disturb it. */
-export async function startServer(args: string[], env: Record<string, string> = {}, core = 0): Promise<Server> {
-  const pin = CORES > 1 && process.platform === "linux" ? ["taskset", "-c", String(core)] : [];
+/**
+ * Starts a server that prints its address. It is pinned to one core, so that the load on the others does not disturb it.
+ * @param core undefined: the server may use all cores
+ * @param cwd the checkout whose code runs
+ */
+export async function startServer(
+  args: string[],
+  env: Record<string, string> = {},
+  core: number | undefined = 0,
+  cwd: string = process.cwd(),
+): Promise<Server> {
+  const isPinned = core !== undefined && CORES > 1 && process.platform === "linux";
+  const pin = isPinned ? ["taskset", "-c", String(core)] : [];
   const [command, ...rest] = [...pin, process.execPath, ...args] as [string, ...string[]];
   const child = spawn(command, rest, {
+    cwd,
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
