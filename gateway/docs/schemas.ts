@@ -37,15 +37,12 @@ const ownRules = [
   [presented_password, { format: "password", minLength: 1, maxLength: 128 }],
 ] as const;
 
-const SOURCE = / \(spec section [\d.]+\)/;
 const FIELD_NAME = /`[a-z]+(?:_[a-z]+)+`/g;
 
 /** What the proto says about a service, a message, a field, a method or a value, with fields by their JSON names. */
 export function commentOn(desc: DescService | DescMessage | DescField | DescMethod | DescEnumValue): string {
   const comment = comments["typeName" in desc ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
-  return comment
-    .replace(SOURCE, "")
-    .replace(FIELD_NAME, (name) => name.replace(/_./g, ([, c = ""]) => c.toUpperCase()));
+  return comment.replace(FIELD_NAME, (name) => name.replace(/_./g, ([, c = ""]) => c.toUpperCase()));
 }
 
 /** The schema of a field; messages are named in `used`, to be described once. */

@@ -92,7 +92,7 @@ describe("GET /openapi.json", () => {
       properties: {
         code: {
           enum: expect.arrayContaining(["INTERNAL", "NOT_FOUND", "UNAVAILABLE", "EMAIL_TAKEN"]),
-          description: expect.stringContaining("`NOT_FOUND`: No such route or object."),
+          description: expect.stringContaining("`NOT_FOUND`: The route or the object does not exist."),
         },
         violations: { items: { $ref: "#/components/schemas/Violation" } },
       },
@@ -128,7 +128,7 @@ describe("GET /openapi.json", () => {
     const { tags, paths } = await document();
     expect(tags).toContainEqual({
       name: "UserService",
-      description: "What signed-in users do with their own account.",
+      description: "Operations of signed-in users on their own account.",
     });
     const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
     expect(operations.filter(({ description }) => !description)).toEqual([]);

@@ -23,7 +23,7 @@ export const file_gatehouse_account_v1_admin_service: GenFile = /*@__PURE__*/
   fileDesc("CihnYXRlaG91c2UvYWNjb3VudC92MS9hZG1pbl9zZXJ2aWNlLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSKrAwoJQWRtaW5Vc2VyEhQKAmlkGAEgASgJQgi6SAVyA7ABARINCgVlbWFpbBgCIAEoCRIMCgRuYW1lGAMgASgJEhAKA2JpbxgEIAEoCUgAiAEBEiAKBHJvbGUYBSABKAlCErpID3INUgR1c2VyUgVhZG1pbhIWCg5lbWFpbF92ZXJpZmllZBgGIAEoCBITCgttZmFfZW5hYmxlZBgHIAEoCBIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZsb2NrZWQYCiABKAgSNgoNbGFzdF9sb2dpbl9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARI2Cg1kZWxldGlvbl9kYXRlGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgCiAEBQgYKBF9iaW9CEAoOX2xhc3RfbG9naW5fYXRCEAoOX2RlbGV0aW9uX2RhdGUiqgQKEExpc3RVc2Vyc1JlcXVlc3QSHQoFbGltaXQYASABKA1CCbpIBioEGGQoAUgAiAEBEh8KBmN1cnNvchgCIAEoCUIKukgHcgUQARiABEgBiAEBEh0KBHBhZ2UYAyABKA1CCrpIByoFGJBOKAFIAogBARJpCgZzZWFyY2gYBCABKAlCVLpIUboBRwoGc2VhcmNoEiNtdXN0IG5vdCBjb250YWluIGNvbnRyb2wgY2hhcmFjdGVycxoYIXRoaXMubWF0Y2hlcyhyJ1xwe0NjfScpcgUQARj+AUgDiAEBEiUKBHJvbGUYBSABKAlCErpID3INUgR1c2VyUgVhZG1pbkgEiAEBEhsKDmVtYWlsX3ZlcmlmaWVkGAYgASgISAWIAQESEwoGbG9ja2VkGAcgASgISAaIAQE6ogG6SJ4BGpsBCgRwYWdlEi5yZWFjaGVzIHBhc3QgdGhlIGZpcnN0IDEwLDAwMCByb3dzOiB1c2UgY3Vyc29yGmMhaGFzKHRoaXMucGFnZSkgfHwgdWludCh0aGlzLnBhZ2UpICogKGhhcyh0aGlzLmxpbWl0KSA/IHVpbnQodGhpcy5saW1pdCkgOiB1aW50KDIwKSkgPD0gdWludCgxMDAwMClCCAoGX2xpbWl0QgkKB19jdXJzb3JCBwoFX3BhZ2VCCQoHX3NlYXJjaEIHCgVfcm9sZUIRCg9fZW1haWxfdmVyaWZpZWRCCQoHX2xvY2tlZCKuAQoRTGlzdFVzZXJzUmVzcG9uc2USLgoFaXRlbXMYASADKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5BZG1pblVzZXISGAoLbmV4dF9jdXJzb3IYAiABKAlIAIgBARINCgV0b3RhbBgDIAEoDRIcCg90b3RhbF9lc3RpbWF0ZWQYBCABKAhIAYgBAUIOCgxfbmV4dF9jdXJzb3JCEgoQX3RvdGFsX2VzdGltYXRlZCKKAwoRVXBkYXRlVXNlclJlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBEhwKBG5hbWUYAiABKAlCCbpIBnIEkIgnAUgAiAEBEh0KBWVtYWlsGAMgASgJQgm6SAZyBIiIJwFIAYgBARIlCgRyb2xlGAQgASgJQhK6SA9yDVIEdXNlclIFYWRtaW5IAogBARIbCg5lbWFpbF92ZXJpZmllZBgFIAEoCEgDiAEBEkQKBmxvY2tlZBgGIAEoCEIvukgsugEpCgZsb2NrZWQSGGNhbiBvbmx5IGJlIHNldCB0byBmYWxzZRoFIXRoaXNIBIgBARJOCgttZmFfZW5hYmxlZBgHIAEoCEI0ukgxugEuCgttZmFfZW5hYmxlZBIYY2FuIG9ubHkgYmUgc2V0IHRvIGZhbHNlGgUhdGhpc0gFiAEBQgcKBV9uYW1lQggKBl9lbWFpbEIHCgVfcm9sZUIRCg9fZW1haWxfdmVyaWZpZWRCCQoHX2xvY2tlZEIOCgxfbWZhX2VuYWJsZWQiVAoSVXBkYXRlVXNlclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSLQoEdXNlchgCIAEoCzIfLmdhdGVob3VzZS5hY2NvdW50LnYxLkFkbWluVXNlciIpChFEZWxldGVVc2VyUmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiJQoSRGVsZXRlVXNlclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiLwoXTGlzdFVzZXJTZXNzaW9uc1JlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBIksKGExpc3RVc2VyU2Vzc2lvbnNSZXNwb25zZRIvCghzZXNzaW9ucxgBIAMoCzIdLmdhdGVob3VzZS5hY2NvdW50LnYxLlNlc3Npb24iMQoZUmV2b2tlVXNlclNlc3Npb25zUmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiLQoaUmV2b2tlVXNlclNlc3Npb25zUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSK/BAoUTGlzdEF1ZGl0TG9nc1JlcXVlc3QSHQoFbGltaXQYASABKA1CCbpIBioEGGQoAUgAiAEBEh8KBmN1cnNvchgCIAEoCUIKukgHcgUQARiABEgBiAEBEh0KBHBhZ2UYAyABKA1CCrpIByoFGJBOKAFIAogBARIeCgd1c2VyX2lkGAQgASgJQgi6SAVyA7ABAUgDiAEBEh8KCGFjdG9yX2lkGAUgASgJQgi6SAVyA7ABAUgEiAEBEh0KBWV2ZW50GAYgASgJQgm6SAZyBBABGEBIBYgBARI5CgRmcm9tGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgGiAEBEjcKAnRvGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgHiAEBOqIBukieARqbAQoEcGFnZRIucmVhY2hlcyBwYXN0IHRoZSBmaXJzdCAxMCwwMDAgcm93czogdXNlIGN1cnNvchpjIWhhcyh0aGlzLnBhZ2UpIHx8IHVpbnQodGhpcy5wYWdlKSAqIChoYXModGhpcy5saW1pdCkgPyB1aW50KHRoaXMubGltaXQpIDogdWludCgyMCkpIDw9IHVpbnQoMTAwMDApQggKBl9saW1pdEIJCgdfY3Vyc29yQgcKBV9wYWdlQgoKCF91c2VyX2lkQgsKCV9hY3Rvcl9pZEIICgZfZXZlbnRCBwoFX2Zyb21CBQoDX3RvIrMBChVMaXN0QXVkaXRMb2dzUmVzcG9uc2USLwoFaXRlbXMYASADKAsyIC5nYXRlaG91c2UuYWNjb3VudC52MS5BdWRpdEV2ZW50EhgKC25leHRfY3Vyc29yGAIgASgJSACIAQESDQoFdG90YWwYAyABKA0SHAoPdG90YWxfZXN0aW1hdGVkGAQgASgISAGIAQFCDgoMX25leHRfY3Vyc29yQhIKEF90b3RhbF9lc3RpbWF0ZWQirwIKCkF1ZGl0RXZlbnQSFAoCaWQYASABKAlCCLpIBXIDsAEBEg0KBWV2ZW50GAIgASgJEigKB291dGNvbWUYAyABKAlCF7pIFHISUgdzdWNjZXNzUgdmYWlsdXJlEhQKB3VzZXJfaWQYBCABKAlIAIgBARIVCghhY3Rvcl9pZBgFIAEoCUgBiAEBEgoKAmlwGAYgASgJEhIKCnVzZXJfYWdlbnQYByABKAkSEgoKcmVxdWVzdF9pZBgIIAEoCRIoCgdkZXRhaWxzGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKCghfdXNlcl9pZEILCglfYWN0b3JfaWQi/QMKFExpc3RFbWFpbExvZ3NSZXF1ZXN0Eh0KBWxpbWl0GAEgASgNQgm6SAYqBBhkKAFIAIgBARIfCgZjdXJzb3IYAiABKAlCCrpIB3IFEAEYgARIAYgBARIdCgRwYWdlGAMgASgNQgq6SAcqBRiQTigBSAKIAQESHgoHdXNlcl9pZBgEIAEoCUIIukgFcgOwAQFIA4gBARIbCgJ0bxgFIAEoCUIKukgHcgUQARj+AUgEiAEBEiAKCHRlbXBsYXRlGAYgASgJQgm6SAZyBBABGEBIBYgBARI5CgZzdGF0dXMYByABKAlCJLpIIXIfUgZxdWV1ZWRSB3NlbmRpbmdSBHNlbnRSBmZhaWxlZEgGiAEBOqIBukieARqbAQoEcGFnZRIucmVhY2hlcyBwYXN0IHRoZSBmaXJzdCAxMCwwMDAgcm93czogdXNlIGN1cnNvchpjIWhhcyh0aGlzLnBhZ2UpIHx8IHVpbnQodGhpcy5wYWdlKSAqIChoYXModGhpcy5saW1pdCkgPyB1aW50KHRoaXMubGltaXQpIDogdWludCgyMCkpIDw9IHVpbnQoMTAwMDApQggKBl9saW1pdEIJCgdfY3Vyc29yQgcKBV9wYWdlQgoKCF91c2VyX2lkQgUKA190b0ILCglfdGVtcGxhdGVCCQoHX3N0YXR1cyKxAQoVTGlzdEVtYWlsTG9nc1Jlc3BvbnNlEi0KBWl0ZW1zGAEgAygLMh4uZ2F0ZWhvdXNlLmFjY291bnQudjEuRW1haWxMb2cSGAoLbmV4dF9jdXJzb3IYAiABKAlIAIgBARINCgV0b3RhbBgDIAEoDRIcCg90b3RhbF9lc3RpbWF0ZWQYBCABKAhIAYgBAUIOCgxfbmV4dF9jdXJzb3JCEgoQX3RvdGFsX2VzdGltYXRlZCKMAwoIRW1haWxMb2cSFAoCaWQYASABKAlCCLpIBXIDsAEBEhQKB3VzZXJfaWQYAiABKAlIAIgBARIKCgJ0bxgDIAEoCRIQCgh0ZW1wbGF0ZRgEIAEoCRI0CgZzdGF0dXMYBSABKAlCJLpIIXIfUgZxdWV1ZWRSB3NlbmRpbmdSBHNlbnRSBmZhaWxlZBIQCghhdHRlbXB0cxgGIAEoDRIXCgpsYXN0X2Vycm9yGAcgASgJSAGIAQESLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoHc2VudF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAogBARI4Cg9uZXh0X2F0dGVtcHRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAOIAQFCCgoIX3VzZXJfaWRCDQoLX2xhc3RfZXJyb3JCCgoIX3NlbnRfYXRCEgoQX25leHRfYXR0ZW1wdF9hdCIpChFSZXRyeUVtYWlsUmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiJQoSUmV0cnlFbWFpbFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiWQoSSW1wZXJzb25hdGVSZXF1ZXN0EhkKB3VzZXJfaWQYASABKAlCCLpIBXIDsAEBEh0KBnJlYXNvbhgCIAEoCUIIukgFcgMY9ANIAIgBAUIJCgdfcmVhc29uIooBChNJbXBlcnNvbmF0ZVJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEigKBHVzZXIYAiABKAsyGi5nYXRlaG91c2UuYWNjb3VudC52MS5Vc2VyEi4KCmV4cGlyZXNfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wMsMKCgxBZG1pblNlcnZpY2USegoJTGlzdFVzZXJzEiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFVzZXJzUmVxdWVzdBonLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RVc2Vyc1Jlc3BvbnNlIhyKtRgECAMoAYLT5JMCDhIML2FkbWluL3VzZXJzEosBCgpVcGRhdGVVc2VyEicuZ2F0ZWhvdXNlLmFjY291bnQudjEuVXBkYXRlVXNlclJlcXVlc3QaKC5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVVc2VyUmVzcG9uc2UiKoq1GAoIAygBQgQPEhUWgtPkkwIWOgEqGhEvYWRtaW4vdXNlcnMve2lkfRKHAQoKRGVsZXRlVXNlchInLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZVVzZXJSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlVXNlclJlc3BvbnNlIiaKtRgJCAMoAUIDDxUWgtPkkwITKhEvYWRtaW4vdXNlcnMve2lkfRKqAQoQTGlzdFVzZXJTZXNzaW9ucxItLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RVc2VyU2Vzc2lvbnNSZXF1ZXN0Gi4uZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFVzZXJTZXNzaW9uc1Jlc3BvbnNlIjeKtRgHCAMoAUIBD4LT5JMCJmIIc2Vzc2lvbnMSGi9hZG1pbi91c2Vycy97aWR9L3Nlc3Npb25zEqYBChJSZXZva2VVc2VyU2Vzc2lvbnMSLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VVc2VyU2Vzc2lvbnNSZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlVXNlclNlc3Npb25zUmVzcG9uc2UiLYq1GAcIAygBQgEPgtPkkwIcKhovYWRtaW4vdXNlcnMve2lkfS9zZXNzaW9ucxKLAQoNTGlzdEF1ZGl0TG9ncxIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RBdWRpdExvZ3NSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEF1ZGl0TG9nc1Jlc3BvbnNlIiGKtRgECAMoAYLT5JMCExIRL2FkbWluL2F1ZGl0LWxvZ3MSiwEKDUxpc3RFbWFpbExvZ3MSKi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0RW1haWxMb2dzUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RFbWFpbExvZ3NSZXNwb25zZSIhirUYBAgDKAGC0+STAhMSES9hZG1pbi9lbWFpbC1sb2dzEpEBCgpSZXRyeUVtYWlsEicuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV0cnlFbWFpbFJlcXVlc3QaKC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXRyeUVtYWlsUmVzcG9uc2UiMIq1GAgIAygBQgIPF4LT5JMCHiIcL2FkbWluL2VtYWlsLWxvZ3Mve2lkfS9yZXRyeRKYAQoLSW1wZXJzb25hdGUSKC5nYXRlaG91c2UuYWNjb3VudC52MS5JbXBlcnNvbmF0ZVJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5JbXBlcnNvbmF0ZVJlc3BvbnNlIjSKtRgJCAMoAUIDDxUXgtPkkwIhOgEqIhwvYWRtaW4vaW1wZXJzb25hdGUve3VzZXJfaWR9YgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
- * A user as administrators see it.
+ * A user as shown to administrators.
  *
  * @generated from message gatehouse.account.v1.AdminUser
  */
@@ -36,21 +36,21 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   id: string;
 
   /**
-   * As its owner typed it.
+   * E-mail address as the owner typed it, without surrounding whitespace.
    *
    * @generated from field: string email = 2;
    */
   email: string;
 
   /**
-   * Display name.
+   * Display name, 1 to 100 characters.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * Free text; absent until set.
+   * Free text, up to 1,000 characters. Absent until it is set for the first time.
    *
    * @generated from field: optional string bio = 4;
    */
@@ -64,49 +64,49 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   role: string;
 
   /**
-   * The address has been proved.
+   * True when the e-mail address is verified.
    *
    * @generated from field: bool email_verified = 6;
    */
   emailVerified: boolean;
 
   /**
-   * Sign-in asks for a second factor.
+   * True when login requires a second factor.
    *
    * @generated from field: bool mfa_enabled = 7;
    */
   mfaEnabled: boolean;
 
   /**
-   * When the account was made.
+   * Time of the registration.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 8;
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * When it last changed.
+   * Time of the last change.
    *
    * @generated from field: google.protobuf.Timestamp updated_at = 9;
    */
   updatedAt?: Timestamp | undefined;
 
   /**
-   * Too many wrong passwords, or wrong codes of the second factor.
+   * True while login or the second factor is locked after too many failed attempts.
    *
    * @generated from field: bool locked = 10;
    */
   locked: boolean;
 
   /**
-   * When somebody last signed in; absent if nobody did.
+   * Time of the last login. Absent before the first login.
    *
    * @generated from field: optional google.protobuf.Timestamp last_login_at = 11;
    */
   lastLoginAt?: Timestamp | undefined;
 
   /**
-   * When the account will be erased; absent unless its owner asked for that.
+   * Time at which the account will be erased. Absent unless the owner requested the deletion.
    *
    * @generated from field: optional google.protobuf.Timestamp deletion_date = 12;
    */
@@ -121,55 +121,55 @@ export const AdminUserSchema: GenMessage<AdminUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 0);
 
 /**
- * Which users, and which page of them.
+ * Request of ListUsers. All filters are combined with AND.
  *
  * @generated from message gatehouse.account.v1.ListUsersRequest
  */
 export type ListUsersRequest = Message<"gatehouse.account.v1.ListUsersRequest"> & {
   /**
-   * Rows in a page; 20 where absent.
+   * Number of rows per page: 1 to 100. The default is 20.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * From the answer's `next_cursor`.
+   * Position returned as `next_cursor` by the previous page. It cannot be combined with `page`.
    *
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
 
   /**
-   * 1-based; an alternative to `cursor` for the first 10,000 rows.
+   * Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them.
    *
    * @generated from field: optional uint32 page = 3;
    */
   page?: number | undefined;
 
   /**
-   * Part of an e-mail address or a name, in any case.
+   * Part of an e-mail address or a name, 1 to 254 characters, in any letter case.
    *
    * @generated from field: optional string search = 4;
    */
   search?: string | undefined;
 
   /**
-   * Only this role.
+   * Filter by role: `user` or `admin`.
    *
    * @generated from field: optional string role = 5;
    */
   role?: string | undefined;
 
   /**
-   * Only with, or only without, a proved address.
+   * Filter by verified (true) or unverified (false) e-mail address.
    *
    * @generated from field: optional bool email_verified = 6;
    */
   emailVerified?: boolean | undefined;
 
   /**
-   * Only locked, or only open, accounts.
+   * Filter by locked (true) or unlocked (false) accounts.
    *
    * @generated from field: optional bool locked = 7;
    */
@@ -184,34 +184,35 @@ export const ListUsersRequestSchema: GenMessage<ListUsersRequest> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_admin_service, 1);
 
 /**
- * One page of users.
+ * Response of ListUsers: one page.
  *
  * @generated from message gatehouse.account.v1.ListUsersResponse
  */
 export type ListUsersResponse = Message<"gatehouse.account.v1.ListUsersResponse"> & {
   /**
-   * Newest first.
+   * Users, newest first.
    *
    * @generated from field: repeated gatehouse.account.v1.AdminUser items = 1;
    */
   items: AdminUser[];
 
   /**
-   * Where the next page starts; absent on the last.
+   * Position of the next page, for `cursor`. Absent on the last page.
    *
    * @generated from field: optional string next_cursor = 2;
    */
   nextCursor?: string | undefined;
 
   /**
-   * How many match: exact up to 10,000, an estimate beyond.
+   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
+   * of the first page.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * `total` is an estimate; absent otherwise.
+   * True when `total` is an estimate. Absent otherwise.
    *
    * @generated from field: optional bool total_estimated = 4;
    */
@@ -226,7 +227,7 @@ export const ListUsersResponseSchema: GenMessage<ListUsersResponse> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_admin_service, 2);
 
 /**
- * Which user, and what becomes of it; presence is the update mask.
+ * Request of UpdateUser. Only the fields that are present change.
  *
  * @generated from message gatehouse.account.v1.UpdateUserRequest
  */
@@ -239,42 +240,42 @@ export type UpdateUserRequest = Message<"gatehouse.account.v1.UpdateUserRequest"
   id: string;
 
   /**
-   * Display name.
+   * New display name, 1 to 100 characters after trimming.
    *
    * @generated from field: optional string name = 2;
    */
   name?: string | undefined;
 
   /**
-   * Replaces the address.
+   * New e-mail address. It counts as unverified unless `email_verified` is true.
    *
    * @generated from field: optional string email = 3;
    */
   email?: string | undefined;
 
   /**
-   * Promotes or demotes; a demotion ends the user's sessions.
+   * New role: `user` or `admin`. A demotion ends the sessions of the user.
    *
    * @generated from field: optional string role = 4;
    */
   role?: string | undefined;
 
   /**
-   * Sets whether the address counts as proved.
+   * Marks the e-mail address as verified or unverified.
    *
    * @generated from field: optional bool email_verified = 5;
    */
   emailVerified?: boolean | undefined;
 
   /**
-   * Only false: unlocks.
+   * Only false is allowed. It unlocks the account.
    *
    * @generated from field: optional bool locked = 6;
    */
   locked?: boolean | undefined;
 
   /**
-   * Only false: takes the second factor off.
+   * Only false is allowed. It disables MFA.
    *
    * @generated from field: optional bool mfa_enabled = 7;
    */
@@ -289,20 +290,20 @@ export const UpdateUserRequestSchema: GenMessage<UpdateUserRequest> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_admin_service, 3);
 
 /**
- * The user is changed.
+ * Response of UpdateUser.
  *
  * @generated from message gatehouse.account.v1.UpdateUserResponse
  */
 export type UpdateUserResponse = Message<"gatehouse.account.v1.UpdateUserResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
   message: string;
 
   /**
-   * As it stands now.
+   * The user after the change.
    *
    * @generated from field: gatehouse.account.v1.AdminUser user = 2;
    */
@@ -317,7 +318,7 @@ export const UpdateUserResponseSchema: GenMessage<UpdateUserResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_admin_service, 4);
 
 /**
- * Which user to erase.
+ * Request of DeleteUser.
  *
  * @generated from message gatehouse.account.v1.DeleteUserRequest
  */
@@ -338,13 +339,13 @@ export const DeleteUserRequestSchema: GenMessage<DeleteUserRequest> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_admin_service, 5);
 
 /**
- * The user is erased.
+ * Response of DeleteUser.
  *
  * @generated from message gatehouse.account.v1.DeleteUserResponse
  */
 export type DeleteUserResponse = Message<"gatehouse.account.v1.DeleteUserResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -359,7 +360,7 @@ export const DeleteUserResponseSchema: GenMessage<DeleteUserResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_admin_service, 6);
 
 /**
- * Whose sessions to list.
+ * Request of ListUserSessions.
  *
  * @generated from message gatehouse.account.v1.ListUserSessionsRequest
  */
@@ -380,13 +381,13 @@ export const ListUserSessionsRequestSchema: GenMessage<ListUserSessionsRequest> 
   messageDesc(file_gatehouse_account_v1_admin_service, 7);
 
 /**
- * Open sessions; the JSON edge answers the bare array.
+ * Response of ListUserSessions. Over REST the body is the array itself.
  *
  * @generated from message gatehouse.account.v1.ListUserSessionsResponse
  */
 export type ListUserSessionsResponse = Message<"gatehouse.account.v1.ListUserSessionsResponse"> & {
   /**
-   * Newest first.
+   * Open sessions, newest first.
    *
    * @generated from field: repeated gatehouse.account.v1.Session sessions = 1;
    */
@@ -401,7 +402,7 @@ export const ListUserSessionsResponseSchema: GenMessage<ListUserSessionsResponse
   messageDesc(file_gatehouse_account_v1_admin_service, 8);
 
 /**
- * Whose sessions to revoke.
+ * Request of RevokeUserSessions.
  *
  * @generated from message gatehouse.account.v1.RevokeUserSessionsRequest
  */
@@ -422,13 +423,13 @@ export const RevokeUserSessionsRequestSchema: GenMessage<RevokeUserSessionsReque
   messageDesc(file_gatehouse_account_v1_admin_service, 9);
 
 /**
- * The sessions have ended.
+ * Response of RevokeUserSessions.
  *
  * @generated from message gatehouse.account.v1.RevokeUserSessionsResponse
  */
 export type RevokeUserSessionsResponse = Message<"gatehouse.account.v1.RevokeUserSessionsResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -443,62 +444,62 @@ export const RevokeUserSessionsResponseSchema: GenMessage<RevokeUserSessionsResp
   messageDesc(file_gatehouse_account_v1_admin_service, 10);
 
 /**
- * Which audit events, and which page of them.
+ * Request of ListAuditLogs. All filters are combined with AND.
  *
  * @generated from message gatehouse.account.v1.ListAuditLogsRequest
  */
 export type ListAuditLogsRequest = Message<"gatehouse.account.v1.ListAuditLogsRequest"> & {
   /**
-   * Rows in a page; 20 where absent.
+   * Number of rows per page: 1 to 100. The default is 20.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * From the answer's `next_cursor`.
+   * Position returned as `next_cursor` by the previous page. It cannot be combined with `page`.
    *
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
 
   /**
-   * 1-based; an alternative to `cursor` for the first 10,000 rows.
+   * Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them.
    *
    * @generated from field: optional uint32 page = 3;
    */
   page?: number | undefined;
 
   /**
-   * Whom it happened to.
+   * Filter by the user whom the event concerns.
    *
    * @generated from field: optional string user_id = 4;
    */
   userId?: string | undefined;
 
   /**
-   * Who did it.
+   * Filter by the user who caused the event.
    *
    * @generated from field: optional string actor_id = 5;
    */
   actorId?: string | undefined;
 
   /**
-   * Name of the event, such as `auth.login`.
+   * Filter by the exact name of the event, such as `auth.login`.
    *
    * @generated from field: optional string event = 6;
    */
   event?: string | undefined;
 
   /**
-   * Not before.
+   * Start of the period, inclusive; a time between the years 1970 and 9999.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 7;
    */
   from?: Timestamp | undefined;
 
   /**
-   * Before.
+   * End of the period, exclusive; a time between the years 1970 and 9999.
    *
    * @generated from field: optional google.protobuf.Timestamp to = 8;
    */
@@ -513,34 +514,35 @@ export const ListAuditLogsRequestSchema: GenMessage<ListAuditLogsRequest> = /*@_
   messageDesc(file_gatehouse_account_v1_admin_service, 11);
 
 /**
- * One page of audit events.
+ * Response of ListAuditLogs: one page.
  *
  * @generated from message gatehouse.account.v1.ListAuditLogsResponse
  */
 export type ListAuditLogsResponse = Message<"gatehouse.account.v1.ListAuditLogsResponse"> & {
   /**
-   * Newest first.
+   * Audit events, newest first.
    *
    * @generated from field: repeated gatehouse.account.v1.AuditEvent items = 1;
    */
   items: AuditEvent[];
 
   /**
-   * Where the next page starts; absent on the last.
+   * Position of the next page, for `cursor`. Absent on the last page.
    *
    * @generated from field: optional string next_cursor = 2;
    */
   nextCursor?: string | undefined;
 
   /**
-   * How many match: exact up to 10,000, an estimate beyond.
+   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
+   * of the first page.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * `total` is an estimate; absent otherwise.
+   * True when `total` is an estimate. Absent otherwise.
    *
    * @generated from field: optional bool total_estimated = 4;
    */
@@ -555,7 +557,7 @@ export const ListAuditLogsResponseSchema: GenMessage<ListAuditLogsResponse> = /*
   messageDesc(file_gatehouse_account_v1_admin_service, 12);
 
 /**
- * Something that happened to an account.
+ * A recorded event of an account.
  *
  * @generated from message gatehouse.account.v1.AuditEvent
  */
@@ -568,7 +570,7 @@ export type AuditEvent = Message<"gatehouse.account.v1.AuditEvent"> & {
   id: string;
 
   /**
-   * Such as `auth.login`.
+   * Name of the event, such as `auth.login`.
    *
    * @generated from field: string event = 2;
    */
@@ -582,49 +584,49 @@ export type AuditEvent = Message<"gatehouse.account.v1.AuditEvent"> & {
   outcome: string;
 
   /**
-   * Whom it happened to; absent where nobody is known.
+   * User whom the event concerns. Absent when unknown.
    *
    * @generated from field: optional string user_id = 4;
    */
   userId?: string | undefined;
 
   /**
-   * Who did it; absent where nobody is known.
+   * User who caused the event. Absent when unknown.
    *
    * @generated from field: optional string actor_id = 5;
    */
   actorId?: string | undefined;
 
   /**
-   * Client address.
+   * Address of the client.
    *
    * @generated from field: string ip = 6;
    */
   ip: string;
 
   /**
-   * The client's User-Agent, cut at 400 characters.
+   * User-Agent of the client, truncated to 400 characters.
    *
    * @generated from field: string user_agent = 7;
    */
   userAgent: string;
 
   /**
-   * Joins the event with the log.
+   * Id of the request, as in the log.
    *
    * @generated from field: string request_id = 8;
    */
   requestId: string;
 
   /**
-   * What else is worth knowing; never a secret.
+   * Further facts, depending on the event. It never contains a secret.
    *
    * @generated from field: google.protobuf.Struct details = 9;
    */
   details?: JsonObject | undefined;
 
   /**
-   * When it happened.
+   * Time of the event.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 10;
    */
@@ -639,55 +641,55 @@ export const AuditEventSchema: GenMessage<AuditEvent> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 13);
 
 /**
- * Which e-mails, and which page of them.
+ * Request of ListEmailLogs. All filters are combined with AND.
  *
  * @generated from message gatehouse.account.v1.ListEmailLogsRequest
  */
 export type ListEmailLogsRequest = Message<"gatehouse.account.v1.ListEmailLogsRequest"> & {
   /**
-   * Rows in a page; 20 where absent.
+   * Number of rows per page: 1 to 100. The default is 20.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * From the answer's `next_cursor`.
+   * Position returned as `next_cursor` by the previous page. It cannot be combined with `page`.
    *
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
 
   /**
-   * 1-based; an alternative to `cursor` for the first 10,000 rows.
+   * Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them.
    *
    * @generated from field: optional uint32 page = 3;
    */
   page?: number | undefined;
 
   /**
-   * Whose account it concerns.
+   * Filter by the user whom the e-mail concerns.
    *
    * @generated from field: optional string user_id = 4;
    */
   userId?: string | undefined;
 
   /**
-   * The address it goes to.
+   * Filter by the exact recipient address.
    *
    * @generated from field: optional string to = 5;
    */
   to?: string | undefined;
 
   /**
-   * Name of the template, such as `verify-email`.
+   * Filter by the name of the template, such as `verify-email`.
    *
    * @generated from field: optional string template = 6;
    */
   template?: string | undefined;
 
   /**
-   * `queued`, `sending`, `sent` or `failed`.
+   * Filter by status: `queued`, `sending`, `sent` or `failed`.
    *
    * @generated from field: optional string status = 7;
    */
@@ -702,34 +704,35 @@ export const ListEmailLogsRequestSchema: GenMessage<ListEmailLogsRequest> = /*@_
   messageDesc(file_gatehouse_account_v1_admin_service, 14);
 
 /**
- * One page of e-mails.
+ * Response of ListEmailLogs: one page.
  *
  * @generated from message gatehouse.account.v1.ListEmailLogsResponse
  */
 export type ListEmailLogsResponse = Message<"gatehouse.account.v1.ListEmailLogsResponse"> & {
   /**
-   * Newest first.
+   * E-mails, newest first.
    *
    * @generated from field: repeated gatehouse.account.v1.EmailLog items = 1;
    */
   items: EmailLog[];
 
   /**
-   * Where the next page starts; absent on the last.
+   * Position of the next page, for `cursor`. Absent on the last page.
    *
    * @generated from field: optional string next_cursor = 2;
    */
   nextCursor?: string | undefined;
 
   /**
-   * How many match: exact up to 10,000, an estimate beyond.
+   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
+   * of the first page.
    *
    * @generated from field: uint32 total = 3;
    */
   total: number;
 
   /**
-   * `total` is an estimate; absent otherwise.
+   * True when `total` is an estimate. Absent otherwise.
    *
    * @generated from field: optional bool total_estimated = 4;
    */
@@ -744,7 +747,7 @@ export const ListEmailLogsResponseSchema: GenMessage<ListEmailLogsResponse> = /*
   messageDesc(file_gatehouse_account_v1_admin_service, 15);
 
 /**
- * One e-mail and what became of it; never its text, never a token.
+ * An e-mail and its delivery. It never contains the text of the e-mail or a token.
  *
  * @generated from message gatehouse.account.v1.EmailLog
  */
@@ -757,14 +760,14 @@ export type EmailLog = Message<"gatehouse.account.v1.EmailLog"> & {
   id: string;
 
   /**
-   * Whose account it concerns; erasing that takes this with it.
+   * User whom the e-mail concerns. The record is erased with the user.
    *
    * @generated from field: optional string user_id = 2;
    */
   userId?: string | undefined;
 
   /**
-   * The address it goes to.
+   * Recipient address.
    *
    * @generated from field: string to = 3;
    */
@@ -785,35 +788,35 @@ export type EmailLog = Message<"gatehouse.account.v1.EmailLog"> & {
   status: string;
 
   /**
-   * How often delivery was tried.
+   * Number of delivery attempts so far.
    *
    * @generated from field: uint32 attempts = 6;
    */
   attempts: number;
 
   /**
-   * What the last failed try answered; absent if none failed.
+   * Error of the last failed attempt. Absent when no attempt has failed.
    *
    * @generated from field: optional string last_error = 7;
    */
   lastError?: string | undefined;
 
   /**
-   * When it was queued.
+   * Time at which the e-mail was queued.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 8;
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * When it was delivered; absent until then.
+   * Time of the delivery. Absent before it.
    *
    * @generated from field: optional google.protobuf.Timestamp sent_at = 9;
    */
   sentAt?: Timestamp | undefined;
 
   /**
-   * When it is tried next; absent once sent or failed.
+   * Time of the next attempt. Absent when the e-mail is sent or failed.
    *
    * @generated from field: optional google.protobuf.Timestamp next_attempt_at = 10;
    */
@@ -828,7 +831,7 @@ export const EmailLogSchema: GenMessage<EmailLog> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 16);
 
 /**
- * Which e-mail to queue again.
+ * Request of RetryEmail.
  *
  * @generated from message gatehouse.account.v1.RetryEmailRequest
  */
@@ -849,13 +852,13 @@ export const RetryEmailRequestSchema: GenMessage<RetryEmailRequest> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_admin_service, 17);
 
 /**
- * The e-mail is queued.
+ * Response of RetryEmail. The e-mail is queued.
  *
  * @generated from message gatehouse.account.v1.RetryEmailResponse
  */
 export type RetryEmailResponse = Message<"gatehouse.account.v1.RetryEmailResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -870,7 +873,7 @@ export const RetryEmailResponseSchema: GenMessage<RetryEmailResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_admin_service, 18);
 
 /**
- * In whose name, and why.
+ * Request of Impersonate.
  *
  * @generated from message gatehouse.account.v1.ImpersonateRequest
  */
@@ -883,7 +886,7 @@ export type ImpersonateRequest = Message<"gatehouse.account.v1.ImpersonateReques
   userId: string;
 
   /**
-   * Kept in the audit log.
+   * Reason for the audit log, up to 500 characters.
    *
    * @generated from field: optional string reason = 2;
    */
@@ -898,13 +901,13 @@ export const ImpersonateRequestSchema: GenMessage<ImpersonateRequest> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_admin_service, 19);
 
 /**
- * An access token in the user's name.
+ * Response of Impersonate. There is no refresh token.
  *
  * @generated from message gatehouse.account.v1.ImpersonateResponse
  */
 export type ImpersonateResponse = Message<"gatehouse.account.v1.ImpersonateResponse"> & {
   /**
-   * JWT with `act.sub`, the administrator (RFC 8693); there is no refresh token.
+   * Access token in the name of the user, a JWT. Its claim `act.sub` is the administrator (RFC 8693).
    *
    * @generated from field: string access_token = 1;
    */
@@ -918,7 +921,7 @@ export type ImpersonateResponse = Message<"gatehouse.account.v1.ImpersonateRespo
   user?: User | undefined;
 
   /**
-   * When the session ends.
+   * Time at which the session ends.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 3;
    */
@@ -933,13 +936,13 @@ export const ImpersonateResponseSchema: GenMessage<ImpersonateResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_admin_service, 20);
 
 /**
- * What administrators do (spec section 4.3).
+ * Operations of administrators on users, sessions, audit events and e-mails.
  *
  * @generated from service gatehouse.account.v1.AdminService
  */
 export const AdminService: GenService<{
   /**
-   * Lists users, newest first.
+   * Lists users, newest first. A page may have fewer rows than `limit` when `search` has one or two characters.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.ListUsers
    */
@@ -949,7 +952,7 @@ export const AdminService: GenService<{
     output: typeof ListUsersResponseSchema;
   },
   /**
-   * Changes a user; a field that is absent stays.
+   * Updates a user. An absent field keeps its value.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.UpdateUser
    */
@@ -959,7 +962,7 @@ export const AdminService: GenService<{
     output: typeof UpdateUserResponseSchema;
   },
   /**
-   * Erases a user at once.
+   * Erases a user immediately.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.DeleteUser
    */
@@ -969,7 +972,7 @@ export const AdminService: GenService<{
     output: typeof DeleteUserResponseSchema;
   },
   /**
-   * Lists a user's open sessions, newest first.
+   * Lists the open sessions of a user, newest first.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.ListUserSessions
    */
@@ -1009,7 +1012,7 @@ export const AdminService: GenService<{
     output: typeof ListEmailLogsResponseSchema;
   },
   /**
-   * Queues a failed e-mail again.
+   * Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.RetryEmail
    */
@@ -1019,7 +1022,7 @@ export const AdminService: GenService<{
     output: typeof RetryEmailResponseSchema;
   },
   /**
-   * Opens a session in a user's name, for 15 minutes at most and no longer than the administrator's own.
+   * Opens a session in the name of a user. It lasts at most 15 minutes and ends with the session of the administrator.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.Impersonate
    */

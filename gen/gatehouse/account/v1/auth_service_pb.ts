@@ -17,27 +17,28 @@ export const file_gatehouse_account_v1_auth_service: GenFile = /*@__PURE__*/
   fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS9hdXRoX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIsMBCg9SZWdpc3RlclJlcXVlc3QSGAoFZW1haWwYASABKAlCCbpIBnIEiIgnARIeCghwYXNzd29yZBgCIAEoCUIMgAEBukgGcgSYiCcBEhcKBG5hbWUYAyABKAlCCbpIBnIEkIgnARJdCgxhY2NlcHRfdGVybXMYBCABKAhCR7pIRLoBQQoMYWNjZXB0X3Rlcm1zEittdXN0IGJlIHRydWU6IHRoZSB0ZXJtcyBoYXZlIHRvIGJlIGFjY2VwdGVkGgR0aGlzIj4KEFJlZ2lzdGVyUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIZCgd1c2VyX2lkGAIgASgJQgi6SAVyA7ABASJOCgxMb2dpblJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIQARIeCghwYXNzd29yZBgCIAEoCUIMgAEBukgGcgSoiCcBIuACCg1Mb2dpblJlc3BvbnNlEh4KDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBSACIAQESMQoNcmVmcmVzaF90b2tlbhgCIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuSAGIAQESNQoEdXNlchgDIAEoCzIiLmdhdGVob3VzZS5hY2NvdW50LnYxLlNpZ25lZEluVXNlckgCiAEBEhQKDHJlcXVpcmVzX21mYRgEIAEoCBIcCgp0ZW1wX3Rva2VuGAUgASgJQgOAAQFIA4gBARIdChBwYXNzd29yZF9leHBpcmVkGAYgASgISASIAQESFQoIcmVzdG9yZWQYByABKAhIBYgBAUIPCg1fYWNjZXNzX3Rva2VuQhAKDl9yZWZyZXNoX3Rva2VuQgcKBV91c2VyQg0KC190ZW1wX3Rva2VuQhMKEV9wYXNzd29yZF9leHBpcmVkQgsKCV9yZXN0b3JlZCJjCgxTaWduZWRJblVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEg0KBWVtYWlsGAIgASgJEgwKBG5hbWUYAyABKAkSIAoEcm9sZRgEIAEoCUISukgPcg1SBHVzZXJSBWFkbWluIj0KDUxvZ291dFJlcXVlc3QSLAoNcmVmcmVzaF90b2tlbhgBIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuIiEKDkxvZ291dFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiPgoOUmVmcmVzaFJlcXVlc3QSLAoNcmVmcmVzaF90b2tlbhgBIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuIloKD1JlZnJlc2hSZXNwb25zZRIZCgxhY2Nlc3NfdG9rZW4YASABKAlCA4ABARIsCg1yZWZyZXNoX3Rva2VuGAIgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iMQoSVmVyaWZ5RW1haWxSZXF1ZXN0EhsKBXRva2VuGAEgASgJQgyAAQG6SAZyBKCIJwEiJgoTVmVyaWZ5RW1haWxSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIjsKGVJlc2VuZFZlcmlmaWNhdGlvblJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIQASItChpSZXNlbmRWZXJpZmljYXRpb25SZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIjcKFUZvcmdvdFBhc3N3b3JkUmVxdWVzdBIeCgVlbWFpbBgBIAEoCUIPukgGcgSIiCcBirUYAhABIikKFkZvcmdvdFBhc3N3b3JkUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJTChRSZXNldFBhc3N3b3JkUmVxdWVzdBIbCgV0b2tlbhgBIAEoCUIMgAEBukgGcgSgiCcBEh4KCHBhc3N3b3JkGAIgASgJQgyAAQG6SAZyBJiIJwEiKAoVUmVzZXRQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiEgoQU2V0dXBUb3RwUmVxdWVzdCJZChFTZXR1cFRvdHBSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIUCgdxcl9jb2RlGAIgASgJQgOAAQESGQoMYmFja3VwX2NvZGVzGAMgAygJQgOAAQEi/gEKEFZlcmlmeU1mYVJlcXVlc3QSJgoKdGVtcF90b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAhACEh8KBGNvZGUYAiABKAlCDIABAbpIBnIEEAEYIEgAiAEBEiYKC2JhY2t1cF9jb2RlGAMgASgJQgyAAQG6SAZyBBABGCBIAYgBATpgukhdGlsKBGNvZGUSKm11c3QgYmUgZ2l2ZW4sIG9yIGJhY2t1cENvZGUsIGFuZCBub3QgYm90aBonaGFzKHRoaXMuY29kZSkgIT0gaGFzKHRoaXMuYmFja3VwX2NvZGUpQgcKBV9jb2RlQg4KDF9iYWNrdXBfY29kZSLmAQoRVmVyaWZ5TWZhUmVzcG9uc2USGQoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQESLAoNcmVmcmVzaF90b2tlbhgCIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuEjAKBHVzZXIYAyABKAsyIi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZmllZFVzZXISHQoQcGFzc3dvcmRfZXhwaXJlZBgEIAEoCEgAiAEBEhUKCHJlc3RvcmVkGAUgASgISAGIAQFCEwoRX3Bhc3N3b3JkX2V4cGlyZWRCCwoJX3Jlc3RvcmVkIjMKDFZlcmlmaWVkVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAki+wEKEkRpc2FibGVUb3RwUmVxdWVzdBIeCghwYXNzd29yZBgBIAEoCUIMgAEBukgGcgSoiCcBEh8KBGNvZGUYAiABKAlCDIABAbpIBnIEEAEYIEgAiAEBEiYKC2JhY2t1cF9jb2RlGAMgASgJQgyAAQG6SAZyBBABGCBIAYgBATpjukhgGl4KBGNvZGUSKm11c3Qgbm90IGJlIGdpdmVuIHRvZ2V0aGVyIHdpdGggYmFja3VwQ29kZRoqIShoYXModGhpcy5jb2RlKSAmJiBoYXModGhpcy5iYWNrdXBfY29kZSkpQgcKBV9jb2RlQg4KDF9iYWNrdXBfY29kZSImChNEaXNhYmxlVG90cFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiVgoYQ3JlYXRlQmFja3VwQ29kZXNSZXF1ZXN0Eh4KCHBhc3N3b3JkGAEgASgJQgyAAQG6SAZyBKiIJwESGgoEY29kZRgCIAEoCUIMgAEBukgGcgQQARggIjYKGUNyZWF0ZUJhY2t1cENvZGVzUmVzcG9uc2USGQoMYmFja3VwX2NvZGVzGAEgAygJQgOAAQEiEQoPTGlzdEtleXNSZXF1ZXN0IkEKEExpc3RLZXlzUmVzcG9uc2USLQoEa2V5cxgBIAMoCzIfLmdhdGVob3VzZS5hY2NvdW50LnYxLlB1YmxpY0tleSJXCglQdWJsaWNLZXkSCwoDa2lkGAEgASgJEgsKA2t0eRgCIAEoCRILCgNjcnYYAyABKAkSCQoBeBgEIAEoCRILCgNhbGcYBSABKAkSCwoDdXNlGAYgASgJMrAQCgtBdXRoU2VydmljZRLEAQoIUmVnaXN0ZXISJS5nYXRlaG91c2UuYWNjb3VudC52MS5SZWdpc3RlclJlcXVlc3QaJi5nYXRlaG91c2UuYWNjb3VudC52MS5SZWdpc3RlclJlc3BvbnNlImmKtRhMCAESQgoIcmVnaXN0ZXIQChiEByABKi9Ub28gbWFueSByZWdpc3RyYXRpb25zLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLhjJAUIBEoLT5JMCEzoBKiIOL2F1dGgvcmVnaXN0ZXIStwEKBUxvZ2luEiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuTG9naW5SZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFjY291bnQudjEuTG9naW5SZXNwb25zZSJlirUYSwgBEkAKBWxvZ2luEAUYhAcgAyowVG9vIG1hbnkgbG9naW4gYXR0ZW1wdHMuIFBsZWFzZSB0cnkgYWdhaW4gbGF0ZXIuIAFCAwYMDYLT5JMCEDoBKiILL2F1dGgvbG9naW4ScQoGTG9nb3V0EiMuZ2F0ZWhvdXNlLmFjY291bnQudjEuTG9nb3V0UmVxdWVzdBokLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ291dFJlc3BvbnNlIhyKtRgECAI4AYLT5JMCDiIML2F1dGgvbG9nb3V0EokBCgdSZWZyZXNoEiQuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVmcmVzaFJlcXVlc3QaJS5nYXRlaG91c2UuYWNjb3VudC52MS5SZWZyZXNoUmVzcG9uc2UiMYq1GBgIARIPCgdyZWZyZXNoEHgYPCABOAJCAQmC0+STAg8iDS9hdXRoL3JlZnJlc2gSogEKC1ZlcmlmeUVtYWlsEiguZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5RW1haWxSZXF1ZXN0GikuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5RW1haWxSZXNwb25zZSI+irUYHQgBEhUKDHZlcmlmeS1lbWFpbBAeGIQHIAFCAgMSgtPkkwIXOgEqIhIvYXV0aC92ZXJpZnktZW1haWwSwQEKElJlc2VuZFZlcmlmaWNhdGlvbhIvLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlc2VuZFZlcmlmaWNhdGlvblJlcXVlc3QaMC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNlbmRWZXJpZmljYXRpb25SZXNwb25zZSJIirUYIAgBEhwKE3Jlc2VuZC12ZXJpZmljYXRpb24QAxiQHCADgtPkkwIeOgEqIhkvYXV0aC9yZXNlbmQtdmVyaWZpY2F0aW9uEq0BCg5Gb3Jnb3RQYXNzd29yZBIrLmdhdGVob3VzZS5hY2NvdW50LnYxLkZvcmdvdFBhc3N3b3JkUmVxdWVzdBosLmdhdGVob3VzZS5hY2NvdW50LnYxLkZvcmdvdFBhc3N3b3JkUmVzcG9uc2UiQIq1GBwIARIYCg9mb3Jnb3QtcGFzc3dvcmQQAxiQHCADgtPkkwIaOgEqIhUvYXV0aC9mb3Jnb3QtcGFzc3dvcmQSqwEKDVJlc2V0UGFzc3dvcmQSKi5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNldFBhc3N3b3JkUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlc2V0UGFzc3dvcmRSZXNwb25zZSJBirUYHggBEhcKDnJlc2V0LXBhc3N3b3JkEB4YhAcgAUIBA4LT5JMCGToBKiIUL2F1dGgvcmVzZXQtcGFzc3dvcmQSgQEKCVNldHVwVG90cBImLmdhdGVob3VzZS5hY2NvdW50LnYxLlNldHVwVG90cFJlcXVlc3QaJy5nYXRlaG91c2UuYWNjb3VudC52MS5TZXR1cFRvdHBSZXNwb25zZSIjirUYBwgCKAFCAROC0+STAhIiEC9hdXRoL3NldHVwLXRvdHASmgEKCVZlcmlmeU1mYRImLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeU1mYVJlcXVlc3QaJy5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlNZmFSZXNwb25zZSI8irUYHQgBEhMKCnZlcmlmeS1tZmEQChiEByADIAJCAgcIgtPkkwIVOgEqIhAvYXV0aC92ZXJpZnktbWZhEo8BCgtEaXNhYmxlVG90cBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLkRpc2FibGVUb3RwUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLkRpc2FibGVUb3RwUmVzcG9uc2UiK4q1GAoIAigBQgQECBQbgtPkkwIXOgEqIhIvYXV0aC9kaXNhYmxlLXRvdHASoQEKEUNyZWF0ZUJhY2t1cENvZGVzEi4uZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQmFja3VwQ29kZXNSZXF1ZXN0Gi8uZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQmFja3VwQ29kZXNSZXNwb25zZSIrirUYCggCKAFCBAQIFBuC0+STAhc6ASoiEi9hdXRoL2JhY2t1cC1jb2RlcxKCAQoITGlzdEtleXMSJS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0S2V5c1JlcXVlc3QaJi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0S2V5c1Jlc3BvbnNlIieKtRgFCAFIrAKC0+STAhgSFi8ud2VsbC1rbm93bi9qd2tzLmpzb25iBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations]);
 
 /**
- * A new account.
+ * Request of Register.
  *
  * @generated from message gatehouse.account.v1.RegisterRequest
  */
 export type RegisterRequest = Message<"gatehouse.account.v1.RegisterRequest"> & {
   /**
-   * Where the proof is mailed.
+   * E-mail address, at most 254 characters after trimming. The verification token is sent to it.
    *
    * @generated from field: string email = 1;
    */
   email: string;
 
   /**
-   * 8 to 128 characters, with an uppercase and a lowercase letter, a digit and a special character.
+   * The password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It
+   * is never trimmed or truncated.
    *
    * @generated from field: string password = 2;
    */
   password: string;
 
   /**
-   * Display name.
+   * Display name, 1 to 100 characters after trimming.
    *
    * @generated from field: string name = 3;
    */
@@ -59,20 +60,20 @@ export const RegisterRequestSchema: GenMessage<RegisterRequest> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 0);
 
 /**
- * The account is made.
+ * Response of Register.
  *
  * @generated from message gatehouse.account.v1.RegisterResponse
  */
 export type RegisterResponse = Message<"gatehouse.account.v1.RegisterResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
   message: string;
 
   /**
-   * UUIDv7.
+   * Id of the new account, a UUIDv7.
    *
    * @generated from field: string user_id = 2;
    */
@@ -87,20 +88,20 @@ export const RegisterResponseSchema: GenMessage<RegisterResponse> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_auth_service, 1);
 
 /**
- * E-mail address and password.
+ * Request of Login.
  *
  * @generated from message gatehouse.account.v1.LoginRequest
  */
 export type LoginRequest = Message<"gatehouse.account.v1.LoginRequest"> & {
   /**
-   * In any spelling that means the same address.
+   * E-mail address of the account. Letter case and surrounding whitespace are ignored.
    *
    * @generated from field: string email = 1;
    */
   email: string;
 
   /**
-   * At most 128 characters.
+   * Password of the account, 1 to 128 characters.
    *
    * @generated from field: string password = 2;
    */
@@ -115,55 +116,55 @@ export const LoginRequestSchema: GenMessage<LoginRequest> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 2);
 
 /**
- * Tokens and user, or a ticket.
+ * Response of Login: tokens and user, or a temporary token when MFA is enabled.
  *
  * @generated from message gatehouse.account.v1.LoginResponse
  */
 export type LoginResponse = Message<"gatehouse.account.v1.LoginResponse"> & {
   /**
-   * JWT, short-lived; absent when a second factor is due.
+   * Access token, a JWT. Absent when a second factor is required.
    *
    * @generated from field: optional string access_token = 1;
    */
   accessToken?: string | undefined;
 
   /**
-   * JWT, also set as a cookie; absent when a second factor is due.
+   * Refresh token, a JWT. REST also sets it as the cookie `refreshToken`. Absent when a second factor is required.
    *
    * @generated from field: optional string refresh_token = 2;
    */
   refreshToken?: string | undefined;
 
   /**
-   * Who signed in; absent when a second factor is due.
+   * The user who signed in. Absent when a second factor is required.
    *
    * @generated from field: optional gatehouse.account.v1.SignedInUser user = 3;
    */
   user?: SignedInUser | undefined;
 
   /**
-   * A second factor is due: see `temp_token`.
+   * True when a second factor is required. Continue with VerifyMfa and `temp_token`.
    *
    * @generated from field: bool requires_mfa = 4;
    */
   requiresMfa: boolean;
 
   /**
-   * The ticket for VerifyMfa.
+   * Temporary token for VerifyMfa. Absent when no second factor is required.
    *
    * @generated from field: optional string temp_token = 5;
    */
   tempToken?: string | undefined;
 
   /**
-   * The password has reached its greatest age.
+   * True when the password has reached its maximum age. Absent otherwise.
    *
    * @generated from field: optional bool password_expired = 6;
    */
   passwordExpired?: boolean | undefined;
 
   /**
-   * This login took back a requested deletion.
+   * True when this login cancelled a pending account deletion. Absent otherwise.
    *
    * @generated from field: optional bool restored = 7;
    */
@@ -178,7 +179,7 @@ export const LoginResponseSchema: GenMessage<LoginResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 3);
 
 /**
- * Who signed in.
+ * The user who signed in.
  *
  * @generated from message gatehouse.account.v1.SignedInUser
  */
@@ -191,7 +192,7 @@ export type SignedInUser = Message<"gatehouse.account.v1.SignedInUser"> & {
   id: string;
 
   /**
-   * As its owner typed it.
+   * E-mail address as the owner typed it, without surrounding whitespace.
    *
    * @generated from field: string email = 2;
    */
@@ -220,13 +221,14 @@ export const SignedInUserSchema: GenMessage<SignedInUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 4);
 
 /**
- * Nothing to say: the session comes from the token.
+ * Request of Logout. The session is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.LogoutRequest
  */
 export type LogoutRequest = Message<"gatehouse.account.v1.LogoutRequest"> & {
   /**
-   * Its session ends as well, where that is another one of the same user.
+   * Refresh token, from the cookie `refreshToken`. If it belongs to another session of the same user, that session ends
+   * too.
    *
    * @generated from field: string refresh_token = 1;
    */
@@ -241,13 +243,13 @@ export const LogoutRequestSchema: GenMessage<LogoutRequest> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 5);
 
 /**
- * The session has ended.
+ * Response of Logout.
  *
  * @generated from message gatehouse.account.v1.LogoutResponse
  */
 export type LogoutResponse = Message<"gatehouse.account.v1.LogoutResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -262,13 +264,13 @@ export const LogoutResponseSchema: GenMessage<LogoutResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 6);
 
 /**
- * The refresh token; browsers send it as a cookie.
+ * Request of Refresh. REST reads the token from the cookie `refreshToken`.
  *
  * @generated from message gatehouse.account.v1.RefreshRequest
  */
 export type RefreshRequest = Message<"gatehouse.account.v1.RefreshRequest"> & {
   /**
-   * JWT of type `refresh`.
+   * The latest refresh token of the session.
    *
    * @generated from field: string refresh_token = 1;
    */
@@ -283,20 +285,20 @@ export const RefreshRequestSchema: GenMessage<RefreshRequest> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 7);
 
 /**
- * The new pair.
+ * Response of Refresh. The token that was just replaced returns the same pair during a short grace period.
  *
  * @generated from message gatehouse.account.v1.RefreshResponse
  */
 export type RefreshResponse = Message<"gatehouse.account.v1.RefreshResponse"> & {
   /**
-   * JWT, short-lived.
+   * New access token, a JWT.
    *
    * @generated from field: string access_token = 1;
    */
   accessToken: string;
 
   /**
-   * JWT, also set as a cookie.
+   * New refresh token, a JWT. REST also sets it as the cookie `refreshToken`.
    *
    * @generated from field: string refresh_token = 2;
    */
@@ -311,13 +313,13 @@ export const RefreshResponseSchema: GenMessage<RefreshResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 8);
 
 /**
- * The mailed proof.
+ * Request of VerifyEmail.
  *
  * @generated from message gatehouse.account.v1.VerifyEmailRequest
  */
 export type VerifyEmailRequest = Message<"gatehouse.account.v1.VerifyEmailRequest"> & {
   /**
-   * From the e-mail.
+   * Token from the verification e-mail, usable once.
    *
    * @generated from field: string token = 1;
    */
@@ -332,13 +334,13 @@ export const VerifyEmailRequestSchema: GenMessage<VerifyEmailRequest> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_auth_service, 9);
 
 /**
- * The address is verified.
+ * Response of VerifyEmail.
  *
  * @generated from message gatehouse.account.v1.VerifyEmailResponse
  */
 export type VerifyEmailResponse = Message<"gatehouse.account.v1.VerifyEmailResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -353,13 +355,13 @@ export const VerifyEmailResponseSchema: GenMessage<VerifyEmailResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_auth_service, 10);
 
 /**
- * Whose proof to mail again.
+ * Request of ResendVerification.
  *
  * @generated from message gatehouse.account.v1.ResendVerificationRequest
  */
 export type ResendVerificationRequest = Message<"gatehouse.account.v1.ResendVerificationRequest"> & {
   /**
-   * In any spelling that means the same address.
+   * E-mail address of the account. Letter case and surrounding whitespace are ignored.
    *
    * @generated from field: string email = 1;
    */
@@ -374,13 +376,13 @@ export const ResendVerificationRequestSchema: GenMessage<ResendVerificationReque
   messageDesc(file_gatehouse_account_v1_auth_service, 11);
 
 /**
- * The same whether or not the account exists.
+ * Response of ResendVerification. It is the same whether or not the account exists.
  *
  * @generated from message gatehouse.account.v1.ResendVerificationResponse
  */
 export type ResendVerificationResponse = Message<"gatehouse.account.v1.ResendVerificationResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -395,13 +397,13 @@ export const ResendVerificationResponseSchema: GenMessage<ResendVerificationResp
   messageDesc(file_gatehouse_account_v1_auth_service, 12);
 
 /**
- * Whose password is forgotten.
+ * Request of ForgotPassword.
  *
  * @generated from message gatehouse.account.v1.ForgotPasswordRequest
  */
 export type ForgotPasswordRequest = Message<"gatehouse.account.v1.ForgotPasswordRequest"> & {
   /**
-   * In any spelling that means the same address.
+   * E-mail address of the account. Letter case and surrounding whitespace are ignored.
    *
    * @generated from field: string email = 1;
    */
@@ -416,13 +418,13 @@ export const ForgotPasswordRequestSchema: GenMessage<ForgotPasswordRequest> = /*
   messageDesc(file_gatehouse_account_v1_auth_service, 13);
 
 /**
- * The same whether or not the account exists.
+ * Response of ForgotPassword. It is the same whether or not the account exists.
  *
  * @generated from message gatehouse.account.v1.ForgotPasswordResponse
  */
 export type ForgotPasswordResponse = Message<"gatehouse.account.v1.ForgotPasswordResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -437,20 +439,21 @@ export const ForgotPasswordResponseSchema: GenMessage<ForgotPasswordResponse> = 
   messageDesc(file_gatehouse_account_v1_auth_service, 14);
 
 /**
- * The mailed token and the new password.
+ * Request of ResetPassword.
  *
  * @generated from message gatehouse.account.v1.ResetPasswordRequest
  */
 export type ResetPasswordRequest = Message<"gatehouse.account.v1.ResetPasswordRequest"> & {
   /**
-   * From the e-mail.
+   * Token from the reset e-mail, usable once.
    *
    * @generated from field: string token = 1;
    */
   token: string;
 
   /**
-   * 8 to 128 characters, with an uppercase and a lowercase letter, a digit and a special character.
+   * The new password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special
+   * character. It is never trimmed or truncated.
    *
    * @generated from field: string password = 2;
    */
@@ -465,13 +468,13 @@ export const ResetPasswordRequestSchema: GenMessage<ResetPasswordRequest> = /*@_
   messageDesc(file_gatehouse_account_v1_auth_service, 15);
 
 /**
- * The password is set.
+ * Response of ResetPassword.
  *
  * @generated from message gatehouse.account.v1.ResetPasswordResponse
  */
 export type ResetPasswordResponse = Message<"gatehouse.account.v1.ResetPasswordResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -486,7 +489,7 @@ export const ResetPasswordResponseSchema: GenMessage<ResetPasswordResponse> = /*
   messageDesc(file_gatehouse_account_v1_auth_service, 16);
 
 /**
- * Nothing to say: the caller comes from the token.
+ * Request of SetupTotp. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.SetupTotpRequest
  */
@@ -501,27 +504,27 @@ export const SetupTotpRequestSchema: GenMessage<SetupTotpRequest> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_auth_service, 17);
 
 /**
- * What an authenticator needs (spec section 2.4); shown once.
+ * Response of SetupTotp. These values are never returned again.
  *
  * @generated from message gatehouse.account.v1.SetupTotpResponse
  */
 export type SetupTotpResponse = Message<"gatehouse.account.v1.SetupTotpResponse"> & {
   /**
-   * Base32 of 160 bits.
+   * TOTP secret of 160 bits in base32 (RFC 6238: SHA-1, 6 digits, 30 seconds).
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * PNG as a data URL, of an otpauth:// URI.
+   * QR code of the `otpauth://` URI, a PNG image as a data URL.
    *
    * @generated from field: string qr_code = 2;
    */
   qrCode: string;
 
   /**
-   * Ten, `XXXX-XXXX`.
+   * Ten backup codes of the form `XXXX-XXXX`. Each can be used once.
    *
    * @generated from field: repeated string backup_codes = 3;
    */
@@ -536,27 +539,27 @@ export const SetupTotpResponseSchema: GenMessage<SetupTotpResponse> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_auth_service, 18);
 
 /**
- * The ticket and one of the two proofs.
+ * Request of VerifyMfa. Exactly one of `code` and `backup_code` is required.
  *
  * @generated from message gatehouse.account.v1.VerifyMfaRequest
  */
 export type VerifyMfaRequest = Message<"gatehouse.account.v1.VerifyMfaRequest"> & {
   /**
-   * From the login.
+   * Temporary token from Login.
    *
    * @generated from field: string temp_token = 1;
    */
   tempToken: string;
 
   /**
-   * Six digits.
+   * TOTP code of six digits from the authenticator app.
    *
    * @generated from field: optional string code = 2;
    */
   code?: string | undefined;
 
   /**
-   * Any case, with or without the hyphen.
+   * An unused backup code. Letter case and the hyphen are optional.
    *
    * @generated from field: optional string backup_code = 3;
    */
@@ -571,41 +574,41 @@ export const VerifyMfaRequestSchema: GenMessage<VerifyMfaRequest> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_auth_service, 19);
 
 /**
- * Signed in.
+ * Response of VerifyMfa.
  *
  * @generated from message gatehouse.account.v1.VerifyMfaResponse
  */
 export type VerifyMfaResponse = Message<"gatehouse.account.v1.VerifyMfaResponse"> & {
   /**
-   * JWT, short-lived.
+   * Access token, a JWT.
    *
    * @generated from field: string access_token = 1;
    */
   accessToken: string;
 
   /**
-   * JWT, also set as a cookie.
+   * Refresh token, a JWT. REST also sets it as the cookie `refreshToken`.
    *
    * @generated from field: string refresh_token = 2;
    */
   refreshToken: string;
 
   /**
-   * Who signed in.
+   * The user who signed in.
    *
    * @generated from field: gatehouse.account.v1.VerifiedUser user = 3;
    */
   user?: VerifiedUser | undefined;
 
   /**
-   * The password has reached its greatest age.
+   * True when the password has reached its maximum age. Absent otherwise.
    *
    * @generated from field: optional bool password_expired = 4;
    */
   passwordExpired?: boolean | undefined;
 
   /**
-   * This login took back a requested deletion.
+   * True when this login cancelled a pending account deletion. Absent otherwise.
    *
    * @generated from field: optional bool restored = 5;
    */
@@ -620,7 +623,7 @@ export const VerifyMfaResponseSchema: GenMessage<VerifyMfaResponse> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_auth_service, 20);
 
 /**
- * Who proved the second factor.
+ * The user who signed in with a second factor.
  *
  * @generated from message gatehouse.account.v1.VerifiedUser
  */
@@ -633,7 +636,7 @@ export type VerifiedUser = Message<"gatehouse.account.v1.VerifiedUser"> & {
   id: string;
 
   /**
-   * As its owner typed it.
+   * E-mail address as the owner typed it, without surrounding whitespace.
    *
    * @generated from field: string email = 2;
    */
@@ -648,27 +651,27 @@ export const VerifiedUserSchema: GenMessage<VerifiedUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 21);
 
 /**
- * Password, and a code once one was ever accepted.
+ * Request of DisableTotp. `code` or `backup_code` is required once a code has been accepted.
  *
  * @generated from message gatehouse.account.v1.DisableTotpRequest
  */
 export type DisableTotpRequest = Message<"gatehouse.account.v1.DisableTotpRequest"> & {
   /**
-   * The present one.
+   * The current password, 1 to 128 characters.
    *
    * @generated from field: string password = 1;
    */
   password: string;
 
   /**
-   * Six digits.
+   * TOTP code of six digits from the authenticator app.
    *
    * @generated from field: optional string code = 2;
    */
   code?: string | undefined;
 
   /**
-   * Any case, with or without the hyphen.
+   * An unused backup code. Letter case and the hyphen are optional.
    *
    * @generated from field: optional string backup_code = 3;
    */
@@ -683,13 +686,13 @@ export const DisableTotpRequestSchema: GenMessage<DisableTotpRequest> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_auth_service, 22);
 
 /**
- * The second factor is off.
+ * Response of DisableTotp.
  *
  * @generated from message gatehouse.account.v1.DisableTotpResponse
  */
 export type DisableTotpResponse = Message<"gatehouse.account.v1.DisableTotpResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -704,20 +707,20 @@ export const DisableTotpResponseSchema: GenMessage<DisableTotpResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_auth_service, 23);
 
 /**
- * Password and code.
+ * Request of CreateBackupCodes.
  *
  * @generated from message gatehouse.account.v1.CreateBackupCodesRequest
  */
 export type CreateBackupCodesRequest = Message<"gatehouse.account.v1.CreateBackupCodesRequest"> & {
   /**
-   * The present one.
+   * The current password, 1 to 128 characters.
    *
    * @generated from field: string password = 1;
    */
   password: string;
 
   /**
-   * Six digits.
+   * TOTP code of six digits from the authenticator app.
    *
    * @generated from field: string code = 2;
    */
@@ -732,13 +735,13 @@ export const CreateBackupCodesRequestSchema: GenMessage<CreateBackupCodesRequest
   messageDesc(file_gatehouse_account_v1_auth_service, 24);
 
 /**
- * A new set; shown once.
+ * Response of CreateBackupCodes. The codes are never returned again.
  *
  * @generated from message gatehouse.account.v1.CreateBackupCodesResponse
  */
 export type CreateBackupCodesResponse = Message<"gatehouse.account.v1.CreateBackupCodesResponse"> & {
   /**
-   * Ten, `XXXX-XXXX`.
+   * Ten backup codes of the form `XXXX-XXXX`. Each can be used once.
    *
    * @generated from field: repeated string backup_codes = 1;
    */
@@ -753,7 +756,7 @@ export const CreateBackupCodesResponseSchema: GenMessage<CreateBackupCodesRespon
   messageDesc(file_gatehouse_account_v1_auth_service, 25);
 
 /**
- * Nothing to say.
+ * Request of ListKeys.
  *
  * @generated from message gatehouse.account.v1.ListKeysRequest
  */
@@ -768,13 +771,13 @@ export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 26);
 
 /**
- * A JSON Web Key Set.
+ * Response of ListKeys: a JSON Web Key Set.
  *
  * @generated from message gatehouse.account.v1.ListKeysResponse
  */
 export type ListKeysResponse = Message<"gatehouse.account.v1.ListKeysResponse"> & {
   /**
-   * Every key that a valid token may be signed with.
+   * Every key that a valid access token may be signed with.
    *
    * @generated from field: repeated gatehouse.account.v1.PublicKey keys = 1;
    */
@@ -789,48 +792,48 @@ export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_auth_service, 27);
 
 /**
- * One Ed25519 public key (RFC 8037).
+ * An Ed25519 public key (RFC 8037).
  *
  * @generated from message gatehouse.account.v1.PublicKey
  */
 export type PublicKey = Message<"gatehouse.account.v1.PublicKey"> & {
   /**
-   * Names the key in a token's header.
+   * Key id, as in the header of a token.
    *
    * @generated from field: string kid = 1;
    */
   kid: string;
 
   /**
-   * `OKP`.
+   * Key type: `OKP`.
    *
    * @generated from field: string kty = 2;
    */
   kty: string;
 
   /**
-   * `Ed25519`.
+   * Curve: `Ed25519`.
    *
    * @generated from field: string crv = 3;
    */
   crv: string;
 
   /**
-   * Base64url of the key.
+   * The public key in base64url.
    *
    * @generated from field: string x = 4;
    */
   x: string;
 
   /**
-   * `EdDSA`.
+   * Signature algorithm: `EdDSA`.
    *
    * @generated from field: string alg = 5;
    */
   alg: string;
 
   /**
-   * `sig`.
+   * Usage: `sig`.
    *
    * @generated from field: string use = 6;
    */
@@ -845,13 +848,13 @@ export const PublicKeySchema: GenMessage<PublicKey> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 28);
 
 /**
- * Making an account, proving who one is, and staying signed in (spec section 4.1).
+ * Registration, login and tokens.
  *
  * @generated from service gatehouse.account.v1.AuthService
  */
 export const AuthService: GenService<{
   /**
-   * Makes an account and mails the proof of its address.
+   * Creates an account and sends a verification token to its e-mail address.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Register
    */
@@ -861,7 +864,7 @@ export const AuthService: GenService<{
     output: typeof RegisterResponseSchema;
   },
   /**
-   * Checks e-mail address and password; answers tokens, or a ticket where a second factor is due.
+   * Verifies the e-mail address and the password. Returns tokens, or a temporary token when MFA is enabled.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Login
    */
@@ -871,7 +874,8 @@ export const AuthService: GenService<{
     output: typeof LoginResponseSchema;
   },
   /**
-   * Ends the session of the access token. Under impersonation the cookie, which is the administrator's own, stays.
+   * Ends the session of the access token and clears the refresh cookie. Under impersonation the cookie of the
+   * administrator is kept.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Logout
    */
@@ -881,7 +885,7 @@ export const AuthService: GenService<{
     output: typeof LogoutResponseSchema;
   },
   /**
-   * Exchanges a refresh token for a new pair.
+   * Exchanges a refresh token for a new pair of tokens.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Refresh
    */
@@ -891,7 +895,7 @@ export const AuthService: GenService<{
     output: typeof RefreshResponseSchema;
   },
   /**
-   * Takes the mailed proof of an address, of a new account or of a changed one.
+   * Verifies the e-mail address of a new account, or completes a change of address.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.VerifyEmail
    */
@@ -901,7 +905,7 @@ export const AuthService: GenService<{
     output: typeof VerifyEmailResponseSchema;
   },
   /**
-   * Mails the proof of an address again; the answer is the same whether or not the account exists.
+   * Sends the verification token again. The response is the same whether or not the account exists.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.ResendVerification
    */
@@ -911,7 +915,7 @@ export const AuthService: GenService<{
     output: typeof ResendVerificationResponseSchema;
   },
   /**
-   * Mails a reset token; the answer is the same whether or not the account exists.
+   * Sends a password reset token. The response is the same whether or not the account exists.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.ForgotPassword
    */
@@ -921,7 +925,7 @@ export const AuthService: GenService<{
     output: typeof ForgotPasswordResponseSchema;
   },
   /**
-   * Sets a new password with a mailed token and ends every session.
+   * Sets a new password with a reset token and ends every session.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.ResetPassword
    */
@@ -931,7 +935,8 @@ export const AuthService: GenService<{
     output: typeof ResetPasswordResponseSchema;
   },
   /**
-   * Makes a TOTP secret and backup codes; asked for from the next login on.
+   * Creates a TOTP secret and backup codes. Every later login requires a second factor. Until a first code is accepted,
+   * another call replaces the secret and the codes.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.SetupTotp
    */
@@ -941,7 +946,7 @@ export const AuthService: GenService<{
     output: typeof SetupTotpResponseSchema;
   },
   /**
-   * Completes a login that waits for its second factor.
+   * Completes a login that requires a second factor.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.VerifyMfa
    */
@@ -951,7 +956,7 @@ export const AuthService: GenService<{
     output: typeof VerifyMfaResponseSchema;
   },
   /**
-   * Takes the second factor off.
+   * Disables MFA.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.DisableTotp
    */
@@ -961,7 +966,7 @@ export const AuthService: GenService<{
     output: typeof DisableTotpResponseSchema;
   },
   /**
-   * Makes a new set of backup codes; the old one is void.
+   * Creates a new set of backup codes. The old set becomes invalid.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.CreateBackupCodes
    */
@@ -971,7 +976,7 @@ export const AuthService: GenService<{
     output: typeof CreateBackupCodesResponseSchema;
   },
   /**
-   * The public keys that access tokens are checked with, as a JSON Web Key Set (RFC 7517).
+   * Lists the public keys that verify access tokens, as a JSON Web Key Set (RFC 7517).
    *
    * @generated from rpc gatehouse.account.v1.AuthService.ListKeys
    */

@@ -16,7 +16,7 @@ export const file_gatehouse_account_v1_session: GenFile = /*@__PURE__*/
   fileDesc("CiJnYXRlaG91c2UvYWNjb3VudC92MS9zZXNzaW9uLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSL9AQoHU2Vzc2lvbhIUCgJpZBgBIAEoCUIIukgFcgOwAQESDgoGZGV2aWNlGAIgASgJEgoKAmlwGAMgASgJEhUKCGxvY2F0aW9uGAQgASgJSACIAQESLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbGFzdF9hY3RpdmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2N1cnJlbnQYByABKAgSGQoMaW1wZXJzb25hdGVkGAggASgISAGIAQFCCwoJX2xvY2F0aW9uQg8KDV9pbXBlcnNvbmF0ZWRiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
- * One signed-in device (spec section 2.2).
+ * A device on which a user is signed in.
  *
  * @generated from message gatehouse.account.v1.Session
  */
@@ -29,49 +29,49 @@ export type Session = Message<"gatehouse.account.v1.Session"> & {
   id: string;
 
   /**
-   * Such as "Chrome on Windows".
+   * Description of the device by its User-Agent, such as "Chrome on Windows".
    *
    * @generated from field: string device = 2;
    */
   device: string;
 
   /**
-   * Address of the client that signed in or last refreshed.
+   * Address of the client at the sign-in or at the last refresh.
    *
    * @generated from field: string ip = 3;
    */
   ip: string;
 
   /**
-   * Where that is; absent without a GeoIP database.
+   * Location of that address. Absent when the address is unknown or the server has no GeoIP database.
    *
    * @generated from field: optional string location = 4;
    */
   location?: string | undefined;
 
   /**
-   * When it was opened.
+   * Time of the sign-in.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 5;
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * When it was last used, at most a minute behind.
+   * Time of the last request, accurate to one minute.
    *
    * @generated from field: google.protobuf.Timestamp last_active = 6;
    */
   lastActive?: Timestamp | undefined;
 
   /**
-   * The session that asks.
+   * True for the session of this request.
    *
    * @generated from field: bool current = 7;
    */
   current: boolean;
 
   /**
-   * Opened by an administrator in the user's name; absent otherwise.
+   * True when an administrator opened the session in the name of the user. Absent otherwise.
    *
    * @generated from field: optional bool impersonated = 8;
    */

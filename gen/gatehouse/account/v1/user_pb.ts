@@ -16,7 +16,7 @@ export const file_gatehouse_account_v1_user: GenFile = /*@__PURE__*/
   fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLYAgoEVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCgNiaW8YBCABKAlIAIgBARIgCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4SFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBAUIGCgRfYmlvQhYKFF9wYXNzd29yZF9leHBpcmVzX2F0YgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
- * An account (spec section 2.1).
+ * An account.
  *
  * @generated from message gatehouse.account.v1.User
  */
@@ -29,21 +29,21 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   id: string;
 
   /**
-   * As its owner typed it.
+   * E-mail address as the owner typed it, without surrounding whitespace.
    *
    * @generated from field: string email = 2;
    */
   email: string;
 
   /**
-   * Display name.
+   * Display name, 1 to 100 characters.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * Free text; absent until set.
+   * Free text, up to 1,000 characters. Absent until it is set for the first time.
    *
    * @generated from field: optional string bio = 4;
    */
@@ -57,35 +57,35 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   role: string;
 
   /**
-   * The address has been proved.
+   * True after the owner has verified the e-mail address.
    *
    * @generated from field: bool email_verified = 6;
    */
   emailVerified: boolean;
 
   /**
-   * Sign-in asks for a second factor.
+   * True when login requires a second factor.
    *
    * @generated from field: bool mfa_enabled = 7;
    */
   mfaEnabled: boolean;
 
   /**
-   * When the account was made.
+   * Time of the registration.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 8;
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * When it last changed.
+   * Time of the last change.
    *
    * @generated from field: google.protobuf.Timestamp updated_at = 9;
    */
   updatedAt?: Timestamp | undefined;
 
   /**
-   * When the password reaches its greatest age; absent where passwords do not age.
+   * Time at which the password reaches its maximum age. Absent when passwords do not expire.
    *
    * @generated from field: optional google.protobuf.Timestamp password_expires_at = 10;
    */

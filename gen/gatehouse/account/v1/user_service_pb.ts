@@ -23,7 +23,7 @@ export const file_gatehouse_account_v1_user_service: GenFile = /*@__PURE__*/
   fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS91c2VyX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIhMKEUdldFByb2ZpbGVSZXF1ZXN0Ij4KEkdldFByb2ZpbGVSZXNwb25zZRIoCgR1c2VyGAEgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlciJhChRVcGRhdGVQcm9maWxlUmVxdWVzdBIcCgRuYW1lGAEgASgJQgm6SAZyBJCIJwFIAIgBARIaCgNiaW8YAiABKAlCCLpIBXIDGOgHSAGIAQFCBwoFX25hbWVCBgoEX2JpbyJZChVVcGRhdGVQcm9maWxlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIvCgR1c2VyGAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUHJvZmlsZVVzZXIiPgoLUHJvZmlsZVVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEgwKBG5hbWUYAiABKAkSCwoDYmlvGAMgASgJImMKFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBImChBjdXJyZW50X3Bhc3N3b3JkGAEgASgJQgyAAQG6SAZyBKiIJwESIgoMbmV3X3Bhc3N3b3JkGAIgASgJQgyAAQG6SAZyBJiIJwEiKQoWQ2hhbmdlUGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIlIKEkNoYW5nZUVtYWlsUmVxdWVzdBIcCgluZXdfZW1haWwYASABKAlCCbpIBnIEiIgnARIeCghwYXNzd29yZBgCIAEoCUIMgAEBukgGcgSoiCcBIiYKE0NoYW5nZUVtYWlsUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIVChNMaXN0U2Vzc2lvbnNSZXF1ZXN0IkcKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEi8KCHNlc3Npb25zGAEgAygLMh0uZ2F0ZWhvdXNlLmFjY291bnQudjEuU2Vzc2lvbiIsChRSZXZva2VTZXNzaW9uUmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiKAoVUmV2b2tlU2Vzc2lvblJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiHAoaUmV2b2tlT3RoZXJTZXNzaW9uc1JlcXVlc3QiLgobUmV2b2tlT3RoZXJTZXNzaW9uc1Jlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiSAoURGVsZXRlQWNjb3VudFJlcXVlc3QSIwoIcGFzc3dvcmQYASABKAlCDIABAbpIBnIEqIgnAUgAiAEBQgsKCV9wYXNzd29yZCJbChVEZWxldGVBY2NvdW50UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIxCg1kZWxldGlvbl9kYXRlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI7ChFFeHBvcnREYXRhUmVxdWVzdBIdCgRwYWdlGAEgASgNQgq6SAcqBRiQTigBSACIAQFCBwoFX3BhZ2UiOwoSRXhwb3J0RGF0YVJlc3BvbnNlEiUKBGRhdGEYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0MqgKCgtVc2VyU2VydmljZRKCAQoKR2V0UHJvZmlsZRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFByb2ZpbGVSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0UHJvZmlsZVJlc3BvbnNlIiGKtRgCCAKC0+STAhViBHVzZXISDS91c2VyL3Byb2ZpbGUSiAEKDVVwZGF0ZVByb2ZpbGUSKi5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVQcm9maWxlUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlVwZGF0ZVByb2ZpbGVSZXNwb25zZSIeirUYAggCgtPkkwISOgEqGg0vdXNlci9wcm9maWxlEpkBCg5DaGFuZ2VQYXNzd29yZBIrLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZVBhc3N3b3JkUmVxdWVzdBosLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZVBhc3N3b3JkUmVzcG9uc2UiLIq1GAgIAigBQgIEG4LT5JMCGjoBKiIVL3VzZXIvY2hhbmdlLXBhc3N3b3JkEo4BCgtDaGFuZ2VFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVzcG9uc2UiKoq1GAkIAigBQgMEEhuC0+STAhc6ASoiEi91c2VyL2NoYW5nZS1lbWFpbBKNAQoMTGlzdFNlc3Npb25zEikuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIiaKtRgCCAKC0+STAhpiCHNlc3Npb25zEg4vdXNlci9zZXNzaW9ucxKOAQoNUmV2b2tlU2Vzc2lvbhIqLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZVNlc3Npb25SZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlU2Vzc2lvblJlc3BvbnNlIiSKtRgFCAJCAQ+C0+STAhUqEy91c2VyL3Nlc3Npb25zL3tpZH0SmAEKE1Jldm9rZU90aGVyU2Vzc2lvbnMSMC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VPdGhlclNlc3Npb25zUmVxdWVzdBoxLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZU90aGVyU2Vzc2lvbnNSZXNwb25zZSIcirUYAggCgtPkkwIQKg4vdXNlci9zZXNzaW9ucxKWAQoNRGVsZXRlQWNjb3VudBIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZUFjY291bnRSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlQWNjb3VudFJlc3BvbnNlIiyKtRgJCAIoAUIDBBYbgtPkkwIZOgEqIhQvdXNlci9kZWxldGUtYWNjb3VudBKGAQoKRXhwb3J0RGF0YRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkV4cG9ydERhdGFSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRXhwb3J0RGF0YVJlc3BvbnNlIiWKtRgHCAJQgICAAoLT5JMCFGIEZGF0YRIML3VzZXIvZXhwb3J0YgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
- * Nothing to say: the caller comes from the token.
+ * Request of GetProfile. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.GetProfileRequest
  */
@@ -38,13 +38,13 @@ export const GetProfileRequestSchema: GenMessage<GetProfileRequest> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_user_service, 0);
 
 /**
- * The caller's account; the JSON edge answers the bare user.
+ * Response of GetProfile. Over REST the body is the object itself.
  *
  * @generated from message gatehouse.account.v1.GetProfileResponse
  */
 export type GetProfileResponse = Message<"gatehouse.account.v1.GetProfileResponse"> & {
   /**
-   * The caller.
+   * The account of the caller.
    *
    * @generated from field: gatehouse.account.v1.User user = 1;
    */
@@ -59,20 +59,20 @@ export const GetProfileResponseSchema: GenMessage<GetProfileResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_user_service, 1);
 
 /**
- * Presence is the update mask.
+ * Request of UpdateProfile. Only the fields that are present change.
  *
  * @generated from message gatehouse.account.v1.UpdateProfileRequest
  */
 export type UpdateProfileRequest = Message<"gatehouse.account.v1.UpdateProfileRequest"> & {
   /**
-   * 1 to 100 characters once trimmed.
+   * New display name, 1 to 100 characters after trimming.
    *
    * @generated from field: optional string name = 1;
    */
   name?: string | undefined;
 
   /**
-   * Up to 1,000 characters; an empty one clears it.
+   * New free text, up to 1,000 characters. An empty string clears it.
    *
    * @generated from field: optional string bio = 2;
    */
@@ -87,20 +87,20 @@ export const UpdateProfileRequestSchema: GenMessage<UpdateProfileRequest> = /*@_
   messageDesc(file_gatehouse_account_v1_user_service, 2);
 
 /**
- * The profile is changed.
+ * Response of UpdateProfile.
  *
  * @generated from message gatehouse.account.v1.UpdateProfileResponse
  */
 export type UpdateProfileResponse = Message<"gatehouse.account.v1.UpdateProfileResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
   message: string;
 
   /**
-   * As it stands now.
+   * The profile after the change.
    *
    * @generated from field: gatehouse.account.v1.ProfileUser user = 2;
    */
@@ -115,7 +115,7 @@ export const UpdateProfileResponseSchema: GenMessage<UpdateProfileResponse> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 3);
 
 /**
- * The part of a user that the profile update changes.
+ * The fields of a user that UpdateProfile returns.
  *
  * @generated from message gatehouse.account.v1.ProfileUser
  */
@@ -135,7 +135,7 @@ export type ProfileUser = Message<"gatehouse.account.v1.ProfileUser"> & {
   name: string;
 
   /**
-   * Free text, empty if never set.
+   * Free text. Empty when it was never set.
    *
    * @generated from field: string bio = 3;
    */
@@ -150,21 +150,21 @@ export const ProfileUserSchema: GenMessage<ProfileUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_user_service, 4);
 
 /**
- * The present password and the new one.
+ * Request of ChangePassword.
  *
  * @generated from message gatehouse.account.v1.ChangePasswordRequest
  */
 export type ChangePasswordRequest = Message<"gatehouse.account.v1.ChangePasswordRequest"> & {
   /**
-   * The present one.
+   * The current password, 1 to 128 characters.
    *
    * @generated from field: string current_password = 1;
    */
   currentPassword: string;
 
   /**
-   * 8 to 128 characters, with an uppercase and a lowercase letter, a digit and a special character, and other than the
-   * present one.
+   * The new password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special
+   * character. It is never trimmed or truncated. It must differ from the current password.
    *
    * @generated from field: string new_password = 2;
    */
@@ -179,13 +179,13 @@ export const ChangePasswordRequestSchema: GenMessage<ChangePasswordRequest> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 5);
 
 /**
- * The password is changed.
+ * Response of ChangePassword.
  *
  * @generated from message gatehouse.account.v1.ChangePasswordResponse
  */
 export type ChangePasswordResponse = Message<"gatehouse.account.v1.ChangePasswordResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -200,20 +200,20 @@ export const ChangePasswordResponseSchema: GenMessage<ChangePasswordResponse> = 
   messageDesc(file_gatehouse_account_v1_user_service, 6);
 
 /**
- * The new address and the password.
+ * Request of ChangeEmail.
  *
  * @generated from message gatehouse.account.v1.ChangeEmailRequest
  */
 export type ChangeEmailRequest = Message<"gatehouse.account.v1.ChangeEmailRequest"> & {
   /**
-   * Where the proof is mailed.
+   * New e-mail address. The verification token is sent to it.
    *
    * @generated from field: string new_email = 1;
    */
   newEmail: string;
 
   /**
-   * The present one.
+   * The current password, 1 to 128 characters.
    *
    * @generated from field: string password = 2;
    */
@@ -228,13 +228,13 @@ export const ChangeEmailRequestSchema: GenMessage<ChangeEmailRequest> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_user_service, 7);
 
 /**
- * The proof is on its way.
+ * Response of ChangeEmail. The verification e-mail is queued.
  *
  * @generated from message gatehouse.account.v1.ChangeEmailResponse
  */
 export type ChangeEmailResponse = Message<"gatehouse.account.v1.ChangeEmailResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -249,7 +249,7 @@ export const ChangeEmailResponseSchema: GenMessage<ChangeEmailResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_user_service, 8);
 
 /**
- * Nothing to say: the caller comes from the token.
+ * Request of ListSessions. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.ListSessionsRequest
  */
@@ -264,13 +264,13 @@ export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__P
   messageDesc(file_gatehouse_account_v1_user_service, 9);
 
 /**
- * Open sessions; the JSON edge answers the bare array.
+ * Response of ListSessions. Over REST the body is the array itself.
  *
  * @generated from message gatehouse.account.v1.ListSessionsResponse
  */
 export type ListSessionsResponse = Message<"gatehouse.account.v1.ListSessionsResponse"> & {
   /**
-   * Newest first.
+   * Open sessions, newest first.
    *
    * @generated from field: repeated gatehouse.account.v1.Session sessions = 1;
    */
@@ -285,7 +285,7 @@ export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@_
   messageDesc(file_gatehouse_account_v1_user_service, 10);
 
 /**
- * Which session to revoke.
+ * Request of RevokeSession.
  *
  * @generated from message gatehouse.account.v1.RevokeSessionRequest
  */
@@ -306,13 +306,13 @@ export const RevokeSessionRequestSchema: GenMessage<RevokeSessionRequest> = /*@_
   messageDesc(file_gatehouse_account_v1_user_service, 11);
 
 /**
- * The session has ended.
+ * Response of RevokeSession.
  *
  * @generated from message gatehouse.account.v1.RevokeSessionResponse
  */
 export type RevokeSessionResponse = Message<"gatehouse.account.v1.RevokeSessionResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -327,7 +327,7 @@ export const RevokeSessionResponseSchema: GenMessage<RevokeSessionResponse> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 12);
 
 /**
- * Nothing to say: the session to keep comes from the token.
+ * Request of RevokeOtherSessions. The access token identifies the session to keep.
  *
  * @generated from message gatehouse.account.v1.RevokeOtherSessionsRequest
  */
@@ -342,13 +342,13 @@ export const RevokeOtherSessionsRequestSchema: GenMessage<RevokeOtherSessionsReq
   messageDesc(file_gatehouse_account_v1_user_service, 13);
 
 /**
- * The other sessions have ended.
+ * Response of RevokeOtherSessions.
  *
  * @generated from message gatehouse.account.v1.RevokeOtherSessionsResponse
  */
 export type RevokeOtherSessionsResponse = Message<"gatehouse.account.v1.RevokeOtherSessionsResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -363,13 +363,13 @@ export const RevokeOtherSessionsResponseSchema: GenMessage<RevokeOtherSessionsRe
   messageDesc(file_gatehouse_account_v1_user_service, 14);
 
 /**
- * The password, which may be left out within 15 minutes of signing in.
+ * Request of DeleteAccount.
  *
  * @generated from message gatehouse.account.v1.DeleteAccountRequest
  */
 export type DeleteAccountRequest = Message<"gatehouse.account.v1.DeleteAccountRequest"> & {
   /**
-   * The present one.
+   * The current password, 1 to 128 characters. It may be absent within 15 minutes of signing in.
    *
    * @generated from field: optional string password = 1;
    */
@@ -384,20 +384,20 @@ export const DeleteAccountRequestSchema: GenMessage<DeleteAccountRequest> = /*@_
   messageDesc(file_gatehouse_account_v1_user_service, 15);
 
 /**
- * The deletion is noted; all sessions have ended.
+ * Response of DeleteAccount.
  *
  * @generated from message gatehouse.account.v1.DeleteAccountResponse
  */
 export type DeleteAccountResponse = Message<"gatehouse.account.v1.DeleteAccountResponse"> & {
   /**
-   * For a person.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
   message: string;
 
   /**
-   * When the account will be erased.
+   * Time at which the account will be erased.
    *
    * @generated from field: google.protobuf.Timestamp deletion_date = 2;
    */
@@ -412,13 +412,13 @@ export const DeleteAccountResponseSchema: GenMessage<DeleteAccountResponse> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 16);
 
 /**
- * Which part of the export.
+ * Request of ExportData.
  *
  * @generated from message gatehouse.account.v1.ExportDataRequest
  */
 export type ExportDataRequest = Message<"gatehouse.account.v1.ExportDataRequest"> & {
   /**
-   * 1-based; the answer's `nextPage`.
+   * Page number, 1 to 10,000. Use `nextPage` of the previous page. The default is 1.
    *
    * @generated from field: optional uint32 page = 1;
    */
@@ -433,15 +433,15 @@ export const ExportDataRequestSchema: GenMessage<ExportDataRequest> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_user_service, 17);
 
 /**
- * The JSON edge answers the bare object.
+ * Response of ExportData. Over REST the body is the object itself.
  *
  * @generated from message gatehouse.account.v1.ExportDataResponse
  */
 export type ExportDataResponse = Message<"gatehouse.account.v1.ExportDataResponse"> & {
   /**
-   * `exportedAt`, `profile`, and the lists `sessions`, `auditEvents`, `emails` and `usage`, newest first; the number
-   * `nextPage` where there is more. What is added meanwhile moves rows to a later page: a row may be repeated, and none is
-   * left out.
+   * The time `exportedAt`, the object `profile`, and the lists `sessions`, `auditEvents`, `emails` and `usage`, newest
+   * first. `nextPage` is the number of the next page; it is absent on the last one. Rows added during an export may
+   * repeat a row on the next page, but never hide one.
    *
    * @generated from field: google.protobuf.Struct data = 1;
    */
@@ -456,13 +456,13 @@ export const ExportDataResponseSchema: GenMessage<ExportDataResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_user_service, 18);
 
 /**
- * What signed-in users do with their own account (spec section 4.2).
+ * Operations of signed-in users on their own account.
  *
  * @generated from service gatehouse.account.v1.UserService
  */
 export const UserService: GenService<{
   /**
-   * Reads the caller's account.
+   * Returns the account of the caller.
    *
    * @generated from rpc gatehouse.account.v1.UserService.GetProfile
    */
@@ -472,7 +472,7 @@ export const UserService: GenService<{
     output: typeof GetProfileResponseSchema;
   },
   /**
-   * Changes name and bio; a field that is absent stays.
+   * Updates the name and the bio. An absent field keeps its value.
    *
    * @generated from rpc gatehouse.account.v1.UserService.UpdateProfile
    */
@@ -482,7 +482,7 @@ export const UserService: GenService<{
     output: typeof UpdateProfileResponseSchema;
   },
   /**
-   * Sets a new password and ends every other session.
+   * Sets a new password and revokes every other session. The owner is notified by e-mail.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ChangePassword
    */
@@ -492,7 +492,7 @@ export const UserService: GenService<{
     output: typeof ChangePasswordResponseSchema;
   },
   /**
-   * Mails a proof to a new address, which takes effect when the proof is given to VerifyEmail.
+   * Sends a verification token to a new e-mail address. The address changes when VerifyEmail receives the token.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ChangeEmail
    */
@@ -502,7 +502,7 @@ export const UserService: GenService<{
     output: typeof ChangeEmailResponseSchema;
   },
   /**
-   * Lists the caller's open sessions, newest first.
+   * Lists the open sessions of the caller, newest first.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ListSessions
    */
@@ -512,7 +512,7 @@ export const UserService: GenService<{
     output: typeof ListSessionsResponseSchema;
   },
   /**
-   * Revokes one session of the caller; another user's session does not exist here.
+   * Revokes one session of the caller. Returns NOT_FOUND for a session of another user.
    *
    * @generated from rpc gatehouse.account.v1.UserService.RevokeSession
    */
@@ -522,7 +522,7 @@ export const UserService: GenService<{
     output: typeof RevokeSessionResponseSchema;
   },
   /**
-   * Revokes every session of the caller but the one that asks.
+   * Revokes every session of the caller except the current one.
    *
    * @generated from rpc gatehouse.account.v1.UserService.RevokeOtherSessions
    */
@@ -532,7 +532,8 @@ export const UserService: GenService<{
     output: typeof RevokeOtherSessionsResponseSchema;
   },
   /**
-   * Requests the account's deletion; signing in before its date takes it back.
+   * Schedules the deletion of the account and revokes all its sessions. A login before the deletion date cancels the
+   * deletion.
    *
    * @generated from rpc gatehouse.account.v1.UserService.DeleteAccount
    */
@@ -542,7 +543,7 @@ export const UserService: GenService<{
     output: typeof DeleteAccountResponseSchema;
   },
   /**
-   * Everything kept about the caller, in as many pages as it takes.
+   * Returns all data stored about the caller, in pages.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ExportData
    */

@@ -19,7 +19,7 @@ export const file_gatehouse_ai_v1_ai_service: GenFile = /*@__PURE__*/
   fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIiRwoIUHJvdmlkZXISEAoIcHJvdmlkZXIYASABKAkSFQoNZGVmYXVsdF9tb2RlbBgCIAEoCRISCgpjb25maWd1cmVkGAMgASgIIkoKCUFJTWVzc2FnZRIsCgRyb2xlGAEgASgJQh66SBtyGVIEdXNlclIJYXNzaXN0YW50UgZzeXN0ZW0SDwoHY29udGVudBgCIAEoCSLAAgoLQ2hhdFJlcXVlc3QSGwoIcHJvdmlkZXIYASABKAlCCbpIBnIEEAEYQBI5CghtZXNzYWdlcxgCIAMoCzIaLmdhdGVob3VzZS5haS52MS5BSU1lc3NhZ2VCC7pICJIBBQgBEIAEEh4KBW1vZGVsGAMgASgJQgq6SAdyBRABGIABSACIAQESJAoKbWF4X3Rva2VucxgEIAEoBUILukgIGgYYwIQ9KAFIAYgBARIxCgt0ZW1wZXJhdHVyZRgFIAEoAUIXukgUEhIZAAAAAAAAAEApAAAAAAAAAABIAogBARIlCg1zeXN0ZW1fcHJvbXB0GAYgASgJQgm6SAZyBBiAgARIA4gBAUIICgZfbW9kZWxCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQhAKDl9zeXN0ZW1fcHJvbXB0InYKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQFCCAoGX3VzYWdlIjQKBVVzYWdlEhQKDGlucHV0X3Rva2VucxgBIAEoBRIVCg1vdXRwdXRfdG9rZW5zGAIgASgFIsYCChFTdHJlYW1DaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQiIwoSU3RyZWFtQ2hhdFJlc3BvbnNlEg0KBWNodW5rGAEgASgJIr4BChBMaXN0VXNhZ2VSZXF1ZXN0EjkKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESNwoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUY6AcoAUgCiAEBQgcKBV9mcm9tQgUKA190b0IHCgVfcGFnZSI9ChFMaXN0VXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSLtAQoTTGlzdEFsbFVzYWdlUmVxdWVzdBIeCgd1c2VyX2lkGAEgASgJQgi6SAVyA7ABAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESHQoEcGFnZRgEIAEoDUIKukgHKgUY6AcoAUgDiAEBQgoKCF91c2VyX2lkQgcKBV9mcm9tQgUKA190b0IHCgVfcGFnZSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKvAQoIVXNhZ2VEYXkSCwoDZGF5GAEgASgJEhQKB3VzZXJfaWQYAiABKAlIAIgBARIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoDRIUCgxpbnB1dF90b2tlbnMYBiABKAESFQoNb3V0cHV0X3Rva2VucxgHIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYCCABKA1CCgoIX3VzZXJfaWQysQUKCUFJU2VydmljZRKdAQoNTGlzdFByb3ZpZGVycxIlLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBomLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiPYq1GBkIAhIVCgxhaS1wcm92aWRlcnMQyAEYPCACgtPkkwIaYglwcm92aWRlcnMSDS9haS9wcm92aWRlcnMSeAoEQ2hhdBIcLmdhdGVob3VzZS5haS52MS5DaGF0UmVxdWVzdBodLmdhdGVob3VzZS5haS52MS5DaGF0UmVzcG9uc2UiM4q1GBwIAhIPCgdhaS1jaGF0EGQYPCACMICAgAFCAhodgtPkkwINOgEqIggvYWkvY2hhdBKQAQoKU3RyZWFtQ2hhdBIiLmdhdGVob3VzZS5haS52MS5TdHJlYW1DaGF0UmVxdWVzdBojLmdhdGVob3VzZS5haS52MS5TdHJlYW1DaGF0UmVzcG9uc2UiN4q1GB4IAhIRCglhaS1zdHJlYW0QZBg8IAIwgICAAUICGh2C0+STAg86ASoiCi9haS9zdHJlYW0wARJ0CglMaXN0VXNhZ2USIS5nYXRlaG91c2UuYWkudjEuTGlzdFVzYWdlUmVxdWVzdBoiLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXNwb25zZSIgirUYAggCgtPkkwIUYgV1c2FnZRILL3VzZXIvdXNhZ2USgAEKDExpc3RBbGxVc2FnZRIkLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RBbGxVc2FnZVJlc3BvbnNlIiOKtRgECAMoAYLT5JMCFWIFdXNhZ2USDC9hZG1pbi91c2FnZWIGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
- * Nothing to say.
+ * Request of ListProviders.
  *
  * @generated from message gatehouse.ai.v1.ListProvidersRequest
  */
@@ -34,13 +34,13 @@ export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@_
   messageDesc(file_gatehouse_ai_v1_ai_service, 0);
 
 /**
- * The JSON edge answers the bare array.
+ * Response of ListProviders. Over REST the body is the array itself.
  *
  * @generated from message gatehouse.ai.v1.ListProvidersResponse
  */
 export type ListProvidersResponse = Message<"gatehouse.ai.v1.ListProvidersResponse"> & {
   /**
-   * In the order of the catalogue.
+   * Providers in the order of the catalogue.
    *
    * @generated from field: repeated gatehouse.ai.v1.Provider providers = 1;
    */
@@ -55,7 +55,7 @@ export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*
   messageDesc(file_gatehouse_ai_v1_ai_service, 1);
 
 /**
- * One provider of the catalogue (spec section 2.6).
+ * A provider of the catalogue.
  *
  * @generated from message gatehouse.ai.v1.Provider
  */
@@ -68,14 +68,14 @@ export type Provider = Message<"gatehouse.ai.v1.Provider"> & {
   provider: string;
 
   /**
-   * The model used when a request names none.
+   * Public name of the model for requests without `model`.
    *
    * @generated from field: string default_model = 2;
    */
   defaultModel: string;
 
   /**
-   * Its API key is present in the environment.
+   * True when the server has an API key for the provider.
    *
    * @generated from field: bool configured = 3;
    */
@@ -90,7 +90,7 @@ export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 2);
 
 /**
- * One turn of a conversation (spec section 2.5).
+ * One message of a conversation.
  *
  * @generated from message gatehouse.ai.v1.AIMessage
  */
@@ -103,7 +103,7 @@ export type AIMessage = Message<"gatehouse.ai.v1.AIMessage"> & {
   role: string;
 
   /**
-   * Text.
+   * Text of the message.
    *
    * @generated from field: string content = 2;
    */
@@ -118,48 +118,51 @@ export const AIMessageSchema: GenMessage<AIMessage> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 3);
 
 /**
- * A conversation and how to continue it.
+ * Request of Chat.
  *
  * @generated from message gatehouse.ai.v1.ChatRequest
  */
 export type ChatRequest = Message<"gatehouse.ai.v1.ChatRequest"> & {
   /**
-   * Public id of a provider.
+   * Public id of a provider from ListProviders, 1 to 64 characters.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The conversation so far, oldest first: 262,144 characters at most, some of them said by the user.
+   * The conversation so far, oldest first: 1 to 512 messages with at most 262,144 characters in total. At least one
+   * non-empty message must have the role `user`.
    *
    * @generated from field: repeated gatehouse.ai.v1.AIMessage messages = 2;
    */
   messages: AIMessage[];
 
   /**
-   * Public name of a model; the provider's default where absent.
+   * Public name of a model of this provider, 1 to 128 characters. The default is the provider's default model.
    *
    * @generated from field: optional string model = 3;
    */
   model?: string | undefined;
 
   /**
-   * Greatest number of tokens in the reply.
+   * Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The
+   * default depends on the model.
    *
    * @generated from field: optional int32 max_tokens = 4;
    */
   maxTokens?: number | undefined;
 
   /**
-   * 0 to 2; lower is more deterministic.
+   * Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it.
+   * Models that accept no temperature ignore it.
    *
    * @generated from field: optional double temperature = 5;
    */
   temperature?: number | undefined;
 
   /**
-   * Instruction placed before the conversation.
+   * System instruction for the model, up to 65,536 characters. It precedes the conversation.
    *
    * @generated from field: optional string system_prompt = 6;
    */
@@ -174,13 +177,13 @@ export const ChatRequestSchema: GenMessage<ChatRequest> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 4);
 
 /**
- * The complete reply (spec section 2.7).
+ * Response of Chat: the complete reply.
  *
  * @generated from message gatehouse.ai.v1.ChatResponse
  */
 export type ChatResponse = Message<"gatehouse.ai.v1.ChatResponse"> & {
   /**
-   * Full text.
+   * Text of the reply.
    *
    * @generated from field: string content = 1;
    */
@@ -201,7 +204,7 @@ export type ChatResponse = Message<"gatehouse.ai.v1.ChatResponse"> & {
   provider: string;
 
   /**
-   * What it cost; absent where the provider did not say.
+   * Token usage. Absent when the provider does not report it.
    *
    * @generated from field: optional gatehouse.ai.v1.Usage usage = 4;
    */
@@ -216,20 +219,20 @@ export const ChatResponseSchema: GenMessage<ChatResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 5);
 
 /**
- * Tokens of one reply.
+ * Token usage of one reply.
  *
  * @generated from message gatehouse.ai.v1.Usage
  */
 export type Usage = Message<"gatehouse.ai.v1.Usage"> & {
   /**
-   * Tokens read.
+   * Number of input tokens.
    *
    * @generated from field: int32 input_tokens = 1;
    */
   inputTokens: number;
 
   /**
-   * Tokens written.
+   * Number of output tokens.
    *
    * @generated from field: int32 output_tokens = 2;
    */
@@ -244,48 +247,51 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 6);
 
 /**
- * Identical to ChatRequest.
+ * Request of StreamChat. It has the same fields as ChatRequest.
  *
  * @generated from message gatehouse.ai.v1.StreamChatRequest
  */
 export type StreamChatRequest = Message<"gatehouse.ai.v1.StreamChatRequest"> & {
   /**
-   * Public id of a provider.
+   * Public id of a provider from ListProviders, 1 to 64 characters.
    *
    * @generated from field: string provider = 1;
    */
   provider: string;
 
   /**
-   * The conversation so far, oldest first: 262,144 characters at most, some of them said by the user.
+   * The conversation so far, oldest first: 1 to 512 messages with at most 262,144 characters in total. At least one
+   * non-empty message must have the role `user`.
    *
    * @generated from field: repeated gatehouse.ai.v1.AIMessage messages = 2;
    */
   messages: AIMessage[];
 
   /**
-   * Public name of a model; the provider's default where absent.
+   * Public name of a model of this provider, 1 to 128 characters. The default is the provider's default model.
    *
    * @generated from field: optional string model = 3;
    */
   model?: string | undefined;
 
   /**
-   * Greatest number of tokens in the reply.
+   * Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The
+   * default depends on the model.
    *
    * @generated from field: optional int32 max_tokens = 4;
    */
   maxTokens?: number | undefined;
 
   /**
-   * 0 to 2; lower is more deterministic.
+   * Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it.
+   * Models that accept no temperature ignore it.
    *
    * @generated from field: optional double temperature = 5;
    */
   temperature?: number | undefined;
 
   /**
-   * Instruction placed before the conversation.
+   * System instruction for the model, up to 65,536 characters. It precedes the conversation.
    *
    * @generated from field: optional string system_prompt = 6;
    */
@@ -300,13 +306,13 @@ export const StreamChatRequestSchema: GenMessage<StreamChatRequest> = /*@__PURE_
   messageDesc(file_gatehouse_ai_v1_ai_service, 7);
 
 /**
- * The next piece of a reply.
+ * The next part of a reply.
  *
  * @generated from message gatehouse.ai.v1.StreamChatResponse
  */
 export type StreamChatResponse = Message<"gatehouse.ai.v1.StreamChatResponse"> & {
   /**
-   * Text; never empty, never half a character.
+   * Text. It is never empty and never splits a character.
    *
    * @generated from field: string chunk = 1;
    */
@@ -321,27 +327,27 @@ export const StreamChatResponseSchema: GenMessage<StreamChatResponse> = /*@__PUR
   messageDesc(file_gatehouse_ai_v1_ai_service, 8);
 
 /**
- * Which part of the caller's usage.
+ * Request of ListUsage.
  *
  * @generated from message gatehouse.ai.v1.ListUsageRequest
  */
 export type ListUsageRequest = Message<"gatehouse.ai.v1.ListUsageRequest"> & {
   /**
-   * Not before; 31 days before `to`, or before now, where absent, and 366 days at most.
+   * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 1;
    */
   from?: Timestamp | undefined;
 
   /**
-   * Before; now where absent.
+   * End of the period, exclusive. The default is the current time.
    *
    * @generated from field: optional google.protobuf.Timestamp to = 2;
    */
   to?: Timestamp | undefined;
 
   /**
-   * 1-based, 5,000 lines each; a shorter one is the last.
+   * Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1.
    *
    * @generated from field: optional uint32 page = 3;
    */
@@ -356,13 +362,13 @@ export const ListUsageRequestSchema: GenMessage<ListUsageRequest> = /*@__PURE__*
   messageDesc(file_gatehouse_ai_v1_ai_service, 9);
 
 /**
- * The JSON edge answers the bare array.
+ * Response of ListUsage. Over REST the body is the array itself.
  *
  * @generated from message gatehouse.ai.v1.ListUsageResponse
  */
 export type ListUsageResponse = Message<"gatehouse.ai.v1.ListUsageResponse"> & {
   /**
-   * Newest day first.
+   * Usage, newest day first.
    *
    * @generated from field: repeated gatehouse.ai.v1.UsageDay usage = 1;
    */
@@ -377,34 +383,34 @@ export const ListUsageResponseSchema: GenMessage<ListUsageResponse> = /*@__PURE_
   messageDesc(file_gatehouse_ai_v1_ai_service, 10);
 
 /**
- * Which part of everybody's usage.
+ * Request of ListAllUsage.
  *
  * @generated from message gatehouse.ai.v1.ListAllUsageRequest
  */
 export type ListAllUsageRequest = Message<"gatehouse.ai.v1.ListAllUsageRequest"> & {
   /**
-   * Only this user's.
+   * Filter by user.
    *
    * @generated from field: optional string user_id = 1;
    */
   userId?: string | undefined;
 
   /**
-   * Not before; 31 days before `to`, or before now, where absent, and 366 days at most.
+   * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 2;
    */
   from?: Timestamp | undefined;
 
   /**
-   * Before; now where absent.
+   * End of the period, exclusive. The default is the current time.
    *
    * @generated from field: optional google.protobuf.Timestamp to = 3;
    */
   to?: Timestamp | undefined;
 
   /**
-   * 1-based, 5,000 lines each; a shorter one is the last.
+   * Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1.
    *
    * @generated from field: optional uint32 page = 4;
    */
@@ -419,13 +425,13 @@ export const ListAllUsageRequestSchema: GenMessage<ListAllUsageRequest> = /*@__P
   messageDesc(file_gatehouse_ai_v1_ai_service, 11);
 
 /**
- * The JSON edge answers the bare array.
+ * Response of ListAllUsage. Over REST the body is the array itself.
  *
  * @generated from message gatehouse.ai.v1.ListAllUsageResponse
  */
 export type ListAllUsageResponse = Message<"gatehouse.ai.v1.ListAllUsageResponse"> & {
   /**
-   * Newest day first.
+   * Usage, newest day first.
    *
    * @generated from field: repeated gatehouse.ai.v1.UsageDay usage = 1;
    */
@@ -440,20 +446,20 @@ export const ListAllUsageResponseSchema: GenMessage<ListAllUsageResponse> = /*@_
   messageDesc(file_gatehouse_ai_v1_ai_service, 12);
 
 /**
- * What one user asked of one model on one day.
+ * Usage of one model by one user on one day.
  *
  * @generated from message gatehouse.ai.v1.UsageDay
  */
 export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
   /**
-   * UTC day, `2026-11-21`.
+   * Day in UTC, such as `2026-11-21`.
    *
    * @generated from field: string day = 1;
    */
   day: string;
 
   /**
-   * Whose; absent once the account is erased.
+   * Id of the user. Absent after the account is erased.
    *
    * @generated from field: optional string user_id = 2;
    */
@@ -474,28 +480,28 @@ export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
   model: string;
 
   /**
-   * Calls, failed ones included.
+   * Number of calls, including failed ones.
    *
    * @generated from field: uint32 calls = 5;
    */
   calls: number;
 
   /**
-   * Tokens read.
+   * Number of input tokens.
    *
    * @generated from field: double input_tokens = 6;
    */
   inputTokens: number;
 
   /**
-   * Tokens written.
+   * Number of output tokens.
    *
    * @generated from field: double output_tokens = 7;
    */
   outputTokens: number;
 
   /**
-   * Calls whose tokens are estimated, since the reply broke off or the provider did not say.
+   * Number of calls whose tokens are estimated: the reply was incomplete or the provider reported none.
    *
    * @generated from field: uint32 estimated_calls = 8;
    */
@@ -510,13 +516,13 @@ export const UsageDaySchema: GenMessage<UsageDay> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 13);
 
 /**
- * One chat interface to every AI provider (spec section 4.5).
+ * One chat interface to all AI providers.
  *
  * @generated from service gatehouse.ai.v1.AIService
  */
 export const AIService: GenService<{
   /**
-   * Lists every provider of the catalogue, configured or not.
+   * Lists every provider of the catalogue, including those without an API key.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListProviders
    */
@@ -526,7 +532,7 @@ export const AIService: GenService<{
     output: typeof ListProvidersResponseSchema;
   },
   /**
-   * Sends a conversation and answers the complete reply.
+   * Sends a conversation and returns the complete reply.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.Chat
    */
@@ -536,7 +542,7 @@ export const AIService: GenService<{
     output: typeof ChatResponseSchema;
   },
   /**
-   * Sends a conversation and streams the reply as it comes; server-sent events at the JSON edge.
+   * Sends a conversation and streams the reply. REST sends server-sent events.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.StreamChat
    */
@@ -546,7 +552,7 @@ export const AIService: GenService<{
     output: typeof StreamChatResponseSchema;
   },
   /**
-   * The caller's own usage, by day, provider and model, newest first.
+   * Lists the usage of the caller by day, provider and model, newest first.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListUsage
    */
@@ -556,7 +562,7 @@ export const AIService: GenService<{
     output: typeof ListUsageResponseSchema;
   },
   /**
-   * Everybody's usage, by user, day, provider and model, newest first.
+   * Lists the usage of all users by day, user, provider and model, newest first.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListAllUsage
    */

@@ -2,7 +2,7 @@
 // @generated from file gatehouse/platform/v1/failure.proto (package gatehouse.platform.v1, syntax proto3)
 /* eslint-disable */
 
-// Every way a call can fail, with its gRPC code and its HTTP status.
+// Every reason for which a call can fail, with its gRPC code and its HTTP status.
 
 import type { GenEnum, GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -17,7 +17,7 @@ export const file_gatehouse_platform_v1_failure: GenFile = /*@__PURE__*/
   fileDesc("CiNnYXRlaG91c2UvcGxhdGZvcm0vdjEvZmFpbHVyZS5wcm90bxIVZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxIicKB091dGNvbWUSDAoEY29kZRgBIAEoDRIOCgZzdGF0dXMYAiABKA0iqAEKB0ZhaWx1cmUSLQoGcmVhc29uGAEgASgOMh0uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlJlYXNvbhI0Cgp2aW9sYXRpb25zGAIgAygLMiAuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlZpb2xhdGlvbhIgChNyZXRyeV9hZnRlcl9zZWNvbmRzGAMgASgNSACIAQFCFgoUX3JldHJ5X2FmdGVyX3NlY29uZHMiKwoJVmlvbGF0aW9uEg0KBWZpZWxkGAEgASgJEg8KB21lc3NhZ2UYAiABKAkqhAoKBlJlYXNvbhIhChJSRUFTT05fVU5TUEVDSUZJRUQQABoJkrUYBQgNEPQDEicKGFJFQVNPTl9WQUxJREFUSU9OX0ZBSUxFRBABGgmStRgFCAMQkAMSJwoYUkVBU09OX01BTEZPUk1FRF9SRVFVRVNUEAIaCZK1GAUIAxCQAxIjChRSRUFTT05fVE9LRU5fSU5WQUxJRBADGgmStRgFCAMQkAMSLgofUkVBU09OX0lOVkFMSURfQ1VSUkVOVF9QQVNTV09SRBAEGgmStRgFCAMQkAMSJQoWUkVBU09OX1VOQVVUSEVOVElDQVRFRBAFGgmStRgFCBAQkQMSKQoaUkVBU09OX0lOVkFMSURfQ1JFREVOVElBTFMQBhoJkrUYBQgQEJEDEiQKFVJFQVNPTl9USUNLRVRfSU5WQUxJRBAHGgmStRgFCBAQkQMSIgoTUkVBU09OX0lOVkFMSURfQ09ERRAIGgmStRgFCBAQkQMSKwocUkVBU09OX1JFRlJFU0hfVE9LRU5fSU5WQUxJRBAJGgmStRgFCBAQkQMSHwoQUkVBU09OX0ZPUkJJRERFThAKGgmStRgFCAcQkwMSIAoRUkVBU09OX0NST1NTX1NJVEUQCxoJkrUYBQgHEJMDEigKGVJFQVNPTl9FTUFJTF9OT1RfVkVSSUZJRUQQDBoJkrUYBQgHEJMDEiYKF1JFQVNPTl9QQVNTV09SRF9FWFBJUkVEEA0aCZK1GAUIBxCTAxIjChRSRUFTT05fSU1QRVJTT05BVElORxAOGgmStRgFCAcQkwMSHwoQUkVBU09OX05PVF9GT1VORBAPGgmStRgFCAUQlAMSKAoZUkVBU09OX01FVEhPRF9OT1RfQUxMT1dFRBAQGgmStRgFCAwQlQMSJQoWUkVBU09OX1JFUVVFU1RfVElNRU9VVBARGgmStRgFCAQQmAMSIQoSUkVBU09OX0VNQUlMX1RBS0VOEBIaCZK1GAUIBhCZAxIpChpSRUFTT05fTUZBX0FMUkVBRFlfRU5BQkxFRBATGgmStRgFCAkQmQMSJQoWUkVBU09OX01GQV9OT1RfRU5BQkxFRBAUGgmStRgFCAkQmQMSIwoUUkVBU09OX1NFTEZfVEFSR0VURUQQFRoJkrUYBQgJEJkDEiAKEVJFQVNPTl9MQVNUX0FETUlOEBYaCZK1GAUICRCZAxIeCg9SRUFTT05fQ09ORkxJQ1QQFxoJkrUYBQgJEJkDEicKGFJFQVNPTl9QQVlMT0FEX1RPT19MQVJHRRAYGgmStRgFCAsQnQMSLAodUkVBU09OX1VOU1VQUE9SVEVEX01FRElBX1RZUEUQGRoJkrUYBQgDEJ8DEi0KHlJFQVNPTl9QUk9WSURFUl9OT1RfQ09ORklHVVJFRBAaGgmStRgFCAkQpgMSJAoVUkVBU09OX0FDQ09VTlRfTE9DS0VEEBsaCZK1GAUICRCnAxIiChNSRUFTT05fUkFURV9MSU1JVEVEEBwaCZK1GAUICBCtAxIkChVSRUFTT05fUFJPVklERVJfRVJST1IQHRoJkrUYBQgNEPQDEiUKFlJFQVNPTl9OT1RfSU1QTEVNRU5URUQQHhoJkrUYBQgMEPUDEiEKElJFQVNPTl9VTkFWQUlMQUJMRRAfGgmStRgFCA4Q9wMSHwoQUkVBU09OX0NBTkNFTExFRBAgGgmStRgFCAEQ8wM6XQoHb3V0Y29tZRIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNKGAyABKAsyHi5nYXRlaG91c2UucGxhdGZvcm0udjEuT3V0Y29tZVIHb3V0Y29tZWIGcHJvdG8z", [file_google_protobuf_descriptor]);
 
 /**
- * How a reason is told on the wire.
+ * The gRPC code and HTTP status of a reason.
  *
  * @generated from message gatehouse.platform.v1.Outcome
  */
@@ -30,7 +30,7 @@ export type Outcome = Message<"gatehouse.platform.v1.Outcome"> & {
   code: number;
 
   /**
-   * HTTP status.
+   * HTTP status code.
    *
    * @generated from field: uint32 status = 2;
    */
@@ -45,27 +45,27 @@ export const OutcomeSchema: GenMessage<Outcome> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_failure, 0);
 
 /**
- * The detail that every expected failure carries.
+ * Detail attached to every expected gRPC error.
  *
  * @generated from message gatehouse.platform.v1.Failure
  */
 export type Failure = Message<"gatehouse.platform.v1.Failure"> & {
   /**
-   * What happened.
+   * The reason for the error. Switch on this value instead of parsing the message.
    *
    * @generated from field: gatehouse.platform.v1.Reason reason = 1;
    */
   reason: Reason;
 
   /**
-   * For VALIDATION_FAILED: every offending field.
+   * Every invalid field, for REASON_VALIDATION_FAILED. Empty for other reasons.
    *
    * @generated from field: repeated gatehouse.platform.v1.Violation violations = 2;
    */
   violations: Violation[];
 
   /**
-   * When another try makes sense, in seconds.
+   * Seconds to wait before a retry. Absent when waiting does not help.
    *
    * @generated from field: optional uint32 retry_after_seconds = 3;
    */
@@ -80,20 +80,20 @@ export const FailureSchema: GenMessage<Failure> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_failure, 1);
 
 /**
- * One offending field.
+ * One invalid field of a request.
  *
  * @generated from message gatehouse.platform.v1.Violation
  */
 export type Violation = Message<"gatehouse.platform.v1.Violation"> & {
   /**
-   * Path of the field by JSON names, such as `messages[0].role`.
+   * Path of the field by its JSON names, such as `messages[0].role`.
    *
    * @generated from field: string field = 1;
    */
   field: string;
 
   /**
-   * What is wrong with it; never its value.
+   * Description of the problem. It never contains the submitted value.
    *
    * @generated from field: string message = 2;
    */
@@ -108,69 +108,69 @@ export const ViolationSchema: GenMessage<Violation> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_failure, 2);
 
 /**
- * Why a call failed. The word after REASON_ is the stable `code` of the JSON error body.
+ * Reason of an error. REST returns the part after `REASON_` as the stable `code` of the error body.
  *
  * @generated from enum gatehouse.platform.v1.Reason
  */
 export const Reason = {
   /**
-   * A bug: masked, logged once.
+   * An internal error. The response hides the cause; the log contains it under the request id.
    *
    * @generated from enum value: REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * One or more fields are missing or wrong.
+   * At least one field is missing or invalid.
    *
    * @generated from enum value: REASON_VALIDATION_FAILED = 1;
    */
   VALIDATION_FAILED: 1,
 
   /**
-   * The request can't be read at all: broken JSON, invalid UTF-8.
+   * The request cannot be parsed, for example because of invalid JSON or invalid UTF-8.
    *
    * @generated from enum value: REASON_MALFORMED_REQUEST = 2;
    */
   MALFORMED_REQUEST: 2,
 
   /**
-   * A mailed token is invalid, used or expired.
+   * The token from an e-mail is invalid, used or expired.
    *
    * @generated from enum value: REASON_TOKEN_INVALID = 3;
    */
   TOKEN_INVALID: 3,
 
   /**
-   * The present password, asked for again, is wrong.
+   * The current password, required to confirm an operation, is wrong.
    *
    * @generated from enum value: REASON_INVALID_CURRENT_PASSWORD = 4;
    */
   INVALID_CURRENT_PASSWORD: 4,
 
   /**
-   * No access token, or one that is invalid, expired or revoked.
+   * The access token is missing, invalid, expired or revoked.
    *
    * @generated from enum value: REASON_UNAUTHENTICATED = 5;
    */
   UNAUTHENTICATED: 5,
 
   /**
-   * E-mail address and password don't belong together.
+   * The e-mail address or the password is wrong.
    *
    * @generated from enum value: REASON_INVALID_CREDENTIALS = 6;
    */
   INVALID_CREDENTIALS: 6,
 
   /**
-   * The ticket of a login that waits for its second factor is invalid, used or expired.
+   * The temporary token of a pending MFA login is invalid, used or expired.
    *
    * @generated from enum value: REASON_TICKET_INVALID = 7;
    */
   TICKET_INVALID: 7,
 
   /**
-   * The TOTP or backup code is wrong or used.
+   * The TOTP code or backup code is wrong or already used.
    *
    * @generated from enum value: REASON_INVALID_CODE = 8;
    */
@@ -184,133 +184,133 @@ export const Reason = {
   REFRESH_TOKEN_INVALID: 9,
 
   /**
-   * The caller may not do this.
+   * The caller lacks the required role.
    *
    * @generated from enum value: REASON_FORBIDDEN = 10;
    */
   FORBIDDEN: 10,
 
   /**
-   * The request comes from another site.
+   * A browser sent the request from another site.
    *
    * @generated from enum value: REASON_CROSS_SITE = 11;
    */
   CROSS_SITE: 11,
 
   /**
-   * The e-mail address must be verified first.
+   * The e-mail address must be verified before login.
    *
    * @generated from enum value: REASON_EMAIL_NOT_VERIFIED = 12;
    */
   EMAIL_NOT_VERIFIED: 12,
 
   /**
-   * The password is too old; a reset token has been mailed.
+   * The password has reached its maximum age. An e-mail with a reset link was sent.
    *
    * @generated from enum value: REASON_PASSWORD_EXPIRED = 13;
    */
   PASSWORD_EXPIRED: 13,
 
   /**
-   * Not allowed while impersonating.
+   * The operation is not allowed in a session opened by impersonation.
    *
    * @generated from enum value: REASON_IMPERSONATING = 14;
    */
   IMPERSONATING: 14,
 
   /**
-   * No such route or object.
+   * The route or the object does not exist.
    *
    * @generated from enum value: REASON_NOT_FOUND = 15;
    */
   NOT_FOUND: 15,
 
   /**
-   * The path exists, the method does not.
+   * The path exists, but not with this HTTP method.
    *
    * @generated from enum value: REASON_METHOD_NOT_ALLOWED = 16;
    */
   METHOD_NOT_ALLOWED: 16,
 
   /**
-   * The request took too long to arrive.
+   * The request did not arrive in time.
    *
    * @generated from enum value: REASON_REQUEST_TIMEOUT = 17;
    */
   REQUEST_TIMEOUT: 17,
 
   /**
-   * An account with this e-mail address exists.
+   * Another account uses this e-mail address.
    *
    * @generated from enum value: REASON_EMAIL_TAKEN = 18;
    */
   EMAIL_TAKEN: 18,
 
   /**
-   * The second factor is set up already.
+   * MFA is already enabled.
    *
    * @generated from enum value: REASON_MFA_ALREADY_ENABLED = 19;
    */
   MFA_ALREADY_ENABLED: 19,
 
   /**
-   * There is no second factor.
+   * MFA is not enabled.
    *
    * @generated from enum value: REASON_MFA_NOT_ENABLED = 20;
    */
   MFA_NOT_ENABLED: 20,
 
   /**
-   * Administrators can't do this to themselves.
+   * Administrators cannot perform this operation on themselves.
    *
    * @generated from enum value: REASON_SELF_TARGETED = 21;
    */
   SELF_TARGETED: 21,
 
   /**
-   * The last administrator can't go.
+   * The last administrator cannot be demoted or deleted.
    *
    * @generated from enum value: REASON_LAST_ADMIN = 22;
    */
   LAST_ADMIN: 22,
 
   /**
-   * The object is not in a state that allows this.
+   * The current state of the object does not allow the operation.
    *
    * @generated from enum value: REASON_CONFLICT = 23;
    */
   CONFLICT: 23,
 
   /**
-   * The body is larger than the route accepts.
+   * The request body exceeds the size limit of the route.
    *
    * @generated from enum value: REASON_PAYLOAD_TOO_LARGE = 24;
    */
   PAYLOAD_TOO_LARGE: 24,
 
   /**
-   * The body is not JSON.
+   * The content type of the request body is not JSON.
    *
    * @generated from enum value: REASON_UNSUPPORTED_MEDIA_TYPE = 25;
    */
   UNSUPPORTED_MEDIA_TYPE: 25,
 
   /**
-   * The provider has no API key here.
+   * The AI provider has no API key on this server.
    *
    * @generated from enum value: REASON_PROVIDER_NOT_CONFIGURED = 26;
    */
   PROVIDER_NOT_CONFIGURED: 26,
 
   /**
-   * Too many wrong guesses.
+   * The account is locked after too many failed attempts.
    *
    * @generated from enum value: REASON_ACCOUNT_LOCKED = 27;
    */
   ACCOUNT_LOCKED: 27,
 
   /**
-   * Too many requests.
+   * The caller exceeded a rate limit.
    *
    * @generated from enum value: REASON_RATE_LIMITED = 28;
    */
@@ -324,21 +324,21 @@ export const Reason = {
   PROVIDER_ERROR: 29,
 
   /**
-   * Announced, not there yet.
+   * The operation is declared but not implemented yet.
    *
    * @generated from enum value: REASON_NOT_IMPLEMENTED = 30;
    */
   NOT_IMPLEMENTED: 30,
 
   /**
-   * More work than can be queued, or a dependency is away.
+   * The service is overloaded, shutting down, or a dependency is unavailable.
    *
    * @generated from enum value: REASON_UNAVAILABLE = 31;
    */
   UNAVAILABLE: 31,
 
   /**
-   * The client went away.
+   * The client cancelled the call or disconnected.
    *
    * @generated from enum value: REASON_CANCELLED = 32;
    */
@@ -346,7 +346,7 @@ export const Reason = {
 } as const;
 
 /**
- * Why a call failed. The word after REASON_ is the stable `code` of the JSON error body.
+ * Reason of an error. REST returns the part after `REASON_` as the stable `code` of the error body.
  *
  * @generated from enum gatehouse.platform.v1.Reason
  */
@@ -359,7 +359,7 @@ export const ReasonSchema: GenEnum<Reason> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_failure, 0);
 
 /**
- * How a reason is told on the wire.
+ * The gRPC code and HTTP status of a reason.
  *
  * @generated from extension: gatehouse.platform.v1.Outcome outcome = 50002;
  */

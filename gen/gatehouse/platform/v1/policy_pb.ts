@@ -2,7 +2,7 @@
 // @generated from file gatehouse/platform/v1/policy.proto (package gatehouse.platform.v1, syntax proto3)
 /* eslint-disable */
 
-// What the two engines read from the descriptors: who may call a method, how often, and how it looks as HTTP.
+// Options that state who may call a method, how often, and how it maps to HTTP.
 
 import type { GenEnum, GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -19,76 +19,76 @@ export const file_gatehouse_platform_v1_policy: GenFile = /*@__PURE__*/
   fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEiggMKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhQKDGFuc3dlcl9ieXRlcxgKIAEoDSJ/CgVMaW1pdBIOCgZidWNrZXQYASABKAkSEAoIcmVxdWVzdHMYAiABKA0SFgoOd2luZG93X3NlY29uZHMYAyABKA0SKwoCYnkYBCABKA4yHy5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRLZXkSDwoHbWVzc2FnZRgFIAEoCSJRCgtGaWVsZFBvbGljeRIOCgZjb29raWUYASABKAkSMgoHYWNjb3VudBgCIAEoDjIhLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BY2NvdW50S2V5KowBCgZBY2Nlc3MSFgoSQUNDRVNTX1VOU1BFQ0lGSUVEEAASEQoNQUNDRVNTX1BVQkxJQxABEioKC0FDQ0VTU19VU0VSEAIaGYq1GBUKDWF1dGhlbnRpY2F0ZWQQZBg8IAISKwoMQUNDRVNTX0FETUlOEAMaGYq1GBUKDWF1dGhlbnRpY2F0ZWQQZBg8IAIqcwoITGltaXRLZXkSGQoVTElNSVRfS0VZX1VOU1BFQ0lGSUVEEAASFQoRTElNSVRfS0VZX0FERFJFU1MQARISCg5MSU1JVF9LRVlfVVNFUhACEiEKHUxJTUlUX0tFWV9BRERSRVNTX0FORF9BQ0NPVU5UEAMqUwoHTG9ja291dBIXChNMT0NLT1VUX1VOU1BFQ0lGSUVEEAASFAoQTE9DS09VVF9QQVNTV09SRBABEhkKFUxPQ0tPVVRfU0VDT05EX0ZBQ1RPUhACKnkKDkNvb2tpZUNsZWFyaW5nEh8KG0NPT0tJRV9DTEVBUklOR19VTlNQRUNJRklFRBAAEh4KGkNPT0tJRV9DTEVBUklOR19PTl9TVUNDRVNTEAESJgoiQ09PS0lFX0NMRUFSSU5HX09OX1VOQVVUSEVOVElDQVRFRBACKlgKCkFjY291bnRLZXkSGwoXQUNDT1VOVF9LRVlfVU5TUEVDSUZJRUQQABIVChFBQ0NPVU5UX0tFWV9FTUFJTBABEhYKEkFDQ09VTlRfS0VZX1RJQ0tFVBACOlcKBnBvbGljeRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKAsyHS5nYXRlaG91c2UucGxhdGZvcm0udjEuUG9saWN5UgZwb2xpY3k6WQoFZmllbGQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNGGAyABKAsyIi5nYXRlaG91c2UucGxhdGZvcm0udjEuRmllbGRQb2xpY3lSBWZpZWxkOmYKDWRlZmF1bHRfbGltaXQSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjRhgMgASgLMhwuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxpbWl0UgxkZWZhdWx0TGltaXRiBnByb3RvMw", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
 
 /**
- * The rules of one method.
+ * Policy of one method.
  *
  * @generated from message gatehouse.platform.v1.Policy
  */
 export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
   /**
-   * Who may call. Required.
+   * Who may call the method. Required.
    *
    * @generated from field: gatehouse.platform.v1.Access access = 1;
    */
   access: Access;
 
   /**
-   * How often. Empty: the access's own default.
+   * Rate limits of the method. If empty, the default limit of the access applies.
    *
    * @generated from field: repeated gatehouse.platform.v1.Limit limits = 2;
    */
   limits: Limit[];
 
   /**
-   * HTTP status of a success; 0 stands for 200.
+   * HTTP status of a successful response. 0 means 200.
    *
    * @generated from field: uint32 success_status = 3;
    */
   successStatus: number;
 
   /**
-   * Which lockout answers before the limit does.
+   * The lockout that is checked before the rate limits.
    *
    * @generated from field: gatehouse.platform.v1.Lockout lockout = 4;
    */
   lockout: Lockout;
 
   /**
-   * A session opened by impersonation is refused.
+   * Rejects calls from a session that was opened by impersonation.
    *
    * @generated from field: bool forbid_impersonation = 5;
    */
   forbidImpersonation: boolean;
 
   /**
-   * Largest accepted body in bytes; 0 stands for 16 KiB.
+   * Maximum size of the request body in bytes. 0 means 16 KiB.
    *
    * @generated from field: uint32 max_body_bytes = 6;
    */
   maxBodyBytes: number;
 
   /**
-   * When the cookies named by the request's fields are cleared.
+   * When the cookies named by the fields of the request are cleared.
    *
    * @generated from field: gatehouse.platform.v1.CookieClearing clears_cookie = 7;
    */
   clearsCookie: CookieClearing;
 
   /**
-   * What the operation itself may refuse; the rest follows from the other rules.
+   * Reasons that the operation itself may return. Reasons that follow from the other options are not repeated here.
    *
    * @generated from field: repeated gatehouse.platform.v1.Reason refusals = 8;
    */
   refusals: Reason[];
 
   /**
-   * How long anybody may keep a success, in seconds; 0: nobody keeps it.
+   * How long clients and proxies may cache a successful response, in seconds. 0 means `no-store`.
    *
    * @generated from field: uint32 max_age_seconds = 9;
    */
   maxAgeSeconds: number;
 
   /**
-   * How large a success may get, in bytes, where that is much: so much memory is kept free for it.
+   * Expected maximum size of a successful response in bytes, for memory reservation. 0 means small.
    *
    * @generated from field: uint32 answer_bytes = 10;
    */
@@ -103,20 +103,20 @@ export const PolicySchema: GenMessage<Policy> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_policy, 0);
 
 /**
- * A number of requests in a window that starts with the first of them.
+ * A number of requests per time window. The window starts with its first request.
  *
  * @generated from message gatehouse.platform.v1.Limit
  */
 export type Limit = Message<"gatehouse.platform.v1.Limit"> & {
   /**
-   * Methods that name the same bucket share one count.
+   * Name of the counter. Methods with the same bucket share one counter.
    *
    * @generated from field: string bucket = 1;
    */
   bucket: string;
 
   /**
-   * Requests in a window.
+   * Maximum number of requests per window.
    *
    * @generated from field: uint32 requests = 2;
    */
@@ -130,14 +130,14 @@ export type Limit = Message<"gatehouse.platform.v1.Limit"> & {
   windowSeconds: number;
 
   /**
-   * Whose requests are counted together.
+   * The key by which requests are counted.
    *
    * @generated from field: gatehouse.platform.v1.LimitKey by = 4;
    */
   by: LimitKey;
 
   /**
-   * What a refused caller is told; empty: a general sentence.
+   * Message of the error response. If empty, a default message is used.
    *
    * @generated from field: string message = 5;
    */
@@ -152,20 +152,20 @@ export const LimitSchema: GenMessage<Limit> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
- * How one field is treated at the edge.
+ * Cookie and account mapping of one field.
  *
  * @generated from message gatehouse.platform.v1.FieldPolicy
  */
 export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
   /**
-   * The cookie that carries the field: read into a request, set from a response beside the JSON.
+   * Name of the cookie that carries the field. Requests read it; responses set it in addition to the JSON field.
    *
    * @generated from field: string cookie = 1;
    */
   cookie: string;
 
   /**
-   * The field names the account that a limit or lockout counts for.
+   * Marks the field that names the account for a rate limit or a lockout.
    *
    * @generated from field: gatehouse.platform.v1.AccountKey account = 2;
    */
@@ -186,28 +186,28 @@ export const FieldPolicySchema: GenMessage<FieldPolicy> = /*@__PURE__*/
  */
 export const Access = {
   /**
-   * Nobody: stops the start.
+   * Invalid. A method with this access prevents the start.
    *
    * @generated from enum value: ACCESS_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Anybody.
+   * Any client, without a token.
    *
    * @generated from enum value: ACCESS_PUBLIC = 1;
    */
   PUBLIC: 1,
 
   /**
-   * The holder of an access token.
+   * Clients with a valid access token.
    *
    * @generated from enum value: ACCESS_USER = 2;
    */
   USER: 2,
 
   /**
-   * The holder of an access token whose user is an administrator.
+   * Clients with a valid access token of an administrator.
    *
    * @generated from enum value: ACCESS_ADMIN = 3;
    */
@@ -228,34 +228,35 @@ export const AccessSchema: GenEnum<Access> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 0);
 
 /**
- * Whose requests are counted together.
+ * The key by which requests are counted.
  *
  * @generated from enum gatehouse.platform.v1.LimitKey
  */
 export const LimitKey = {
   /**
-   * Nobody's: stops the start.
+   * Invalid. A limit with this key prevents the start.
    *
    * @generated from enum value: LIMIT_KEY_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * One client address (IPv6: one /64).
+   * The client address. IPv6 addresses count by their /64 prefix.
    *
    * @generated from enum value: LIMIT_KEY_ADDRESS = 1;
    */
   ADDRESS: 1,
 
   /**
-   * One user.
+   * The authenticated user.
    *
    * @generated from enum value: LIMIT_KEY_USER = 2;
    */
   USER: 2,
 
   /**
-   * One client address together with the account the request names, and twenty times that per address alone.
+   * The client address together with the account named in the request. In addition, the address alone may send twenty
+   * times as many requests.
    *
    * @generated from enum value: LIMIT_KEY_ADDRESS_AND_ACCOUNT = 3;
    */
@@ -263,7 +264,7 @@ export const LimitKey = {
 } as const;
 
 /**
- * Whose requests are counted together.
+ * The key by which requests are counted.
  *
  * @generated from enum gatehouse.platform.v1.LimitKey
  */
@@ -276,7 +277,7 @@ export const LimitKeySchema: GenEnum<LimitKey> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
- * The two counters of wrong guesses.
+ * The counters of failed attempts.
  *
  * @generated from enum gatehouse.platform.v1.Lockout
  */
@@ -289,14 +290,14 @@ export const Lockout = {
   UNSPECIFIED: 0,
 
   /**
-   * Wrong passwords for an e-mail address.
+   * Wrong passwords, counted per e-mail address.
    *
    * @generated from enum value: LOCKOUT_PASSWORD = 1;
    */
   PASSWORD: 1,
 
   /**
-   * Wrong codes for an account's second factor.
+   * Wrong MFA codes, counted per account.
    *
    * @generated from enum value: LOCKOUT_SECOND_FACTOR = 2;
    */
@@ -304,7 +305,7 @@ export const Lockout = {
 } as const;
 
 /**
- * The two counters of wrong guesses.
+ * The counters of failed attempts.
  *
  * @generated from enum gatehouse.platform.v1.Lockout
  */
@@ -330,14 +331,14 @@ export const CookieClearing = {
   UNSPECIFIED: 0,
 
   /**
-   * With every success, unless the services say that they are to stay.
+   * With every successful response, except under impersonation.
    *
    * @generated from enum value: COOKIE_CLEARING_ON_SUCCESS = 1;
    */
   ON_SUCCESS: 1,
 
   /**
-   * With a definite 401 and nothing else.
+   * With a 401 response only.
    *
    * @generated from enum value: COOKIE_CLEARING_ON_UNAUTHENTICATED = 2;
    */
@@ -364,7 +365,7 @@ export const CookieClearingSchema: GenEnum<CookieClearing> = /*@__PURE__*/
  */
 export const AccountKey = {
   /**
-   * It does not.
+   * The field does not name an account.
    *
    * @generated from enum value: ACCOUNT_KEY_UNSPECIFIED = 0;
    */
@@ -378,7 +379,7 @@ export const AccountKey = {
   EMAIL: 1,
 
   /**
-   * By a ticket issued at login.
+   * By the temporary token of a pending MFA login.
    *
    * @generated from enum value: ACCOUNT_KEY_TICKET = 2;
    */
@@ -399,7 +400,7 @@ export const AccountKeySchema: GenEnum<AccountKey> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 4);
 
 /**
- * The rules of one method. A method without an access rule stops the start.
+ * Policy of one method. The process does not start while a method has no access.
  *
  * @generated from extension: gatehouse.platform.v1.Policy policy = 50001;
  */
@@ -407,7 +408,7 @@ export const policy: GenExtension<MethodOptions, Policy> = /*@__PURE__*/
   extDesc(file_gatehouse_platform_v1_policy, 0);
 
 /**
- * How one field is treated at the edge.
+ * Cookie and account mapping of one field.
  *
  * @generated from extension: gatehouse.platform.v1.FieldPolicy field = 50001;
  */
@@ -415,7 +416,7 @@ export const field: GenExtension<FieldOptions, FieldPolicy> = /*@__PURE__*/
   extDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
- * The limit that holds for every method of this access that names none of its own.
+ * Rate limit of every method with this access that declares none.
  *
  * @generated from extension: gatehouse.platform.v1.Limit default_limit = 50001;
  */

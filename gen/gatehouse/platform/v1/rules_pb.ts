@@ -2,7 +2,7 @@
 // @generated from file gatehouse/platform/v1/rules.proto (package gatehouse.platform.v1, syntax proto2)
 /* eslint-disable */
 
-// Validation rules that more than one message needs.
+// Validation rules that several messages share.
 
 import type { GenExtension, GenFile } from "@bufbuild/protobuf/codegenv2";
 import { extDesc, fileDesc } from "@bufbuild/protobuf/codegenv2";
@@ -16,7 +16,7 @@ export const file_gatehouse_platform_v1_rules: GenFile = /*@__PURE__*/
   fileDesc("CiFnYXRlaG91c2UvcGxhdGZvcm0vdjEvcnVsZXMucHJvdG8SFWdhdGVob3VzZS5wbGF0Zm9ybS52MTrzAgoNZW1haWxfYWRkcmVzcxIZLmJ1Zi52YWxpZGF0ZS5TdHJpbmdSdWxlcxiB8QQgASgIQrACwkisAgqpAgoNZW1haWxfYWRkcmVzcxIebXVzdCBiZSBhIHZhbGlkIGUtbWFpbCBhZGRyZXNzGvcBIXJ1bGUgfHwgKHRoaXMuc2l6ZSgpIDw9IDMyMCAmJiB0aGlzLm1hdGNoZXMocideW1xzXHB7Wn1dKltcdyEjJCUmXHgyNyorLz0/XmB7fH1+LV0rKFwuW1x3ISMkJSZceDI3KisvPT9eYHt8fX4tXSspKkAoW15cc1xwe1p9XHB7Q2N9QCU8PigpLDs6XHgyMlxcXFtcXS7jgILvvI7vvaFdezEsNjN9Wy7jgILvvI7vvaFdKStbXlxzXHB7Wn1ccHtDY31AJTw+KCksOzpceDIyXFxcW1xdLuOAgu+8ju+9oV17Miw2M31bXHNccHtafV0qJCcpKVIMZW1haWxBZGRyZXNzOqQCCgtwZXJzb25fbmFtZRIZLmJ1Zi52YWxpZGF0ZS5TdHJpbmdSdWxlcxiC8QQgASgIQuUBwkjhAQreAQoLcGVyc29uX25hbWUSN211c3QgYmUgMSB0byAxMDAgY2hhcmFjdGVycywgd2l0aG91dCBjb250cm9sIGNoYXJhY3RlcnMalQEhcnVsZSB8fCAodGhpcy5tYXRjaGVzKHInXltcc1xwe1p9XSpbXlxzXHB7Wn1dKFtcc1xTXXswLDk4fVteXHNccHtafV0pP1tcc1xwe1p9XSokJykgJiYgdGhpcy5tYXRjaGVzKHInW15cc1xwe1p9XHB7Q31dJykgJiYgIXRoaXMubWF0Y2hlcyhyJ1xwe0NjfScpKVIKcGVyc29uTmFtZTqeBAoMbmV3X3Bhc3N3b3JkEhkuYnVmLnZhbGlkYXRlLlN0cmluZ1J1bGVzGIPxBCABKAhC3QPCSNkDCmUKE25ld19wYXNzd29yZC5sZW5ndGgSG211c3QgYmUgOCB0byAxMjggY2hhcmFjdGVycxoxIXJ1bGUgfHwgKHRoaXMuc2l6ZSgpID49IDggJiYgdGhpcy5zaXplKCkgPD0gMTI4KQpcChZuZXdfcGFzc3dvcmQudXBwZXJjYXNlEiBtdXN0IGNvbnRhaW4gYW4gdXBwZXJjYXNlIGxldHRlchogIXJ1bGUgfHwgdGhpcy5tYXRjaGVzKHInXHB7THV9JykKWwoWbmV3X3Bhc3N3b3JkLmxvd2VyY2FzZRIfbXVzdCBjb250YWluIGEgbG93ZXJjYXNlIGxldHRlchogIXJ1bGUgfHwgdGhpcy5tYXRjaGVzKHInXHB7TGx9JykKSwoSbmV3X3Bhc3N3b3JkLmRpZ2l0EhRtdXN0IGNvbnRhaW4gYSBkaWdpdBofIXJ1bGUgfHwgdGhpcy5tYXRjaGVzKHInWzAtOV0nKQpoChRuZXdfcGFzc3dvcmQuc3BlY2lhbBIgbXVzdCBjb250YWluIGEgc3BlY2lhbCBjaGFyYWN0ZXIaLiFydWxlIHx8IHRoaXMubWF0Y2hlcyhyJ1teXHB7TH1ccHtOfVxzXHB7Wn1dJylSC25ld1Bhc3N3b3JkOrEBChBwcmVzZW50ZWRfc2VjcmV0EhkuYnVmLnZhbGlkYXRlLlN0cmluZ1J1bGVzGITxBCABKAhCacJIZgpkChBwcmVzZW50ZWRfc2VjcmV0EhxtdXN0IGJlIDEgdG8gNDA5NiBjaGFyYWN0ZXJzGjIhcnVsZSB8fCAodGhpcy5zaXplKCkgPj0gMSAmJiB0aGlzLnNpemUoKSA8PSA0MDk2KVIPcHJlc2VudGVkU2VjcmV0OrUBChJwcmVzZW50ZWRfcGFzc3dvcmQSGS5idWYudmFsaWRhdGUuU3RyaW5nUnVsZXMYhfEEIAEoCEJpwkhmCmQKEnByZXNlbnRlZF9wYXNzd29yZBIbbXVzdCBiZSAxIHRvIDEyOCBjaGFyYWN0ZXJzGjEhcnVsZSB8fCAodGhpcy5zaXplKCkgPj0gMSAmJiB0aGlzLnNpemUoKSA8PSAxMjgpUhFwcmVzZW50ZWRQYXNzd29yZDrlAQoNc2VhcmNoZWRfdGltZRIcLmJ1Zi52YWxpZGF0ZS5UaW1lc3RhbXBSdWxlcxiG8QQgASgIQp8BwkibAQqYAQoNc2VhcmNoZWRfdGltZRIkbXVzdCBiZSBhIHRpbWUgYmV0d2VlbiAxOTcwIGFuZCA5OTk5GmEhcnVsZSB8fCAodGhpcyA+PSB0aW1lc3RhbXAoJzE5NzAtMDEtMDFUMDA6MDA6MDBaJykgJiYgdGhpcyA8PSB0aW1lc3RhbXAoJzk5OTktMTItMzFUMjM6NTk6NTlaJykpUgxzZWFyY2hlZFRpbWU", [file_buf_validate_validate]);
 
 /**
- * An e-mail address: at most 254 characters once trimmed, ASCII local part, a domain of two labels or more.
+ * An e-mail address: at most 254 characters after trimming, an ASCII local part, and a domain of at least two labels.
  *
  * @generated from extension: optional bool email_address = 80001;
  */
@@ -24,7 +24,7 @@ export const email_address: GenExtension<StringRules, boolean> = /*@__PURE__*/
   extDesc(file_gatehouse_platform_v1_rules, 0);
 
 /**
- * A person's name: 1 to 100 characters once trimmed, no control characters.
+ * The name of a person: 1 to 100 characters after trimming, without control characters.
  *
  * @generated from extension: optional bool person_name = 80002;
  */
@@ -32,7 +32,7 @@ export const person_name: GenExtension<StringRules, boolean> = /*@__PURE__*/
   extDesc(file_gatehouse_platform_v1_rules, 1);
 
 /**
- * A password to be set (spec section 5.6), never trimmed or cut.
+ * A new password. It is never trimmed or truncated.
  *
  * @generated from extension: optional bool new_password = 80003;
  */
@@ -40,7 +40,7 @@ export const new_password: GenExtension<StringRules, boolean> = /*@__PURE__*/
   extDesc(file_gatehouse_platform_v1_rules, 2);
 
 /**
- * A secret that is compared, not set: present, and short enough to be worth looking at.
+ * A secret that is compared, such as a token: 1 to 4,096 characters.
  *
  * @generated from extension: optional bool presented_secret = 80004;
  */
@@ -48,7 +48,7 @@ export const presented_secret: GenExtension<StringRules, boolean> = /*@__PURE__*
   extDesc(file_gatehouse_platform_v1_rules, 3);
 
 /**
- * A password that is compared, not set.
+ * A password that is compared: 1 to 128 characters.
  *
  * @generated from extension: optional bool presented_password = 80005;
  */
@@ -56,7 +56,7 @@ export const presented_password: GenExtension<StringRules, boolean> = /*@__PURE_
   extDesc(file_gatehouse_platform_v1_rules, 4);
 
 /**
- * A time to search by: one that anything can have happened at, and that every database and clock can hold.
+ * A time to filter by, between the years 1970 and 9999.
  *
  * @generated from extension: optional bool searched_time = 80006;
  */
