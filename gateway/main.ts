@@ -10,8 +10,8 @@ import { openTracing } from "../services/platform/tracing.ts";
 import { openRoom, type Room } from "../services/process/room.ts";
 import { type GatewayConfig, readGatewayConfig } from "./config.ts";
 import { createGateway } from "./server.ts";
-import { createDirectTransport } from "./transport/in-process.ts";
-import { createRemoteTransport } from "./transport/services.ts";
+import { createInProcessTransport } from "./transport/in-process.ts";
+import { createServicesTransport } from "./transport/services.ts";
 
 /** The process of `npm start`: the gateway, and the services with it unless SERVICES_URL says where they are. */
 loadEnvFile(process.env);
@@ -44,8 +44,8 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
   const here = services && (await openServices(services, { log, clock, internalSecret, tracing }));
   const room = openRoom();
   const app = here?.app;
-  const remote = config.servicesUrl ? createRemoteTransport(config.servicesUrl, config.servicesTls) : undefined;
-  const transport = app ? createDirectTransport(app.routes, app.interceptors) : remote;
+  const remote = config.servicesUrl ? createServicesTransport(config.servicesUrl, config.servicesTls) : undefined;
+  const transport = app ? createInProcessTransport(app.routes, app.interceptors) : remote;
   if (!transport) throw new Error("There are no services, neither here nor at SERVICES_URL.");
   const gateway = createGateway({
     config: { ...config, internalSecret },

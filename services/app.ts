@@ -2,7 +2,7 @@ import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
 import { bootstrapAdmin } from "./admin/bootstrap.ts";
-import { openAi } from "./ai/context.ts";
+import { createAiContext } from "./ai/context.ts";
 import { startAuditKeeper } from "./audit/worker.ts";
 import type { Tools } from "./call.ts";
 import type { Config } from "./config.ts";
@@ -131,7 +131,7 @@ async function openTools(
   closers.push(() => outbox.close());
   const lastSeen = createLastSeen(store);
   closers.push(() => lastSeen.close());
-  const ai = openAi(config, store, clock, log);
+  const ai = createAiContext(config, store, clock, log);
   closers.push(() => ai.close());
   const locate = await openGeoIp(config.geoipDatabase);
   const passwords = await createPasswords(hashCost);

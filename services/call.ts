@@ -1,7 +1,7 @@
 import { createContextKey, type HandlerContext } from "@connectrpc/connect";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import type { Ai } from "./ai/context.ts";
+import type { AiContext } from "./ai/context.ts";
 import type { Config } from "./config.ts";
 import type { Cipher } from "./crypto/cipher.ts";
 import type { Passwords } from "./crypto/passwords.ts";
@@ -37,7 +37,7 @@ export type Tools = {
   lastSeen: LastSeen;
   locate: GeoIp;
   outbox: Outbox;
-  ai: Ai;
+  ai: AiContext;
   metrics: Metrics;
   /** Undefined where nobody collects traces. */
   tracing: Tracing | undefined;

@@ -36,7 +36,7 @@ export async function sendStream(
   { keepAliveMs, report, place }: { keepAliveMs: number; report: (thrown: unknown) => void; place: Place | undefined },
 ): Promise<void> {
   const { raw } = reply;
-  const events = eventStream(reply, keepAliveMs);
+  const events = createSseWriter(reply, keepAliveMs);
   let header: Headers | undefined;
   const drained = async () => {
     if (place?.pile(true) === false) raw.destroy(); // for want of room, like whoever takes nothing for long
@@ -80,7 +80,7 @@ type EventStream = {
   close(): void;
 };
 
-function eventStream(reply: FastifyReply, keepAliveMs: number): EventStream {
+function createSseWriter(reply: FastifyReply, keepAliveMs: number): EventStream {
   const raw: ServerResponse = reply.raw;
   let isChunked = false;
   let isOpen = false;

@@ -2,7 +2,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { Messages, Take } from "./messages.ts";
 
 /** The life of one call in process: until it ends, its client aborts it, or its deadline passes. */
-export type DirectCall = {
+export type InProcessCall = {
   /** The handler's signal; fires when the call is over, however it ended. Made when first asked for: most never ask. */
   signal(): AbortSignal;
   /** When the call times out, in milliseconds of the system clock. */
@@ -18,7 +18,7 @@ export type DirectCall = {
 const ENDED = new ConnectError("the call has ended", Code.Canceled);
 
 /** Starts the clock of a call. */
-export function startCall(client: AbortSignal | undefined, timeoutMs: number | undefined): DirectCall {
+export function startCall(client: AbortSignal | undefined, timeoutMs: number | undefined): InProcessCall {
   let controller: AbortController | undefined;
   let over: ConnectError | undefined;
   let rejectWaiting: ((error: ConnectError) => void) | undefined;
@@ -75,7 +75,7 @@ export function startCall(client: AbortSignal | undefined, timeoutMs: number | u
  * An aborted call closes the handler's generator, or fails what hands over more, so that its `finally` runs, and whoever
  * watches the messages hears of it.
  */
-export function callMessages<T>(source: Messages<T>, call: DirectCall): Messages<T> {
+export function callMessages<T>(source: Messages<T>, call: InProcessCall): Messages<T> {
   const { each } = source;
   const leave = (from: AsyncIterator<T>) =>
     void (from.throw ?? from.return)?.call(from, call.signal().reason).catch(() => {}); // nobody is left to hear of its failure

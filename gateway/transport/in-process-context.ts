@@ -1,10 +1,10 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import type { ContextValues, HandlerContext } from "@connectrpc/connect";
 import { createContextValues } from "@connectrpc/connect";
-import type { DirectCall } from "./in-process-call.ts";
+import type { InProcessCall } from "./in-process-call.ts";
 
 /** A request in process, as interceptors see it. */
-export class DirectRequest {
+export class InProcessRequest {
   readonly method: DescMethod;
   readonly service: DescService;
   readonly requestMethod = "POST";
@@ -13,18 +13,18 @@ export class DirectRequest {
   readonly contextValues: ContextValues;
   readonly stream: boolean;
   readonly message: unknown;
-  readonly call: DirectCall;
+  readonly call: InProcessCall;
 
   constructor(
     method: DescMethod,
-    call: DirectCall,
+    call: InProcessCall,
     header: ConstructorParameters<typeof Headers>[0],
     contextValues: ContextValues | undefined,
     { stream, message }: { stream: boolean; message: unknown },
   ) {
     this.method = method;
     this.service = method.parent;
-    this.url = `direct:/${method.parent.typeName}/${method.name}`;
+    this.url = `in-process:/${method.parent.typeName}/${method.name}`;
     this.header = header instanceof Headers ? header : new Headers(header);
     this.contextValues = contextValues ?? createContextValues();
     this.stream = stream;
@@ -38,19 +38,19 @@ export class DirectRequest {
 }
 
 /** What a handler is told beside the message of its request. */
-export class DirectContext implements HandlerContext {
+export class InProcessContext implements HandlerContext {
   readonly responseHeader = new Headers();
   readonly responseTrailer = new Headers();
-  readonly protocolName = "direct";
+  readonly protocolName = "in-process";
   readonly requestMethod: string;
   readonly method: DescMethod;
   readonly service: DescService;
   readonly url: string;
   readonly requestHeader: Headers;
   readonly values: ContextValues;
-  private readonly call: DirectCall;
+  private readonly call: InProcessCall;
 
-  constructor(request: DirectRequest) {
+  constructor(request: InProcessRequest) {
     this.requestMethod = request.requestMethod;
     this.method = request.method;
     this.service = request.service;

@@ -11,13 +11,13 @@ import type {
 } from "@connectrpc/connect";
 import { Code, ConnectError, createMethodImplSpec, createServiceImplSpec } from "@connectrpc/connect";
 import { callMessages, startCall } from "./in-process-call.ts";
-import { DirectContext, DirectRequest } from "./in-process-context.ts";
+import { InProcessContext, InProcessRequest } from "./in-process-context.ts";
 import type { Messages } from "./messages.ts";
 
 const always = () => true;
 const never = () => false;
 
-type Run = (request: DirectRequest) => Promise<UnaryResponse | StreamResponse>;
+type Run = (request: InProcessRequest) => Promise<UnaryResponse | StreamResponse>;
 
 /**
  * A transport to services in the same process. Messages are handed over by reference: nothing is serialized, so neither
@@ -26,7 +26,7 @@ type Run = (request: DirectRequest) => Promise<UnaryResponse | StreamResponse>;
  * @param routes the function that fills the router of the gRPC server
  * @param interceptors the interceptors of that server, outermost first
  */
-export function createDirectTransport(
+export function createInProcessTransport(
   routes: (router: ConnectRouter) => unknown,
   interceptors: readonly Interceptor[] = [],
 ): Transport {
@@ -41,14 +41,14 @@ export function createDirectTransport(
       const run = find(method);
       const call = startCall(signal, timeoutMs);
       const message = create(method.input, input);
-      const request = new DirectRequest(method, call, header, contextValues, { stream: false, message });
+      const request = new InProcessRequest(method, call, header, contextValues, { stream: false, message });
       return (await call.settle(() => run(request), always)) as UnaryResponse as never;
     },
     async stream(method, signal, timeoutMs, header, input, contextValues) {
       const run = find(method);
       const call = startCall(signal, timeoutMs);
       const message = messagesOf(method.input, input);
-      const plain = new DirectRequest(method, call, header, contextValues, { stream: true, message });
+      const plain = new InProcessRequest(method, call, header, contextValues, { stream: true, message });
       const request = { ...plain, signal: call.signal() }; // interceptors copy it to wrap its messages
       const answer = async () => {
         const response = (await run(request)) as StreamResponse;
@@ -90,7 +90,7 @@ function implementation(spec: MethodImplSpec): Run {
   switch (spec.kind) {
     case "unary":
       return async (request) => {
-        const context = new DirectContext(request);
+        const context = new InProcessContext(request);
         try {
           const message = create(method.output, await spec.impl(request.message as never, context));
           return { stream: false, method: spec.method, message, ...headersOf(context) };
@@ -100,7 +100,7 @@ function implementation(spec: MethodImplSpec): Run {
       };
     case "server_streaming":
       return async (request) => {
-        const context = new DirectContext(request);
+        const context = new InProcessContext(request);
         const message = messagesOf(method.output, spec.impl(await only(request.message as never), context));
         return { stream: true, method: spec.method, message, ...headersOf(context) };
       };

@@ -37,7 +37,7 @@ const IDLE_MS = 60_000;
 const RENEW_MS = 2 * 60_000;
 
 /** A transport to services in another process. */
-export type RemoteTransport = Transport & {
+export type ServicesTransport = Transport & {
   /** Closes every connection, open calls included. */
   close(): void;
 };
@@ -49,7 +49,7 @@ export type RemoteTransport = Transport & {
  * @param renewMs how long a connection takes new calls
  * @throws Error for operators, if a file can't be read
  */
-export function createRemoteTransport(url: string, files: TlsFiles = {}, renewMs = RENEW_MS): RemoteTransport {
+export function createServicesTransport(url: string, files: TlsFiles = {}, renewMs = RENEW_MS): ServicesTransport {
   const tls = readTls(files);
   const accounts = createConnection(url, tls, renewMs);
   const ai = Array.from({ length: AI_SESSIONS }, () => createConnection(url, tls, renewMs));

@@ -6,7 +6,7 @@ export const DIALECTS = ["openai", "anthropic", "google", "openai-compatible"] a
 export type Dialect = (typeof DIALECTS)[number];
 
 /** Words that can be read, said in a request and kept in the books. */
-const words = (most: number) =>
+const label = (most: number) =>
   z
     .string()
     .max(most)
@@ -19,9 +19,9 @@ export const isBaseUrl = (text: string) => /^https?:\/\/[^\s?#@]+$/i.test(text) 
 /** What differs from model to model is data. Left out, a model takes what its dialect's models usually take. */
 const modelSchema = z.strictObject({
   /** Name that clients use and answers carry. */
-  name: words(128),
+  name: label(128),
   /** Name the provider knows it by. */
-  upstream: words(200),
+  upstream: label(200),
   /** The most tokens it writes in one reply; more is lowered to it. Anthropic wants a number always: it gets this one. */
   outputTokens: z.int().positive(),
   /** The highest temperature it takes (higher ones are lowered to it), or "refused": none may be sent. */
@@ -34,7 +34,7 @@ const modelSchema = z.strictObject({
   usageOnRequest: z.boolean().exactOptional(),
 });
 
-const USUAL = {
+const DIALECT_DEFAULTS = {
   openai: {
     temperature: 2,
     systemRole: "developer",
@@ -59,10 +59,10 @@ const variableName = z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of 
 const providerSchema = z
   .strictObject({
     /** Public id: `provider` in requests and answers. */
-    id: words(64),
+    id: label(64),
     dialect: z.enum(DIALECTS),
     /** What metrics and traces call it, by the semantic conventions for generative AI. */
-    vendor: words(64).exactOptional(),
+    vendor: label(64).exactOptional(),
     /** Variable whose presence activates the provider. */
     keyVariable: variableName,
     baseUrlVariable: variableName,
@@ -74,7 +74,7 @@ const providerSchema = z
       .superRefine((models, context) => refuseDuplicates(models, "name", context)),
   })
   .transform((provider) => {
-    const withDefaults = (model: z.infer<typeof modelSchema>) => ({ ...USUAL[provider.dialect], ...model });
+    const withDefaults = (model: z.infer<typeof modelSchema>) => ({ ...DIALECT_DEFAULTS[provider.dialect], ...model });
     const [first, ...others] = provider.models;
     const vendor = VENDORS[provider.dialect] ?? provider.id;
     return { vendor, ...provider, models: [withDefaults(first), ...others.map(withDefaults)] as const };

@@ -8,7 +8,7 @@ import { openProviders, type Providers } from "./providers/providers.ts";
 import { openUsageLedger, type UsageLedger } from "./usage.ts";
 
 /** What all AI calls of a process share. */
-export type Ai = {
+export type AiContext = {
   catalogue: Catalogue;
   providers: Providers;
   usage: UsageLedger;
@@ -23,7 +23,12 @@ export type Ai = {
  * Reads the catalogue and prepares its providers.
  * @throws Error with a message for operators, when the catalogue or a variable it names can't be used
  */
-export function openAi(config: Pick<Config, "ai">, store: Pick<Store, "query">, clock: Clock, log: Logger): Ai {
+export function createAiContext(
+  config: Pick<Config, "ai">,
+  store: Pick<Store, "query">,
+  clock: Clock,
+  log: Logger,
+): AiContext {
   const { catalogue: path, variables, ...limits } = config.ai;
   const catalogue = readCatalogue(path);
   const providers = openProviders(catalogue, variables, limits);

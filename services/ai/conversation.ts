@@ -3,14 +3,14 @@ import type { SignedInCall } from "../call.ts";
 import { Left } from "../flow.ts";
 import { invalid, invalidFields, ServiceError } from "../platform/errors.ts";
 import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
-import type { Ai } from "./context.ts";
-import { type Measurement, type MeasuringNeeds, measure } from "./instrument-call.ts";
-import { ProviderFailure } from "./providers/errors.ts";
+import type { AiContext } from "./context.ts";
+import { type CallInstruments, type InstrumentDeps, instrumentCall } from "./instrument-call.ts";
+import { ProviderError } from "./providers/errors.ts";
 import type { Prompt, PromptMessage, Provider } from "./providers/provider.ts";
 import type { UsageEntry, UsageStart } from "./usage.ts";
 
 /** What the operations on conversations need. */
-export type Needs = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> & MeasuringNeeds;
+export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> & InstrumentDeps;
 
 /** A conversation and how it is to be continued (spec 4.5). Its fields have been checked one by one. */
 export type Conversation = {
@@ -23,7 +23,7 @@ export type Conversation = {
 };
 
 /** Where a conversation goes, and what exactly is sent. */
-export type Route = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
+export type ResolvedModel = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
 
 /** The most that all messages together may hold. */
 const MAX_CHARACTERS = 262_144;
@@ -32,7 +32,7 @@ const MAX_CHARACTERS = 262_144;
  * Finds the way for a conversation. The request chooses among what the catalogue lists and nothing else.
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED
  */
-export function routeOf({ catalogue, providers }: Ai, conversation: Conversation): Route {
+export function resolveModel({ catalogue, providers }: AiContext, conversation: Conversation): ResolvedModel {
   const { messages, maxTokens, temperature, systemPrompt } = conversation;
   const entry = findProvider(catalogue, conversation.provider);
   if (!entry) throw invalid("provider", `must be one of ${catalogue.providers.map(({ id }) => id).join(", ")}`);
@@ -56,41 +56,41 @@ export function routeOf({ catalogue, providers }: Ai, conversation: Conversation
 
 /** Opens the usage row of a conversation, and begins to measure it. @param signal fires when nobody wants the reply any more */
 export function startUsage(
-  call: Needs,
+  call: ChatDeps,
   signal: AbortSignal,
-  { entry, model, prompt }: Route,
+  { entry, model, prompt }: ResolvedModel,
   isStream: boolean,
-): UsageEntry & Pick<Measurement, "stopwatch"> {
-  const { stopwatch, settled } = measure(call, { entry, model, isStream });
+): UsageEntry & Pick<CallInstruments, "timings"> {
+  const { timings, settled } = instrumentCall(call, { entry, model, isStream });
   const start: UsageStart = {
     userId: call.caller.user.id,
     provider: entry.id,
     model: model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
   };
-  return { ...call.ai.usage.start(start, signal, settled), stopwatch };
+  return { ...call.ai.usage.start(start, signal, settled), timings };
 }
 
 /**
  * Settles a conversation that didn't come to its end.
  * @returns what the caller is told
  */
-export function settleFailure(
-  { log, requestId }: Needs,
+export function finishFailed(
+  { log, requestId }: ChatDeps,
   signal: AbortSignal,
   usage: UsageEntry,
   thrown: unknown,
 ): unknown {
   if (signal.aborted || thrown instanceof Left) {
-    usage.settle("cancelled");
+    usage.finish("cancelled");
     return thrown;
   }
-  if (!(thrown instanceof ProviderFailure)) {
-    usage.settle("failed");
+  if (!(thrown instanceof ProviderError)) {
+    usage.finish("failed");
     return thrown;
   }
-  if (thrown.usage) usage.report(thrown.usage);
-  usage.settle(thrown.kind);
+  if (thrown.usage) usage.setUsage(thrown.usage);
+  usage.finish(thrown.kind);
   log.warn({ requestId, detail: thrown.detail }, thrown.message);
   return new ServiceError(Reason.PROVIDER_ERROR, thrown.message);
 }

@@ -1,26 +1,26 @@
 import type { SignedInCall } from "../call.ts";
 import type { CatalogueModel, CatalogueProvider } from "./catalogue.ts";
-import type { Stopwatch } from "./providers/provider.ts";
+import type { CallTimings } from "./providers/provider.ts";
 import type { UsageRow } from "./usage.ts";
 
 /** Measures one provider call. */
-export type Measurement = {
-  stopwatch: Stopwatch;
+export type CallInstruments = {
+  timings: CallTimings;
   /** Takes the call's settled usage row. */
   settled(row: UsageRow): void;
 };
 
 /** Whom a call goes to. */
-export type Measured = { entry: CatalogueProvider; model: CatalogueModel; isStream: boolean };
+export type CallTarget = { entry: CatalogueProvider; model: CatalogueModel; isStream: boolean };
 
 /** What measuring needs. */
-export type MeasuringNeeds = Pick<SignedInCall, "metrics" | "tracing" | "traceparent" | "startedAt">;
+export type InstrumentDeps = Pick<SignedInCall, "metrics" | "tracing" | "traceparent" | "startedAt">;
 
 /** Begins to measure a provider call, and its span where traces are collected. */
-export function measure(
-  call: MeasuringNeeds,
-  { entry: { vendor }, model: { upstream: model }, isStream }: Measured,
-): Measurement {
+export function instrumentCall(
+  call: InstrumentDeps,
+  { entry: { vendor }, model: { upstream: model }, isStream }: CallTarget,
+): CallInstruments {
   const { metrics, tracing, traceparent, startedAt } = call;
   const labels = { gen_ai_operation_name: "chat", gen_ai_provider_name: vendor, gen_ai_request_model: model };
   const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
@@ -32,7 +32,7 @@ export function measure(
   let hasLeft = false;
   let workedMs = 0;
   return {
-    stopwatch: {
+    timings: {
       sent(at) {
         if (!hasLeft) metrics.overheadSeconds.observe({ phase: "request" }, (at - startedAt) / 1000);
         hasLeft = true;

@@ -1,10 +1,10 @@
-import type { Ai } from "./context.ts";
+import type { AiContext } from "./context.ts";
 
 /** A provider as clients see it (spec 2.6). */
 export type ListedProvider = { provider: string; defaultModel: string; configured: boolean };
 
 /** Lists every provider of the catalogue, configured or not. */
-export function listProviders({ catalogue, providers }: Pick<Ai, "catalogue" | "providers">): ListedProvider[] {
+export function listProviders({ catalogue, providers }: Pick<AiContext, "catalogue" | "providers">): ListedProvider[] {
   return catalogue.providers.map((entry) => ({
     provider: entry.id,
     defaultModel: entry.models[0].name,

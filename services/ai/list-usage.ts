@@ -1,6 +1,6 @@
 import type { SignedInCall } from "../call.ts";
 import { invalid } from "../platform/errors.ts";
-import type { Ai } from "./context.ts";
+import type { AiContext } from "./context.ts";
 
 /** What one user asked of one model on one UTC day. */
 export type UsageOfDay = {
@@ -36,7 +36,7 @@ const MAX_DAYS = 366;
 
 /** Sums up usage by day, user, provider and model, newest day first. @throws ServiceError VALIDATION_FAILED */
 export async function listUsage(
-  { em, clock, ai }: Pick<SignedInCall, "em" | "clock"> & { ai: Pick<Ai, "usage"> },
+  { em, clock, ai }: Pick<SignedInCall, "em" | "clock"> & { ai: Pick<AiContext, "usage"> },
   { userId, from, to, page = 1 }: UsageFilter,
 ): Promise<UsageOfDay[]> {
   const daysBefore = (days: number) => new Date((to ?? clock.now()).getTime() - days * DAY_MS);

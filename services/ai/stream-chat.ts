@@ -1,5 +1,12 @@
 import { type Flow, flow, type Take } from "../flow.ts";
-import { type Conversation, type Needs, type Route, routeOf, settleFailure, startUsage } from "./conversation.ts";
+import {
+  type ChatDeps,
+  type Conversation,
+  finishFailed,
+  type ResolvedModel,
+  resolveModel,
+  startUsage,
+} from "./conversation.ts";
 
 /** A piece of a reply. */
 type Piece = { chunk: string };
@@ -10,24 +17,24 @@ type Piece = { chunk: string };
  * is sent before the first piece is asked for.
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while it is read PROVIDER_ERROR, UNAUTHENTICATED
  */
-export function streamChat(call: Needs, conversation: Conversation): Flow<Piece> {
-  const route = routeOf(call.ai, conversation);
+export function streamChat(call: ChatDeps, conversation: Conversation): Flow<Piece> {
+  const route = resolveModel(call.ai, conversation);
   return flow((take) => reply(call, route, take));
 }
 
-async function reply(call: Needs, route: Route, take: Take<Piece>): Promise<void> {
+async function reply(call: ChatDeps, route: ResolvedModel, take: Take<Piece>): Promise<void> {
   const stay = call.ai.sessions.watch(call.caller.session.id, call.signal);
   const entry = startUsage(call, stay.signal, route, true);
   const hand = (chunk: string) => {
-    entry.wrote(chunk);
+    entry.onText(chunk);
     return take({ chunk });
   };
   try {
-    const usage = await route.provider.stream(route.prompt, hand, stay.signal, entry.stopwatch);
-    if (usage) entry.report(usage);
-    entry.settle("completed");
+    const usage = await route.provider.stream(route.prompt, hand, stay.signal, entry.timings);
+    if (usage) entry.setUsage(usage);
+    entry.finish("completed");
   } catch (thrown) {
-    throw settleFailure(call, stay.signal, entry, thrown);
+    throw finishFailed(call, stay.signal, entry, thrown);
   } finally {
     stay.end();
   }

@@ -2,11 +2,11 @@ import type { Logger } from "pino";
 import type { Clock } from "../platform/clock.ts";
 import { newId } from "../store/ids.ts";
 import type { Statement, Store } from "../store/store.ts";
-import type { FailureKind } from "./providers/errors.ts";
+import type { ProviderErrorKind } from "./providers/errors.ts";
 import type { Usage } from "./providers/provider.ts";
 
 /** How a call ended. */
-export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | FailureKind;
+export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | ProviderErrorKind;
 
 /** One row of `ai_usage`, by the names of its columns. */
 export type UsageRow = {
@@ -26,11 +26,11 @@ export type UsageRow = {
 /** One call, from its start to its settlement. */
 export type UsageEntry = {
   /** Counts text that went out. */
-  wrote(text: string): void;
+  onText(text: string): void;
   /** Takes what the provider reports; it replaces the estimate. */
-  report(usage: Usage): void;
+  setUsage(usage: Usage): void;
   /** Settles the call; only the first time counts. */
-  settle(outcome: UsageOutcome): void;
+  finish(outcome: UsageOutcome): void;
 };
 
 /** Who calls what, and how much is sent. */
@@ -76,7 +76,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
   const waiting = new Map<string, UsageRow>();
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> = Promise.resolve();
-  let isLate = false;
+  let isFailing = false;
 
   function write(row: UsageRow): void {
     const [oldest] = waiting.keys();
@@ -98,10 +98,11 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
     waiting.clear();
     try {
       await store.query(UPSERT, [JSON.stringify(rows)]);
-      isLate = false;
+      isFailing = false;
     } catch (error) {
-      if (!isLate) log.warn({ reason: (error as Error).message, rows: rows.length }, "usage could not be recorded yet");
-      isLate = true;
+      if (!isFailing)
+        log.warn({ reason: (error as Error).message, rows: rows.length }, "usage could not be recorded yet");
+      isFailing = true;
       for (const row of rows) if (!waiting.has(row.id)) waiting.set(row.id, row);
       timer ??= setTimeout(flush, RETRY_MS).unref();
     }
@@ -129,7 +130,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
       let characters = 0;
       let writtenMs = 0;
       const entry: UsageEntry = {
-        wrote(text) {
+        onText(text) {
           row.first_chunk_ms ??= elapsed();
           characters += text.length;
           if (row.estimated) row.output_tokens = tokensIn(characters);
@@ -137,10 +138,10 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
           writtenMs = elapsed();
           write(row);
         },
-        report({ inputTokens, outputTokens }) {
+        setUsage({ inputTokens, outputTokens }) {
           Object.assign(row, { input_tokens: inputTokens, output_tokens: outputTokens, estimated: false });
         },
-        settle(outcome) {
+        finish(outcome) {
           if (row.outcome !== "running") return;
           signal.removeEventListener("abort", leave);
           Object.assign(row, { outcome, latency_ms: elapsed() });
@@ -149,7 +150,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
           settled?.(row);
         },
       };
-      const leave = () => entry.settle("cancelled");
+      const leave = () => entry.finish("cancelled");
       signal.addEventListener("abort", leave);
       write(row);
       return entry;

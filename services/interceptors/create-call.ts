@@ -4,7 +4,7 @@ import { type Call, type Client, callKey, type Tools } from "../call.ts";
 import { equalSecrets } from "../crypto/cipher.ts";
 import { createFindSession } from "../sessions/find-session.ts";
 import type { Store } from "../store/store.ts";
-import { settled } from "./on-complete.ts";
+import { onComplete } from "./on-complete.ts";
 
 /** Address of the socket's other end, given by the server that accepts the connection. */
 export const peerKey = createContextKey<string>("127.0.0.1", { description: "peer address" });
@@ -48,7 +48,7 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
       afterwards: [],
     };
     req.contextValues.set(callKey, Object.assign(Object.create(shared), own));
-    return settled(next, req, () => {
+    return onComplete(next, req, () => {
       for (const after of own.afterwards) after();
     });
   };

@@ -1,7 +1,7 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import type { Metrics } from "../metrics.ts";
-import { settled } from "./on-complete.ts";
+import { onComplete } from "./on-complete.ts";
 
 /** One line and one measurement per RPC: method, code, duration, request id; never a message. */
 export function logCalls(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds">): Interceptor {
@@ -17,7 +17,7 @@ export function logCalls(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds"
       const requestId = req.header.get("x-request-id") ?? undefined;
       log.debug({ rpc, code: code ?? "ok", ms: Math.round(ms), requestId }, "rpc");
     };
-    return settled(next, req, (outcome) => line("error" in outcome ? outcome.error : undefined));
+    return onComplete(next, req, (outcome) => line("error" in outcome ? outcome.error : undefined));
   };
 }
 

@@ -4,7 +4,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { internalError, ServiceError, toConnectError } from "../platform/errors.ts";
 import type { Missed } from "../store/availability.ts";
 import { isDatabaseAway, withoutRows } from "../store/errors.ts";
-import { settled } from "./on-complete.ts";
+import { onComplete } from "./on-complete.ts";
 
 /** Seconds after which a caller is told to try again when the database is away. */
 const DATABASE_RETRY_SECONDS = 2;
@@ -21,7 +21,7 @@ const causeOf = ({ reason }: AbortSignal) => (reason instanceof ConnectError ? r
  */
 export function mapErrors(log: Logger, missDatabase: Missed): Interceptor {
   return (next) => (req) =>
-    settled(next, req, (ending) => {
+    onComplete(next, req, (ending) => {
       if (!("error" in ending)) return undefined;
       const { error } = ending;
       if (error instanceof ServiceError) return toConnectError(error);

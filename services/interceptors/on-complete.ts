@@ -4,18 +4,18 @@ import type { Each, Flow } from "../flow.ts";
 type AnyRequest = UnaryRequest | StreamRequest;
 type AnyResponse = UnaryResponse | StreamResponse;
 type Next = (req: AnyRequest) => Promise<AnyResponse>;
-type Ended = (ending: Ending) => unknown;
+type Ended = (ending: CallResult) => unknown;
 type Messages<T> = AsyncIterable<T> & Partial<Flow<T>>;
 
 /** How a call ended. */
-export type Ending = { error: unknown } | Record<never, never>;
+export type CallResult = { error: unknown } | Record<never, never>;
 
 /**
  * Runs the rest of the chain and reports how the call really ended. A stream's interceptor returns before its handler
  * has started, so the ending of a stream is the ending of its messages.
  * @param ended is told once; what it returns as an error replaces the one that was thrown.
  */
-export async function settled(next: Next, req: AnyRequest, ended: Ended): Promise<AnyResponse> {
+export async function onComplete(next: Next, req: AnyRequest, ended: Ended): Promise<AnyResponse> {
   let res: AnyResponse;
   try {
     res = await next(req);
@@ -82,7 +82,7 @@ class Watched<T> implements AsyncIterable<T> {
   /** What tells the watchers of the ending, once. */
   #ending() {
     let isOver = false;
-    const end = (ending: Ending): Ending => {
+    const end = (ending: CallResult): CallResult => {
       if (isOver) return ending;
       isOver = true;
       let heard = ending;

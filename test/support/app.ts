@@ -8,8 +8,8 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/server.ts";
-import { createDirectTransport } from "../../gateway/transport/in-process.ts";
-import { createRemoteTransport } from "../../gateway/transport/services.ts";
+import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
+import { createServicesTransport } from "../../gateway/transport/services.ts";
 import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { type App, openApp } from "../../services/app.ts";
 import { readConfig } from "../../services/config.ts";
@@ -91,10 +91,10 @@ export async function startApp({
   const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost });
   const grpc = await listenGrpc(app, config, room, patience);
   const grpcUrl = `http://127.0.0.1:${grpc.port}`;
-  const remote = mode === "apart" ? createRemoteTransport(grpcUrl) : undefined;
+  const remote = mode === "apart" ? createServicesTransport(grpcUrl) : undefined;
   const gateway = createGateway({
     config: valid(readGatewayConfig(settings)),
-    transport: remote ?? createDirectTransport(app.routes, app.interceptors),
+    transport: remote ?? createInProcessTransport(app.routes, app.interceptors),
     room,
     log,
     clock,

@@ -1,8 +1,8 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
 import type { Adapter } from "./adapter.ts";
-import { type Counts, type Mapping, type Meaning, textIn } from "./decode.ts";
-import { below, type Endpoint } from "./http-client.ts";
-import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
+import { type ParsedEvent, type ResponseParser, requireText, type UsageCounts } from "./decode.ts";
+import { type Endpoint, joinUrl } from "./http-client.ts";
+import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./prompt.ts";
 import type { Prompt } from "./provider.ts";
 
 /** The current version of the API refuses any temperature; the one before takes them. */
@@ -10,15 +10,15 @@ const VERSION = "2026-10-21";
 const VERSION_WITH_TEMPERATURE = "2023-06-01";
 
 /** Anthropic's messages. */
-export function anthropicAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
-  const target = below(baseUrl, "v1/messages");
+export function anthropicAdapter({ baseUrl, key, http }: Endpoint): Adapter {
+  const target = joinUrl(baseUrl, "v1/messages");
   return {
     ...anthropicMapping,
     send(prompt, stream, signal) {
       const temperature = temperatureOf(prompt);
       const request = { ...requestOf(prompt), ...(temperature !== undefined && { temperature }), stream };
       const version = temperature === undefined ? VERSION : VERSION_WITH_TEMPERATURE;
-      return wire.post(target, { authorization: `Bearer ${key}`, "anthropic-version": version }, request, signal);
+      return http.post(target, { authorization: `Bearer ${key}`, "anthropic-version": version }, request, signal);
     },
   };
 }
@@ -28,7 +28,7 @@ function requestOf(prompt: Prompt) {
   return {
     model: prompt.model.upstream,
     max_tokens: outputTokensOf(prompt) ?? prompt.model.outputTokens,
-    messages: turnsOf(prompt) as Anthropic.MessageParam[],
+    messages: toMessages(prompt) as Anthropic.MessageParam[],
     ...(system !== undefined && { system }),
   };
 }
@@ -50,8 +50,8 @@ type Event = {
 type Body = { content?: Block[]; stop_reason?: string | null; usage?: UsageFields | null };
 
 /** What events and whole messages say. Kinds of events, blocks and deltas that aren't known are to be ignored. */
-export const anthropicMapping: Mapping = {
-  event(frame) {
+export const anthropicMapping: ResponseParser = {
+  parseEvent(frame) {
     const { type, message, content_block: block, delta, usage } = frame as Event;
     switch (type) {
       case "message_start":
@@ -59,7 +59,7 @@ export const anthropicMapping: Mapping = {
       case "content_block_start":
         return { text: textOf(block), active: Boolean(block.thinking) };
       case "content_block_delta":
-        return { text: delta?.type === "text_delta" ? textIn(delta.text) : "", active: Boolean(delta?.thinking) };
+        return { text: delta?.type === "text_delta" ? requireText(delta.text) : "", active: Boolean(delta?.thinking) };
       case "message_delta":
         return { ...meaningOfStop(delta?.stop_reason), usage: countsOf(usage) };
       case "message_stop":
@@ -68,22 +68,22 @@ export const anthropicMapping: Mapping = {
         return {};
     }
   },
-  whole(body) {
+  parseBody(body) {
     const { content, stop_reason, usage } = body as Body;
     return { text: content?.map(textOf).join(""), ...meaningOfStop(stop_reason), usage: countsOf(usage) };
   },
 };
 
-const textOf = (block: Block) => (block.type === "text" ? textIn(block.text) : "");
+const textOf = (block: Block) => (block.type === "text" ? requireText(block.text) : "");
 
-const meaningOfStop = (reason: string | null | undefined): Meaning => ({
+const meaningOfStop = (reason: string | null | undefined): ParsedEvent => ({
   finished: Boolean(reason),
   callsTool: reason === "tool_use",
   failed: reason === "refusal" ? "blocked the content" : undefined,
 });
 
 /** A count that is left out or null leaves what was told before. */
-function countsOf(usage: UsageFields | null | undefined): Counts {
+function countsOf(usage: UsageFields | null | undefined): UsageCounts {
   const counts = {
     inputTokens: usage?.input_tokens,
     cacheWriteTokens: usage?.cache_creation_input_tokens,

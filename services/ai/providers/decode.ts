@@ -1,22 +1,22 @@
 import { createParser } from "eventsource-parser";
-import { type FailureKind, Fault, kindOfError } from "./errors.ts";
+import { classifyError, type ProviderErrorKind, UpstreamError } from "./errors.ts";
 import type { Usage } from "./provider.ts";
 
 /** Counts as the provider told them; input that its caches held may be counted apart. */
-export type Counts = Partial<Usage> & { cacheWriteTokens?: number; cacheReadTokens?: number };
+export type UsageCounts = Partial<Usage> & { cacheWriteTokens?: number; cacheReadTokens?: number };
 
 /** What one event of a stream, or the whole body of a chat reply, says. */
-export type Meaning = {
+export type ParsedEvent = {
   text?: string | undefined;
   /** Counts as far as they are told; later ones replace earlier ones. */
-  usage?: Counts | undefined;
+  usage?: UsageCounts | undefined;
   /** Something was produced that isn't shown (reasoning): not silence, but not text either. */
   active?: boolean | undefined;
   /** The finish marker: from here on the reply may end. */
   finished?: boolean | undefined;
   /** Nothing that follows matters. */
   over?: boolean | undefined;
-  failed?: FailureKind | undefined;
+  failed?: ProviderErrorKind | undefined;
   /** The model calls a tool, though it was offered none: without any text that is no reply. */
   callsTool?: boolean | undefined;
 };
@@ -25,9 +25,9 @@ export type Meaning = {
  * A pure mapping from one dialect's JSON, of which nothing is certain but that it is an object. It may throw over what it
  * cannot read.
  */
-export type Mapping = {
-  event(frame: object): Meaning;
-  whole(body: object): Meaning;
+export type ResponseParser = {
+  parseEvent(frame: object): ParsedEvent;
+  parseBody(body: object): ParsedEvent;
   /** Streams may be finished by `[DONE]` alone. */
   finishesWithDone?: boolean;
 };
@@ -36,72 +36,72 @@ export type Mapping = {
 const DONE = "[DONE]";
 
 /** The reply as far as it has been received: bytes go in, at any cut; whole characters come out. */
-export class Transcript {
+export class ReplyDecoder {
   finished = false;
-  over = false;
+  isClosed = false;
   /** Content, shown or not, came with the latest bytes. */
-  active = false;
-  fault: Fault | undefined;
+  hadContent = false;
+  fault: UpstreamError | undefined;
   /** Some servers put a finish marker on every piece: theirs ends nothing, the end of the body does. */
   #hasGoneOn = false;
   #text = "";
   #hasSpoken = false;
   /** How the provider itself said that it ended the reply; what that cost may still come. */
-  #failedAs: FailureKind | undefined;
+  #failedAs: ProviderErrorKind | undefined;
   #callsTool = false;
-  readonly #usage: Counts = {};
-  readonly #mapping: Mapping;
+  readonly #usage: UsageCounts = {};
+  readonly #mapping: ResponseParser;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   readonly #parser;
 
   /** @param eventBytes the largest event that is taken */
-  constructor(mapping: Mapping, eventBytes: number) {
+  constructor(mapping: ResponseParser, eventBytes: number) {
     this.#mapping = mapping;
     this.#parser = createParser({
       maxBufferSize: eventBytes,
       onEvent: ({ event, data }) => this.#read(data, event === "error"),
       onError: ({ type }) => {
-        if (type === "max-buffer-size-exceeded") this.fault ??= new Fault("reply too large");
+        if (type === "max-buffer-size-exceeded") this.fault ??= new UpstreamError("reply too large");
       },
     });
   }
 
   /** The reply is whole, however its body may end. */
-  get final(): boolean {
+  get isComplete(): boolean {
     return this.finished && !this.#hasGoneOn;
   }
 
   /** What the reply cost, if the provider has said all of it. */
   get usage(): Usage | undefined {
-    return wholeUsage(this.#usage);
+    return toUsage(this.#usage);
   }
 
   /** What was wrong with a reply that is over; undefined when nothing was, or it only broke off. */
-  get verdict(): Fault | undefined {
-    return this.fault ?? (this.#failedAs && new Fault(this.#failedAs, { usage: this.usage }));
+  get error(): UpstreamError | undefined {
+    return this.fault ?? (this.#failedAs && new UpstreamError(this.#failedAs, { usage: this.usage }));
   }
 
   /**
    * Takes what has arrived, and returns the text in it.
    * @throws TypeError at bytes that are no UTF-8: a text with holes is none
    */
-  feed(bytes: Buffer): string {
-    this.active = false;
+  push(bytes: Buffer): string {
+    this.hadContent = false;
     this.#parser.feed(this.#decoder.decode(bytes, { stream: true }));
     return this.#take();
   }
 
   /** Takes the end of the body. Some servers leave out the blank line after the last event. */
   end(): string {
-    if (!this.over && !this.fault) this.#parser.feed("\n\n");
-    if (!this.finished) this.fault ??= new Fault("broke off");
-    this.over = true;
+    if (!this.isClosed && !this.fault) this.#parser.feed("\n\n");
+    if (!this.finished) this.fault ??= new UpstreamError("broke off");
+    this.isClosed = true;
     return this.#take();
   }
 
   /** The text since the last time. A character split between two events waits for its other half. */
   #take(): string {
-    const split = !this.over && !this.fault && isHighSurrogate(this.#text.charCodeAt(this.#text.length - 1));
+    const split = !this.isClosed && !this.fault && isHighSurrogate(this.#text.charCodeAt(this.#text.length - 1));
     const end = split ? this.#text.length - 1 : this.#text.length;
     const text = this.#text.slice(0, end).toWellFormed();
     this.#text = this.#text.slice(end);
@@ -109,24 +109,24 @@ export class Transcript {
   }
 
   #read(data: string, isError: boolean): void {
-    if (this.over || this.fault || data.trim() === "") return;
+    if (this.isClosed || this.fault || data.trim() === "") return;
     const { text, usage, active, finished, over, failed, callsTool } =
       data.trim() === DONE
         ? { finished: this.#mapping.finishesWithDone && this.#hasSpoken, over: true }
-        : meaningOf(data, this.#mapping.event, isError);
+        : parseDocument(data, this.#mapping.parseEvent, isError);
     if (text) {
       if (this.finished) this.#hasGoneOn = true;
       this.#text += text;
       this.#hasSpoken = true;
     }
-    if (text || active || (finished && !this.finished)) this.active = true;
+    if (text || active || (finished && !this.finished)) this.hadContent = true;
     Object.assign(this.#usage, usage);
     if (finished) this.finished = true;
-    if (over) this.over = true;
+    if (over) this.isClosed = true;
     if (callsTool) this.#callsTool = true;
     if (failed && finished) this.#failedAs ??= failed;
-    else if (failed) this.fault = new Fault(failed);
-    else if (this.finished && this.#callsTool && !this.#hasSpoken) this.fault = new Fault("unreadable reply");
+    else if (failed) this.fault = new UpstreamError(failed);
+    else if (this.finished && this.#callsTool && !this.#hasSpoken) this.fault = new UpstreamError("unreadable reply");
   }
 }
 
@@ -134,7 +134,7 @@ export class Transcript {
  * Reads one JSON document. Errors look alike in all dialects and may come instead of any document, after HTTP said
  * 200 too; Google may wrap them in an array. Never throws.
  */
-export function meaningOf(json: string, map: (document: object) => Meaning, isError = false): Meaning {
+export function parseDocument(json: string, map: (document: object) => ParsedEvent, isError = false): ParsedEvent {
   let document: unknown;
   try {
     const parsed: unknown = JSON.parse(json);
@@ -144,7 +144,7 @@ export function meaningOf(json: string, map: (document: object) => Meaning, isEr
   }
   if (typeof document !== "object" || document === null) return { failed: "unreadable reply" };
   const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
-  if (error || isError || type === "error" || object === "error") return { failed: kindOfError(error || document) };
+  if (error || isError || type === "error" || object === "error") return { failed: classifyError(error || document) };
   try {
     return map(document);
   } catch {
@@ -156,14 +156,14 @@ export function meaningOf(json: string, map: (document: object) => Meaning, isEr
  * A piece of text that may be absent.
  * @throws TypeError when there is something else in its place
  */
-export function textIn(value: unknown): string {
+export function requireText(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value !== "string") throw new TypeError("Text is a string.");
   return value;
 }
 
 /** Half a count is none, and neither is nonsense. What caches held was read all the same. */
-export function wholeUsage(counts: Counts = {}): Usage | undefined {
+export function toUsage(counts: UsageCounts = {}): Usage | undefined {
   const { inputTokens: fresh, cacheWriteTokens: written = 0, cacheReadTokens: cached = 0, outputTokens } = counts;
   if (![fresh, written, cached].every(isCount)) return undefined;
   const inputTokens = Number(fresh) + written + cached;

@@ -1,7 +1,7 @@
 import type { Usage } from "./provider.ts";
 
 /** The ways in which a provider fails; the words are those that clients read. */
-export type FailureKind =
+export type ProviderErrorKind =
   | "rate limited"
   | "quota exhausted"
   | "overloaded"
@@ -16,13 +16,13 @@ export type FailureKind =
   | "broke off";
 
 /** What callers of a provider see of its failure: its public id and the kind, nothing of what it sent. */
-export class ProviderFailure extends Error {
-  readonly kind: FailureKind;
+export class ProviderError extends Error {
+  readonly kind: ProviderErrorKind;
   /** For the operator's log: an HTTP status or the name of a network error. */
   readonly detail: string | undefined;
   /** What it cost all the same, where the provider said so. */
   readonly usage: Usage | undefined;
-  constructor(provider: string, { kind, detail, usage }: Fault) {
+  constructor(provider: string, { kind, detail, usage }: UpstreamError) {
     super(`The AI provider ${provider} failed: ${kind}.`);
     this.name = "ProviderFailure";
     this.kind = kind;
@@ -32,9 +32,9 @@ export class ProviderFailure extends Error {
 }
 
 /** What else is known of a fault. */
-type Circumstances = {
+type UpstreamErrorDetails = {
   /** A later attempt may fare better. */
-  mayPass?: boolean | undefined;
+  retryable?: boolean | undefined;
   /** The wait that the provider asked for. */
   retryAfterMs?: number | undefined;
   detail?: string | undefined;
@@ -43,16 +43,16 @@ type Circumstances = {
 };
 
 /** A failure seen inside an adapter, before it is known whose it is and whether it is tried again. */
-export class Fault extends Error {
-  readonly kind: FailureKind;
-  readonly mayPass: boolean;
+export class UpstreamError extends Error {
+  readonly kind: ProviderErrorKind;
+  readonly retryable: boolean;
   readonly retryAfterMs: number | undefined;
   readonly detail: string | undefined;
   readonly usage: Usage | undefined;
-  constructor(kind: FailureKind, { mayPass = false, retryAfterMs, detail, usage }: Circumstances = {}) {
+  constructor(kind: ProviderErrorKind, { retryable = false, retryAfterMs, detail, usage }: UpstreamErrorDetails = {}) {
     super(kind);
     this.kind = kind;
-    this.mayPass = mayPass;
+    this.retryable = retryable;
     this.retryAfterMs = retryAfterMs;
     this.detail = detail;
     this.usage = usage;
@@ -60,17 +60,17 @@ export class Fault extends Error {
 }
 
 /** The fault inside whatever was thrown (it may be wrapped); anything else is of the given kind. */
-export function faultOf(thrown: unknown, otherwise: "unreachable" | "broke off"): Fault {
+export function toUpstreamError(thrown: unknown, otherwise: "unreachable" | "broke off"): UpstreamError {
   let detail: string | undefined;
   for (let error = thrown; error instanceof Error; error = error.cause) {
-    if (error instanceof Fault) return error;
+    if (error instanceof UpstreamError) return error;
     detail = (error as NodeJS.ErrnoException).code ?? detail;
   }
-  return new Fault(otherwise, { mayPass: otherwise === "unreachable", detail });
+  return new UpstreamError(otherwise, { retryable: otherwise === "unreachable", detail });
 }
 
 /** What providers call their errors (type, code or status), most telling first. Their prose is never looked at. */
-const WORDS: [RegExp, FailureKind][] = [
+const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
     /insufficient_quota|current_quota|quota_exceeded|credit|billing|budget|arrearage|spend_limit|usage_limit|perday/,
     "quota exhausted",
@@ -84,12 +84,12 @@ const WORDS: [RegExp, FailureKind][] = [
 ];
 
 /** Words that some say of everything: a status that means one thing tells more. */
-const VAGUE_WORDS: [RegExp, FailureKind][] = [
+const FALLBACK_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [/invalid_request/, "rejected the request"],
   [/server_error|api_error|internal/, "internal error"],
 ];
 
-const STATUSES: Record<number, FailureKind> = {
+const STATUSES: Record<number, ProviderErrorKind> = {
   401: "refused the key",
   402: "quota exhausted",
   403: "refused the key",
@@ -115,7 +115,7 @@ type ErrorBody = {
  * @param error the innermost error object, as received
  * @param status the HTTP status, unless that was a success
  */
-export function kindOfError(error: unknown, status?: number): FailureKind {
+export function classifyError(error: unknown, status?: number): ProviderErrorKind {
   const {
     type,
     code,
@@ -132,15 +132,17 @@ export function kindOfError(error: unknown, status?: number): FailureKind {
     .filter((word) => typeof word === "string")
     .join(" ")
     .toLowerCase();
-  const kindIn = (list: typeof WORDS) => list.find(([pattern]) => pattern.test(words))?.[1];
+  const kindIn = (list: typeof ERROR_PATTERNS) => list.find(([pattern]) => pattern.test(words))?.[1];
   const told = status ?? [code, status_code].map(Number).find(isErrorStatus);
-  return kindIn(WORDS) ?? STATUSES[told ?? 0] ?? kindIn(VAGUE_WORDS) ?? kindOfStatus(told) ?? "broke off";
+  return (
+    kindIn(ERROR_PATTERNS) ?? STATUSES[told ?? 0] ?? kindIn(FALLBACK_PATTERNS) ?? kindOfStatus(told) ?? "broke off"
+  );
 }
 
 /** Some say the status as text; other numbers are words of their own. */
 const isErrorStatus = (number: number) => number >= 400 && number < 600;
 
-function kindOfStatus(status: number | undefined): FailureKind | undefined {
+function kindOfStatus(status: number | undefined): ProviderErrorKind | undefined {
   if (status === undefined || status < 300) return undefined;
   if (status < 400) return "unreadable reply"; // a redirect: following it would hand the key to another host
   return status < 500 ? "rejected the request" : "internal error";

@@ -1,20 +1,20 @@
 import type { Adapter } from "./adapter.ts";
-import { type Mapping, type Meaning, textIn } from "./decode.ts";
-import type { FailureKind } from "./errors.ts";
-import { below, type Endpoint } from "./http-client.ts";
-import { outputTokensOf, systemTextOf, temperatureOf, turnsOf } from "./prompt.ts";
+import { type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
+import type { ProviderErrorKind } from "./errors.ts";
+import { type Endpoint, joinUrl } from "./http-client.ts";
+import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
 
 /** Gemini. */
-export function googleAdapter({ baseUrl, key, wire }: Endpoint): Adapter {
-  const models = below(baseUrl, "v1beta/models/");
+export function googleAdapter({ baseUrl, key, http }: Endpoint): Adapter {
+  const models = joinUrl(baseUrl, "v1beta/models/");
   const headers = { "x-goog-api-key": key };
   return {
     ...googleMapping,
     send(prompt, stream, signal) {
       const method = stream ? "streamGenerateContent?alt=sse" : "generateContent";
       const path = `${models.path}${encodeURIComponent(prompt.model.upstream)}:${method}`;
-      return wire.post({ ...models, path }, headers, requestOf(prompt), signal);
+      return http.post({ ...models, path }, headers, requestOf(prompt), signal);
     },
   };
 }
@@ -25,7 +25,7 @@ const LOWEST_TEMPERATURE = 0.001;
 function requestOf(prompt: Prompt) {
   const system = systemTextOf(prompt);
   const temperature = temperatureOf(prompt);
-  const contents = turnsOf(prompt).map(({ role, content }) => ({
+  const contents = toMessages(prompt).map(({ role, content }) => ({
     role: role === "assistant" ? "model" : role,
     parts: [{ text: content }],
   }));
@@ -49,14 +49,14 @@ type Body = {
 };
 
 /** Every event of a stream is a whole response object, so both read the same. The end of the body is the end. */
-export const googleMapping: Mapping = { event: meaningOfBody, whole: meaningOfBody };
+export const googleMapping: ResponseParser = { parseEvent: meaningOfBody, parseBody: meaningOfBody };
 
-function meaningOfBody(body: object): Meaning {
+function meaningOfBody(body: object): ParsedEvent {
   const { candidates, promptFeedback, usageMetadata } = body as Body;
   const parts = candidates?.[0]?.content?.parts ?? [];
   const reason = candidates?.[0]?.finishReason;
   return {
-    text: parts.map((part) => (part.thought ? "" : textIn(part.text))).join(""),
+    text: parts.map((part) => (part.thought ? "" : requireText(part.text))).join(""),
     active: parts.some((part) => part.thought),
     usage: usageOf(usageMetadata),
     finished: Boolean(reason ?? promptFeedback?.blockReason),
@@ -69,7 +69,7 @@ function meaningOfBody(body: object): Meaning {
 const COMPLETE = new Set(["STOP", "MAX_TOKENS"]);
 const BLOCKED = new Set(["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"]);
 
-function failureOf(reason: string | null | undefined): FailureKind | undefined {
+function failureOf(reason: string | null | undefined): ProviderErrorKind | undefined {
   if (!reason || COMPLETE.has(reason)) return undefined;
   return BLOCKED.has(reason) ? "blocked the content" : "broke off";
 }

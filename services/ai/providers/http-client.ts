@@ -1,23 +1,28 @@
 import http, { type IncomingMessage, type RequestOptions } from "node:http";
 import https from "node:https";
 import { urlToHttpOptions } from "node:url";
-import { Fault } from "./errors.ts";
+import { UpstreamError } from "./errors.ts";
 
 /** An answer whose status line has arrived, and when its request left, by `performance.now()`. */
-export type Answer = { message: IncomingMessage; sentAt: number };
+export type UpstreamResponse = { message: IncomingMessage; sentAt: number };
 
 /** The address of a method, taken apart once and not for every request. */
-export type Target = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
+export type RequestTarget = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
 
 /** How requests leave the process, and the pool of connections behind it. */
-export type Wire = {
+export type HttpClient = {
   /** Posts a JSON document, and resolves when the status line of the answer has arrived, whatever it says. */
-  post(target: Target, headers: Record<string, string>, document: object, signal: AbortSignal): Promise<Answer>;
+  post(
+    target: RequestTarget,
+    headers: Record<string, string>,
+    document: object,
+    signal: AbortSignal,
+  ): Promise<UpstreamResponse>;
   close(): void;
 };
 
 /** Where a provider listens, the key it knows us by, and the way there. */
-export type Endpoint = { baseUrl: string; key: string; wire: Wire };
+export type Endpoint = { baseUrl: string; key: string; http: HttpClient };
 
 /** Idle connections are given up before the usual server does, which would reset a request just written. */
 const IDLE_CONNECTION_MS = 4_000;
@@ -30,7 +35,7 @@ const IDLE_CONNECTION_MS = 4_000;
  *
  * @param connectMs how long a connection may take to stand
  */
-export function openWire(connectMs: number): Wire {
+export function createHttpClient(connectMs: number): HttpClient {
   const options = { keepAlive: true, timeout: IDLE_CONNECTION_MS };
   const pools = { "http:": new http.Agent(options), "https:": new https.Agent(options) };
   return {
@@ -44,7 +49,7 @@ export function openWire(connectMs: number): Wire {
         headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
       });
       const sentAt = performance.now();
-      const answer = new Promise<Answer>((resolve, reject) => {
+      const answer = new Promise<UpstreamResponse>((resolve, reject) => {
         let isAnswered = false;
         sending.on("response", (message) => {
           isAnswered = true;
@@ -52,10 +57,10 @@ export function openWire(connectMs: number): Wire {
         });
         sending.on("error", reject);
         // An answer that changes the protocol (101) brings neither of these two.
-        sending.on("close", () => isAnswered || reject(new Fault("unreadable reply")));
+        sending.on("close", () => isAnswered || reject(new UpstreamError("unreadable reply")));
         sending.on("socket", (socket) => {
           if (!socket.connecting) return;
-          const alarm = setTimeout(() => sending.destroy(new Fault("timed out")), connectMs);
+          const alarm = setTimeout(() => sending.destroy(new UpstreamError("timed out")), connectMs);
           const quiet = () => clearTimeout(alarm);
           socket.once(isPlain ? "connect" : "secureConnect", quiet).once("close", quiet);
         });
@@ -74,7 +79,7 @@ export function openWire(connectMs: number): Wire {
 }
 
 /** The address of a method below a base URL, which may end in a slash. */
-export function below(baseUrl: string, method: string): Target {
+export function joinUrl(baseUrl: string, method: string): RequestTarget {
   const { protocol, hostname, port, path } = urlToHttpOptions(new URL(`${baseUrl.replace(/\/$/, "")}/${method}`));
   return { protocol, hostname, port, path };
 }

@@ -1,19 +1,19 @@
 import type { OpenAI } from "openai";
 import type { Adapter } from "./adapter.ts";
-import { type Mapping, type Meaning, textIn } from "./decode.ts";
-import { below, type Endpoint } from "./http-client.ts";
-import { merged, outputTokensOf, temperatureOf } from "./prompt.ts";
+import { type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
+import { type Endpoint, joinUrl } from "./http-client.ts";
+import { mergeAdjacent, outputTokensOf, temperatureOf } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
 
 /** Chat completions: OpenAI's own, and whatever is compatible with them to some degree. */
-export function openaiAdapter({ baseUrl, key, wire }: Endpoint, isOpenai: boolean): Adapter {
-  const target = below(baseUrl, "chat/completions");
+export function openaiAdapter({ baseUrl, key, http }: Endpoint, isOpenai: boolean): Adapter {
+  const target = joinUrl(baseUrl, "chat/completions");
   const headers = { authorization: `Bearer ${key}` };
   return {
     ...openaiMapping,
     send(prompt, stream, signal) {
       const request = { ...requestOf(prompt), ...(stream && streaming(prompt, isOpenai)) };
-      return wire.post(target, headers, request, signal);
+      return http.post(target, headers, request, signal);
     },
   };
 }
@@ -25,7 +25,9 @@ function requestOf(prompt: Prompt): OpenAI.ChatCompletionCreateParams {
   const said = [{ role: "system" as const, content: system }, ...messages];
   return {
     model: model.upstream,
-    messages: merged(said.map(({ role, content }) => ({ role: role === "system" ? model.systemRole : role, content }))),
+    messages: mergeAdjacent(
+      said.map(({ role, content }) => ({ role: role === "system" ? model.systemRole : role, content })),
+    ),
     ...(outputTokens !== undefined && { [model.outputTokensField]: outputTokens }),
     ...(temperature !== undefined && { temperature }),
   };
@@ -52,13 +54,13 @@ type Body = {
 };
 
 /** What chunks and whole completions say. Some servers leave out the finish reason, some the closing `[DONE]`. */
-export const openaiMapping: Mapping = {
-  event(frame) {
+export const openaiMapping: ResponseParser = {
+  parseEvent(frame) {
     const { choices, usage } = frame as Body;
     const choice = choices?.[0];
     return { ...meaningOfChoice(choice, choice?.delta), usage: usageOf(usage) };
   },
-  whole(body) {
+  parseBody(body) {
     const { choices, usage } = body as Body;
     const choice = choices?.[0];
     const meaning = meaningOfChoice(choice, choice?.message);
@@ -67,11 +69,11 @@ export const openaiMapping: Mapping = {
   finishesWithDone: true,
 };
 
-function meaningOfChoice(choice: Choice | undefined, message: Message | null | undefined): Meaning {
+function meaningOfChoice(choice: Choice | undefined, message: Message | null | undefined): ParsedEvent {
   const reason = choice?.finish_reason;
   const content = message?.content;
   return {
-    text: textOf(content) + textIn(message?.refusal),
+    text: textOf(content) + requireText(message?.refusal),
     active: Boolean(message?.reasoning_content || message?.reasoning || (Array.isArray(content) && content.length > 0)),
     finished: Boolean(reason),
     callsTool: reason === "tool_calls" || reason === "function_call" || Boolean(message?.tool_calls?.length), // or "stop"
@@ -81,8 +83,8 @@ function meaningOfChoice(choice: Choice | undefined, message: Message | null | u
 
 /** Text comes as a string, or (Mistral's reasoning models) as parts of which only some are text. */
 function textOf(content: Content | undefined): string {
-  if (!Array.isArray(content)) return textIn(content);
-  return content.map((part) => (part.type === "text" ? textIn(part.text) : "")).join("");
+  if (!Array.isArray(content)) return requireText(content);
+  return content.map((part) => (part.type === "text" ? requireText(part.text) : "")).join("");
 }
 
 /** Some (xAI, Gemini) count reasoning in the total alone. */

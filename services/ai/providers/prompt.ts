@@ -18,12 +18,12 @@ export function systemTextOf({ system = "", messages }: Prompt): string | undefi
 }
 
 /** The conversation without its system text. */
-export function turnsOf({ messages }: Prompt): PromptMessage[] {
-  return merged(messages.filter(({ role }) => role !== "system"));
+export function toMessages({ messages }: Prompt): PromptMessage[] {
+  return mergeAdjacent(messages.filter(({ role }) => role !== "system"));
 }
 
 /** Joins adjacent messages of one role, which some providers refuse, and leaves out empty ones, which say nothing. */
-export function merged<Role extends string>(messages: readonly { role: Role; content: string }[]) {
+export function mergeAdjacent<Role extends string>(messages: readonly { role: Role; content: string }[]) {
   const turns: { role: Role; content: string }[] = [];
   for (const { role, content } of messages) {
     const last = turns.at(-1);

@@ -21,7 +21,7 @@ export type Usage = { inputTokens: number; outputTokens: number };
 export type Completion = { content: string; usage?: Usage | undefined };
 
 /** Told what a call costs this process. */
-export type Stopwatch = {
+export type CallTimings = {
   /** An attempt left for the provider, by `performance.now()`; told once it is answered. */
   sent(at: number): void;
   /** So many milliseconds went into what the provider answered. */
@@ -33,17 +33,17 @@ export type Stopwatch = {
  * signal's own reason when that fires; either way the upstream connection is free by then.
  */
 export type Provider = {
-  complete(prompt: Prompt, signal: AbortSignal, stopwatch?: Stopwatch): Promise<Completion>;
+  complete(prompt: Prompt, signal: AbortSignal, timings?: CallTimings): Promise<Completion>;
   /**
    * Hands over a reply as it comes: texts that are never empty, of whole characters. What `take` throws ends the reply,
    * and is thrown again. It resolves when the provider has ended the reply with its finish marker, with what it cost,
    * unless the provider didn't say.
    */
-  stream(prompt: Prompt, take: Take<string>, signal: AbortSignal, stopwatch?: Stopwatch): Promise<Usage | undefined>;
+  stream(prompt: Prompt, take: Take<string>, signal: AbortSignal, timings?: CallTimings): Promise<Usage | undefined>;
 };
 
 /** Bounds of one call: durations in milliseconds, sizes in bytes. */
-export type Limits = {
+export type ProviderBounds = {
   /** Until the connection stands. */
   connectMs: number;
   /** From sending an attempt to its first byte. */
@@ -68,7 +68,7 @@ export type Limits = {
 
 const MIB = 1024 * 1024;
 
-export const DEFAULT_LIMITS: Readonly<Limits> = {
+export const DEFAULT_BOUNDS: Readonly<ProviderBounds> = {
   connectMs: 10_000,
   firstByteMs: 60_000,
   idleMs: 60_000,

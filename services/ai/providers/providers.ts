@@ -2,9 +2,9 @@ import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../
 import { type Adapter, asProvider } from "./adapter.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
-import { type Endpoint, openWire } from "./http-client.ts";
+import { createHttpClient, type Endpoint } from "./http-client.ts";
 import { openaiAdapter } from "./openai.ts";
-import { DEFAULT_LIMITS, type Limits, type Provider } from "./provider.ts";
+import { DEFAULT_BOUNDS, type Provider, type ProviderBounds } from "./provider.ts";
 
 const ADAPTERS: Record<CatalogueProvider["dialect"], (endpoint: Endpoint) => Adapter> = {
   openai: (endpoint) => openaiAdapter(endpoint, true),
@@ -29,19 +29,19 @@ export type Providers = {
 export function openProviders(
   catalogue: Catalogue,
   variables: Readonly<Record<string, string | undefined>>,
-  limits: Partial<Limits> = {},
+  limits: Partial<ProviderBounds> = {},
 ): Providers {
   refuseUnusable(catalogue, variables);
-  const bounds = { ...DEFAULT_LIMITS, ...limits };
-  const wire = openWire(bounds.connectMs);
+  const bounds = { ...DEFAULT_BOUNDS, ...limits };
+  const http = createHttpClient(bounds.connectMs);
   const open = new Map<string, Provider>();
   for (const { id, dialect, keyVariable, baseUrlVariable, baseUrl } of catalogue.providers) {
     const key = variables[keyVariable];
     if (!key) continue;
-    const endpoint = { key, baseUrl: variables[baseUrlVariable] || baseUrl, wire };
+    const endpoint = { key, baseUrl: variables[baseUrlVariable] || baseUrl, http };
     open.set(id, asProvider(id, ADAPTERS[dialect](endpoint), bounds));
   }
-  return { of: ({ id }) => open.get(id), close: wire.close };
+  return { of: ({ id }) => open.get(id), close: http.close };
 }
 
 function refuseUnusable(catalogue: Catalogue, variables: Readonly<Record<string, string | undefined>>): void {

@@ -1,20 +1,20 @@
 import type { Readable } from "node:stream";
 import type { Take } from "../../flow.ts";
 import { inLine, isBusy } from "../../process/turns.ts";
-import type { Transcript } from "./decode.ts";
-import { Fault } from "./errors.ts";
-import type { Limits } from "./provider.ts";
-import type { Exchange } from "./upstream-request.ts";
+import type { ReplyDecoder } from "./decode.ts";
+import { UpstreamError } from "./errors.ts";
+import type { ProviderBounds } from "./provider.ts";
+import type { UpstreamRequest } from "./upstream-request.ts";
 
 /** What a reply is heard by. */
-type Listener = { exchange: Exchange; limits: Limits; take: Take<string> };
+type Listener = { exchange: UpstreamRequest; limits: ProviderBounds; take: Take<string> };
 
 /**
  * Hears a reply that comes as events, and hands over its text as it comes. While what was handed over is not taken,
  * nothing is received: a slow reader slows the provider. Resolves once the reply is complete and all of it taken.
  * @throws Fault after the text before it
  */
-export function listen(body: Readable, transcript: Transcript, { exchange, limits, take }: Listener): Promise<void> {
+export function listen(body: Readable, transcript: ReplyDecoder, { exchange, limits, take }: Listener): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let text = "";
   let received = 0;
@@ -25,10 +25,10 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
 
   const end = (error?: unknown) => {
     // After the finish marker any end will do: a reset, silence, a half-sent closing frame.
-    ending ??= { error: transcript.verdict ?? (transcript.final ? undefined : error) };
+    ending ??= { error: transcript.error ?? (transcript.isComplete ? undefined : error) };
     body.off("data", receive);
     handOver();
-    if (exchange.isDeserted) return reject(exchange.cause); // what is left of the text is nobody's
+    if (exchange.isAborted) return reject(exchange.cause); // what is left of the text is nobody's
     if (isHandingOver) return;
     if (ending.error) reject(ending.error);
     else resolve();
@@ -37,7 +37,7 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
     if (!ending) text += transcript.end();
     end();
   };
-  const expect = () => exchange.expectWithin(transcript.final ? limits.afterFinishMs : limits.idleMs);
+  const expect = () => exchange.resetIdleTimer(transcript.isComplete ? limits.afterFinishMs : limits.idleMs);
   /** What comes at once is handed over at once. */
   const handOverSoon = () => {
     if (isDue) return;
@@ -46,13 +46,13 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
   };
   const handOver = () => {
     isDue = false;
-    if (isHandingOver || text === "" || exchange.isDeserted) return;
+    if (isHandingOver || text === "" || exchange.isAborted) return;
     const taken = takeOrLeave(text);
     text = "";
     if (!taken) return;
     isHandingOver = true;
     body.pause();
-    exchange.rest(); // the reader may take its time
+    exchange.pauseIdleTimer(); // the reader may take its time
     taken.then(goOn, leave);
   };
   const takeOrLeave = (text: string) => {
@@ -71,7 +71,7 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
     if (waiting === 0) body.resume();
   };
   const leave = (reason: unknown) => {
-    exchange.desert(reason);
+    exchange.abort(reason);
     end();
   };
   /**
@@ -83,7 +83,7 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
       try {
         listener(...given);
       } catch {
-        transcript.fault ??= new Fault("unreadable reply");
+        transcript.fault ??= new UpstreamError("unreadable reply");
         end();
       }
     };
@@ -101,12 +101,12 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
   const receive = inTurn((bytes: Buffer) => {
     if (ending) return;
     received += bytes.length;
-    if (received > limits.streamBytes) return end(new Fault("reply too large"));
+    if (received > limits.streamBytes) return end(new UpstreamError("reply too large"));
     const startedAt = performance.now();
-    text += transcript.feed(bytes);
-    exchange.stopwatch?.worked(performance.now() - startedAt);
-    if (transcript.fault || transcript.over) return complete();
-    if (transcript.active && !isHandingOver) expect();
+    text += transcript.push(bytes);
+    exchange.timings?.worked(performance.now() - startedAt);
+    if (transcript.fault || transcript.isClosed) return complete();
+    if (transcript.hadContent && !isHandingOver) expect();
     if (text !== "") handOverSoon();
   });
 
@@ -114,7 +114,7 @@ export function listen(body: Readable, transcript: Transcript, { exchange, limit
   body.on("data", receive).on("error", inTurn(end));
   body.once("end", inTurn(complete)).once(
     "close",
-    inTurn(() => ending || end(new Fault("broke off"))), // with its stack this costs as much as ten pieces
+    inTurn(() => ending || end(new UpstreamError("broke off"))), // with its stack this costs as much as ten pieces
   );
   return promise;
 }

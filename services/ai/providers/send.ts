@@ -2,42 +2,42 @@ import type { IncomingMessage } from "node:http";
 import { pipeline, type Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
 import { soon } from "../../process/turns.ts";
-import { type Mapping, type Meaning, meaningOf, wholeUsage } from "./decode.ts";
-import { Fault, faultOf, kindOfError, retryDelayOf } from "./errors.ts";
-import type { Answer } from "./http-client.ts";
-import type { Completion, Limits } from "./provider.ts";
-import type { Exchange } from "./upstream-request.ts";
+import { type ParsedEvent, parseDocument, type ResponseParser, toUsage } from "./decode.ts";
+import { classifyError, retryDelayOf, toUpstreamError, UpstreamError } from "./errors.ts";
+import type { UpstreamResponse } from "./http-client.ts";
+import type { Completion, ProviderBounds } from "./provider.ts";
+import type { UpstreamRequest } from "./upstream-request.ts";
 
 /** The part of an error's body that is looked at. Bytes. */
 const ERROR_BYTES = 64 * 1024;
 
 /** Sends one request and resolves when its status line has arrived. */
-export type Send = (signal: AbortSignal) => Promise<Answer>;
+export type Send = (signal: AbortSignal) => Promise<UpstreamResponse>;
 
 /** A success that has begun to arrive: its body, decompressed, and its media type ("" when the provider named none). */
-export type Opened = { body: Readable; type: string };
+export type OpenReply = { body: Readable; type: string };
 
 /**
  * Gets an answer that is a success and has begun to arrive, trying again what may pass until the first byte.
  * The wait is what the provider asked for, if there is time for it, and otherwise a growing, jittered one.
  * @throws Fault
  */
-export async function open(send: Send, exchange: Exchange, limits: Limits): Promise<Opened> {
+export async function sendWithRetry(send: Send, exchange: UpstreamRequest, limits: ProviderBounds): Promise<OpenReply> {
   for (let attempt = 0; ; attempt++) {
-    exchange.expectWithin(limits.firstByteMs);
+    exchange.resetIdleTimer(limits.firstByteMs);
     try {
       const { message, sentAt } = await send(exchange.signal);
-      exchange.stopwatch?.sent(sentAt);
-      await judge(message);
+      exchange.timings?.sent(sentAt);
+      await checkStatus(message);
       return { body: decompressed(message), type: mediaType(message) };
     } catch (thrown) {
       if (exchange.signal.aborted) throw thrown;
-      const fault = faultOf(thrown, "unreachable");
+      const fault = toUpstreamError(thrown, "unreachable");
       const askedMs = fault.retryAfterMs ?? 0;
       const waitMs = Math.max(askedMs, limits.backoffMs * 2 ** attempt * (0.5 + Math.random()));
-      const isWorthIt = fault.mayPass && attempt < limits.retries;
+      const isWorthIt = fault.retryable && attempt < limits.retries;
       if (!isWorthIt || askedMs > limits.firstByteMs || waitMs > exchange.remainingMs) throw fault;
-      await exchange.pause(waitMs);
+      await exchange.sleep(waitMs);
     }
   }
 }
@@ -46,29 +46,29 @@ export async function open(send: Send, exchange: Exchange, limits: Limits): Prom
  * Reads a reply that comes as one JSON document.
  * @throws Fault
  */
-export async function whole(
-  { body, type }: Opened,
-  { whole }: Mapping,
-  exchange: Exchange,
-  limits: Limits,
+export async function readReply(
+  { body, type }: OpenReply,
+  { parseBody }: ResponseParser,
+  exchange: UpstreamRequest,
+  limits: ProviderBounds,
 ): Promise<Completion> {
-  if (type !== "" && !type.endsWith("json")) throw new Fault("unreadable reply");
-  const bytes = await collect(body, exchange, limits);
-  exchange.rest(); // it is our turn
+  if (type !== "" && !type.endsWith("json")) throw new UpstreamError("unreadable reply");
+  const bytes = await readAll(body, exchange, limits);
+  exchange.pauseIdleTimer(); // it is our turn
   const read = () => {
     const startedAt = performance.now();
-    const meaning = meaningOf(textOf(bytes), whole);
-    exchange.stopwatch?.worked(performance.now() - startedAt);
+    const meaning = parseDocument(textOf(bytes), parseBody);
+    exchange.timings?.worked(performance.now() - startedAt);
     return meaning;
   };
-  const meaning = await new Promise<Meaning>((resolve, reject) => {
+  const meaning = await new Promise<ParsedEvent>((resolve, reject) => {
     soon(() => (exchange.signal.aborted ? reject(exchange.cause) : resolve(read())));
   });
   const { text = "", usage, finished, failed, callsTool } = meaning;
-  if (failed) throw new Fault(failed, { usage: wholeUsage(usage) });
-  if (!finished) throw new Fault("broke off");
-  if (callsTool && text === "") throw new Fault("unreadable reply");
-  return { content: text.toWellFormed(), usage: wholeUsage(usage) };
+  if (failed) throw new UpstreamError(failed, { usage: toUsage(usage) });
+  if (!finished) throw new UpstreamError("broke off");
+  if (callsTool && text === "") throw new UpstreamError("unreadable reply");
+  return { content: text.toWellFormed(), usage: toUsage(usage) };
 }
 
 /**
@@ -76,21 +76,21 @@ export async function whole(
  * are silence.
  * @throws Fault when it is larger than allowed or breaks off
  */
-async function collect(body: Readable, exchange: Exchange, limits: Limits): Promise<Buffer[]> {
+async function readAll(body: Readable, exchange: UpstreamRequest, limits: ProviderBounds): Promise<Buffer[]> {
   const chunks: Buffer[] = [];
   let size = 0;
-  exchange.expectWithin(limits.idleMs);
+  exchange.resetIdleTimer(limits.idleMs);
   await new Promise<void>((resolve, reject) => {
     body.on("data", (chunk: Buffer) => {
       size += chunk.length;
-      if (size > limits.chatBytes) return void body.destroy(new Fault("reply too large"));
+      if (size > limits.chatBytes) return void body.destroy(new UpstreamError("reply too large"));
       chunks.push(chunk);
-      if (chunk.some((byte) => byte > 0x20)) exchange.expectWithin(limits.idleMs);
+      if (chunk.some((byte) => byte > 0x20)) exchange.resetIdleTimer(limits.idleMs);
     });
     body
       .once("end", resolve)
       .once("error", reject)
-      .once("close", () => body.readableEnded || reject(new Fault("broke off")));
+      .once("close", () => body.readableEnded || reject(new UpstreamError("broke off")));
   });
   return chunks;
 }
@@ -105,23 +105,23 @@ function textOf(chunks: Buffer[]): string {
 }
 
 /** Waits for the first byte of a success; anything else is a fault. Only statuses that say "later" may pass. */
-async function judge(message: IncomingMessage): Promise<void> {
+async function checkStatus(message: IncomingMessage): Promise<void> {
   const status = message.statusCode ?? 0;
   if (status === 200) {
-    return begun(message);
+    return waitForFirstByte(message);
   }
   const error = await errorIn(message);
-  const kind = kindOfError(error, status);
-  const mayPass = (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
-  throw new Fault(status < 300 ? "unreadable reply" : kind, {
-    mayPass,
+  const kind = classifyError(error, status);
+  const retryable = (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
+  throw new UpstreamError(status < 300 ? "unreadable reply" : kind, {
+    retryable,
     retryAfterMs: retryAfterOf(message.headers) ?? retryDelayOf(error),
     detail: `HTTP ${status}`,
   });
 }
 
 /** Waits until there is something to read or, without any, the end. */
-function begun(message: IncomingMessage): Promise<void> {
+function waitForFirstByte(message: IncomingMessage): Promise<void> {
   return new Promise((resolve, reject) => {
     if (message.readableLength > 0 || message.complete) return resolve();
     message.once("readable", resolve).once("end", resolve).once("error", reject);

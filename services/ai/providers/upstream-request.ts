@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { Fault } from "./errors.ts";
-import type { Stopwatch } from "./provider.ts";
+import { UpstreamError } from "./errors.ts";
+import type { CallTimings } from "./provider.ts";
 
 /**
  * One prompt and its reply, from the first attempt to the last byte: the signal that its upstream requests obey, and
  * the two alarms that may fire it, one for the whole and one for the silence of the moment.
  */
-export class Exchange {
+export class UpstreamRequest {
   readonly #controller = new AbortController();
   readonly #client: AbortSignal;
   readonly #endsAt: number;
@@ -15,10 +15,10 @@ export class Exchange {
   #silenceMs = 0;
   #isResting = false;
   #desertedFor: { reason: unknown } | undefined;
-  readonly stopwatch: Stopwatch | undefined;
+  readonly timings: CallTimings | undefined;
 
-  constructor(client: AbortSignal, totalMs: number, stopwatch?: Stopwatch) {
-    this.stopwatch = stopwatch;
+  constructor(client: AbortSignal, totalMs: number, timings?: CallTimings) {
+    this.timings = timings;
     this.#client = client;
     this.#endsAt = performance.now() + totalMs;
     this.#total = setTimeout(this.#ring, totalMs);
@@ -32,7 +32,7 @@ export class Exchange {
   }
 
   /** The client has gone, or whoever takes the reply has left. */
-  get isDeserted(): boolean {
+  get isAborted(): boolean {
     return this.#desertedFor !== undefined;
   }
 
@@ -47,7 +47,7 @@ export class Exchange {
   }
 
   /** From now on the provider has that long; replaces what was said before. */
-  expectWithin(ms: number): void {
+  resetIdleTimer(ms: number): void {
     this.#isResting = false;
     if (this.#silence && this.#silenceMs === ms) return void this.#silence.refresh(); // cheaper than a new one
     clearTimeout(this.#silence);
@@ -56,35 +56,35 @@ export class Exchange {
   }
 
   /** Nothing is expected of the provider: it is the client's turn, or nobody's. */
-  rest(): void {
+  pauseIdleTimer(): void {
     this.#isResting = true;
   }
 
   /** Waits, unless the client leaves. */
-  async pause(ms: number): Promise<void> {
-    this.rest();
+  async sleep(ms: number): Promise<void> {
+    this.pauseIdleTimer();
     await sleep(ms, undefined, { signal: this.signal });
   }
 
   /** Stops both alarms and lets go of the client's signal. */
-  settle(): void {
+  finish(): void {
     clearTimeout(this.#total);
     clearTimeout(this.#silence);
     this.#client.removeEventListener("abort", this.#leave);
   }
 
   /** Ends it early for want of a reader. */
-  desert(reason: unknown): void {
+  abort(reason: unknown): void {
     this.#desertedFor ??= { reason };
     this.#controller.abort(reason);
   }
 
   /** Settles, and closes whatever is still open upstream. */
-  abandon(): void {
-    this.settle();
+  close(): void {
+    this.finish();
     this.#controller.abort();
   }
 
-  readonly #ring = () => this.#controller.abort(new Fault("timed out"));
-  readonly #leave = () => this.desert(this.#client.reason);
+  readonly #ring = () => this.#controller.abort(new UpstreamError("timed out"));
+  readonly #leave = () => this.abort(this.#client.reason);
 }

@@ -2,8 +2,8 @@ import http, { type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { type Adapter, asProvider } from "../../../services/ai/providers/adapter.ts";
-import { below, openWire } from "../../../services/ai/providers/http-client.ts";
-import { DEFAULT_LIMITS, type Prompt, type Provider } from "../../../services/ai/providers/provider.ts";
+import { createHttpClient, joinUrl } from "../../../services/ai/providers/http-client.ts";
+import { DEFAULT_BOUNDS, type Prompt, type Provider } from "../../../services/ai/providers/provider.ts";
 import { watchTurns, workFor } from "../../support/turns.ts";
 import { times, until } from "../../support/until.ts";
 import { readStream, readWhole } from "./support.ts";
@@ -17,10 +17,10 @@ describe("a provider that answers many calls at once holds up nobody else", () =
   const server = http.createServer((request, response) => {
     request.resume().on("end", () => waiting.push(response));
   });
-  const wire = openWire(5_000);
+  const wire = createHttpClient(5_000);
   beforeEach(async () => {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const target = below(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "chat");
+    const target = joinUrl(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "chat");
     /** A dialect in which each document costs a millisecond. */
     const read = () => {
       workFor(1);
@@ -28,7 +28,7 @@ describe("a provider that answers many calls at once holds up nobody else", () =
       return { text: "x", finished: true, over: true };
     };
     const send: Adapter["send"] = (_prompt, _stream, signal) => wire.post(target, {}, {}, signal);
-    provider = asProvider("provider-a", { send, event: read, whole: read }, DEFAULT_LIMITS);
+    provider = asProvider("provider-a", { send, parseEvent: read, parseBody: read }, DEFAULT_BOUNDS);
   });
   afterEach(() => {
     wire.close();

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { anthropicMapping } from "../../../services/ai/providers/anthropic.ts";
-import { meaningOf, Transcript, wholeUsage } from "../../../services/ai/providers/decode.ts";
-import { DEFAULT_LIMITS } from "../../../services/ai/providers/provider.ts";
+import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/providers/decode.ts";
+import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
 
 type Counts = Record<string, unknown>;
 const LARGE = 2 ** 30;
@@ -25,14 +25,14 @@ const TOLD: [start: Counts | null, end: Counts | null, usage: [input: number, ou
 ];
 
 test.each(TOLD)("a stream that counts %j and then %j", (start, end, usage) => {
-  const transcript = new Transcript(anthropicMapping, DEFAULT_LIMITS.eventBytes);
+  const transcript = new ReplyDecoder(anthropicMapping, DEFAULT_BOUNDS.eventBytes);
   const events = [
     { type: "message_start", message: { usage: start } },
     { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello." } },
     { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: end },
     { type: "message_stop" },
   ];
-  transcript.feed(Buffer.from(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("")));
+  transcript.push(Buffer.from(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("")));
   expect(transcript.usage).toEqual(usage && { inputTokens: usage[0], outputTokens: usage[1] });
 });
 
@@ -44,7 +44,7 @@ test("a whole reply counts its cached input", () => {
     output_tokens: 7,
   };
   const body = { content: [{ type: "text", text: "Hello." }], stop_reason: "end_turn", usage };
-  expect(wholeUsage(meaningOf(JSON.stringify(body), anthropicMapping.whole).usage)).toEqual({
+  expect(toUsage(parseDocument(JSON.stringify(body), anthropicMapping.parseBody).usage)).toEqual({
     inputTokens: 321,
     outputTokens: 7,
   });

@@ -1,8 +1,8 @@
 import { pino } from "pino";
 import { v7 as uuid } from "uuid";
 import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
-import { type Ai, openAi } from "../../../services/ai/context.ts";
-import type { Conversation, Needs } from "../../../services/ai/conversation.ts";
+import { type AiContext, createAiContext } from "../../../services/ai/context.ts";
+import type { ChatDeps, Conversation } from "../../../services/ai/conversation.ts";
 import { createMetrics } from "../../../services/metrics.ts";
 import { type DatabaseLocation, openStore, type Store } from "../../../services/store/store.ts";
 
@@ -10,7 +10,7 @@ export const log = pino({ level: "silent" });
 export const clock = { now: () => new Date("2026-11-21T12:00:00Z") };
 
 /** The AI operations on an empty database, with provider-a simulated and the others without a key. */
-export type Desk = { ai: Ai; store: Store; simulator: Simulator; close(): Promise<void> };
+export type Desk = { ai: AiContext; store: Store; simulator: Simulator; close(): Promise<void> };
 
 export async function openDesk(location: DatabaseLocation = { kind: "memory" }): Promise<Desk> {
   const [store, simulator] = await Promise.all([
@@ -20,7 +20,7 @@ export async function openDesk(location: DatabaseLocation = { kind: "memory" }):
   await store.migrate();
   const variables = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${simulator.url}/v1` };
   const limits = { firstByteMs: 5_000, idleMs: 5_000, totalMs: 10_000, retries: 2 };
-  const ai = openAi({ ai: { catalogue: undefined, variables, ...limits } }, store, clock, log);
+  const ai = createAiContext({ ai: { catalogue: undefined, variables, ...limits } }, store, clock, log);
   const close = async () => {
     await ai.close();
     await Promise.all([store.close(), simulator.close()]);
@@ -29,7 +29,7 @@ export async function openDesk(location: DatabaseLocation = { kind: "memory" }):
 }
 
 /** A call of a new user. */
-export async function newCall({ ai, store }: Desk): Promise<Needs & { userId: string; client: AbortController }> {
+export async function newCall({ ai, store }: Desk): Promise<ChatDeps & { userId: string; client: AbortController }> {
   const userId = uuid();
   const now = clock.now();
   await store.fork().execute(
@@ -45,7 +45,7 @@ export async function newCall({ ai, store }: Desk): Promise<Needs & { userId: st
      values (?, ?, ?, '', '', ?, ?, ?, ?)`,
     [sessionId, userId, now, now, now, later, later],
   );
-  const caller = { user: { id: userId }, session: { id: sessionId } } as Needs["caller"];
+  const caller = { user: { id: userId }, session: { id: sessionId } } as ChatDeps["caller"];
   const measured = { metrics: createMetrics(), startedAt: performance.now(), tracing: undefined, traceparent: null };
   return { ai, caller, log, requestId: "request", signal: client.signal, ...measured, userId, client };
 }

@@ -1,11 +1,11 @@
 import { PREFIX, REPLY } from "../../../scripts/simulators/play.ts";
 import { CASES } from "../../../scripts/simulators/simulator.ts";
-import type { FailureKind } from "../../../services/ai/providers/errors.ts";
+import type { ProviderErrorKind } from "../../../services/ai/providers/errors.ts";
 
 /** The text that arrives, and what ends it. */
-export type Expected = { text: string; failure?: FailureKind };
-const prefix = (failure: FailureKind): Expected => ({ text: PREFIX, failure });
-const nothing = (failure: FailureKind): Expected => ({ text: "", failure });
+export type Expected = { text: string; failure?: ProviderErrorKind };
+const prefix = (failure: ProviderErrorKind): Expected => ({ text: PREFIX, failure });
+const nothing = (failure: ProviderErrorKind): Expected => ({ text: "", failure });
 
 /** What stream and chat must give, where that isn't the whole reply; an entry that names one outcome means both. */
 const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = {

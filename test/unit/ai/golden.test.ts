@@ -4,10 +4,10 @@ import { googleSpeaker } from "../../../scripts/simulators/google.ts";
 import { mistralSpeaker, openaiSpeaker } from "../../../scripts/simulators/openai.ts";
 import { encode, PIECES, PREFIX, prefix, REPLY } from "../../../scripts/simulators/play.ts";
 import { anthropicMapping } from "../../../services/ai/providers/anthropic.ts";
-import { Transcript } from "../../../services/ai/providers/decode.ts";
+import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
 import { googleMapping } from "../../../services/ai/providers/google.ts";
 import { openaiMapping } from "../../../services/ai/providers/openai.ts";
-import { DEFAULT_LIMITS } from "../../../services/ai/providers/provider.ts";
+import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
 
 const ASKED = { model: "simulated", stream: true, usage: true, said: "", input: "" };
 const TOKENS = { input: 11, output: 22 };
@@ -32,9 +32,9 @@ describe.each([
     );
 
   function read(whole: Buffer, cuts: readonly number[]) {
-    const transcript = new Transcript(mapping, DEFAULT_LIMITS.eventBytes);
+    const transcript = new ReplyDecoder(mapping, DEFAULT_BOUNDS.eventBytes);
     let text = "";
-    for (const [index, cut] of [0, ...cuts].entries()) text += transcript.feed(whole.subarray(cut, cuts[index]));
+    for (const [index, cut] of [0, ...cuts].entries()) text += transcript.push(whole.subarray(cut, cuts[index]));
     text += transcript.end();
     return { text, usage: transcript.usage, fault: transcript.fault };
   }

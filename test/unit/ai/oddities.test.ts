@@ -4,10 +4,10 @@ import { googleSpeaker } from "../../../scripts/simulators/google.ts";
 import { mistralSpeaker, openaiSpeaker } from "../../../scripts/simulators/openai.ts";
 import { encode, PIECES, REPLY } from "../../../scripts/simulators/play.ts";
 import { anthropicMapping } from "../../../services/ai/providers/anthropic.ts";
-import { meaningOf, Transcript, wholeUsage } from "../../../services/ai/providers/decode.ts";
+import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/providers/decode.ts";
 import { googleMapping } from "../../../services/ai/providers/google.ts";
 import { openaiMapping } from "../../../services/ai/providers/openai.ts";
-import { DEFAULT_LIMITS, type Prompt } from "../../../services/ai/providers/provider.ts";
+import { DEFAULT_BOUNDS, type Prompt } from "../../../services/ai/providers/provider.ts";
 import type { Take } from "../../../services/flow.ts";
 import { promptOf, readStream, startBench } from "./support.ts";
 
@@ -51,10 +51,10 @@ describe.each([
     for (const [index, { event = "", data }] of events.entries()) {
       if (data === "[DONE]") continue;
       for (const changed of variants(JSON.parse(data))) {
-        const transcript = new Transcript(mapping, DEFAULT_LIMITS.eventBytes);
+        const transcript = new ReplyDecoder(mapping, DEFAULT_BOUNDS.eventBytes);
         const frames = events.with(index, { event, data: JSON.stringify(changed) });
         const bytes = Buffer.from(frames.map((frame) => encode(frame, "\n")).join(""));
-        const text = transcript.feed(bytes) + transcript.end();
+        const text = transcript.push(bytes) + transcript.end();
         expect(text, JSON.stringify(changed)).not.toMatch(MADE_UP);
         expect([undefined, "unreadable reply", "broke off"]).toContain(transcript.fault?.kind);
         expectCounts(transcript.usage);
@@ -64,9 +64,9 @@ describe.each([
 
   test("are text or a fault in a whole reply", () => {
     for (const changed of variants(speaker.whole(REPLY, TOKENS, ASKED))) {
-      const { text = "", usage } = meaningOf(JSON.stringify(changed), mapping.whole);
+      const { text = "", usage } = parseDocument(JSON.stringify(changed), mapping.parseBody);
       expect(text, JSON.stringify(changed)).not.toMatch(MADE_UP);
-      expectCounts(wholeUsage(usage));
+      expectCounts(toUsage(usage));
     }
   });
 });
@@ -88,16 +88,16 @@ function expectCounts(usage: object | undefined): void {
 
 test("whatever else goes wrong while a reply is heard ends that reply alone", async () => {
   const bench = await startBench("openai");
-  const stopwatch = {
+  const timings = {
     sent() {},
     worked() {
-      throw new Error("The stopwatch broke.");
+      throw new Error("The timings broke.");
     },
   };
   const watched = {
     ...bench.provider,
     stream: (prompt: Prompt, take: Take<string>, signal: AbortSignal) =>
-      bench.provider.stream(prompt, take, signal, stopwatch),
+      bench.provider.stream(prompt, take, signal, timings),
   };
   expect(await readStream(watched, promptOf(bench, "case: silent-midway"))).toMatchObject({
     failure: "unreadable reply",

@@ -4,9 +4,9 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Adapter, asProvider } from "../../../services/ai/providers/adapter.ts";
-import type { Meaning } from "../../../services/ai/providers/decode.ts";
-import { below, openWire } from "../../../services/ai/providers/http-client.ts";
-import { DEFAULT_LIMITS, type Prompt, type Provider } from "../../../services/ai/providers/provider.ts";
+import type { ParsedEvent } from "../../../services/ai/providers/decode.ts";
+import { createHttpClient, joinUrl } from "../../../services/ai/providers/http-client.ts";
+import { DEFAULT_BOUNDS, type Prompt, type Provider } from "../../../services/ai/providers/provider.ts";
 import { inLine } from "../../../services/process/turns.ts";
 import { until } from "../../support/until.ts";
 import { textsOf } from "./support.ts";
@@ -15,20 +15,24 @@ const IDLE_MS = 150;
 const prompt = {} as Prompt;
 
 const server = http.createServer();
-const wire = openWire(5_000);
-let heard: Meaning[];
+const wire = createHttpClient(5_000);
+let heard: ParsedEvent[];
 let provider: Provider;
 beforeAll(() => new Promise<void>((resolve) => void server.listen(0, "127.0.0.1", resolve)));
 beforeEach(() => {
   heard = [];
-  const target = below(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "chat");
+  const target = joinUrl(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "chat");
   const send: Adapter["send"] = (_prompt, _stream, signal) => wire.post(target, {}, {}, signal);
   /** A dialect whose events say what they mean. */
-  const event = (meaning: Meaning) => {
+  const event = (meaning: ParsedEvent) => {
     heard.push(meaning);
     return meaning;
   };
-  provider = asProvider("provider-a", { send, event, whole: event }, { ...DEFAULT_LIMITS, idleMs: IDLE_MS });
+  provider = asProvider(
+    "provider-a",
+    { send, parseEvent: event, parseBody: event },
+    { ...DEFAULT_BOUNDS, idleMs: IDLE_MS },
+  );
 });
 afterAll(() => {
   wire.close();
@@ -36,7 +40,7 @@ afterAll(() => {
 });
 
 /** The provider's side of the next call: what it says. */
-async function asked(): Promise<{ say(meaning: Meaning): void; response: ServerResponse }> {
+async function asked(): Promise<{ say(meaning: ParsedEvent): void; response: ServerResponse }> {
   const [request, response] = (await once(server, "request")) as [IncomingMessage, ServerResponse];
   request.resume();
   response.writeHead(200, { "content-type": "text/event-stream" });

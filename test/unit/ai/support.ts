@@ -4,8 +4,8 @@ import {
   startProviderSimulator,
 } from "../../../scripts/simulators/simulator.ts";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
-import { ProviderFailure } from "../../../services/ai/providers/errors.ts";
-import type { Limits, Prompt, Provider, Usage } from "../../../services/ai/providers/provider.ts";
+import { ProviderError } from "../../../services/ai/providers/errors.ts";
+import type { Prompt, Provider, ProviderBounds, Usage } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 import { type Flow, flow } from "../../../services/flow.ts";
 
@@ -21,7 +21,11 @@ export type Bench = {
 };
 
 /** Starts the simulator of a dialect and opens the shipped catalogue's provider on it. */
-export async function startBench(dialect: SimulatedDialect, limits: Partial<Limits> = {}, key = KEY): Promise<Bench> {
+export async function startBench(
+  dialect: SimulatedDialect,
+  limits: Partial<ProviderBounds> = {},
+  key = KEY,
+): Promise<Bench> {
   const catalogue = readCatalogue();
   const entry = catalogue.providers.find((provider) => provider.dialect === dialect);
   if (!entry) throw new Error(`No provider speaks ${dialect}.`);
@@ -91,6 +95,6 @@ export async function readWhole(
 }
 
 function failureOf(thrown: unknown): string {
-  if (thrown instanceof ProviderFailure) return thrown.kind;
+  if (thrown instanceof ProviderError) return thrown.kind;
   throw thrown;
 }

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/play.ts";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
-import type { Limits } from "../../../services/ai/providers/provider.ts";
+import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
 import { until } from "../../support/until.ts";
@@ -14,7 +14,7 @@ const SETTING_MS = 300;
 const patient = { connectMs: LONG_MS, firstByteMs: LONG_MS, idleMs: LONG_MS, totalMs: LONG_MS };
 
 /** Which alarm ends which case. */
-const ALARMS: [keyof Limits, string][] = [
+const ALARMS: [keyof ProviderBounds, string][] = [
   ["firstByteMs", "silent"],
   ["firstByteMs", "silent-after-headers"],
   ["idleMs", "silent-midway"],

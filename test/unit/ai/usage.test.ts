@@ -3,7 +3,7 @@ import { REPLY } from "../../../scripts/simulators/play.ts";
 import { tokensIn } from "../../../scripts/simulators/speaker.ts";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
 import { chat } from "../../../services/ai/chat.ts";
-import { openAi } from "../../../services/ai/context.ts";
+import { createAiContext } from "../../../services/ai/context.ts";
 import { listUsage } from "../../../services/ai/list-usage.ts";
 import { streamChat } from "../../../services/ai/stream-chat.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
@@ -60,7 +60,7 @@ test.runIf(process.env.TEST_SERVERS)(
     const open = start();
     await onServer.ai.usage.flush();
     const erasure = await begin(url, "select 1 from users where id = $1 for update", [userId]);
-    open.settle("completed");
+    open.finish("completed");
     start();
     const written = onServer.ai.usage.flush();
     await erasure.toBeWaitedFor();
@@ -100,7 +100,7 @@ test("a database that is away delays rows and loses none", async () => {
   let away = true;
   const query: Store["query"] = (statement, values) =>
     away ? Promise.reject(new Error("away")) : desk.store.query(statement, values);
-  const shaky = openAi(
+  const shaky = createAiContext(
     { ai: { catalogue: undefined, variables: {}, firstByteMs: 1, idleMs: 1, totalMs: 1, retries: 0 } },
     { query },
     clock,
@@ -108,7 +108,7 @@ test("a database that is away delays rows and loses none", async () => {
   );
   shaky.usage
     .start({ userId: call.userId, provider: "p", model: "m", inputCharacters: 8 }, call.signal)
-    .settle("completed");
+    .finish("completed");
   await shaky.usage.flush();
   expect(await rowsOf(desk, call.userId)).toEqual([]);
   away = false;
@@ -140,8 +140,8 @@ test("a long reply is counted while it comes", async () => {
   const entry = desk.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
   await desk.ai.usage.flush();
   const now = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 5_001);
-  entry.wrote("12345678");
+  entry.onText("12345678");
   now.mockRestore();
   expect(await rowsOf(desk, userId)).toMatchObject([{ outcome: "running", output_tokens: 2 }]);
-  entry.settle("completed");
+  entry.finish("completed");
 });

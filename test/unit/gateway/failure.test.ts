@@ -5,7 +5,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { createGateway } from "../../../gateway/server.ts";
-import { createRemoteTransport } from "../../../gateway/transport/services.ts";
+import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { openRoom } from "../../../services/process/room.ts";
@@ -132,7 +132,7 @@ test("services that can't be connected to, for whatever reason, are 503 as well"
 });
 
 async function expectAway(servicesUrl: string) {
-  const transport = createRemoteTransport(servicesUrl);
+  const transport = createServicesTransport(servicesUrl);
   const gateway = createGateway({ config: configOf(), transport, room: openRoom(), log: pino({ level: "silent" }) });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });

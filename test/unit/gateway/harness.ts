@@ -11,8 +11,8 @@ import { readGatewayConfig } from "../../../gateway/config.ts";
 import type { Gateway } from "../../../gateway/server.ts";
 import { createGateway } from "../../../gateway/server.ts";
 import type { StartSpan } from "../../../gateway/tracing.ts";
-import { createDirectTransport } from "../../../gateway/transport/in-process.ts";
-import { createRemoteTransport } from "../../../gateway/transport/services.ts";
+import { createInProcessTransport } from "../../../gateway/transport/in-process.ts";
+import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import type { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { endWaiting } from "../../../services/grpc/patience.ts";
@@ -29,7 +29,7 @@ export type Played = { transport: Transport; close: () => Promise<void> };
 /** Opens the way to services that `routes` plays. */
 export async function play(way: Way, routes: Routes, interceptors: Interceptor[] = []): Promise<Played> {
   if (way === "in process") {
-    return { transport: createDirectTransport(routes, interceptors), close: () => Promise.resolve() };
+    return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
   }
   const sessions = new Set<http2.Http2Session>();
   const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
@@ -39,7 +39,7 @@ export async function play(way: Way, routes: Routes, interceptors: Interceptor[]
   });
   server.on("session", (session) => sessions.add(session));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const transport = createRemoteTransport(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const transport = createServicesTransport(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   return {
     transport,
     close: async () => {

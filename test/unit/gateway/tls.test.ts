@@ -1,6 +1,6 @@
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createRemoteTransport } from "../../../gateway/transport/services.ts";
+import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { type GrpcServer, listenGrpc } from "../../../services/grpc/server.ts";
 import { openRoom } from "../../../services/process/room.ts";
@@ -20,8 +20,8 @@ const listen = (tls: { cert: string; key: string; ca?: string | undefined }) =>
   );
 
 /** Whether a gateway with these files and the services at this port understand each other. */
-async function agree({ port }: GrpcServer, files: Parameters<typeof createRemoteTransport>[1]): Promise<boolean> {
-  const transport = createRemoteTransport(`https://127.0.0.1:${port}`, files);
+async function agree({ port }: GrpcServer, files: Parameters<typeof createServicesTransport>[1]): Promise<boolean> {
+  const transport = createServicesTransport(`https://127.0.0.1:${port}`, files);
   try {
     return await createClient(AuthService, transport)
       .forgotPassword({})
@@ -61,7 +61,7 @@ test("files that can't be used are told by the names of their variables, on eith
     { ...ours, key: others.key },
     { ...ours, ca: "missing.pem" },
   ]) {
-    expect(() => createRemoteTransport("https://127.0.0.1:1", wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
+    expect(() => createServicesTransport("https://127.0.0.1:1", wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
     await expect(listen(wrong)).rejects.toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
   }
 });

@@ -2,7 +2,7 @@ import http2 from "node:http2";
 import net, { type AddressInfo } from "node:net";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
-import { createRemoteTransport } from "../../../gateway/transport/services.ts";
+import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { until } from "../../support/until.ts";
@@ -38,7 +38,7 @@ test("calls reach all services behind a proxy that balances connections, and str
     near.on("error", () => {}).pipe(far.on("error", () => {}));
     far.pipe(near);
   });
-  const transport = createRemoteTransport(`http://127.0.0.1:${await listening(proxy)}`, {}, 20);
+  const transport = createServicesTransport(`http://127.0.0.1:${await listening(proxy)}`, {}, 20);
 
   const stream = (await chat(transport)).message[Symbol.asyncIterator]();
   const { chunk } = (await stream.next()).value as { chunk: string };

@@ -4,7 +4,7 @@ import { eachOf, type Messages } from "../../../gateway/transport/messages.ts";
 import { AIService, type StreamChatResponse } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { flow } from "../../../services/flow.ts";
-import { type Ending, settled } from "../../../services/interceptors/on-complete.ts";
+import { type CallResult, onComplete } from "../../../services/interceptors/on-complete.ts";
 import { until } from "../../support/until.ts";
 import { failWith, ways } from "./harness.ts";
 import { chat, errorOf, openWays } from "./transports.ts";
@@ -136,8 +136,8 @@ describe.each(ways)("a streaming call %s", (way) => {
       await gate.promise;
       return next(req);
     };
-    const endings: Ending[] = [];
-    const watch: Interceptor = (next) => (req) => settled(next, req, (ending) => void endings.push(ending));
+    const endings: CallResult[] = [];
+    const watch: Interceptor = (next) => (req) => onComplete(next, req, (ending) => void endings.push(ending));
     const streamChat = async function* (_request: unknown, { signal }: HandlerContext) {
       signal.throwIfAborted();
       yield { chunk: "a" };

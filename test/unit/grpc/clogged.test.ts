@@ -5,7 +5,7 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { Code, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
-import { createRemoteTransport } from "../../../gateway/transport/services.ts";
+import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
@@ -19,7 +19,7 @@ const large = asked("x".repeat(250_000));
 
 test.each([
   ["a client's connection", createGrpcTransport({ baseUrl: app.grpcUrl })],
-  ["a gateway's connections", createRemoteTransport(app.grpcUrl)],
+  ["a gateway's connections", createServicesTransport(app.grpcUrl)],
 ])(
   "large requests that are refused do not clog %s",
   async (_whose, transport) => {
@@ -41,7 +41,7 @@ test.each([
 test.each(["chat", "streamChat"] as const)(
   "large requests that are abandoned do not clog a gateway's: %s",
   async (rpc) => {
-    const transport = createRemoteTransport(app.grpcUrl);
+    const transport = createServicesTransport(app.grpcUrl);
     const client = createClient(AIService, transport);
     const read = async (message: typeof large, options: { signal?: AbortSignal; headers?: Record<string, string> }) => {
       if (rpc === "chat") return (await client.chat(message, options)).content;
@@ -78,7 +78,7 @@ test("answers that are abandoned do not clog the connection they came by", async
 });
 
 test("calls that wait for a provider hold up no others, however many they are", async () => {
-  const transport = createRemoteTransport(app.grpcUrl);
+  const transport = createServicesTransport(app.grpcUrl);
   const leaving = new AbortController();
   const { chat } = createClient(AIService, transport);
   for (const { accessToken } of await Promise.all(times(12, () => app.signIn()))) {
