@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
-import type { Surroundings } from "../services/app.ts";
+import type { AppOptions } from "../services/app.ts";
 import type { Config } from "../services/config.ts";
 import { loadEnvFile } from "../services/platform/env-file.ts";
-import { listening } from "../services/platform/listen.ts";
+import { listenOrExplain } from "../services/platform/listen.ts";
 import { createLog } from "../services/platform/log.ts";
 import { listenMetrics } from "../services/platform/metrics-server.ts";
-import { endOnSignal } from "../services/platform/shutdown.ts";
+import { shutdownOnSignal } from "../services/platform/shutdown.ts";
 import { openTracing } from "../services/platform/tracing.ts";
 import { openRoom, type Room } from "../services/process/room.ts";
 import { type GatewayConfig, readGatewayConfig } from "./config.ts";
@@ -54,20 +54,20 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
     log,
     startSpan: tracing?.start,
   });
-  const grpc = here && (await listening("GRPC_HOST", "GRPC_PORT", () => here.listen(room)));
+  const grpc = here && (await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => here.listen(room)));
   const registries = [gateway.metrics, ...(app ? [app.metrics.registry] : [])];
   const { host, port, metricsPort } = config;
   const metrics = metricsPort
-    ? await listening("HOST", "METRICS_PORT", () => listenMetrics(host, metricsPort, registries))
+    ? await listenOrExplain("HOST", "METRICS_PORT", () => listenMetrics(host, metricsPort, registries))
     : undefined;
-  const url = await listening("HOST", "PORT", () => gateway.listen({ host, port }));
+  const url = await listenOrExplain("HOST", "PORT", () => gateway.listen({ host, port }));
   const finish = async () => {
     app?.drain();
     await Promise.all([gateway.drain(), grpc?.close(config.shutdownTimeoutMs)]);
     remote?.close();
     await metrics?.close();
   };
-  endOnSignal(finish, async () => {
+  shutdownOnSignal(finish, async () => {
     await app?.close();
     await tracing?.close();
   });
@@ -77,12 +77,12 @@ async function start({ gateway: config, services }: Settings): Promise<void> {
 }
 
 /** Opens the services in this process. They are loaded only for it: a gateway alone needs none of their code. */
-async function openServices(config: Config, surroundings: Surroundings) {
+async function openServices(config: Config, options: AppOptions) {
   const [{ openApp }, { listenGrpc }] = await Promise.all([
     import("../services/app.ts"),
     import("../services/grpc/server.ts"),
   ]);
-  const app = await openApp(config, surroundings);
+  const app = await openApp(config, options);
   return { app, listen: (room: Room) => listenGrpc(app, config, room) };
 }
 

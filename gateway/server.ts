@@ -27,7 +27,7 @@ import { createMetadata } from "./metadata.ts";
 import { createRequestMetrics } from "./metrics.ts";
 import { type Room, takePlaces } from "./places.ts";
 import { type StartSpan, traceRequests } from "./tracing.ts";
-import { DEFAULT_BODY_BYTES, readRule } from "./transcode/binding.ts";
+import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
 import { createCookies } from "./transcode/cookies.ts";
 import type { OpenCalls } from "./transcode/inflight.ts";
 import { sendError } from "./transcode/response.ts";
@@ -109,7 +109,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     calls,
     soon: options.room.soon,
   };
-  const rules = services.flatMap((service) => service.methods.map(readRule));
+  const rules = services.flatMap((service) => service.methods.map(readBinding));
   for (const rule of rules) addRoute(app, rule, transcoder);
   addHealth(app, transport, lifecycle.phase);
   addOpenApi(app, rules, config.publicUrl);

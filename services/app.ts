@@ -4,7 +4,7 @@ import { Health } from "../gen/health/v1/health_pb.ts";
 import { bootstrapAdmin } from "./admin/bootstrap.ts";
 import { createAiContext } from "./ai/context.ts";
 import { startAuditKeeper } from "./audit/worker.ts";
-import type { Tools } from "./call.ts";
+import type { AppContext } from "./call.ts";
 import type { Config } from "./config.ts";
 import { createCipher } from "./crypto/cipher.ts";
 import { createPasswords, type HashCost } from "./crypto/passwords.ts";
@@ -16,7 +16,7 @@ import { createSender, type Sender } from "./mail/transport.ts";
 import { startOutbox } from "./mail/worker.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import type { Clock } from "./platform/clock.ts";
-import { readRules } from "./platform/policy.ts";
+import { loadPolicies } from "./platform/policy.ts";
 import { openRedis } from "./platform/redis.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import { compileRules } from "./platform/validation.ts";
@@ -41,7 +41,7 @@ export type App = {
 };
 
 /** What a process, or a test, brings along. */
-export type Surroundings = {
+export type AppOptions = {
   log: Logger;
   clock: Clock;
   /** What the gateway proves itself with. */
@@ -52,39 +52,39 @@ export type Surroundings = {
 };
 
 /** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
-export async function openApp(config: Config, surroundings: Surroundings): Promise<App> {
-  const { log, clock, internalSecret } = surroundings;
-  readRules(services);
+export async function openApp(config: Config, options: AppOptions): Promise<App> {
+  const { log, clock, internalSecret } = options;
+  loadPolicies(services);
   compileRules(services);
-  const closers: Closers = [];
+  const disposers: Disposers = [];
   const close = async () => {
-    for (const closer of closers.splice(0).reverse()) await closer();
+    for (const dispose of disposers.splice(0).reverse()) await dispose();
   };
   try {
     const store = await openStore(config.database, log);
-    closers.push(() => store.close());
+    disposers.push(() => store.close());
     if (config.migrate) await store.migrate();
     await checkSchema(store.fork(), log);
     const sender = createSender(config, log);
-    closers.push(() => sender.close());
-    const tools = await openTools(config, store, sender, surroundings, closers);
-    const { metrics } = tools;
-    watchQueues(metrics, tools, store);
+    disposers.push(() => sender.close());
+    const context = await openContext(config, store, sender, options, disposers);
+    const { metrics } = context;
+    watchQueues(metrics, context, store);
     const cache = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
-    closers.push(() => cache?.close());
+    disposers.push(() => cache?.close());
     const auditKeeper = startAuditKeeper({ store, clock, config, log });
-    closers.push(() => auditKeeper.close());
+    disposers.push(() => auditKeeper.close());
 
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
       await bootstrapAdmin(
-        { ...tools, em: store.fork(), client, requestId: "start", caller: undefined, afterwards: [] },
+        { ...context, em: store.fork(), client, requestId: "start", caller: undefined, onComplete: [] },
         config.admin,
       );
     }
 
-    const chores = startChores(tools, store);
-    closers.push(() => chores.close());
+    const chores = startChores(context, store);
+    disposers.push(() => chores.close());
 
     let draining = false;
     const limits = config.rateLimits ? createLimits(cache, clock) : undefined;
@@ -103,7 +103,7 @@ export async function openApp(config: Config, surroundings: Surroundings): Promi
       },
       store,
       metrics,
-      interceptors: interceptors(tools, store, limits, internalSecret),
+      interceptors: interceptors(context, store, limits, internalSecret),
       drain: () => {
         draining = true;
       },
@@ -116,23 +116,23 @@ export async function openApp(config: Config, surroundings: Surroundings): Promi
 }
 
 /** What has to be closed, in reverse order. */
-type Closers = (() => unknown)[];
+type Disposers = (() => unknown)[];
 
-async function openTools(
+async function openContext(
   config: Config,
   store: Store,
   sender: Sender,
-  { log, clock, tracing, hashCost }: Surroundings,
-  closers: Closers,
-): Promise<Tools> {
+  { log, clock, tracing, hashCost }: AppOptions,
+  disposers: Disposers,
+): Promise<AppContext> {
   const cipher = createCipher(readSecretKey(config));
   const keys = await openKeyRing(store, cipher, clock, longestToken(config));
   const outbox = startOutbox({ store, sender, cipher, clock, config, log });
-  closers.push(() => outbox.close());
+  disposers.push(() => outbox.close());
   const lastSeen = createLastSeen(store);
-  closers.push(() => lastSeen.close());
+  disposers.push(() => lastSeen.close());
   const ai = createAiContext(config, store, clock, log);
-  closers.push(() => ai.close());
+  disposers.push(() => ai.close());
   const locate = await openGeoIp(config.geoipDatabase);
   const passwords = await createPasswords(hashCost);
   const metrics = createMetrics();
@@ -145,7 +145,11 @@ function longestToken({ accessTokenMs, refreshTokenMs, mfaTokenMs }: Config): nu
 }
 
 /** Gauges of the two queues: letters not delivered yet, and sign-ins that wait for a password hash. */
-function watchQueues(metrics: Metrics, { clock, passwords }: Pick<Tools, "clock" | "passwords">, store: Store): void {
+function watchQueues(
+  metrics: Metrics,
+  { clock, passwords }: Pick<AppContext, "clock" | "passwords">,
+  store: Store,
+): void {
   const mail = async <T>(what: string) => {
     const [row] = await store
       .fork()

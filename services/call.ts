@@ -27,7 +27,7 @@ export type Client = {
 };
 
 /** What every call of a process shares. */
-export type Tools = {
+export type AppContext = {
   config: Config;
   log: Logger;
   clock: Clock;
@@ -44,7 +44,7 @@ export type Tools = {
 };
 
 /** One RPC in progress. */
-export type Call = Tools & {
+export type Call = AppContext & {
   /** Correlates log lines and audit events. */
   requestId: string;
   /** When it reached this process, by `performance.now()`. */
@@ -65,7 +65,7 @@ export type Call = Tools & {
   /** The guess that a method with a lockout has counted; its operation settles it. */
   attempt: Attempt | undefined;
   /** Run once the call has ended, whether or not it succeeded. */
-  afterwards: (() => void)[];
+  onComplete: (() => void)[];
   /** Aborts when the client goes away or the deadline passes. */
   signal: AbortSignal;
 };

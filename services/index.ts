@@ -6,10 +6,10 @@ import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { adminHandler } from "./admin/handler.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { authHandler } from "./auth/handler.ts";
-import type { Tools } from "./call.ts";
+import type { AppContext } from "./call.ts";
 import { auditDenials } from "./interceptors/audit-denials.ts";
 import { authenticate, authorize } from "./interceptors/authorize.ts";
-import { openCall } from "./interceptors/create-call.ts";
+import { createCall } from "./interceptors/create-call.ts";
 import { logCalls } from "./interceptors/log-calls.ts";
 import { mapErrors } from "./interceptors/map-errors.ts";
 import { limit } from "./interceptors/rate-limit.ts";
@@ -33,16 +33,16 @@ export function serve(router: ConnectRouter): void {
 
 /** What every call passes through, outermost first. */
 export function interceptors(
-  tools: Tools,
+  context: AppContext,
   store: Store,
   limits: Limits | undefined,
   internalSecret: string | undefined,
 ): Interceptor[] {
   return [
-    ...(tools.tracing ? [traceCalls(tools.tracing)] : []),
-    logCalls(tools.log, tools.metrics),
-    mapErrors(tools.log, watchPresence(store, tools.log)),
-    openCall(tools, store, internalSecret),
+    ...(context.tracing ? [traceCalls(context.tracing)] : []),
+    logCalls(context.log, context.metrics),
+    mapErrors(context.log, watchPresence(store, context.log)),
+    createCall(context, store, internalSecret),
     authenticate(limits),
     limit(limits),
     auditDenials,

@@ -2,10 +2,10 @@ import { openApp } from "./app.ts";
 import { readConfig } from "./config.ts";
 import { listenGrpc } from "./grpc/server.ts";
 import { loadEnvFile } from "./platform/env-file.ts";
-import { listening } from "./platform/listen.ts";
+import { listenOrExplain } from "./platform/listen.ts";
 import { createLog } from "./platform/log.ts";
 import { listenMetrics } from "./platform/metrics-server.ts";
-import { endOnSignal } from "./platform/shutdown.ts";
+import { shutdownOnSignal } from "./platform/shutdown.ts";
 import { openTracing } from "./platform/tracing.ts";
 import { openRoom } from "./process/room.ts";
 
@@ -21,17 +21,19 @@ try {
   const { internalSecret } = config;
   const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
   const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret, tracing });
-  const server = await listening("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config, openRoom()));
+  const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config, openRoom()));
   const { metricsPort, grpc } = config;
   const metrics = metricsPort
-    ? await listening("GRPC_HOST", "METRICS_PORT", () => listenMetrics(grpc.host, metricsPort, [app.metrics.registry]))
+    ? await listenOrExplain("GRPC_HOST", "METRICS_PORT", () =>
+        listenMetrics(grpc.host, metricsPort, [app.metrics.registry]),
+      )
     : undefined;
   const finish = async () => {
     app.drain();
     await server.close(config.shutdownMs);
     await metrics?.close();
   };
-  endOnSignal(finish, async () => {
+  shutdownOnSignal(finish, async () => {
     await app.close();
     await tracing?.close();
   });

@@ -1,5 +1,5 @@
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import type { Rule } from "../transcode/binding.ts";
+import type { HttpBinding } from "../transcode/binding.ts";
 
 const header = (type: "string" | "integer", description: string) => ({ description, schema: { type } });
 
@@ -19,7 +19,7 @@ const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
 const PASSING = [423, 429, 503];
 
 /** References to the headers that an answer of this status may have. */
-export function headersOf({ policy, responseCookies, successStatus }: Rule, status: number, isLimited: boolean) {
+export function headersOf({ policy, responseCookies, successStatus }: HttpBinding, status: number, isLimited: boolean) {
   const isSuccess = status === successStatus;
   const clears = policy.clearsCookie === (isSuccess ? CookieClearing.ON_SUCCESS : CookieClearing.ON_UNAUTHENTICATED);
   const touchesCookie = (clears && (isSuccess || status === 401)) || (isSuccess && responseCookies.length > 0);

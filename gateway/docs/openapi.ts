@@ -6,7 +6,7 @@ import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, AccessSchema, default_limit, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { reasonName, statuses, statusOf } from "../../services/platform/errors.ts";
 import { version } from "../health.ts";
-import type { Rule } from "../transcode/binding.ts";
+import type { HttpBinding } from "../transcode/binding.ts";
 import { headers, headersOf, headersOfOther } from "./headers.ts";
 import { healthPaths } from "./health-schema.ts";
 import type { Schema } from "./schemas.ts";
@@ -51,21 +51,21 @@ const errorSchema = (used: Set<DescMessage>): Schema => ({
   },
 });
 
-/** Adds GET /openapi.json: OpenAPI 3.1, made once from the rules that the routes are made of. */
-export function addOpenApi(app: FastifyInstance, rules: readonly Rule[], publicUrl: string): void {
-  const text = Buffer.from(JSON.stringify(describe(rules, publicUrl))); // one for all who are slow to read it
+/** Adds GET /openapi.json: OpenAPI 3.1, made once from the bindings that the routes are made of. */
+export function addOpenApi(app: FastifyInstance, bindings: readonly HttpBinding[], publicUrl: string): void {
+  const text = Buffer.from(JSON.stringify(describe(bindings, publicUrl))); // one for all who are slow to read it
   app.get("/openapi.json", (_request, reply) => {
     reply.header("content-type", "application/json; charset=utf-8").send(text);
   });
 }
 
-function describe(rules: readonly Rule[], publicUrl: string) {
+function describe(bindings: readonly HttpBinding[], publicUrl: string) {
   const used = new Set<DescMessage>();
   const paths: Record<string, Record<string, unknown>> = {};
-  for (const rule of rules) {
-    const path = rule.path.replace(/:(\w+)/g, "{$1}");
+  for (const binding of bindings) {
+    const path = binding.path.replace(/:(\w+)/g, "{$1}");
     paths[path] ??= {};
-    paths[path][rule.verb.toLowerCase()] = operation(rule, used);
+    paths[path][binding.httpMethod.toLowerCase()] = operation(binding, used);
   }
   const schemas: Record<string, Schema> = { Error: errorSchema(used) };
   for (const message of used) {
@@ -75,7 +75,7 @@ function describe(rules: readonly Rule[], publicUrl: string) {
     openapi: "3.1.0",
     info: { title: "Gatehouse", version, description: ABOUT },
     servers: [{ url: publicUrl }],
-    tags: tagsOf(rules),
+    tags: tagsOf(bindings),
     paths: { ...paths, ...healthPaths(anyOther(false)) },
     components: {
       schemas,
@@ -86,14 +86,14 @@ function describe(rules: readonly Rule[], publicUrl: string) {
 }
 
 /** The services, whose names group their operations. */
-function tagsOf(rules: readonly Rule[]) {
-  const services = new Set(rules.map(({ method }) => method.parent));
+function tagsOf(bindings: readonly HttpBinding[]) {
+  const services = new Set(bindings.map(({ method }) => method.parent));
   const described = [...services].map((service) => ({ name: service.name, description: commentOn(service) }));
   return [...described, { name: "Health", description: "Whether the service works." }];
 }
 
-function operation(rule: Rule, used: Set<DescMessage>) {
-  const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = rule;
+function operation(binding: HttpBinding, used: Set<DescMessage>) {
+  const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = binding;
   const limits = policy.limits.length > 0 ? policy.limits : defaultLimits(policy.access);
   const parameter = (place: "path" | "query" | "cookie", field: DescField, name = field.jsonName) => ({
     name,
@@ -116,30 +116,30 @@ function operation(rule: Rule, used: Set<DescMessage>) {
     ],
     ...(bodyFields ? { requestBody: requestBody(commentOn(method.input), objectSchema(bodyFields, used)) } : {}),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
-    responses: { ...responses(rule, used, limits.length > 0), default: anyOther(limits.length > 0) },
+    responses: { ...responses(binding, used, limits.length > 0), default: anyOther(limits.length > 0) },
   };
 }
 
 /** What is answered, by status. */
-function responses(rule: Rule, used: Set<DescMessage>, isLimited: boolean) {
-  const answers = [[String(rule.successStatus), success(rule, used)] as const, ...failures(rule, isLimited)];
+function responses(binding: HttpBinding, used: Set<DescMessage>, isLimited: boolean) {
+  const answers = [[String(binding.successStatus), success(binding, used)] as const, ...failures(binding, isLimited)];
   return Object.fromEntries(
-    answers.map(([status, answer]) => [status, { ...answer, headers: headersOf(rule, Number(status), isLimited) }]),
+    answers.map(([status, answer]) => [status, { ...answer, headers: headersOf(binding, Number(status), isLimited) }]),
   );
 }
 
-/** What can go wrong, by status: what every rule of the method implies, and what its operation refuses. */
-function failures(rule: Rule, isLimited: boolean) {
-  const { method, policy, verb, pathFields, queryFields, bodyFields = [], refusesOtherSites } = rule;
+/** What can go wrong, by status: what every binding of the method implies, and what its operation refuses. */
+function failures(binding: HttpBinding, isLimited: boolean) {
+  const { method, policy, httpMethod, pathFields, queryFields, bodyFields = [], csrfProtected } = binding;
   const hasFields = pathFields.length + queryFields.length + bodyFields.length > 0;
   const reasons = [
     Reason.MALFORMED_REQUEST,
     ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
-    ...(verb === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read where none is wanted
+    ...(httpMethod === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read where none is wanted
     ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
     ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN] : []),
     ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
-    ...(refusesOtherSites ? [Reason.CROSS_SITE] : []),
+    ...(csrfProtected ? [Reason.CROSS_SITE] : []),
     ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
     ...(isLimited ? [Reason.RATE_LIMITED] : []),
     ...(method.methodKind === "unary" ? policy.refusals : []), // those of a stream are events
@@ -161,11 +161,11 @@ function codeSchema(reasons: readonly Reason[]) {
 
 const descOf = (reason: Reason) => ReasonSchema.value[reason] as DescEnumValue;
 
-function success(rule: Rule, used: Set<DescMessage>) {
-  if (rule.method.methodKind === "server_streaming") {
+function success(binding: HttpBinding, used: Set<DescMessage>) {
+  if (binding.method.methodKind === "server_streaming") {
     return { description: EVENTS, content: { "text/event-stream": { schema: { type: "string" } } } };
   }
-  const { responseField, method } = rule;
+  const { responseField, method } = binding;
   return responseField
     ? json(commentOn(responseField), fieldSchema(responseField, used))
     : json(commentOn(method.output), objectSchema(method.output.fields, used));

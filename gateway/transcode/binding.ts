@@ -19,10 +19,10 @@ export const DEFAULT_BODY_BYTES = 16 * 1024;
 export type CookieField = { cookie: string; field: DescField };
 
 /** How one RPC looks as HTTP: read once, at start, from the options of its descriptor. */
-export type Rule = {
+export type HttpBinding = {
   method: DescMethodUnary | DescMethodServerStreaming; // client streams have no place in HTTP/JSON
   policy: Policy;
-  verb: "GET" | "PUT" | "POST" | "DELETE";
+  httpMethod: "GET" | "PUT" | "POST" | "DELETE";
   /** Route pattern, with path variables as `:jsonName`. */
   path: string;
   pathFields: DescField[];
@@ -36,18 +36,18 @@ export type Rule = {
   successStatus: number;
   maxBodyBytes: number;
   /** A public method that acts on a cookie must not be reachable from another site. */
-  refusesOtherSites: boolean;
+  csrfProtected: boolean;
 };
 
 const SEGMENT = /^(?:([A-Za-z0-9._~-]+)|\{([a-z0-9_]+)\})$/;
 const COOKIE_NAME = /^[A-Za-z0-9_-]+$/;
-const verbs = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } as const;
+const httpMethods = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } as const;
 
 /**
  * Reads how a method looks as HTTP.
  * @throws Error naming the method and what its options ask for that the gateway does not do
  */
-export function readRule(method: DescMethod): Rule {
+export function readBinding(method: DescMethod): HttpBinding {
   const refuse = (why: string): never => {
     throw new Error(`${method.parent.typeName}.${method.name}: ${why}`);
   };
@@ -55,13 +55,13 @@ export function readRule(method: DescMethod): Rule {
   if (!hasOption(method, http)) return refuse("it has no google.api.http rule");
   const rule = getOption(method, http);
   const rules = getOption(method, policy);
-  const verb = readVerb(rule, refuse);
+  const httpMethod = readHttpMethod(rule, refuse);
   readPolicy(method, rules, refuse);
   const requestCookies = cookieFields(method.input, refuse);
   const { path, pathFields } = readPath(rule.pattern.value as string, method.input, refuse);
   const taken = new Set([...pathFields, ...requestCookies.map((c) => c.field)]);
   const free = method.input.fields.filter((f) => !taken.has(f));
-  const hasBody = readBody(rule, verb, refuse);
+  const hasBody = readBody(rule, httpMethod, refuse);
   for (const f of free) {
     assertReadable(f, refuse);
     if (!hasBody && !isQueryField(f)) refuse(`field ${f.name} can't be given in a query`);
@@ -72,7 +72,7 @@ export function readRule(method: DescMethod): Rule {
   return {
     method,
     policy: rules,
-    verb,
+    httpMethod,
     path,
     pathFields,
     queryFields: hasBody ? [] : free,
@@ -82,23 +82,23 @@ export function readRule(method: DescMethod): Rule {
     responseField: readResponseBody(rule, method, refuse),
     successStatus: rules.successStatus || 200,
     maxBodyBytes: rules.maxBodyBytes || DEFAULT_BODY_BYTES,
-    refusesOtherSites: rules.access === Access.PUBLIC && requestCookies.length > 0,
+    csrfProtected: rules.access === Access.PUBLIC && requestCookies.length > 0,
   };
 }
 
-const isServed = (method: DescMethod): method is Rule["method"] =>
+const isServed = (method: DescMethod): method is HttpBinding["method"] =>
   method.methodKind === "unary" || method.methodKind === "server_streaming";
 
 type Refuse = (why: string) => never;
 
-function readVerb(rule: HttpRule, refuse: Refuse): Rule["verb"] {
+function readHttpMethod(rule: HttpRule, refuse: Refuse): HttpBinding["httpMethod"] {
   if (rule.additionalBindings.length > 0) refuse("additional_bindings are not supported");
   if (rule.selector !== "") refuse("a selector is not supported");
   const kind = rule.pattern.case;
   if (kind === undefined || kind === "patch" || kind === "custom") {
     return refuse(`an HTTP rule of kind ${kind ?? "nothing"} is not supported`);
   }
-  return verbs[kind];
+  return httpMethods[kind];
 }
 
 function readPolicy(method: DescMethod, rules: Policy, refuse: Refuse): void {
@@ -116,7 +116,7 @@ function readPolicy(method: DescMethod, rules: Policy, refuse: Refuse): void {
   if (rules.clearsCookie !== CookieClearing.UNSPECIFIED) refuse("an event stream can't clear a cookie");
 }
 
-function readPath(template: string, input: DescMessage, refuse: Refuse): Pick<Rule, "path" | "pathFields"> {
+function readPath(template: string, input: DescMessage, refuse: Refuse): Pick<HttpBinding, "path" | "pathFields"> {
   if (!template.startsWith("/")) refuse(`path ${template} does not start with a slash`);
   const pathFields: DescField[] = [];
   const segments = template.slice(1).split("/");
@@ -135,10 +135,10 @@ function readPath(template: string, input: DescMessage, refuse: Refuse): Pick<Ru
   return { path: path.join(""), pathFields };
 }
 
-function readBody(rule: HttpRule, verb: Rule["verb"], refuse: Refuse): boolean {
+function readBody(rule: HttpRule, httpMethod: HttpBinding["httpMethod"], refuse: Refuse): boolean {
   if (rule.body === "") return false;
   if (rule.body !== "*") refuse(`body "${rule.body}" is not supported: only "*" or none`);
-  if (verb === "GET" || verb === "DELETE") refuse(`a ${verb} can't have a body`);
+  if (httpMethod === "GET" || httpMethod === "DELETE") refuse(`a ${httpMethod} can't have a body`);
   return true;
 }
 

@@ -2,7 +2,7 @@ import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
-import type { Rule } from "./binding.ts";
+import type { HttpBinding } from "./binding.ts";
 import { readCookie } from "./cookies.ts";
 import { isObject, readFields } from "./fields.ts";
 import { hasBrokenText, MalformedJson, parseJson } from "./json.ts";
@@ -42,7 +42,7 @@ export type Unread = {
  * Builds the request message of a method from path, query, body and cookies; each field has exactly one source.
  * Types alone are checked here, field rules by the services.
  */
-export function readRequest(rule: Rule, incoming: Incoming): ReadRequest {
+export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest {
   const violations: Violation[] = [];
   try {
     const message = readMessage(rule, incoming, violations);
@@ -56,7 +56,7 @@ export function readRequest(rule: Rule, incoming: Incoming): ReadRequest {
 }
 
 /** @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE */
-function readMessage(rule: Rule, incoming: Incoming, violations: Violation[]): MessageShape<DescMessage> {
+function readMessage(rule: HttpBinding, incoming: Incoming, violations: Violation[]): MessageShape<DescMessage> {
   const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const init: Record<string, unknown> = {};
   const read = (fields: DescField[], json: object) => Object.assign(init, readFields(fields, json, "", violations));

@@ -2,7 +2,7 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { toJson } from "@bufbuild/protobuf";
 import type { FastifyReply } from "fastify";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import type { Rule } from "./binding.ts";
+import type { HttpBinding } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 
@@ -25,7 +25,7 @@ export function passOn(from: Headers, reply: FastifyReply): void {
 
 /** Answers a success: status, cookies and the message as ProtoJSON with defaults written out. */
 export function sendMessage(
-  rule: Rule,
+  rule: HttpBinding,
   reply: FastifyReply,
   { message, header }: { message: MessageShape<DescMessage>; header: Headers },
   cookies: Cookies,
@@ -44,7 +44,7 @@ export function sendMessage(
 }
 
 /** Answers a failure in the error shape; `rule` where the request had reached a method. */
-export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?: Rule, cookies?: Cookies): void {
+export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?: HttpBinding, cookies?: Cookies): void {
   const { statusCode } = failed.body;
   if (rule && cookies && statusCode === 401 && rule.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED) {
     clearCookies(rule, reply, cookies);
@@ -54,6 +54,6 @@ export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?:
   reply.code(statusCode).header("content-type", JSON_TYPE).send(JSON.stringify(failed.body));
 }
 
-function clearCookies(rule: Rule, reply: FastifyReply, cookies: Cookies): void {
+function clearCookies(rule: HttpBinding, reply: FastifyReply, cookies: Cookies): void {
   for (const { cookie } of rule.requestCookies) reply.header("set-cookie", cookies.clear(cookie));
 }

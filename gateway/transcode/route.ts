@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
 import { placeOf } from "../places.ts";
-import type { Rule } from "./binding.ts";
+import type { HttpBinding } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import { toHttpError } from "./errors.ts";
 import type { Call, OpenCalls } from "./inflight.ts";
@@ -33,19 +33,19 @@ export type Transcoder = {
 };
 
 /** Adds the route of one method. */
-export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcoder): void {
+export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Transcoder): void {
   const { cookies, calls, soon, isOwnSite, report } = transcoder;
   const answer =
     rule.method.methodKind === "unary" ? unary(rule, rule.method, transcoder) : stream(rule, rule.method, transcoder);
   app.route({
-    method: rule.verb,
+    method: rule.httpMethod,
     url: rule.path,
     bodyLimit: rule.maxBodyBytes,
     config: { answerBytes: rule.policy.answerBytes },
     handler: async (request, reply) => {
       const call = openCall(reply.raw, calls, soon);
       try {
-        if (rule.refusesOtherSites && !isOwnSite(request)) {
+        if (rule.csrfProtected && !isOwnSite(request)) {
           throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
         }
         await answer(request, reply, call);
@@ -65,7 +65,7 @@ export function addRoute(app: FastifyInstance, rule: Rule, transcoder: Transcode
 
 type Answer = (request: FastifyRequest, reply: FastifyReply, call: Call) => Promise<void>;
 
-function unary(rule: Rule, method: DescMethodUnary, { transport, metadata, cookies }: Transcoder): Answer {
+function unary(rule: HttpBinding, method: DescMethodUnary, { transport, metadata, cookies }: Transcoder): Answer {
   return async (request, reply, { signal }) => {
     const { header, input } = await prepare(rule, request, reply, metadata, (announced, readable) =>
       transport.unary(method, signal, undefined, announced, readable),
@@ -84,7 +84,7 @@ const UNREADABLE = "x-gatehouse-unreadable";
  * call, and how often, as they do of every other, and what rules the rest of it breaks.
  */
 async function prepare(
-  rule: Rule,
+  rule: HttpBinding,
   request: FastifyRequest,
   reply: FastifyReply,
   metadata: Transcoder["metadata"],
@@ -104,7 +104,7 @@ async function prepare(
   throw unread.refusalWith((refusal && toHttpError(refusal).body.violations) ?? []);
 }
 
-function stream(rule: Rule, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
+function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
   const { transport, metadata, keepAliveMs, report } = transcoder;
   return async (request, reply, call) => {
     const { header, input } = await prepare(rule, request, reply, metadata, async (announced, readable) => {

@@ -6,7 +6,7 @@ import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Place } from "../places.ts";
 import { eachOf } from "../transport/messages.ts";
-import type { Rule } from "./binding.ts";
+import type { HttpBinding } from "./binding.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 import { toHttpError } from "./errors.ts";
 import type { Call } from "./inflight.ts";
@@ -29,7 +29,7 @@ const event = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
  * @throws the call's failure, if it has to be answered by a status
  */
 export async function sendStream(
-  rule: Rule,
+  rule: HttpBinding,
   reply: FastifyReply,
   call: Call,
   start: () => Promise<StreamResponse>,

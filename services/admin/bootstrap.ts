@@ -8,7 +8,7 @@ import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 
-type Needs = AuditNeeds & Pick<Call, "passwords" | "afterwards" | "outbox">;
+type Needs = AuditNeeds & Pick<Call, "passwords" | "onComplete" | "outbox">;
 
 /**
  * Makes the first administrator, or promotes the account that has the address. An account whose address was never

@@ -3,7 +3,7 @@ import { type AuditNeeds, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 
-type Needs = AuditNeeds & Pick<Call, "afterwards" | "outbox">;
+type Needs = AuditNeeds & Pick<Call, "onComplete" | "outbox">;
 
 /** Queues a failed e-mail again, for another day at most. @throws ServiceError NOT_FOUND, CONFLICT unless it has failed */
 export async function retryEmail(call: Needs, id: string): Promise<void> {
@@ -17,7 +17,7 @@ export async function retryEmail(call: Needs, id: string): Promise<void> {
     if (!retried) throw await refusal(call, id);
     await recordAudit(call, "admin.email_retried", { userId: retried.user_id ?? undefined, details: { emailId: id } });
   });
-  call.afterwards.push(() => call.outbox.nudge());
+  call.onComplete.push(() => call.outbox.nudge());
 }
 
 async function refusal(call: Needs, id: string): Promise<ServiceError> {

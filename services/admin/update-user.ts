@@ -22,7 +22,7 @@ export type UserChanges = {
   mfaEnabled?: false | undefined;
 };
 
-type Needs = AuditNeeds & Pick<Call, "afterwards" | "outbox">;
+type Needs = AuditNeeds & Pick<Call, "onComplete" | "outbox">;
 type Present = { id: string; email: string; canonical_email: string; name: string; role: Role };
 
 /**

@@ -6,7 +6,7 @@ import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import { callOf } from "../call.ts";
 import { reasonName, ServiceError } from "../platform/errors.ts";
-import { rulesOf } from "../platform/policy.ts";
+import { policyOf } from "../platform/policy.ts";
 
 /** Refusals of an administrator's method that are recorded. */
 const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
@@ -23,7 +23,7 @@ const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.L
 
 /** Records who was refused what, and about whom, in a transaction of its own: the operation's is rolled back by then. */
 export const auditDenials: Interceptor = (next) => async (req) => {
-  const rules = rulesOf(req.method);
+  const rules = policyOf(req.method);
   const isAdmins = rules?.policy.access === Access.ADMIN;
   if (!isAdmins && !rules?.policy.forbidImpersonation) return next(req);
   const denials = isAdmins ? ADMIN_DENIALS : OWN_DENIALS;

@@ -3,7 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callOf } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { rulesOf } from "../platform/policy.ts";
+import { policyOf } from "../platform/policy.ts";
 import type { Limits } from "../rate-limit/limiter.ts";
 import { identify } from "../sessions/sessions.ts";
 import { readAccessToken } from "../sessions/tokens.ts";
@@ -16,7 +16,7 @@ import { countedByUser } from "./rate-limit.ts";
  */
 export function authenticate(limits: Limits | undefined): Interceptor {
   return (next) => async (req) => {
-    const rules = rulesOf(req.method);
+    const rules = policyOf(req.method);
     if (rules && rules.policy.access !== Access.PUBLIC) {
       const call = callOf({ values: req.contextValues });
       const token = bearerToken(req.header.get("authorization"));
@@ -33,7 +33,7 @@ export function authenticate(limits: Limits | undefined): Interceptor {
 
 /** Enforces the method's role. It runs before the request is validated, so a refusal reveals nothing about its contents. */
 export const authorize: Interceptor = (next) => (req) => {
-  const rules = rulesOf(req.method);
+  const rules = policyOf(req.method);
   if (rules && rules.policy.access !== Access.PUBLIC) {
     const { caller } = callOf({ values: req.contextValues });
     if (rules.policy.access === Access.ADMIN && caller?.user.role !== "admin") {

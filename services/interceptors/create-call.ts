@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createContextKey, type Interceptor } from "@connectrpc/connect";
-import { type Call, type Client, callKey, type Tools } from "../call.ts";
+import { type AppContext, type Call, type Client, callKey } from "../call.ts";
 import { equalSecrets } from "../crypto/cipher.ts";
 import { createFindSession } from "../sessions/find-session.ts";
 import type { Store } from "../store/store.ts";
@@ -13,18 +13,18 @@ export const peerKey = createContextKey<string>("127.0.0.1", { description: "pee
 const MAX_AGENT = 400;
 
 /** What belongs to one call; the rest is inherited by prototype, since copying it would be the costlier part. */
-type OwnPart = Omit<Call, keyof Tools | "em" | "query" | "findSession" | "signal"> & {
+type OwnPart = Omit<Call, keyof AppContext | "em" | "query" | "findSession" | "signal"> & {
   request: { signal: AbortSignal };
   unitOfWork: Call["em"] | undefined;
 };
 
 /** Opens the call that the handler serves: who asks, from where, with a unit of work of its own. */
-export function openCall(tools: Tools, store: Store, internalSecret: string | undefined): Interceptor {
+export function createCall(context: AppContext, store: Store, internalSecret: string | undefined): Interceptor {
   const secret = internalSecret ? Buffer.from(internalSecret) : undefined;
   const shared = {
-    ...tools,
+    ...context,
     query: store.query,
-    findSession: createFindSession(store, tools.clock),
+    findSession: createFindSession(store, context.clock),
     get em(): Call["em"] {
       const own = this as unknown as OwnPart;
       own.unitOfWork ??= store.fork(); // not every call asks the database
@@ -45,11 +45,11 @@ export function openCall(tools: Tools, store: Store, internalSecret: string | un
       attempt: undefined,
       unitOfWork: undefined,
       request: req,
-      afterwards: [],
+      onComplete: [],
     };
     req.contextValues.set(callKey, Object.assign(Object.create(shared), own));
     return onComplete(next, req, () => {
-      for (const after of own.afterwards) after();
+      for (const after of own.onComplete) after();
     });
   };
 }

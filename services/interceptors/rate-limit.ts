@@ -6,7 +6,7 @@ import { type Call, callOf } from "../call.ts";
 import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
 import { networkOf } from "../platform/address.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { type MethodRules, rulesOf } from "../platform/policy.ts";
+import { type MethodPolicy, policyOf } from "../platform/policy.ts";
 import type { Counted, Limits, Standing } from "../rate-limit/limiter.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
 
@@ -19,7 +19,7 @@ const ACCOUNTS_PER_ADDRESS = 20;
  */
 export function limit(limits: Limits | undefined): Interceptor {
   return (next) => async (req) => {
-    const rules = rulesOf(req.method);
+    const rules = policyOf(req.method);
     if (!rules) return next(req);
     const call = callOf({ values: req.contextValues });
     const account = await accountOf(call, rules, req);
@@ -71,7 +71,7 @@ function countedBy(rule: Limit, call: Call, account: string | undefined): Counte
 }
 
 /** What a call of a user counts towards; undefined where that takes more than knowing who the user is. */
-export function countedByUser({ limits, account }: MethodRules, userId: string): Counted[] | undefined {
+export function countedByUser({ limits, account }: MethodPolicy, userId: string): Counted[] | undefined {
   if (account || limits.length === 0 || limits.some(({ by }) => by !== LimitKey.USER)) return undefined;
   return limits.map((rule) => countedFor(rule, `user:${userId}`));
 }
@@ -83,7 +83,7 @@ const countedFor = ({ bucket, requests, windowSeconds }: Limit, who: string, mos
 });
 
 /** What the request's account is counted as: the canonical address, or the user that an MFA token names. */
-async function accountOf(call: Call, { account }: MethodRules, req: UnaryRequest | StreamRequest) {
+async function accountOf(call: Call, { account }: MethodPolicy, req: UnaryRequest | StreamRequest) {
   if (!account || req.stream) return undefined;
   const value = (req.message as unknown as Record<string, unknown>)[account.field.localName];
   if (typeof value !== "string") return undefined;

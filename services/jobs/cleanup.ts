@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { purgeDeletedUsers } from "../accounts/purge-deleted.ts";
 import type { AuditNeeds } from "../audit/record.ts";
-import type { Tools } from "../call.ts";
+import type { AppContext } from "../call.ts";
 import { type Litter, sweep } from "../store/purge.ts";
 import type { Store } from "../store/store.ts";
 
@@ -17,7 +17,7 @@ type Chore = { name: string; everyMs: number; run: (signal: AbortSignal) => Prom
 export type Chores = { close(): Promise<void> };
 
 /** Does what is due: erases accounts, renews signing keys, clears what has ended. */
-export function startChores(tools: Tools, store: Store): Chores {
+export function startChores(tools: AppContext, store: Store): Chores {
   const closing = new AbortController();
   const running = repeat(choresOf(tools, store), tools, closing.signal);
   return {
@@ -28,7 +28,7 @@ export function startChores(tools: Tools, store: Store): Chores {
   };
 }
 
-async function repeat(chores: Chore[], { clock, log }: Tools, signal: AbortSignal): Promise<void> {
+async function repeat(chores: Chore[], { clock, log }: AppContext, signal: AbortSignal): Promise<void> {
   const dueAt = new Map<Chore, number>();
   while (!signal.aborted) {
     await wait(LOOK_MS, undefined, { signal, ref: false }).catch(() => {});
@@ -45,7 +45,7 @@ async function repeat(chores: Chore[], { clock, log }: Tools, signal: AbortSigna
   }
 }
 
-function choresOf(tools: Tools, store: Store): Chore[] {
+function choresOf(tools: AppContext, store: Store): Chore[] {
   const newCall = (): AuditNeeds => ({
     ...tools,
     em: store.fork(),
@@ -67,7 +67,7 @@ function choresOf(tools: Tools, store: Store): Chore[] {
 }
 
 /** Sessions that have ended, tokens whose time is up, and counters that no longer count. */
-function litterOf({ clock, config: { lockout } }: Tools): Litter[] {
+function litterOf({ clock, config: { lockout } }: AppContext): Litter[] {
   const now = clock.now();
   const forgotten = new Date(now.getTime() - lockout.resetMs - lockout.durationMs);
   return [

@@ -19,7 +19,7 @@ export type QueuedEmail = {
  * The worker of this process is told once the call has ended.
  */
 export async function queueEmail(
-  call: Pick<Call, "em" | "clock" | "afterwards" | "outbox">,
+  call: Pick<Call, "em" | "clock" | "onComplete" | "outbox">,
   email: QueuedEmail,
 ): Promise<void> {
   const now = call.clock.now();
@@ -28,5 +28,5 @@ export async function queueEmail(
      values (?, ?, ?, ?, ?, ?, 'queued', ?, ?)`,
     [newId(now), email.userId, email.to, email.template, JSON.stringify(email.facts), email.tokenId ?? null, now, now],
   );
-  call.afterwards.push(() => call.outbox.nudge());
+  call.onComplete.push(() => call.outbox.nudge());
 }

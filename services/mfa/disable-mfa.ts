@@ -4,7 +4,7 @@ import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { removeBackupCodes } from "./backup-codes.ts";
 
-type Deps = AuditNeeds & Pick<Call, "afterwards" | "outbox">;
+type Deps = AuditNeeds & Pick<Call, "onComplete" | "outbox">;
 
 /**
  * Disables a user's second factor: secret, backup codes and pending MFA tokens. Joins the caller's transaction.

@@ -4,7 +4,7 @@
  * @param port the variable that names the port
  * @throws Error for operators, in words that name the variable to change
  */
-export async function listening<T>(host: string, port: string, listen: () => Promise<T>): Promise<T> {
+export async function listenOrExplain<T>(host: string, port: string, listen: () => Promise<T>): Promise<T> {
   try {
     return await listen();
   } catch (cause) {

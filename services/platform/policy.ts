@@ -12,7 +12,7 @@ import {
 } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 
 /** The rules of one method, read once from its descriptor. */
-export type MethodRules = {
+export type MethodPolicy = {
   policy: Policy;
   /** Its own limits, or its access's default. */
   limits: Limit[];
@@ -20,24 +20,24 @@ export type MethodRules = {
   account: { field: DescField; key: AccountKey } | undefined;
 };
 
-const rulesByMethod = new WeakMap<DescMethod, MethodRules>();
+const policies = new WeakMap<DescMethod, MethodPolicy>();
 
 /** Reads the rules of every method, so that a service with a gap in them never starts. @throws Error naming the method. */
-export function readRules(services: readonly DescService[]): void {
-  for (const service of services) for (const method of service.methods) rulesByMethod.set(method, read(method));
+export function loadPolicies(services: readonly DescService[]): void {
+  for (const service of services) for (const method of service.methods) policies.set(method, read(method));
 }
 
 /** The rules of a method; undefined for one that is not ours, such as health and reflection. */
-export function rulesOf(method: DescMethod): MethodRules | undefined {
-  const known = rulesByMethod.get(method);
+export function policyOf(method: DescMethod): MethodPolicy | undefined {
+  const known = policies.get(method);
   if (known) return known;
   if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
   const rules = read(method);
-  rulesByMethod.set(method, rules);
+  policies.set(method, rules);
   return rules;
 }
 
-function read(method: DescMethod): MethodRules {
+function read(method: DescMethod): MethodPolicy {
   const name = `${method.parent.typeName}/${method.name}`;
   const policy = getOption(method, policyOption);
   if (!hasOption(method, policyOption) || policy.access === Access.UNSPECIFIED) {

@@ -10,7 +10,7 @@ const INTERRUPTED = 130;
  * @param finish lets open requests and streams finish
  * @param close closes everything else
  */
-export function endOnSignal(finish: () => Promise<unknown>, close: () => Promise<unknown>): void {
+export function shutdownOnSignal(finish: () => Promise<unknown>, close: () => Promise<unknown>): void {
   let endingSince: number | undefined;
   const end = async (signal: NodeJS.Signals) => {
     if (endingSince !== undefined) {

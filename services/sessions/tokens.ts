@@ -1,7 +1,7 @@
 import { sign as signBytes } from "node:crypto";
 import { decodeProtectedHeader, type JWTPayload, jwtVerify } from "jose";
 import { validate as isUuid } from "uuid";
-import type { Call, Tools } from "../call.ts";
+import type { AppContext, Call } from "../call.ts";
 import type { Session } from "../store/session.ts";
 import type { User } from "../store/user.ts";
 
@@ -21,7 +21,7 @@ type TokenUser = Pick<User, "id" | "email" | "role">;
 /** A token is remembered by its whole text once it was signed here or verified; the oldest goes. */
 const REMEMBERED_TOKENS = 10_000;
 
-type Signing = Pick<Tools, "config" | "keys">;
+type Signing = Pick<AppContext, "config" | "keys">;
 
 /** An audience of its own for each kind: a verifier that knows only `aud` refuses the others too. */
 function audience(kind: Kind): string {

@@ -3,7 +3,7 @@ import { FileDescriptorProtoSchema, MethodOptionsSchema } from "@bufbuild/protob
 import { describe, expect, test } from "vitest";
 import { Access, LimitKey, Lockout, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { services } from "../../services/index.ts";
-import { readRules, rulesOf } from "../../services/platform/policy.ts";
+import { loadPolicies, policyOf } from "../../services/platform/policy.ts";
 
 /** A service of one method with this policy, made for the test. */
 function serviceWith(rules: MessageInitShape<typeof PolicySchema> | undefined) {
@@ -41,23 +41,23 @@ describe("the start is refused", () => {
     ],
     ["a lockout of nobody", { access: Access.PUBLIC, lockout: Lockout.PASSWORD }, /no field of its request names one/],
   ])("for a method with %s", (_what, rules, told) => {
-    expect(() => readRules([serviceWith(rules)])).toThrow(told);
+    expect(() => loadPolicies([serviceWith(rules)])).toThrow(told);
   });
 });
 
 describe("every method of ours", () => {
   test("says who may call it, and is limited unless it serves keys", () => {
-    readRules(services);
+    loadPolicies(services);
     const unlimited = services
       .flatMap(({ methods }) => methods)
-      .filter((method) => rulesOf(method)?.limits.length === 0);
+      .filter((method) => policyOf(method)?.limits.length === 0);
     expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys"]);
   });
 
   test("of an administrator's is kept from those who impersonate", () => {
     const methods = services.flatMap((service) => service.methods);
     const open = methods.filter((method) => {
-      const rules = rulesOf(method)?.policy;
+      const rules = policyOf(method)?.policy;
       return rules?.access === Access.ADMIN && !rules.forbidImpersonation;
     });
     expect(open.map(({ name }) => name)).toEqual([]);

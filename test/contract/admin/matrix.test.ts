@@ -5,14 +5,14 @@ import { describe, expect, test } from "vitest";
 import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { services } from "../../../services/index.ts";
-import { rulesOf } from "../../../services/platform/policy.ts";
+import { policyOf } from "../../../services/platform/policy.ts";
 import { testApp } from "../../support/app.ts";
 import { signInAdmin } from "./support.ts";
 
 const app = await testApp();
 const methods = services
   .flatMap((service): DescMethod[] => service.methods)
-  .filter((method) => rulesOf(method)?.policy.access === Access.ADMIN);
+  .filter((method) => policyOf(method)?.policy.access === Access.ADMIN);
 const routes = methods.map((method) => {
   const { pattern } = getOption(method, http);
   const { localName: name, parent: service } = method;

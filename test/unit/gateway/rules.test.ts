@@ -10,7 +10,7 @@ import {
   FieldDescriptorProto_Type as Type,
 } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
-import { readRule } from "../../../gateway/transcode/binding.ts";
+import { readBinding } from "../../../gateway/transcode/binding.ts";
 import {
   Access,
   CookieClearing,
@@ -95,13 +95,18 @@ describe("a method is served as its options say", () => {
     const request = [{ name: "note_id" }, { name: "text" }, { name: "token", cookie: "session" }];
     const rule = { pattern: { case: "put" as const, value: "/notes/{note_id}/text" } };
     const method = methodWith({ rule, request, policy: { successStatus: 202, maxBodyBytes: 99 } });
-    const read = readRule(method);
-    expect(read).toMatchObject({ verb: "PUT", path: "/notes/:noteId/text", successStatus: 202, maxBodyBytes: 99 });
+    const read = readBinding(method);
+    expect(read).toMatchObject({
+      httpMethod: "PUT",
+      path: "/notes/:noteId/text",
+      successStatus: 202,
+      maxBodyBytes: 99,
+    });
     expect(read.pathFields.map((f) => f.name)).toEqual(["note_id"]);
     expect(read.bodyFields?.map((f) => f.name)).toEqual(["text"]);
     expect(read.requestCookies.map((c) => c.cookie)).toEqual(["session"]);
-    expect(read.refusesOtherSites).toBe(false);
-    expect(readRule(methodWith({ request, policy: { access: Access.PUBLIC } })).refusesOtherSites).toBe(true);
+    expect(read.csrfProtected).toBe(false);
+    expect(readBinding(methodWith({ request, policy: { access: Access.PUBLIC } })).csrfProtected).toBe(true);
   });
 });
 
@@ -176,7 +181,7 @@ describe("the start is refused for a method", () => {
       /can't be given in a query/,
     ],
   ])("%s", (_what, facts, message) => {
-    const read = () => readRule(methodWith(facts));
+    const read = () => readBinding(methodWith(facts));
     expect(read).toThrow(message);
     expect(read).toThrow("test.Notes.Write");
   });
