@@ -16,7 +16,7 @@ import { limit } from "./interceptors/rate-limit.ts";
 import { traceCalls } from "./interceptors/trace-calls.ts";
 import { validate } from "./interceptors/validate.ts";
 import type { Limits } from "./rate-limit/limiter.ts";
-import { watchPresence } from "./store/availability.ts";
+import { watchDatabase } from "./store/availability.ts";
 import type { Store } from "./store/store.ts";
 import { userHandler } from "./user/handler.ts";
 
@@ -41,7 +41,7 @@ export function interceptors(
   return [
     ...(context.tracing ? [traceCalls(context.tracing)] : []),
     logCalls(context.log, context.metrics),
-    mapErrors(context.log, watchPresence(store, context.log)),
+    mapErrors(context.log, watchDatabase(store, context.log)),
     createCall(context, store, internalSecret),
     authenticate(limits),
     limit(limits),

@@ -1,8 +1,8 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { AvailabilityLog } from "../platform/availability-log.ts";
 import { internalError, ServiceError, toConnectError } from "../platform/errors.ts";
-import type { Missed } from "../store/availability.ts";
 import { isDatabaseAway, withoutRows } from "../store/errors.ts";
 import { onComplete } from "./on-complete.ts";
 
@@ -17,9 +17,9 @@ const causeOf = ({ reason }: AbortSignal) => (reason instanceof ConnectError ? r
 
 /**
  * Maps service errors to Connect errors. Any other error is a bug: it is logged once and masked.
- * @param missDatabase is called for each call that failed because the database is unavailable
+ * @param onDatabaseFailure is called for each call that failed because the database is unavailable
  */
-export function mapErrors(log: Logger, missDatabase: Missed): Interceptor {
+export function mapErrors(log: Logger, onDatabaseFailure: AvailabilityLog["onFailure"]): Interceptor {
   return (next) => (req) =>
     onComplete(next, req, (ending) => {
       if (!("error" in ending)) return undefined;
@@ -33,7 +33,7 @@ export function mapErrors(log: Logger, missDatabase: Missed): Interceptor {
         return new ConnectError("The call was cancelled.", Code.Canceled);
       }
       if (isDatabaseAway(error)) {
-        missDatabase(error as Error);
+        onDatabaseFailure(error as Error);
         return toConnectError(
           new ServiceError(Reason.UNAVAILABLE, "The service is not available right now. Please try again shortly.", {
             retryAfterSeconds: DATABASE_RETRY_SECONDS,

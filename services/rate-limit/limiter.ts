@@ -1,5 +1,5 @@
 import type { Clock } from "../platform/clock.ts";
-import type { SharedCache } from "../platform/redis.ts";
+import type { RedisClient } from "../platform/redis.ts";
 
 /**
  * What a request counts towards: how many of the same key fit into a window, and its length in ms. Keys that are counted
@@ -54,7 +54,7 @@ type Count = { count: number; endsAt: number };
 type Counter = (counted: Counted[], now: number) => Count[] | Promise<Count[]>;
 
 /** Limits kept in Redis where there is one, by each process for itself while it is away. */
-export function createLimits(cache: SharedCache | undefined, clock: Clock): Limits {
+export function createLimits(cache: RedisClient | undefined, clock: Clock): Limits {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
   const counter: Counter = shared ? (counted, now) => shared(counted, now).catch(() => own(counted, now)) : own;
@@ -75,7 +75,7 @@ export function createLimits(cache: SharedCache | undefined, clock: Clock): Limi
   };
 }
 
-function countInRedis({ client, ask }: SharedCache) {
+function countInRedis({ client, withBreaker }: RedisClient) {
   client.defineCommand("takeLimits", { lua: SCRIPT });
   const counter = client as unknown as {
     takeLimits(keys: number, ...keysAndValues: (string | number)[]): Promise<number[]>;
@@ -83,7 +83,7 @@ function countInRedis({ client, ask }: SharedCache) {
   return async (counted: Counted[], now: number): Promise<Count[]> => {
     const keys = counted.map(({ key }) => PREFIX + key);
     const values = counted.flatMap(({ most, windowMs }) => [most, windowMs]);
-    const standing = await ask(() => counter.takeLimits(keys.length, ...keys, now, ...values));
+    const standing = await withBreaker(() => counter.takeLimits(keys.length, ...keys, now, ...values));
     return counted
       .slice(0, standing.length / 2)
       .map((_, i) => ({ count: standing[2 * i] as number, endsAt: standing[2 * i + 1] as number }));

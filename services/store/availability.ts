@@ -1,32 +1,23 @@
+import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
+import { type AvailabilityLog, createAvailabilityLog } from "../platform/availability-log.ts";
 import type { Store } from "./store.ts";
 
-/** How often a database that was away is checked, in ms. */
-const LOOK_MS = 1_000;
-/** It counts as back after this time in ms without a failure: it may be that only some statements fail. */
-const SETTLED_MS = 3_000;
+/** How often an unavailable database is checked, in ms. */
+const POLL_INTERVAL_MS = 1_000;
 
-/** Reports an error that means that the database is away. */
-export type Missed = (error: Error) => void;
-
-/** Logs once when the database goes away, however many calls fail, and once when it has been back for a while. */
-export function watchPresence({ ping }: Pick<Store, "ping">, log: Logger): Missed {
-  let goneAt: number | undefined;
-  let missedAt = 0;
-  const look = async () => {
-    await ping().catch(() => {
-      missedAt = performance.now();
-    });
-    if (performance.now() < missedAt + SETTLED_MS) return lookLater();
-    log.info({ seconds: Math.round((missedAt - (goneAt ?? missedAt)) / 1_000) }, "the database is back");
-    goneAt = undefined;
+/** Logs outages of the database. @returns what reports an error that means that the database is unavailable */
+export function watchDatabase({ ping }: Pick<Store, "ping">, log: Logger): AvailabilityLog["onFailure"] {
+  const availability = createAvailabilityLog(log, "database");
+  const poll = async () => {
+    while (!availability.isAvailable()) {
+      await wait(POLL_INTERVAL_MS, undefined, { ref: false });
+      await ping().then(availability.onSuccess, availability.onFailure);
+    }
   };
-  const lookLater = () => void setTimeout(look, LOOK_MS).unref();
-  return ({ message: reason }) => {
-    missedAt = performance.now();
-    if (goneAt !== undefined) return;
-    goneAt = missedAt;
-    log.error({ reason }, "the database is away");
-    lookLater();
+  return (error) => {
+    const wasAvailable = availability.isAvailable();
+    availability.onFailure(error);
+    if (wasAvailable) void poll();
   };
 }

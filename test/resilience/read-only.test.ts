@@ -5,7 +5,7 @@ import { until } from "../support/until.ts";
 test("a database that takes no writes, as after a failover, is away and no bug of ours, of which the log has a line when it goes and one when it is back", async () => {
   const app = await startApp({ mode: "embedded" }); // one connection, for which it is set
   await app.sql("set default_transaction_read_only = on");
-  const told = () => app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^the database/.test(msg));
+  const told = () => app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^database/.test(msg));
   const account = { email: "ann@example.com", password: "Correct-horse-1", name: "Ann", acceptTerms: true };
   const answer = await app.visitor().post("/auth/register", account);
   expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
@@ -16,11 +16,11 @@ test("a database that takes no writes, as after a failover, is away and no bug o
     );
   }
   expect((await app.visitor().get("/health/ready")).status).toBe(503);
-  expect(told()).toEqual(["the database is away"]);
+  expect(told()).toEqual(["database unavailable"]);
   await app.sql("set default_transaction_read_only = off");
   await until("readiness", async () => (await app.visitor().get("/health/ready")).status === 200);
   expect(await app.visitor().post("/auth/register", account)).toMatchObject({ status: 201 });
   await until("word of it", () => told().length > 1);
-  expect(told()).toEqual(["the database is away", "the database is back"]);
+  expect(told()).toEqual(["database unavailable", "database available again"]);
   await app.close();
 });

@@ -5,6 +5,8 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { openRedis } from "../../services/platform/redis.ts";
 import { createLimits } from "../../services/rate-limit/limiter.ts";
+import { times, until } from "../support/until.ts";
+import { startProxy } from "./proxy.ts";
 
 const clock = { now: () => new Date() };
 
@@ -22,7 +24,7 @@ test("a proxy with no Redis behind it holds no start up, and is told of", async 
   const limits = createLimits(cache, clock);
   await expect(limits.check()).rejects.toThrow();
   expect(await limits.take([{ key: "k", most: 2, windowMs: 1_000 }])).toMatchObject({ remaining: 1 });
-  expect(lines).toEqual([expect.stringContaining("Redis is away: limits are kept per process")]);
+  expect(lines).toEqual([expect.stringContaining("Redis unavailable, rate limits are counted per process")]);
   cache.close();
   await new Promise((resolve) => proxy.close(resolve));
 });
@@ -46,3 +48,28 @@ test.runIf(process.env.TEST_SERVERS)(
     }
   },
 );
+
+test.runIf(process.env.TEST_SERVERS)("Redis that stops replying delays the first command alone", async () => {
+  const { hostname, port } = new URL(process.env.TEST_REDIS_URL as string);
+  const proxy = await startProxy({ host: hostname, port: Number(port || 6379) });
+  const cache = await openRedis([`redis://127.0.0.1:${proxy.port}`], pino({ enabled: false }));
+  const limits = createLimits(cache, clock);
+  const take = async () => {
+    const startedAt = performance.now();
+    await limits.take([{ key: randomUUID(), most: 2, windowMs: 1_000 }]);
+    return performance.now() - startedAt;
+  };
+  await take();
+  proxy.silence();
+  expect(await take()).toBeGreaterThan(200);
+  for (const took of await Promise.all(times(50, take))) expect(took).toBeLessThan(100);
+  proxy.restore();
+  await until("Redis to count again", () =>
+    limits.check().then(
+      () => true,
+      () => false,
+    ),
+  );
+  cache.close();
+  await proxy.close();
+});
