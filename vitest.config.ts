@@ -7,8 +7,14 @@ const redisUrl = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";
 const haveServers = (await Promise.all([databaseUrl, redisUrl].map(answers))).every(Boolean);
 if (!haveServers && process.env.CI) throw new Error(`CI needs PostgreSQL at ${databaseUrl} and Redis at ${redisUrl}`);
 
-/** Suites that drive the whole product from outside. They run on every kind of deployment. */
-const product = ["test/contract/**/*.test.ts"];
+/** Suites that drive the product from outside. */
+const contract = ["test/contract/**/*.test.ts"];
+
+/** Suites that meet storage or the way between gateway and services run on every deployment, the others on one. */
+const everywhere = [
+  "test/contract/{admin,ai,auth,database,user}/**/*.test.ts",
+  "test/contract/http/hostile-input.test.ts",
+];
 
 /** Providers don't see which database there is: once in one process and once apart is enough. */
 const providerMatrix = "test/contract/ai/matrix.test.ts";
@@ -32,7 +38,7 @@ export default defineConfig({
         extends: true as const,
         test: {
           name: mode,
-          include: product,
+          include: mode === "embedded" ? contract : everywhere,
           exclude: mode === "embedded" && haveServers ? [providerMatrix] : [],
           env: { TEST_MODE: mode },
           maxConcurrency: 12, // the provider matrix waits more than it works
@@ -40,7 +46,7 @@ export default defineConfig({
       })),
       {
         extends: true as const,
-        test: { name: "parts", include: ["test/**/*.test.ts"], exclude: product },
+        test: { name: "parts", include: ["test/**/*.test.ts"], exclude: contract },
       },
     ],
   },

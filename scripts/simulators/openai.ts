@@ -1,4 +1,4 @@
-import { type House, MISTRAL, OPENAI } from "./openai-houses.ts";
+import { type House, MISTRAL, OPENAI } from "./openai-variants.ts";
 import {
   type Asked,
   type ErrorAnswer,

@@ -5,9 +5,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
 import { createVisitor } from "../support/http-client.ts";
+import { freePort, readMetrics } from "../support/metrics.ts";
+import { type Process, startProcess } from "../support/process.ts";
 import { until } from "../support/until.ts";
-import { freePort, readMetrics } from "./metrics.ts";
-import { type Process, startProcess } from "./process.ts";
 
 const password = "Correct-horse-1";
 const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded"];

@@ -5,8 +5,8 @@ import { expect, test } from "vitest";
 import { isDatabaseAway } from "../../services/store/errors.ts";
 import { openStore } from "../../services/store/store.ts";
 import { createDatabase } from "../support/databases.ts";
+import { startProxy } from "../support/proxy.ts";
 import { describeWhere } from "../support/skip-without.ts";
-import { startProxy } from "./proxy.ts";
 
 /** More than a process has connections. */
 const BREAKS = 12;

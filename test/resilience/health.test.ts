@@ -7,9 +7,9 @@ import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/h
 import { type Mode, startApp } from "../support/app.ts";
 import { createDatabase } from "../support/databases.ts";
 import { describeSideBySide } from "../support/describe-concurrent.ts";
+import { startProxy } from "../support/proxy.ts";
+import { startSink } from "../support/smtp-server.ts";
 import { until } from "../support/until.ts";
-import { startSink } from "../unit/mail/sink.ts";
-import { startProxy } from "./proxy.ts";
 
 type Part = "database" | "cache" | "mail";
 

@@ -7,8 +7,8 @@ import { afterAll, describe, expect, test } from "vitest";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
 import { createVisitor } from "../support/http-client.ts";
 import { folderMailbox } from "../support/mail.ts";
+import { type Process, startProcess } from "../support/process.ts";
 import { until } from "../support/until.ts";
-import { type Process, startProcess } from "./process.ts";
 
 /** A crash takes seconds to come back from; `KILLS=50` asks for more of them than every run has time for. */
 const KILLS = Number(process.env.KILLS ?? 1);

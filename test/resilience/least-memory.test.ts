@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { anyDatabase } from "../support/databases.ts";
 import { createVisitor } from "../support/http-client.ts";
-import { startProcess } from "./process.ts";
+import { startProcess } from "../support/process.ts";
 
 const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1";
 /** As large as a request to the AI service may be, in bytes. */

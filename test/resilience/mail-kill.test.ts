@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { createDatabase } from "../support/databases.ts";
 import { createVisitor } from "../support/http-client.ts";
+import { type Process, startProcess } from "../support/process.ts";
+import { startSink } from "../support/smtp-server.ts";
 import { until } from "../support/until.ts";
-import { startSink } from "../unit/mail/sink.ts";
-import { type Process, startProcess } from "./process.ts";
 
 const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded"];
 const started: Process[] = [];

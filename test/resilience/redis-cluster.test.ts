@@ -1,9 +1,9 @@
 import { afterAll, expect, test } from "vitest";
 import { startApp } from "../support/app.ts";
 import { randomAddress } from "../support/http-client.ts";
+import { startRedisCluster } from "../support/redis-cluster.ts";
 import { describeWhere, lacks } from "../support/skip-without.ts";
 import { times } from "../support/until.ts";
-import { startRedisCluster } from "./redis-cluster.ts";
 
 describeWhere(!lacks("redis-server"), "replicas that share a Redis cluster", async () => {
   const cluster = await startRedisCluster("s3cret+");

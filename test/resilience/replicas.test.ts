@@ -1,8 +1,8 @@
 import { generate } from "otplib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Account, type Deployment, startDeployment } from "../support/deployment.ts";
 import { rounds } from "../support/repeat.ts";
 import { tally, times } from "../support/until.ts";
-import { type Account, type Deployment, startDeployment } from "./deployment.ts";
 
 const NEW = "Brand-new-2";
 const wrong = "Wrong-1-guess";

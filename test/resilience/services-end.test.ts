@@ -7,8 +7,8 @@ import { type Simulator, startProviderSimulator } from "../../scripts/simulators
 import { eventsIn } from "../contract/ai/events.ts";
 import { anyDatabase } from "../support/databases.ts";
 import { createVisitor } from "../support/http-client.ts";
+import { type Process, startProcess } from "../support/process.ts";
 import { times, until } from "../support/until.ts";
-import { type Process, startProcess } from "./process.ts";
 
 const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
 const CALLS = 4;

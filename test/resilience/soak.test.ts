@@ -7,10 +7,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { anyDatabase } from "../support/databases.ts";
 import { createVisitor } from "../support/http-client.ts";
+import { countListeners } from "../support/inspector.ts";
+import { freePort, readMetrics } from "../support/metrics.ts";
+import { type Process, startProcess } from "../support/process.ts";
 import { times, until } from "../support/until.ts";
-import { countListeners } from "./inspector.ts";
-import { freePort, readMetrics } from "./metrics.ts";
-import { type Process, startProcess } from "./process.ts";
 
 /** Every run asks for a part of what `SOAK=full` does. */
 const FULL = Boolean(process.env.SOAK);

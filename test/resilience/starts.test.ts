@@ -6,10 +6,10 @@ import { describe, expect, test } from "vitest";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
 import { createVisitor } from "../support/http-client.ts";
 import { folderMailbox } from "../support/mail.ts";
+import { freePort } from "../support/metrics.ts";
+import { startProcess } from "../support/process.ts";
+import { startProxy } from "../support/proxy.ts";
 import { times, until } from "../support/until.ts";
-import { freePort } from "./metrics.ts";
-import { startProcess } from "./process.ts";
-import { startProxy } from "./proxy.ts";
 
 describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one empty PostgreSQL", () => {
   test("migrate once, agree on the signing key, and make one administrator", async () => {

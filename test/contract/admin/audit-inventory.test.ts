@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { services } from "../../../services/index.ts";
 import { testApp } from "../../support/app.ts";
-import { adminDeeds, userDeeds } from "./account-deeds.ts";
-import { authDeeds } from "./auth-deeds.ts";
-import type { Deed, Inventory } from "./deeds.ts";
+import { adminDeeds, userDeeds } from "./account-actions.ts";
+import type { Deed, Inventory } from "./audit-cases.ts";
+import { authDeeds } from "./auth-actions.ts";
 
 const app = await testApp();
 const inventory: Inventory = { ...authDeeds(app), ...userDeeds(app), ...adminDeeds(app) };

@@ -8,7 +8,7 @@ import type { Conversation } from "../../../services/ai/conversation.ts";
 import { listProviders } from "../../../services/ai/list-providers.ts";
 import { streamChat } from "../../../services/ai/stream-chat.ts";
 import { until } from "../../support/until.ts";
-import { type Desk, newCall, openDesk, rowsOf, saying } from "./desk.ts";
+import { type Desk, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
 
 let desk: Desk;
 beforeAll(async () => {

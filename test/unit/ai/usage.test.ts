@@ -10,7 +10,7 @@ import { openUsageLedger } from "../../../services/ai/usage.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { begin } from "../../support/transaction.ts";
-import { clock, type Desk, log, newCall, openDesk, rowsOf, saying } from "./desk.ts";
+import { clock, type Desk, log, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
 
 let desk: Desk;
 beforeAll(async () => {

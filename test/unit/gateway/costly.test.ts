@@ -2,10 +2,10 @@ import { once } from "node:events";
 import net from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { post } from "../../support/raw-http.ts";
+import { CONVERSATION } from "../../support/stub-listeners.ts";
+import { type Started, start } from "../../support/stub-services.ts";
 import { times, until } from "../../support/until.ts";
-import { type Started, start } from "./harness.ts";
-import { CONVERSATION } from "./listeners.ts";
-import { post } from "./wire.ts";
 
 const FLOOD = 20;
 /** Large, and yet small enough for a connection to take it in one piece. */

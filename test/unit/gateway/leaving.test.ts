@@ -8,12 +8,12 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { Patience } from "../../../services/grpc/patience.ts";
 import { listenGrpc } from "../../../services/grpc/server.ts";
 import { openRoom } from "../../../services/process/room.ts";
+import { post } from "../../support/raw-http.ts";
+import { CONVERSATION } from "../../support/stub-listeners.ts";
+import { play, start } from "../../support/stub-services.ts";
+import { chat } from "../../support/stub-transports.ts";
 import { watchTurns, workFor } from "../../support/turns.ts";
 import { times, until, untilStill } from "../../support/until.ts";
-import { play, start } from "./harness.ts";
-import { CONVERSATION } from "./listeners.ts";
-import { chat } from "./transports.ts";
-import { post } from "./wire.ts";
 
 const READERS = 200;
 

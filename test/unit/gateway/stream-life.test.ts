@@ -2,10 +2,10 @@ import type { HandlerContext } from "@connectrpc/connect";
 import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Chatting } from "../../support/stub-listeners.ts";
+import { startChatting } from "../../support/stub-listeners.ts";
+import { failWith, ways } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
-import { failWith, ways } from "./harness.ts";
-import type { Chatting } from "./listeners.ts";
-import { startChatting } from "./listeners.ts";
 
 const DONE = "data: [DONE]\n\n";
 const never = new Promise<never>(() => {});

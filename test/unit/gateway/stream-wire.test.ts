@@ -1,10 +1,10 @@
 import net from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
+import { post, rawExchange } from "../../support/raw-http.ts";
+import type { Chatting } from "../../support/stub-listeners.ts";
+import { CONVERSATION, startChatting } from "../../support/stub-listeners.ts";
+import { ways } from "../../support/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
-import { ways } from "./harness.ts";
-import type { Chatting } from "./listeners.ts";
-import { CONVERSATION, startChatting } from "./listeners.ts";
-import { post, rawExchange } from "./wire.ts";
 
 const DONE = "data: [DONE]\n\n";
 const PIECES = 400;

@@ -1,9 +1,9 @@
 import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { failWith, ways } from "./harness.ts";
-import type { Chatting } from "./listeners.ts";
-import { CONVERSATION, startChatting } from "./listeners.ts";
+import type { Chatting } from "../../support/stub-listeners.ts";
+import { CONVERSATION, startChatting } from "../../support/stub-listeners.ts";
+import { failWith, ways } from "../../support/stub-services.ts";
 
 const DONE = "data: [DONE]\n\n";
 

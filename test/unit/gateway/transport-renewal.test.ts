@@ -5,8 +5,8 @@ import { expect, test } from "vitest";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { chat } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
-import { chat } from "./transports.ts";
 
 const portOf = (server: net.Server) => (server.address() as AddressInfo).port;
 const listening = (server: net.Server) =>

@@ -5,9 +5,9 @@ import { AIService, type StreamChatResponse } from "../../../gen/gatehouse/ai/v1
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { flow } from "../../../services/flow.ts";
 import { type CallResult, onComplete } from "../../../services/interceptors/on-complete.ts";
+import { failWith, ways } from "../../support/stub-services.ts";
+import { chat, errorOf, openWays } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
-import { failWith, ways } from "./harness.ts";
-import { chat, errorOf, openWays } from "./transports.ts";
 
 type Chunks = AsyncGenerator<{ chunk: string }>;
 /** How a handler may give its messages: to be asked for, or handed over. */

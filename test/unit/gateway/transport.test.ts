@@ -4,10 +4,10 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Routes } from "../../support/stub-services.ts";
+import { failWith, ways } from "../../support/stub-services.ts";
+import { chat, errorOf, openWays } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
-import type { Routes } from "./harness.ts";
-import { failWith, ways } from "./harness.ts";
-import { chat, errorOf, openWays } from "./transports.ts";
 
 const { login } = AuthService.method;
 

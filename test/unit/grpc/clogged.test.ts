@@ -10,8 +10,8 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { AIService, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { testApp } from "../../support/app.ts";
+import { framed } from "../../support/raw-grpc.ts";
 import { times, until, untilStill } from "../../support/until.ts";
-import { framed } from "./raw.ts";
 
 const app = await testApp();
 const asked = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });

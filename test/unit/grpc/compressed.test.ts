@@ -5,8 +5,8 @@ import { afterAll, beforeAll, test } from "vitest";
 import { ChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { openRoom } from "../../../services/process/room.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
+import { framed } from "../../support/raw-grpc.ts";
 import { until } from "../../support/until.ts";
-import { framed } from "./raw.ts";
 
 /** Room for one of the largest requests, and far more of the smallest. */
 const ROOM = 30_000_000;

@@ -4,8 +4,8 @@ import net from "node:net";
 import { beforeEach, describe, expect, test } from "vitest";
 import { openRoom } from "../../../services/process/room.ts";
 import { startApp, testApp } from "../../support/app.ts";
+import { framed, send } from "../../support/raw-grpc.ts";
 import { times } from "../../support/until.ts";
-import { framed, send } from "./raw.ts";
 
 const app = await testApp();
 const PROFILE = { ":method": "POST", ":path": "/gatehouse.account.v1.UserService/GetProfile" };

@@ -7,9 +7,9 @@ import { ChatRequestSchema, StreamChatRequestSchema } from "../../../gen/gatehou
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { openRoom } from "../../../services/process/room.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
+import { answerTo, failureOf, framed } from "../../support/raw-grpc.ts";
 import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
 import { tally, times, until } from "../../support/until.ts";
-import { answerTo, failureOf, framed } from "./raw.ts";
 
 const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";

@@ -9,8 +9,8 @@ import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readBody } from "../../../services/grpc/body.ts";
 import { openRoom, type Place } from "../../../services/process/room.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
+import { answerTo, failureOf, framed, type RawAnswer } from "../../support/raw-grpc.ts";
 import { times, until } from "../../support/until.ts";
-import { answerTo, failureOf, framed, type RawAnswer } from "./raw.ts";
 
 const REFUSED = http2.constants.NGHTTP2_REFUSED_STREAM;
 

@@ -4,7 +4,7 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { failureOf, framed, send } from "./raw.ts";
+import { failureOf, framed, send } from "../../support/raw-grpc.ts";
 
 const app = await testApp();
 const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";

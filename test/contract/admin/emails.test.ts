@@ -1,0 +1,93 @@
+import { randomUUID } from "node:crypto";
+import { v7 as uuid } from "uuid";
+import { describe, expect, test } from "vitest";
+import { modes, openPostOffice } from "../../support/mail-fixture.ts";
+import { times } from "../../support/until.ts";
+import { signInAdmin } from "./support.ts";
+
+describe.each(modes)("the log of e-mails, %s", async (mode) => {
+  const office = await openPostOffice(mode);
+  const { app, register, rowOf, arrivedFor } = office;
+
+  test("a 5xx ends it; an administrator can queue it again, and nothing but a failed one", async () => {
+    office.sink.moods.rcpt = (to) => (to.startsWith("gone") ? { code: 550, text: "No such user" } : "take");
+    const [gone, fine] = [await register("gone"), await register("fine")];
+    const failed = await rowOf(gone, (row) => row.status === "failed");
+    expect(failed).toMatchObject({ attempts: 1, next_attempt_at: null });
+    const sent = await rowOf(fine, (row) => row.status === "sent");
+    const admin = await signInAdmin(app);
+    expect((await admin.post(`/admin/email-logs/${sent.id}/retry`)).status).toBe(409);
+    expect((await admin.post(`/admin/email-logs/${uuid()}/retry`)).status).toBe(404);
+    expect((await admin.post("/admin/email-logs/7/retry")).status).toBe(400);
+    app.clock.advance("26h"); // long after it would have been given up
+    office.sink.moods.rcpt = (to) => (to.startsWith("gone") ? { code: 451, text: "Greylisted" } : "take");
+    const later = await signInAdmin(app, admin.user);
+    expect((await later.post(`/admin/email-logs/${failed.id}/retry`)).status).toBe(200);
+    await rowOf(gone, (row) => row.status === "queued" && row.attempts === 2);
+    office.sink.moods.rcpt = () => "take";
+    app.clock.advance("25m");
+    await rowOf(gone, (row) => row.status === "sent" && row.attempts === 3);
+    expect(arrivedFor(gone)).toHaveLength(1);
+    const [event] = await app.sql(
+      "select details from audit_events where event = 'admin.email_retried' and actor_id = ?",
+      [admin.user.id],
+    );
+    expect(event).toEqual({ details: { emailId: failed.id } });
+  });
+
+  test.each([
+    ["one line", (quote: string) => `5.7.1 Looks like spam: ${quote}`],
+    ["many lines", (quote: string) => ["5.7.1 Looks like spam:", ...quote.split("\r\n")]],
+  ])("an answer that quotes the letter in %s is told without a piece of its token", async (_form, answer) => {
+    let token = "";
+    office.sink.moods.data = ({ to, raw }) => {
+      if (!to.startsWith("cut")) return "take";
+      const [quote = ""] = /#token=3D(?:[\w-]|=\r\n){43,}/.exec(raw) ?? [];
+      expect(quote).toContain("=\r\n");
+      token = quote.replace("#token=3D", "").replaceAll("=\r\n", "");
+      return { code: 554, text: answer(quote) };
+    };
+    const { last_error } = await rowOf(await register("cut"), ({ status }) => status === "failed");
+    expect(token).toHaveLength(43);
+    const told = [last_error, ...app.logs].join("\n");
+    expect(times(36, (i) => token.slice(i, i + 8)).filter((piece) => told.includes(piece))).toEqual([]);
+    expect(last_error).toMatch(/^554 .*Looks like spam:/);
+  });
+
+  test("the log shows every letter and its attempts, by each filter, and never a token or a text", async () => {
+    office.sink.moods.data = ({ to, raw }) =>
+      to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "take";
+    const user = await app.addUser({ email: `quoted.${randomUUID()}@example.com` });
+    const row = await rowOf(user.email, ({ status }) => status === "failed");
+    for (const kind of ["one", "two"]) await rowOf(await register(kind), ({ status }) => status === "sent");
+    const admin = await signInAdmin(app);
+    const { status, body } = await admin.get(`/admin/email-logs?userId=${user.id}`);
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      items: [
+        {
+          id: row.id,
+          userId: user.id,
+          to: user.email,
+          template: "verify-email",
+          status: "failed",
+          attempts: 1,
+          lastError: expect.stringContaining("Spam"),
+          createdAt: expect.stringMatching(/Z$/),
+        },
+      ],
+      total: 1,
+    });
+    expect(JSON.stringify(body)).not.toMatch(/[\w-]{40,}/);
+    const find = async (query: string) => (await admin.get(`/admin/email-logs?${query}`)).body;
+    expect((await find(`to=${user.email.toUpperCase()}`)).total).toBe(1);
+    expect((await find(`to=${user.email}&status=sent`)).total).toBe(0);
+    expect((await find(`to=${user.email}&status=failed&template=verify-email`)).total).toBe(1);
+    expect((await find(`to=${user.email}&template=reset-password`)).total).toBe(0);
+    const sent = (await find("status=sent&limit=1")) as { items: Record<string, unknown>[]; nextCursor: string };
+    expect(sent.items[0]).toMatchObject({ status: "sent", sentAt: expect.stringMatching(/Z$/) });
+    expect(sent.items[0]).not.toHaveProperty("nextAttemptAt");
+    expect((await find(`status=sent&limit=1&cursor=${sent.nextCursor}`)).items[0].id).not.toBe(sent.items[0]?.id);
+    expect((await admin.get("/admin/email-logs?status=lost")).status).toBe(400);
+  });
+});

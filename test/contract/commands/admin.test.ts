@@ -1,0 +1,152 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { startApp } from "../../support/app.ts";
+import { createDatabase } from "../../support/databases.ts";
+import { run } from "../../support/run-script.ts";
+import { describeWhere } from "../../support/skip-without.ts";
+import { begin } from "../../support/transaction.ts";
+import { until } from "../../support/until.ts";
+
+describeWhere(process.env.TEST_SERVERS, "npm run admin, beside the running service", async () => {
+  const url = await createDatabase(`admin_${randomUUID().slice(0, 8)}`);
+  const app = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
+  afterAll(() => app.close());
+  const admin = (...args: string[]) => run("admin", args, { DATABASE_URL: url });
+  const eventsOf = (id: string) =>
+    app.sql<{ event: string; actor_id: null; user_agent: string; ip: string }>(
+      "select event, actor_id, user_agent, ip from audit_events where user_id = ? and event like 'admin.%' order by id",
+      [id],
+    );
+
+  test("promotes an account, and leaves a trace", async () => {
+    const { user, browser, accessToken } = await app.signIn();
+    expect((await browser.get("/admin/users", accessToken)).status).toBe(403);
+    expect(await admin("promote", user.email.toUpperCase())).toEqual({
+      code: 0,
+      out: expect.stringContaining("never confirmed"),
+    });
+    expect((await browser.get("/admin/users", accessToken)).status).toBe(200);
+    expect((await eventsOf(user.id)).at(-1)).toEqual({
+      event: "admin.user_updated",
+      actor_id: null,
+      user_agent: expect.stringMatching(/^npm run admin, by ./),
+      ip: "127.0.0.1",
+    });
+  });
+
+  test("makes an administrator where there is no account, with a password that is shown once", async () => {
+    const email = `${randomUUID()}@example.com`;
+    const { code, out } = await admin("promote", email);
+    expect(code).toBe(0);
+    const password = /shown once: (\S{24})\n/.exec(out)?.[1];
+    const { status, body } = await app.visitor().post("/auth/login", { email, password });
+    expect({ status, role: body.user.role }).toEqual({ status: 200, role: "admin" });
+    const [made] = await app.sql("select event, user_agent, details from audit_events where user_id = ? order by id", [
+      body.user.id,
+    ]);
+    expect(made).toEqual({
+      event: "admin.user_updated",
+      user_agent: expect.stringMatching(/^npm run admin, by \S/),
+      details: { role: "admin" },
+    });
+    expect((await admin("promote", email)).out).not.toContain("password");
+  });
+
+  test("promotes the account that appears meanwhile, and shows no password that isn't its own", async () => {
+    const user = await app.addVerifiedUser();
+    const email = `${randomUUID()}@example.com`;
+    const taking = await begin(url, "update users set email = $1, canonical_email = $1 where id = $2", [
+      email,
+      user.id,
+    ]);
+    const promoting = admin("promote", email);
+    await taking.toBeWaitedFor();
+    await taking.commit();
+    expect(await promoting).toEqual({ code: 0, out: `${email} is an administrator now.\n` });
+    expect(await app.sql("select role from users where id = ?", [user.id])).toEqual([{ role: "admin" }]);
+  });
+
+  test("unlocks, and ends sessions", async () => {
+    const { user, browser, accessToken } = await app.signIn();
+    for (let i = 0; i < 5; i++) {
+      await app.visitor().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
+    }
+    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(423);
+    expect((await admin("unlock", user.email)).code).toBe(0);
+    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+    expect(await admin("end-sessions", user.email)).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^2 sessions/),
+    });
+    expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
+    expect((await eventsOf(user.id)).map(({ event }) => event)).toEqual([
+      "admin.user_updated",
+      "admin.sessions_revoked",
+    ]);
+  });
+
+  test("says what is wrong, and how it is used", async () => {
+    expect(await admin("unlock", "nobody@example.com")).toMatchObject({
+      code: 2,
+      out: expect.stringMatching(/No account/),
+    });
+    expect(await admin("promote", "nobody")).toMatchObject({ code: 2, out: expect.stringMatching(/e-mail/) });
+    expect(await admin("grant-role", "x; drop table users")).toMatchObject({
+      code: 2,
+      out: expect.stringMatching(/plain lower-case name/),
+    });
+    for (const args of [[], ["destroy", "x"], ["promote"], ["promote", "a@example.com", "b"]]) {
+      expect(await admin(...args)).toMatchObject({ code: 2, out: expect.stringContaining("npm run admin --") });
+    }
+  });
+
+  test("verifies the audit log against the head that the log has shown", async () => {
+    const { user } = await app.signIn();
+    await until("every event to be sealed", async () => {
+      const [row] = await app.sql<{ n: number }>("select count(*)::int as n from audit_unsealed");
+      return row?.n === 0;
+    });
+    const whole = await admin("verify-audit");
+    expect(whole).toMatchObject({ code: 0, out: expect.stringContaining("The audit log is whole") });
+    const head = /Head (\d+:[0-9a-f]{64})/.exec(whole.out)?.[1] ?? "";
+    expect(await admin("verify-audit", "--head", head)).toMatchObject({ code: 0 });
+    expect(
+      await run("audit-verify", ["--head", head.replace(/.$/, (c) => (c === "0" ? "1" : "0"))], { DATABASE_URL: url }),
+    ).toMatchObject({ code: 1, out: expect.stringContaining("cut off or rewritten") });
+    const [event] = await app.sql<{ id: string }>("select id from audit_events where user_id = ? limit 1", [user.id]);
+    await app.sql("alter table audit_events disable trigger audit_append_only");
+    await app.sql("update audit_events set ip = '10.1.1.1' where id = ?", [event?.id]);
+    const { code, out } = await run("audit-verify", [], { DATABASE_URL: url });
+    expect({ code, out }).toEqual({ code: 1, out: expect.stringContaining(`Event ${event?.id}`) });
+    expect(out).toContain("was edited");
+  });
+});
+
+describe("npm run admin, on the embedded database", () => {
+  test("works for a user who has a number and no name, as containers may", async () => {
+    const nameless = `
+      import os from "node:os";
+      import { syncBuiltinESMExports } from "node:module";
+      os.userInfo = () => { throw new Error("uv_os_get_passwd returned ENOENT"); };
+      syncBuiltinESMExports();`;
+    const env = {
+      DATABASE_URL: "memory:",
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(nameless)}`,
+    };
+    expect((await run("admin", ["promote", "root@example.com"], env)).out).toContain("shown once");
+  });
+
+  test("works while the service is stopped", async () => {
+    const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-admin-")) };
+    const email = `${randomUUID()}@example.com`;
+    expect((await run("admin", ["promote", email], env)).out).toContain("shown once");
+    expect((await run("admin", ["unlock", email], env)).code).toBe(0);
+    expect(await run("audit-verify", [], env)).toMatchObject({
+      code: 0,
+      out: expect.stringContaining("2 not sealed yet"),
+    });
+  });
+});

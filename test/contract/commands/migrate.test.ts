@@ -1,0 +1,56 @@
+import { randomUUID } from "node:crypto";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
+import { describe, expect, test } from "vitest";
+import { createDatabase } from "../../support/databases.ts";
+import { run } from "../../support/run-script.ts";
+import { begin } from "../../support/transaction.ts";
+import { until } from "../../support/until.ts";
+
+describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
+  test("reads .env, and says in a sentence what is wrong", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "gatehouse-migrate-"));
+    const url = await createDatabase(`migrate_${randomUUID().slice(0, 8)}`);
+    writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
+    expect(await run("migrate", [], {}, folder)).toMatchObject({ code: 0 });
+    const client = new pg.Client(url);
+    await client.connect();
+    expect((await client.query("select 1 from users")).rows).toEqual([]);
+    await client.end();
+    const away = await run("migrate", [], { DATABASE_URL: "postgres://nobody@127.0.0.1:1/x" }, folder);
+    expect(away).toMatchObject({ code: 2, out: expect.stringMatching(/^It didn't work: [^\n]+\n$/) });
+    mkdirSync(join(folder, "sealed", ".env"), { recursive: true });
+    const unread = await run("migrate", [], { DATABASE_URL: url }, join(folder, "sealed"));
+    expect(unread).toMatchObject({ code: 1, out: expect.stringContaining(".env can't be read") });
+  });
+
+  test("tries again until it can add a month, while somebody reads the audit log for long", async () => {
+    const env = { DATABASE_URL: await createDatabase(`migrate_${randomUUID().slice(0, 8)}`) };
+    expect(await run("migrate", [], env)).toMatchObject({ code: 0 });
+    const client = new pg.Client(env.DATABASE_URL);
+    await client.connect();
+    const months = () =>
+      client.query(
+        "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
+      );
+    const before = (await months()).rows;
+    const last = before.findLast(({ name }) => /\d$/.test(name))?.name;
+    await client.query(`drop table ${last}`);
+    const reader = await begin(env.DATABASE_URL, "select 1 from audit_events limit 1", []);
+    const migrated = run("migrate", [], env);
+    await reader.toBeWaitedFor();
+    await until("the wait to be given up", async () => {
+      const { rows } = await client.query(
+        `select 1 from pg_locks l join pg_database d on d.oid = l.database
+           where d.datname = current_database() and relation = 'audit_events'::regclass and not granted`,
+      );
+      return rows.length === 0;
+    });
+    await reader.commit();
+    expect(await migrated).toMatchObject({ code: 0 });
+    expect((await months()).rows).toHaveLength(before.length);
+    await client.end();
+  });
+});

@@ -1,0 +1,130 @@
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { chromium } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { Started } from "../../support/stub-services.ts";
+import { start } from "../../support/stub-services.ts";
+
+const CHROMIUM = "/usr/bin/chromium";
+const pages = ["/docs", "/verify-email", "/reset-password"];
+let edge: Started;
+const given: string[] = [];
+
+beforeAll(async () => {
+  edge = await start((router) =>
+    router.service(AuthService, {
+      verifyEmail: ({ token }) => {
+        given.push(token);
+        return { message: "Your address is verified." };
+      },
+      resetPassword: ({ token, password }) => {
+        given.push(token, password);
+        return { message: "Your password is set." };
+      },
+    }),
+  );
+});
+afterAll(() => edge.close());
+beforeEach(() => {
+  given.length = 0;
+});
+
+describe.each(pages)("GET %s", (path) => {
+  test("loads nothing, is kept nowhere, leaks no address and can't be framed", async () => {
+    const { status, headers, text } = await edge.send("GET", path);
+    expect(status).toBe(200);
+    expect(headers.get("content-type")).toBe("text/html; charset=utf-8");
+    expect(headers.get("cache-control")).toBe("no-store");
+    expect(headers.get("referrer-policy")).toBe("no-referrer");
+    const policy = headers.get("content-security-policy") ?? "";
+    for (const part of ["default-src", "frame-ancestors", "form-action", "base-uri"]) {
+      expect(policy).toContain(`${part} 'none'`);
+    }
+    expect(policy).not.toContain("unsafe");
+    const script = /<script>(.*)<\/script>/s.exec(text)?.[1] ?? "";
+    expect(policy).toContain(`'sha256-${createHash("sha256").update(script).digest("base64")}'`);
+    expect(text).not.toMatch(/\b(src|href)="?(https?:)?\/\//);
+    expect(text).not.toMatch(/\son\w+=/);
+    expect(given).toEqual([]);
+  });
+});
+
+describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => {
+  let browser: Awaited<ReturnType<typeof chromium.launch>>;
+  beforeAll(async () => {
+    browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  }, 30_000);
+  afterAll(() => browser?.close());
+  const visit = async (path: string) => {
+    const page = await browser.newPage();
+    const errors: string[] = [];
+    page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
+    await page.goto(edge.url + path);
+    return { page, errors };
+  };
+
+  test("the verification link posts its token on a click, not before", async () => {
+    const { page, errors } = await visit("/verify-email#token=abc.def");
+    expect(given).toEqual([]);
+    expect(page.url()).not.toContain("abc");
+    await page.click("button");
+    await page.getByText("Your address is verified.").waitFor();
+    expect(given).toEqual(["abc.def"]);
+    expect(errors).toEqual([]);
+  });
+
+  test("the reset link sets the password that is typed", async () => {
+    const { page } = await visit("/reset-password#token=abc");
+    await page.fill("input", "Secret-1!");
+    await page.click("button");
+    await page.getByText("Your password is set.").waitFor();
+    expect(given).toEqual(["abc", "Secret-1!"]);
+  });
+
+  test.each(["/verify-email", "/reset-password"])("a second link to %s takes the place of the first", async (path) => {
+    const { page, errors } = await visit(`${path}#token=`);
+    await page.getByText("This link is not complete.").waitFor();
+    await page.goto(`${edge.url}${path}#token=second`);
+    await page.getByText("This link is not complete.").waitFor({ state: "detached" });
+    if (path === "/reset-password") await page.fill("input", "Secret-1!");
+    await page.click("button");
+    await page.getByText(/^Your .* is /).waitFor();
+    expect(given[0]).toBe("second");
+    expect(page.url()).not.toContain("second");
+    expect(errors).toEqual([]);
+  });
+
+  test.each(pages)("%s can be read by ear, on a narrow screen and in the dark", async (path) => {
+    const { page } = await visit(path);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.setViewportSize({ width: 320, height: 640 });
+    await page.locator("main h1").waitFor();
+    if (path === "/docs") await page.locator("details").first().waitFor();
+    await page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })");
+    const seen = await page.evaluate(`({
+      nameless: [...document.querySelectorAll("input, textarea")].filter(({ labels }) => labels.length !== 1).length,
+      width: document.documentElement.scrollWidth,
+      ink: getComputedStyle(document.documentElement).color, // the canvas is of the same scheme
+    })`);
+    expect(seen).toEqual({ nameless: 0, width: 320, ink: "rgb(255, 255, 255)" });
+  });
+
+  test("the documentation suggests what a request requires, and nothing else", async () => {
+    const { page } = await visit("/docs");
+    const suggested = async (route: string) =>
+      JSON.parse(await page.locator("details", { hasText: route }).first().locator("textarea").inputValue());
+    expect(await suggested("PUT/admin/users/{id} ")).toEqual({});
+    expect(await suggested("POST/auth/verify-mfa ")).toEqual({ tempToken: "" });
+    expect(await suggested("POST/ai/chat ")).toEqual({ provider: "", messages: [{ role: "user", content: "" }] });
+  });
+
+  test("the documentation lists every route and sends a request", async () => {
+    const { page, errors } = await visit("/docs");
+    await page.locator("details", { hasText: "/health/live" }).locator("summary").click();
+    await page.locator("details[open] button").click();
+    await page.getByText("200 OK").waitFor();
+    expect(await page.locator("details").count()).toBeGreaterThan(40);
+    expect(errors).toEqual([]);
+  });
+});

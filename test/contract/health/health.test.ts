@@ -1,0 +1,84 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { afterEach, describe, expect, test } from "vitest";
+import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../../../gen/health/v1/health_pb.ts";
+import type { Settings, Started } from "../../support/stub-services.ts";
+import { start, ways } from "../../support/stub-services.ts";
+
+describe.each(ways)("health %s", (way) => {
+  let edge: Started;
+  afterEach(() => edge.close());
+  /** Services whose parts named here are away. */
+  const open = async (away: string[], settings: Settings = {}) => {
+    edge = await start(
+      (router) =>
+        router
+          .service(Health, {
+            check: ({ service }, context) => {
+              if (service === "hanging") throw new ConnectError("no such part", Code.NotFound);
+              context.responseHeader.set("x-gatehouse-latency-ms", "1.25");
+              return { status: away.includes(service) ? ServingStatus.NOT_SERVING : ServingStatus.SERVING };
+            },
+          })
+          .service(UserService, { getProfile: () => ({ user: {} }) }),
+      { way, ...settings },
+    );
+  };
+  const ok = { status: "ok", latencyMs: expect.closeTo(1.3, 5) };
+  const down = { ...ok, status: "down" };
+
+  test("is ok with every part", async () => {
+    await open([]);
+    expect(await edge.send("GET", "/health")).toMatchObject({
+      status: 200,
+      body: {
+        status: "ok",
+        version: "0.1.0",
+        uptime: expect.any(Number),
+        checks: { database: ok, cache: ok, mail: ok },
+      },
+    });
+    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200, body: { status: "ok" } });
+    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 200, body: { status: "ok" } });
+    expect(await edge.send("GET", "/health/database")).toMatchObject({ status: 200, body: ok });
+    expect(await edge.send("GET", "/health/cache")).toMatchObject({ status: 200, body: ok });
+  });
+
+  test("is degraded, and ready, without cache and mail", async () => {
+    await open(["cache", "mail"]);
+    const checks = { database: ok, cache: down, mail: down };
+    expect(await edge.send("GET", "/health")).toMatchObject({ status: 200, body: { status: "degraded", checks } });
+    expect(await edge.send("GET", "/health/ready")).toMatchObject({
+      status: 200,
+      body: { status: "degraded", checks },
+    });
+    expect(await edge.send("GET", "/health/cache")).toMatchObject({ status: 503, body: down });
+    expect(await edge.send("GET", "/health/database")).toMatchObject({ status: 200 });
+  });
+
+  test("is down, and not ready, without a database", async () => {
+    await open(["database"]);
+    expect(await edge.send("GET", "/health")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await edge.send("GET", "/health/database")).toMatchObject({ status: 503, body: down });
+    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200 });
+  });
+});
+
+describe("readiness", () => {
+  test("is denied without services, within the bound of a check", async () => {
+    const edge = await start((router) => router.service(UserService, {}), { way: "over gRPC" });
+    await edge.stopServices();
+    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200 });
+    await edge.close();
+  });
+
+  test("is denied while services hang", async () => {
+    const edge = await start((router) => router.service(Health, { check: () => new Promise(() => {}) }));
+    const started = performance.now();
+    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503 });
+    expect(performance.now() - started).toBeLessThan(3_000);
+    await edge.close();
+  });
+});

@@ -1,0 +1,118 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { playAccounts } from "../../support/stub-accounts.ts";
+import type { Started } from "../../support/stub-services.ts";
+import { start } from "../../support/stub-services.ts";
+
+const { routes, metadata } = playAccounts();
+
+describe("pages of other origins", () => {
+  const ours = "https://api.example.com";
+  const allowed = "https://app.example.com";
+  let edge: Started;
+  beforeAll(async () => {
+    edge = await start(routes, {
+      env: { PUBLIC_URL: `${ours}/below`, CORS_ORIGINS: `${allowed}, http://localhost:5173` },
+    });
+  });
+  afterAll(() => edge.close());
+  const get = (origin: string) => edge.send("GET", "/user/profile", undefined, { origin });
+
+  test("may read answers, with credentials, if they are allowed", async () => {
+    const { headers } = await get(allowed);
+    expect(Object.fromEntries(headers)).toMatchObject({
+      "access-control-allow-origin": allowed,
+      "access-control-allow-credentials": "true",
+      "access-control-expose-headers":
+        "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after",
+      vary: "origin",
+      "strict-transport-security": expect.stringContaining("max-age="),
+    });
+    expect(
+      (await edge.send("GET", "/nowhere", undefined, { origin: allowed })).headers.get("access-control-allow-origin"),
+    ).toBe(allowed);
+  });
+
+  test.each(["https://evil.example.com", "null", "https://app.example.com.evil.com", "http://app.example.com"])(
+    "may not otherwise: %s",
+    async (origin) => {
+      const answer = await get(origin);
+      expect(answer.headers.has("access-control-allow-origin")).toBe(false);
+      expect(answer.headers.get("vary")).toBe("origin");
+    },
+  );
+
+  test("get a preflight answer if they are allowed", async () => {
+    const ask = {
+      origin: allowed,
+      "access-control-request-method": "PUT",
+      "access-control-request-headers": "authorization,baggage,content-type,sentry-trace",
+    };
+    const answer = await edge.send("OPTIONS", "/user/profile", undefined, ask);
+    expect(answer.status).toBe(204);
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      "access-control-allow-origin": allowed,
+      "access-control-allow-methods": "GET, POST, PUT, PATCH, DELETE",
+      "access-control-allow-headers": ask["access-control-request-headers"],
+      "access-control-max-age": "600",
+    });
+    expect(
+      (await edge.send("OPTIONS", "/user/profile", undefined, { ...ask, origin: "https://evil.com" })).status,
+    ).toBe(405);
+    expect((await edge.send("OPTIONS", "/nowhere", undefined, { origin: allowed })).status).toBe(404);
+  });
+
+  test("are told by the answer, not by the browser, of what no route takes", async () => {
+    for (const [method, path, status] of [
+      ["PUT", "/nowhere", 404] as const,
+      ["PATCH", "/user/profile", 405] as const,
+    ]) {
+      const asked = { origin: allowed, "access-control-request-method": method };
+      const { headers, status: answered } = await edge.send("OPTIONS", path, undefined, asked);
+      expect([answered, headers.get("access-control-allow-methods")]).toEqual([204, expect.stringContaining(method)]);
+      const told = await edge.send(method, path, undefined, { origin: allowed });
+      expect([told.status, told.headers.get("access-control-allow-origin")]).toEqual([status, allowed]);
+    }
+  });
+
+  test("can't use the refresh cookie", async () => {
+    const refresh = (headers: Record<string, string>) => edge.send("POST", "/auth/refresh", undefined, headers);
+    const refused = { status: 403, body: { code: "CROSS_SITE", error: "Forbidden" } };
+    expect(await refresh({ origin: "https://evil.com", cookie: "refreshToken=x" })).toMatchObject(refused);
+    expect(await refresh({ origin: "null" })).toMatchObject(refused);
+    expect(await refresh({ "sec-fetch-site": "cross-site" })).toMatchObject(refused);
+    expect(await refresh({ "sec-fetch-site": "cross-site", origin: allowed })).toMatchObject(refused);
+    expect(await refresh({ "sec-fetch-site": "same-site", origin: "https://evil.example.com" })).toMatchObject(refused);
+    const byAnotherName = { origin: "https://10.0.0.7:8443", "sec-fetch-site": "same-origin" }; // of our own pages
+    for (const fine of [{}, { origin: ours }, { origin: allowed, "sec-fetch-site": "same-site" }, byAnotherName]) {
+      expect((await refresh(fine)).status).toBe(200);
+    }
+    expect((await edge.send("POST", "/auth/logout", undefined, { origin: "https://evil.com" })).status).toBe(200);
+  });
+});
+
+describe("the client's address", () => {
+  let edge: Started;
+  afterEach(() => edge.close());
+  const addressFor = async (trusted: string, forwarded: string) => {
+    edge = await start(routes, { env: { TRUST_PROXY: trusted } });
+    await edge.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
+    return metadata()["x-gatehouse-client-address"];
+  };
+
+  test.each([
+    ["nobody is trusted", "", "6.6.6.6", "127.0.0.1"],
+    ["the socket is no trusted proxy", "10.0.0.1", "6.6.6.6", "127.0.0.1"],
+    ["one proxy is trusted, the client's own entries are not", "127.0.0.1", "6.6.6.6, 9.9.9.9", "9.9.9.9"],
+    ["several proxies are trusted", "127.0.0.0/8, 10.0.0.0/8", "6.6.6.6, 9.9.9.9, 10.1.2.3", "9.9.9.9"],
+    ["all entries are trusted proxies", "127.0.0.1,10.0.0.0/8", "10.0.0.2", "10.0.0.2"],
+    ["an entry is no address", "127.0.0.1", "9.9.9.9, evil<script>", "127.0.0.1"],
+    ["the client has IPv6", "127.0.0.1", "2001:DB8::0:1", "2001:db8::1"],
+    ["an IPv4 address is written as IPv6", "127.0.0.1", "::ffff:9.9.9.9", "9.9.9.9"],
+    ["the proxy writes a port", "127.0.0.1, 10.0.0.1", "6.6.6.6, 9.9.9.9:51234, 10.0.0.1:443", "9.9.9.9"],
+    ["the proxy writes brackets", "127.0.0.1", "[2001:db8::1]", "2001:db8::1"],
+    ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
+    ["there is nothing to read", "127.0.0.1", "", "127.0.0.1"],
+  ])("where %s", async (_what, trusted, forwarded, expected) => {
+    expect(await addressFor(trusted, forwarded)).toBe(expected);
+  });
+});

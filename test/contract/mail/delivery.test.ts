@@ -1,0 +1,136 @@
+import { v7 as uuid } from "uuid";
+import { expect, test } from "vitest";
+import { describeSideBySide } from "../../support/describe-concurrent.ts";
+import { BASE_MS, modes, openPostOffice, type Row } from "../../support/mail-fixture.ts";
+import { times, until } from "../../support/until.ts";
+
+describeSideBySide(modes, "mail delivery, %s", async (mode) => {
+  const office = await openPostOffice(mode);
+  const { app, register, rowOf, arrivedFor } = office;
+  const delayOf = (row: Row) => new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
+
+  test.each([421, 451])("tries again after a %i, ever later and never at one time, until it is taken", async (code) => {
+    office.sink.moods.rcpt = (to) => (to.startsWith("busy") ? { code, text: "Try again later" } : "take");
+    const emails = await Promise.all(times(5, () => register("busy")));
+    for (const attempt of [1, 2, 3]) {
+      const rows = await Promise.all(
+        emails.map((email) => rowOf(email, (row) => row.status === "queued" && row.attempts === attempt)),
+      );
+      const delays = rows.map(delayOf);
+      const expected = BASE_MS * 2 ** (attempt - 1);
+      for (const delay of delays) {
+        expect(delay).toBeGreaterThan(expected * 0.75 - 5_000);
+        expect(delay).toBeLessThan(expected * 1.25);
+      }
+      expect(new Set(delays.map((delay) => Math.round(delay / 1_000))).size).toBeGreaterThan(1);
+      expect(rows[0]?.last_error).toContain("Try again later");
+      if (attempt === 3) office.sink.moods.rcpt = () => "take";
+      app.clock.advance("55m");
+    }
+    for (const email of emails) {
+      const { id } = await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
+      expect(arrivedFor(email)).toHaveLength(1);
+      expect(arrivedFor(email)[0]?.raw).toMatch(new RegExp(`^message-id: <${id}@xn--bcher-kva\\.example>`, "im")); // with every try
+      const from = "=?UTF-8?Q?Acme=3A_Gr=C3=B6=C3=9Fe?= <no-reply@xn--bcher-kva.example>";
+      expect(arrivedFor(email)[0]?.raw.replaceAll("\r\n ", " ")).toContain(`\r\nFrom: ${from}\r\n`);
+      expect(arrivedFor(email)[0]?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
+    }
+  });
+
+  test("waits while its sender is refused: that is not about the letter", async () => {
+    office.sink.moods.mail = () => ({ code: 550, text: "Sender rejected" });
+    const email = await register("waiting");
+    const row = await rowOf(email, ({ status, attempts }) => status !== "sending" && attempts === 1);
+    expect(row).toMatchObject({ status: "queued", last_error: "550 Sender rejected" });
+    const weekAgo = new Date(app.clock.now().getTime() - 8 * 86_400_000);
+    await app.sql(
+      `insert into emails (id, "to", template, facts, status, created_at, next_attempt_at)
+       values (?, 'given-up@example.com', 'password-changed', '{}', 'queued', ?, ?)`,
+      [uuid(), weekAgo, weekAgo],
+    );
+    await rowOf("given-up@example.com", ({ status }) => status === "failed");
+    office.sink.moods.mail = () => "take";
+    app.clock.advance("15m");
+    await rowOf(email, ({ status }) => status === "sent");
+  });
+
+  test("is given up when it has been put off for a day", async () => {
+    office.sink.moods.rcpt = (to) => (to.startsWith("never") ? { code: 451, text: "Greylisted" } : "take");
+    const email = await register("never");
+    await rowOf(email, (row) => row.attempts === 1 && row.status === "queued");
+    app.clock.advance("25h");
+    await rowOf(email, (row) => row.attempts === 2 && row.status === "failed");
+  });
+
+  test("a letter whose link has ended while it waited is not sent any more", async () => {
+    const email = await register("forgetful");
+    await rowOf(email, (row) => row.status === "sent");
+    const resets = (status: string) =>
+      app.sql<Row>(`select * from emails where "to" = ? and template = 'reset-password' and status = ? order by id`, [
+        email,
+        status,
+      ]);
+    const put = (count: number) =>
+      until("the letter to be put off", async () => {
+        const waiting = await resets("queued");
+        return waiting.length === count && waiting.every(({ attempts }) => attempts === 1);
+      });
+    office.sink.moods.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "take");
+    await app.visitor().post("/auth/forgot-password", { email });
+    await put(1);
+    await app.visitor().post("/auth/forgot-password", { email }); // replaces the one before
+    await put(2);
+    office.sink.moods.rcpt = () => "take";
+    app.clock.advance("20m");
+    const [replaced] = await until("the older letter to be given up", async () => {
+      const failed = await resets("failed");
+      return failed.length === 1 ? failed : undefined;
+    });
+    expect(replaced?.last_error).toContain("link");
+    await until("the newer letter", async () => (await resets("sent")).length === 1);
+    expect(arrivedFor(email)).toHaveLength(2);
+
+    office.sink.moods.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "take");
+    await app.visitor().post("/auth/forgot-password", { email });
+    await put(1);
+    office.sink.moods.rcpt = () => "take";
+    app.clock.advance("1h");
+    await until("the late letter to be given up", async () => (await resets("failed")).length === 2);
+    expect(arrivedFor(email)).toHaveLength(2);
+  });
+
+  test("no letter waits for one that hangs, or for one that can't even be written", async () => {
+    office.sink.moods.rcpt = (to) => (to.startsWith("stuck") ? "hang" : "take");
+    const stuck = await Promise.all(times(3, () => register("stuck")));
+    await app.sql(
+      `insert into emails (id, "to", template, facts, status, created_at, next_attempt_at)
+       values (?, 'poison@example.com', 'no-such-template', '{}', 'queued', ?, ?)`,
+      [uuid(), new Date(0), new Date(0)],
+    );
+    await until("the stuck letters to be on their way", () => office.sink.tries.includes(stuck[2] ?? ""));
+    const { next_attempt_at: lease } = await rowOf(stuck[2] ?? "", () => true);
+    const started = performance.now();
+    const others = await Promise.all(times(12, () => register("other")));
+    for (const email of others) await rowOf(email, (row) => row.status === "sent");
+    expect(performance.now() - started).toBeLessThan(8_000); // a hanging one takes 20 s
+    const renewed = await rowOf(stuck[2] ?? "", (row) => row.next_attempt_at !== lease);
+    expect(renewed).toMatchObject({ status: "sending", attempts: 1 }); // no other worker takes it up
+    await rowOf("poison@example.com", (row) => row.attempts >= 1 && row.status !== "sending");
+  });
+
+  test("an outage of 24 hours loses nothing, and sends nothing twice", async () => {
+    await office.sink.close();
+    const emails = await Promise.all(times(5, () => register("patient")));
+    for (let hours = 0; hours < 24; hours += 6) {
+      for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > hours / 6);
+      app.clock.advance("6h");
+    }
+    for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > 4);
+    await office.reopen();
+    app.clock.advance("75m"); // the longest pause, with its jitter
+    for (const email of emails) {
+      await rowOf(email, (row) => row.status === "sent");
+      expect(arrivedFor(email)).toHaveLength(1);
+    }
+  });
+});

@@ -1,0 +1,145 @@
+import { once } from "node:events";
+import { mkdtempSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
+import { openTracing } from "../../../services/platform/tracing.ts";
+import { anyDatabase } from "../../support/databases.ts";
+import { createVisitor } from "../../support/http-client.ts";
+import { type Process, startProcess } from "../../support/process.ts";
+
+/** A span as a collector gets it. */
+type Span = { traceId: string; spanId: string; parentSpanId?: string; name: string; kind: number; attributes: object };
+type Export = {
+  resourceSpans: { resource: unknown; scopeSpans: { spans: (Span & { attributes: Attribute[] })[] }[] }[];
+};
+type Attribute = { key: string; value: Record<string, unknown> };
+
+const TRACE = "0af7651916cd43dd8448eb211c80319c";
+const CALLER = "b7ad6b7169203331";
+const [SERVER, CLIENT] = [2, 3];
+const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
+const events = /events on (http:\/\/127\.0\.0\.1:\d+)/;
+
+let simulator: Simulator;
+const spans: Span[] = [];
+let received = "";
+const collector = createServer(async (request, response) => {
+  let body = "";
+  for await (const part of request) body += part;
+  received += body;
+  expect(request.url).toBe("/v1/traces");
+  for (const { scopeSpans } of (JSON.parse(body) as Export).resourceSpans) {
+    for (const span of scopeSpans.flatMap((scope) => scope.spans)) {
+      const attributes = Object.fromEntries(span.attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
+      spans.push({ ...span, attributes });
+    }
+  }
+  response.writeHead(200, { "content-type": "application/json" }).end("{}");
+});
+const running: Process[] = [];
+beforeAll(async () => {
+  simulator = await startProviderSimulator({ dialect: "openai" });
+  await once(collector.listen(0, "127.0.0.1"), "listening");
+});
+afterAll(async () => {
+  for (const each of running) await each.end("SIGKILL");
+  collector.close();
+  await simulator.close();
+});
+
+const settings = async () => ({
+  ...(await anyDatabase()),
+  DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-traces-")),
+  OPENAI_API_KEY: "simulated-key",
+  OPENAI_BASE_URL: `${simulator.url}/v1`,
+  INTERNAL_SECRET: "shared-by-gateway-and-services",
+  OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=trial",
+  OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}`,
+});
+
+const starts = {
+  async "in one process"() {
+    running.push(await startProcess(await settings(), "gateway/main.ts", events));
+  },
+  async "over two processes"() {
+    const env = await settings();
+    const services = await startProcess(env, "services/main.ts", /Connect on (127\.0\.0\.1:\d+)/);
+    running.push(services);
+    running.unshift(await startProcess({ ...env, SERVICES_URL: `http://${services.url}` }, "gateway/main.ts", events));
+  },
+};
+
+describe.each(Object.entries(starts))("a trace %s", (_, start) => {
+  test("leads from the caller's span over request and RPC to the provider's reply", async () => {
+    spans.length = 0;
+    await start();
+    const visitor = createVisitor(running[0]?.url ?? "");
+    await visitor.post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+    const { accessToken } = (await visitor.post("/auth/login", credentials)).body;
+    const headers = { authorization: `Bearer ${accessToken}`, traceparent: `00-${TRACE}-${CALLER}-01` };
+    const ask = (path: string, name: string) => {
+      const messages = [{ role: "user", content: `case: ${name}` }];
+      return visitor.send("POST", path, { provider: "provider-a", messages }, headers);
+    };
+    await ask("/ai/chat", "plain");
+    await ask("/ai/stream", "reset-midway");
+    for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // what is left is sent at the end
+
+    const mine = spans.filter(({ traceId }) => traceId === TRACE);
+    expect(mine).toHaveLength(6);
+    for (const [route, rpc, status] of [
+      ["/ai/chat", "Chat", "OK"],
+      ["/ai/stream", "StreamChat", "INTERNAL"],
+    ]) {
+      const request = mine.find(({ name }) => name === `POST ${route}`);
+      expect(request).toMatchObject({ parentSpanId: CALLER, kind: SERVER });
+      expect(request?.attributes).toMatchObject({ "http.route": route, "http.response.status_code": 200 });
+      const call = mine.find(({ parentSpanId }) => parentSpanId === request?.spanId);
+      expect(call).toMatchObject({ name: `gatehouse.ai.v1.AIService/${rpc}`, kind: SERVER });
+      const failed = status === "OK" ? {} : { "error.type": status };
+      expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status, ...failed });
+      const chat = mine.find(({ parentSpanId }) => parentSpanId === call?.spanId);
+      expect(chat).toMatchObject({ name: expect.stringMatching(/^chat /), kind: CLIENT });
+      expect(chat?.attributes).toMatchObject({ "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai" });
+      if (status === "OK") expect(chat?.attributes).toHaveProperty(["gen_ai.usage.output_tokens"]);
+      else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
+    }
+    expect(spans.find(({ name }) => name === "POST /auth/login")?.parentSpanId).toBeFalsy();
+    expect(received).toMatch(/"deployment.environment.name","value":\{"stringValue":"trial"/);
+    expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
+  }, 90_000);
+});
+
+test("a caller who isn't recorded stays so, and one that can't be read begins nothing", async () => {
+  const tracing = await openTracing("http://127.0.0.1:9", "gatehouse");
+  const begin = (parent: string) => tracing?.start("span", "SERVER", parent, {}).traceparent;
+  expect(begin(`00-${TRACE}-${CALLER}-01`)).toMatch(new RegExp(`^00-${TRACE}-(?!${CALLER}).*-01$`));
+  expect(begin(`00-${TRACE}-${CALLER}-00`)).toMatch(new RegExp(`^00-${TRACE}-.*-00$`));
+  for (const odd of [
+    "",
+    `00-${TRACE}-${"0".repeat(16)}-01`,
+    `00-${"0".repeat(32)}-${CALLER}-01`,
+    `${TRACE}-${CALLER}`,
+  ]) {
+    expect(begin(odd)).not.toMatch(new RegExp(`${TRACE}|00-0{32}`));
+  }
+  await tracing?.close();
+});
+
+test("a collector that takes everything and never answers holds up neither requests nor the end", async () => {
+  const silent = createServer(() => {});
+  await once(silent.listen(0, "127.0.0.1"), "listening");
+  const endpoint = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+  const service = await startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint });
+  running.push(service);
+  for (const _ of Array(20)) expect((await createVisitor(service.url).get("/health/live")).status).toBe(200);
+  const startedAt = performance.now();
+  expect(await service.end("SIGTERM")).toBe(0);
+  expect(performance.now() - startedAt).toBeLessThan(6_000); // an exporter left alone takes ten seconds
+  silent.closeAllConnections();
+  silent.close();
+}, 30_000);

@@ -1,0 +1,93 @@
+import { execFile } from "node:child_process";
+import { randomInt } from "node:crypto";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { type Account, type Deployment, startDeployment } from "../support/deployment.ts";
+import type { Answer } from "../support/http-client.ts";
+import { rounds } from "../support/repeat.ts";
+import { tally, times } from "../support/until.ts";
+
+const PASSWORD = "Correct-horse-1";
+const AT_ONCE = 32;
+
+describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service processes", () => {
+  let all: Deployment;
+  let provider: Simulator;
+  beforeAll(async () => {
+    provider = await startProviderSimulator({ dialect: "openai" });
+    const ai = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${provider.url}/v1` };
+    all = await startDeployment({ LOCKOUT_THRESHOLD: "1000", ...ai });
+  });
+  afterAll(async () => {
+    await all.close();
+    await provider.close();
+  });
+
+  test("take every deed at once, of and about the same few people, without a failure of their own", async () => {
+    const admin = await all.signIn();
+    await all.sql("update users set role = 'admin' where id = $1", [admin.id]);
+    const people = await Promise.all(times(2, () => all.signIn()));
+    const answers: Answer[] = [];
+    let left = rounds(20) * AT_ONCE;
+    await Promise.all(
+      times(AT_ONCE, async () => {
+        while (left-- > 0) answers.push(await any(deeds)(all, any(people), admin));
+      }),
+    );
+    const failed = answers.filter(({ status }) => status >= 500).map(({ status, body }) => [status, body]);
+    expect(failed).toEqual([]);
+    expect(tally(answers, ({ status }) => status)[200]).toBeGreaterThan(answers.length / 3);
+    expect(await all.sql("select deadlocks::int from pg_stat_database where datname = current_database()")).toEqual([
+      { deadlocks: 0 },
+    ]);
+    const env = { PATH: process.env.PATH, DATABASE_URL: all.databaseUrl };
+    const { stdout } = await promisify(execFile)(process.execPath, ["scripts/audit-verify.ts"], { env });
+    expect(stdout).toContain("The audit log is whole");
+  }, 120_000);
+});
+
+type Deed = (all: Deployment, person: Account, admin: Account) => Promise<Answer>;
+
+/** A person signs in again after whatever became of the session, as most of these deeds end it. */
+const own =
+  (deed: (person: Account) => Promise<Answer>): Deed =>
+  async (_all, person) => {
+    const answer = await deed(person);
+    if (answer.status !== 401) return answer;
+    const again = await person.browser.post("/auth/login", person.credentials);
+    if (again.status === 200) person.accessToken = again.body.accessToken;
+    return again;
+  };
+
+const chat = { provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] };
+
+const administer = (deed: (admin: Account, id: string) => Promise<Answer>): Deed => {
+  return (_all, { id }, admin) => deed(admin, id);
+};
+
+const deeds: Deed[] = [
+  own(({ browser, accessToken }) => browser.get("/user/export", accessToken)),
+  own(({ browser, accessToken }) => browser.put("/user/profile", { name: `Ann ${randomInt(9)}` }, accessToken)),
+  own(({ browser }) => browser.post("/auth/refresh")),
+  own(({ browser, accessToken }) => browser.post("/auth/logout", undefined, accessToken)),
+  own(({ browser, accessToken }) => browser.post("/auth/setup-totp", { password: PASSWORD }, accessToken)),
+  own(({ browser, accessToken }) => browser.post("/user/delete-account", {}, accessToken)),
+  own(({ browser, accessToken }) => {
+    const newEmail = `${randomInt(1e9)}@example.com`;
+    return browser.post("/user/change-email", { newEmail, password: PASSWORD }, accessToken);
+  }),
+  own(({ browser, accessToken }) => browser.delete("/user/sessions", accessToken)),
+  own(({ browser, accessToken }) => browser.post("/ai/chat", chat, accessToken)),
+  (all, { credentials }) => all.visitor().post("/auth/login", credentials),
+  (all, { email }) => all.visitor().post("/auth/login", { email, password: "Wrong-1-guess" }),
+  (all, { email }) => all.visitor().post("/auth/forgot-password", { email }),
+  (all, { email }) => all.visitor().post("/auth/resend-verification", { email }),
+  administer(({ browser, accessToken }, id) => browser.post(`/admin/impersonate/${id}`, {}, accessToken)),
+  administer(({ browser, accessToken }, id) => browser.delete(`/admin/users/${id}/sessions`, accessToken)),
+  administer(({ browser, accessToken }, id) => browser.put(`/admin/users/${id}`, { name: "Bea" }, accessToken)),
+  administer(({ browser, accessToken }, id) => browser.put(`/admin/users/${id}`, { locked: false }, accessToken)),
+  administer(({ browser, accessToken }) => browser.get("/admin/audit-logs?limit=100", accessToken)),
+];
+
+const any = <T>(among: readonly T[]): T => among[randomInt(among.length)] as T;

@@ -1,0 +1,75 @@
+import { randomUUID } from "node:crypto";
+import { type AddressInfo, createServer } from "node:net";
+import { Redis } from "ioredis";
+import { pino } from "pino";
+import { expect, test } from "vitest";
+import { openRedis } from "../../services/platform/redis.ts";
+import { createLimits } from "../../services/rate-limit/limiter.ts";
+import { startProxy } from "../support/proxy.ts";
+import { times, until } from "../support/until.ts";
+
+const clock = { now: () => new Date() };
+
+test("a proxy with no Redis behind it holds no start up, and is told of", async () => {
+  const proxy = createServer((client) =>
+    client
+      .on("error", () => {})
+      .resume()
+      .end(),
+  );
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  const url = `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const lines: string[] = [];
+  const cache = await openRedis([url], pino({}, { write: (line: string) => void lines.push(line) }));
+  const limits = createLimits(cache, clock);
+  await expect(limits.check()).rejects.toThrow();
+  expect(await limits.take([{ key: "k", most: 2, windowMs: 1_000 }])).toMatchObject({ remaining: 1 });
+  expect(lines).toEqual([expect.stringContaining("Redis unavailable, rate limits are counted per process")]);
+  cache.close();
+  await new Promise((resolve) => proxy.close(resolve));
+});
+
+test.runIf(process.env.TEST_SERVERS)(
+  "Redis is asked for no more than the README's list of commands and keys",
+  async () => {
+    const url = new URL(process.env.TEST_REDIS_URL as string);
+    const admin = new Redis(url.href);
+    const [user, password] = [`gatehouse_${randomUUID()}`, randomUUID()];
+    const rights = "~gatehouse:limit:* -@all +ping +info +eval +evalsha +hget +hset +hincrby +pexpire";
+    await admin.call("acl", "setuser", user, "on", `>${password}`, ...rights.split(" "));
+    const cache = await openRedis([Object.assign(url, { username: user, password }).href], pino({ enabled: false }));
+    try {
+      await expect(createLimits(cache, clock).check()).resolves.toBeUndefined();
+      await expect(cache.ping()).resolves.toBeUndefined();
+    } finally {
+      cache.close();
+      await admin.call("acl", "deluser", user);
+      admin.disconnect();
+    }
+  },
+);
+
+test.runIf(process.env.TEST_SERVERS)("Redis that stops replying delays the first command alone", async () => {
+  const { hostname, port } = new URL(process.env.TEST_REDIS_URL as string);
+  const proxy = await startProxy({ host: hostname, port: Number(port || 6379) });
+  const cache = await openRedis([`redis://127.0.0.1:${proxy.port}`], pino({ enabled: false }));
+  const limits = createLimits(cache, clock);
+  const take = async () => {
+    const startedAt = performance.now();
+    await limits.take([{ key: randomUUID(), most: 2, windowMs: 1_000 }]);
+    return performance.now() - startedAt;
+  };
+  await take();
+  proxy.silence();
+  expect(await take()).toBeGreaterThan(200);
+  for (const took of await Promise.all(times(50, take))) expect(took).toBeLessThan(100);
+  proxy.restore();
+  await until("Redis to count again", () =>
+    limits.check().then(
+      () => true,
+      () => false,
+    ),
+  );
+  cache.close();
+  await proxy.close();
+});

@@ -1,0 +1,90 @@
+import { IncomingMessage, ServerResponse } from "node:http";
+import net from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { type OpenCalls, openCall } from "../../gateway/transcode/inflight.ts";
+import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { Health } from "../../gen/health/v1/health_pb.ts";
+import type { Started } from "../support/stub-services.ts";
+import { start } from "../support/stub-services.ts";
+import { until } from "../support/until.ts";
+
+describe("a shutdown", () => {
+  let edge: Started;
+  afterEach(() => edge.close());
+
+  const open = async (grace: string) => {
+    const gate = Promise.withResolvers<object>();
+    let isAsked = false;
+    edge = await start(
+      (router) =>
+        router.service(Health, { check: () => ({ status: 1 }) }).service(UserService, {
+          getProfile: () => {
+            isAsked = true;
+            return gate.promise;
+          },
+        }),
+      { env: { SHUTDOWN_TIMEOUT: grace } },
+    );
+    const answer = edge.send("GET", "/user/profile");
+    await until("the request", () => isAsked);
+    return { gate, answer };
+  };
+
+  test("lets open requests finish, refuses new ones, and is not ready", async () => {
+    const { gate, answer } = await open("10s");
+    const drained = edge.gateway.drain();
+    const refused = await edge.send("GET", "/user/profile");
+    expect(refused).toMatchObject({
+      status: 503,
+      body: { statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" },
+    });
+    expect(refused.headers.get("connection")).toBe("close");
+    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200 });
+    gate.resolve({ user: { id: "1" } });
+    expect(await answer).toMatchObject({ status: 200 });
+    const answeredAt = performance.now();
+    await drained;
+    expect(performance.now() - answeredAt).toBeLessThan(5_000); // its grace was longer
+    await expect(edge.send("GET", "/health/live")).rejects.toThrow();
+  });
+
+  test("ends what outlasts its grace by 503", async () => {
+    const { answer } = await open("50ms");
+    await edge.gateway.drain();
+    expect(await answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+  });
+
+  test("cuts off a body that still has not arrived after its grace", async () => {
+    edge = await start((router) => router.service(UserService, {}), { env: { SHUTDOWN_TIMEOUT: "0" } });
+    const socket = net.connect(edge.port, "127.0.0.1").on("error", () => {});
+    const head = "PUT /user/profile HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
+    await new Promise<void>((resolve) => socket.write(`${head}{`, () => resolve()));
+    await until("the request", async () => /active_requests 1/.test(await edge.gateway.metrics.metrics()));
+    await edge.gateway.drain();
+    await until("the end of the connection", () => socket.destroyed);
+  });
+
+  test("without open requests is immediate, idle connections or not", async () => {
+    const { gate, answer } = await open("10s");
+    gate.resolve({});
+    await answer; // its connection stays open
+    const started = performance.now();
+    await edge.gateway.drain();
+    expect(performance.now() - started).toBeLessThan(1_000);
+  });
+});
+
+test("calls are forgotten once they are answered, or once their client has left", () => {
+  const calls: OpenCalls = new Set();
+  const open = () => {
+    const raw = new ServerResponse(new IncomingMessage(new net.Socket()));
+    return { raw, call: openCall(raw, calls, (job) => job()) };
+  };
+  const [answered, left] = [open(), open()];
+  expect(calls.size).toBe(2);
+  answered.call.end();
+  left.raw.emit("close");
+  expect(calls.size).toBe(0);
+  expect([answered.call.signal.aborted, left.call.signal.aborted]).toEqual([false, true]);
+});

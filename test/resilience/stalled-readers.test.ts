@@ -1,0 +1,64 @@
+import net from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { post } from "../support/raw-http.ts";
+import { CONVERSATION, JSON_TYPE } from "../support/stub-listeners.ts";
+import { type Started, start } from "../support/stub-services.ts";
+
+const STALLED_MS = 400;
+/** More than the buffers of any two sockets hold. */
+const MUCH = "x".repeat(32 * 1024 * 1024);
+
+describe("a reader", () => {
+  let edge: Started;
+  let isLeft: PromiseWithResolvers<void>;
+  const ended = Promise.withResolvers<string>();
+  beforeAll(async () => {
+    edge = await start(
+      (router) =>
+        router.service(AIService, {
+          async chat() {
+            await ended.promise;
+            return { content: "at last" };
+          },
+          async *streamChat(_request, { signal }) {
+            isLeft = Promise.withResolvers<void>();
+            signal.addEventListener("abort", () => isLeft.resolve());
+            for (;;) yield { chunk: MUCH };
+          },
+        }),
+      { stalledMs: STALLED_MS },
+    );
+  });
+  afterAll(() => edge.close());
+
+  /** Sends requests and takes nothing of their answers. @returns how long that is put up with, in milliseconds */
+  async function starve(request: string): Promise<number> {
+    const accepted = new Promise<net.Socket>((resolve) => edge.gateway.app.server.once("connection", resolve));
+    const client = net.connect(edge.port, "127.0.0.1").pause();
+    client.on("error", () => {}).write(request);
+    const socket = await accepted;
+    const startedAt = performance.now();
+    await new Promise((resolve) => socket.once("close", resolve));
+    client.destroy();
+    return performance.now() - startedAt;
+  }
+
+  test("that takes nothing of documents is cut off", async () => {
+    const lasted = await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500));
+    expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
+  });
+
+  test("that takes nothing of a stream is cut off, and the call ends", async () => {
+    const lasted = await starve(post("/ai/stream", CONVERSATION));
+    expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
+    await isLeft.promise;
+  });
+
+  test("that waits for us, however long, is not", async () => {
+    const answer = edge.send("POST", "/ai/chat", CONVERSATION, JSON_TYPE);
+    await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500)); // some time passes
+    ended.resolve("");
+    expect(await answer).toMatchObject({ status: 200, body: { content: "at last" } });
+  });
+});

@@ -1,0 +1,37 @@
+import { create } from "@bufbuild/protobuf";
+import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
+import { afterEach, expect } from "vitest";
+import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import type { Played, Routes, Way } from "./stub-services.ts";
+import { play } from "./stub-services.ts";
+
+/** For a suite whose tests each open a way to services of their own, which is closed after them. */
+export function openWays(way: Way) {
+  let played: Played | undefined;
+  afterEach(() => played?.close());
+  return async (routes: Routes, interceptors?: Interceptor[]): Promise<Transport> => {
+    played = await play(way, routes, interceptors);
+    return played.transport;
+  };
+}
+
+async function* one<T>(value: T) {
+  yield value;
+}
+
+/** A streaming call. */
+export const chat = (transport: Transport, signal?: AbortSignal) =>
+  transport.stream(
+    AIService.method.streamChat,
+    signal,
+    undefined,
+    undefined,
+    one(create(StreamChatRequestSchema, { provider: "p" })),
+  );
+
+/** The error of a call that must fail. */
+export const errorOf = (promise: Promise<unknown>): Promise<ConnectError> =>
+  promise.then(
+    () => expect.unreachable("it should have failed"),
+    (error) => error,
+  );

@@ -1,0 +1,92 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { addPartitions, dropPartitions } from "../../../services/audit/partitions.ts";
+import { sealEvents } from "../../../services/audit/seal.ts";
+import { startAuditKeeper } from "../../../services/audit/worker.ts";
+import { engines, openLedger } from "../../support/audit-fixture.ts";
+import { until } from "../../support/until.ts";
+
+describe.each(engines)("the months of the audit log on %s", async (engine) => {
+  const { store, clock, tamper, record, sealedLog, verify } = await openLedger(engine);
+
+  // PGlite has one connection: nobody waits for another
+  test.skipIf(engine === "PGlite")(
+    "keeps no writer waiting for a month's partition while somebody reads for long",
+    async () => {
+      await sealedLog([1]);
+      const later = new Date(clock.now().getTime() + 200 * 86_400_000);
+      let finish = () => {};
+      const read = new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      const em = store.fork();
+      const reader = em.transactional(async () => {
+        await em.execute("select 1 from audit_events limit 1");
+        await read;
+      });
+      await until("the reader", async () => (await locks("granted")) > 0);
+      const refused = addPartitions(store.fork(), later).catch((error: Error) => error.message);
+      await until("the partition to wait for the reader", async () => (await locks("not granted")) > 0);
+      const answered = await Promise.race([record(1).then(() => true), wait(6_000, false)]);
+      finish();
+      await reader;
+      expect(answered).toBe(true);
+      expect(await refused).toContain("lock timeout");
+      await addPartitions(store.fork(), later);
+      await sealEvents(store.fork(), clock.now());
+      expect(await verify()).toMatchObject({ findings: [], events: 2, unsealed: 0 });
+    },
+  );
+
+  async function locks(which: "granted" | "not granted"): Promise<number> {
+    const [row] = await store.fork().execute<{ count: number }[]>(
+      `select count(*)::int from pg_locks l join pg_database d on d.oid = l.database
+         where d.datname = current_database() and relation = 'audit_events'::regclass and ${which}`,
+    );
+    return row?.count ?? 0;
+  }
+
+  test.each([
+    ["drops old months in the background", 40 * 86_400_000, 1],
+    ["keeps every month where retention is off", 0, 2],
+  ])("%s", async (_, auditRetentionMs, kept) => {
+    await sealedLog([1]);
+    await record(0, { now: () => new Date(clock.now().getTime() - 80 * 86_400_000) });
+    await sealEvents(store.fork(), clock.now());
+    await startAuditKeeper({ store, clock, config: { auditRetentionMs }, log: pino({ level: "silent" }) }).close();
+    expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
+  });
+
+  test("drops old months as a whole once they are sealed, and the chain tells so", async () => {
+    await sealedLog([3]);
+    const now = new Date(clock.now().getTime() + 70 * 86_400_000); // the months to come have their partitions
+    await record(0);
+    await record(0, { now: () => now });
+    expect(await dropPartitions(store.fork(), now, now)).toEqual([]); // one is not sealed yet
+    await sealEvents(store.fork(), now);
+    const retention = new Date(now.getTime() - 40 * 86_400_000);
+    expect((await dropPartitions(store.fork(), now, retention)).length).toBeGreaterThan(0);
+    expect(await verify()).toMatchObject({ findings: [], events: 1, dropped: 4 });
+    expect(await dropPartitions(store.fork(), now, retention)).toEqual([]);
+    await tamper("delete from audit_events"); // what is left was not retention's to drop
+    expect(await verify()).toMatchObject({ findings: [{ kind: "deleted" }], dropped: 4 });
+    await tamper(`update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`);
+    expect((await verify()).findings.map(({ kind }) => kind)).toContain("seal-broken");
+  });
+
+  test("keeps what comes before its month has a partition, and drops it in its time", async () => {
+    await sealedLog([1]);
+    const late = new Date(clock.now().getTime() + 400 * 86_400_000);
+    await record(0, { now: () => late });
+    await addPartitions(store.fork(), late); // not the late one's month: its row is in the way
+    await sealEvents(store.fork(), late);
+    expect(await verify()).toMatchObject({ findings: [], events: 2 });
+    const muchLater = new Date(late.getTime() + 70 * 86_400_000);
+    expect(await dropPartitions(store.fork(), muchLater, muchLater)).toContain("audit_events_default");
+    expect(await verify()).toMatchObject({ findings: [], events: 0, dropped: 2 });
+    await expect(store.fork().execute("truncate audit_events_default")).rejects.toThrow("append-only");
+    await record(1, { now: () => new Date(muchLater.getTime() + 400 * 86_400_000) });
+    expect(await verify()).toMatchObject({ findings: [], unsealed: 1 });
+  });
+});

@@ -1,0 +1,123 @@
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { headOf, sealEvents } from "../../../services/audit/seal.ts";
+import { startAuditKeeper } from "../../../services/audit/worker.ts";
+import type { Store } from "../../../services/store/store.ts";
+import { engines, openLedger } from "../../support/audit-fixture.ts";
+import { createClock } from "../../support/clock.ts";
+import { times, until } from "../../support/until.ts";
+
+/** Events of a log that is long for a test. */
+const MANY = 20_000;
+
+describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
+  const { store, clock, tamper, record, recordMany, sealedLog, verify } = await openLedger(engine);
+
+  test("refuses update, delete and truncate, of every partition", async () => {
+    await sealedLog();
+    const parts = await store
+      .fork()
+      .execute<{ name: string }[]>(
+        "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
+      );
+    for (const table of ["audit_events", "audit_seals", ...parts.map(({ name }) => name)]) {
+      await expect(store.fork().execute(`truncate ${table}`)).rejects.toThrow("append-only");
+    }
+    for (const table of ["audit_events", "audit_seals"]) {
+      await expect(store.fork().execute(`delete from ${table}`)).rejects.toThrow("append-only");
+    }
+    await expect(store.fork().execute("update audit_events set ip = ''")).rejects.toThrow("append-only");
+    await expect(store.fork().execute("update audit_seals set head = ''")).rejects.toThrow("append-only");
+    expect(await verify()).toMatchObject({ findings: [], events: 12 });
+  });
+
+  // PGlite has one connection: nothing commits late
+  test.skipIf(engine === "PGlite")("seals what commits late, without keeping anybody waiting", async () => {
+    await sealedLog([2]);
+    let commit = () => {};
+    const held = new Promise<void>((resolve) => {
+      commit = resolve;
+    });
+    const em = store.fork();
+    const late = em.transactional(async () => {
+      await record(0, clock, em);
+      await held;
+    });
+    for (const i of times(3, (i) => i)) await record(i);
+    await sealEvents(store.fork(), clock.now());
+    expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 0 });
+    commit();
+    await late;
+    expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 1 });
+    await sealEvents(store.fork(), clock.now());
+    expect(await verify()).toMatchObject({ findings: [], events: 6, unsealed: 0 });
+  });
+
+  test("is one chain, however many seal at once", async () => {
+    await sealedLog([1]);
+    await Promise.all(
+      times(40, async (i) => {
+        await record(i);
+        await sealEvents(store.fork(), clock.now());
+      }),
+    );
+    for (let more = true; more; ) more = (await sealEvents(store.fork(), clock.now())) !== undefined;
+    expect(await verify()).toMatchObject({ findings: [], events: 41, unsealed: 0 });
+  });
+
+  test("reads the events that it seals, however many others there are", async () => {
+    await sealedLog([1]);
+    await recordMany(MANY);
+    await tamper("truncate audit_unsealed");
+    await store.fork().execute("analyze audit_events");
+    await record(1);
+    const em = store.fork();
+    const read = await em.transactional(async () => {
+      await sealEvents(em, clock.now());
+      const [row] = await em.execute<{ events: string }[]>(
+        "select sum(seq_tup_read) as events from pg_stat_xact_user_tables where relname ~ '^audit_events_'",
+      );
+      return Number(row?.events);
+    });
+    expect(read).toBeLessThan(MANY / 10);
+    expect((await headOf(store.fork()))?.position).toBe(2);
+  });
+
+  test("closes within a batch or two, however much waits for its seal", async () => {
+    await sealedLog([1]);
+    await recordMany(MANY);
+    const log = pino({ level: "silent" });
+    await startAuditKeeper({ store, clock, config: { auditRetentionMs: 0 }, log }).close();
+    expect((await headOf(store.fork()))?.position).toBeLessThan(5);
+    expect((await verify()).findings).toEqual([]);
+  });
+
+  test("is kept in the background, and its head told to the log", async () => {
+    const lines: string[] = [];
+    const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+    await sealedLog([2]);
+    await record(3);
+    const keeper = startAuditKeeper({ store, clock, config: { auditRetentionMs: 0 }, log: told });
+    await until("the event to be sealed", async () => (await headOf(store.fork()))?.position === 2);
+    await record(4);
+    await keeper.close();
+    const head = await headOf(store.fork());
+    expect(head?.position).toBe(3);
+    expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ msg: "audit chain head", ...head });
+    expect(await verify(head)).toMatchObject({ findings: [], events: 4, unsealed: 0 });
+  });
+});
+
+test("the keeper closes, though the database goes between its last seal and the telling of its head", async () => {
+  const em = {
+    async execute(sql: string) {
+      if (sql.includes("audit_seals")) throw new Error("Connection terminated");
+      return [];
+    },
+    transactional: async () => {},
+  };
+  const store = { fork: () => em } as unknown as Store;
+  const config = { auditRetentionMs: 0 };
+  const keeper = startAuditKeeper({ store, clock: createClock(), config, log: pino({ level: "silent" }) });
+  await expect(keeper.close()).resolves.toBeUndefined();
+});

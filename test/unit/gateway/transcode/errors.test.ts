@@ -1,0 +1,166 @@
+import http2 from "node:http2";
+import net from "node:net";
+import { getOption } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { createGateway } from "../../../../gateway/server.ts";
+import { createServicesTransport } from "../../../../gateway/transport/services.ts";
+import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { openRoom } from "../../../../services/process/room.ts";
+import { openEdges } from "../../../support/gateway-suite.ts";
+import { configOf, failWith, play, start, ways } from "../../../support/stub-services.ts";
+
+describe.each(ways)("an answer %s", (way) => {
+  const edge = openEdges(way);
+  const { failing, login } = edge;
+
+  test.each(
+    ReasonSchema.values
+      .filter((v) => v.number !== Reason.UNSPECIFIED)
+      .map((v) => [v.name.slice("REASON_".length), v] as const),
+  )("tells the reason %s by its word and its HTTP status", async (word, value) => {
+    const { code, status } = getOption(value, outcome);
+    await failing(() => failWith(value.number as Reason, code as Code, "Read me."));
+    const answer = await login();
+    expect(answer).toMatchObject({ status, body: { statusCode: status, message: "Read me.", code: word } });
+    expect(Object.keys(answer.body)).toEqual(["statusCode", "message", "error", "code"]);
+    expect(answer.headers.get("www-authenticate")).toBe(status === 401 ? "Bearer" : null);
+  });
+
+  test("passes on violations, the time to retry, and the limits, of successes and failures", async () => {
+    const violations = [{ field: "messages[0].role", message: "must be known" }];
+    const limits = {
+      "ratelimit-limit": "5",
+      "ratelimit-remaining": "0",
+      "ratelimit-reset": "900",
+      "x-inside": "stays",
+    };
+    await failing(() =>
+      failWith(Reason.RATE_LIMITED, Code.ResourceExhausted, "Slow.", { violations, retryAfterSeconds: 900 }, limits),
+    );
+    const answer = await login();
+    expect(answer.body).toEqual({
+      statusCode: 429,
+      message: "Slow.",
+      error: "Too Many Requests",
+      code: "RATE_LIMITED",
+      violations,
+    });
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      "retry-after": "900",
+      "ratelimit-limit": "5",
+      "ratelimit-remaining": "0",
+      "ratelimit-reset": "900",
+    });
+    expect(answer.headers.has("x-inside")).toBe(false);
+  });
+
+  test.each([
+    [Code.NotFound, 404, "NOT_FOUND"],
+    [Code.Unauthenticated, 401, "UNAUTHENTICATED"],
+    [Code.PermissionDenied, 403, "FORBIDDEN"],
+    [Code.InvalidArgument, 400, "MALFORMED_REQUEST"],
+    [Code.ResourceExhausted, 429, "RATE_LIMITED"],
+    [Code.Unimplemented, 501, "NOT_IMPLEMENTED"],
+    [Code.Unavailable, 503, "UNAVAILABLE"],
+    [Code.DeadlineExceeded, 504, "UNAVAILABLE"],
+    [Code.Internal, 500, "INTERNAL"],
+    [Code.DataLoss, 500, "INTERNAL"],
+  ])("to a failure of code %s without detail has Connect's status and words of its own", async (code, status, word) => {
+    await failing(() => new ConnectError("connect ECONNREFUSED 10.1.2.3:5432", code));
+    const answer = await login();
+    expect(answer).toMatchObject({ status, body: { statusCode: status, code: word } });
+    expect(answer.text).not.toContain("10.1.2.3");
+    if (status === 503) expect(answer.headers.get("retry-after")).toBe("1");
+  });
+
+  test("to a bug is masked and logged once, with the request's id", async () => {
+    await failing(() => new TypeError("x is not a function: password=hunter2"));
+    const answer = await login();
+    expect(answer).toMatchObject({ status: 500, body: { code: "INTERNAL", error: "Internal Server Error" } });
+    expect(answer.text).not.toContain("hunter2");
+    const errors = edge.logs.filter((line) => (line.level as number) >= 50);
+    expect(errors).toMatchObject([{ requestId: answer.headers.get("x-request-id") }]);
+  });
+
+  test("to a bug that the services have masked and logged is not logged again", async () => {
+    await failing(() => failWith(Reason.UNSPECIFIED, Code.Internal, "internal"));
+    expect(await login()).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
+    expect(edge.logs.filter((line) => (line.level as number) >= 50)).toEqual([]);
+  });
+
+  test("to a reason that is newer than the gateway is 500", async () => {
+    await failing(
+      () => new ConnectError("?", Code.Aborted, undefined, [{ desc: FailureSchema, value: { reason: 999 as Reason } }]),
+    );
+    expect(await login()).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
+  });
+});
+
+test("services that are away are 503 with a time to retry, and name no host", async () => {
+  const edge = await start((router) => router.service(AuthService, {}), { way: "over gRPC" });
+  await edge.stopServices();
+  const answer = await edge.send("GET", "/user/profile");
+  expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+  expect(answer.headers.get("retry-after")).toBe("1");
+  expect(answer.text).not.toContain("127.0.0.1");
+  await edge.close();
+});
+
+test("services that reset the connection are 503 as well", async () => {
+  const resetting = net.createServer((socket) => socket.resetAndDestroy());
+  await new Promise<void>((resolve) => resetting.listen(0, "127.0.0.1", resolve));
+  await expectAway(`http://127.0.0.1:${(resetting.address() as net.AddressInfo).port}`);
+  await new Promise((resolve) => resetting.close(resolve));
+});
+
+test.each([
+  ["ENHANCE_YOUR_CALM", http2.constants.NGHTTP2_ENHANCE_YOUR_CALM],
+  ["REFUSED_STREAM", http2.constants.NGHTTP2_REFUSED_STREAM],
+  ["INTERNAL_ERROR", http2.constants.NGHTTP2_INTERNAL_ERROR],
+])("services that break a call off by HTTP/2 (%s) are 503 as well", async (_, code) => {
+  const breaking = http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
+  await new Promise<void>((resolve) => breaking.listen(0, "127.0.0.1", resolve));
+  await expectAway(`http://127.0.0.1:${(breaking.address() as net.AddressInfo).port}`);
+  await new Promise((resolve) => breaking.close(resolve));
+});
+
+test("services that can't be connected to, for whatever reason, are 503 as well", async () => {
+  await expectAway("http://127.255.255.255:50051"); // a broadcast address, refused by the system
+});
+
+async function expectAway(servicesUrl: string) {
+  const transport = createServicesTransport(servicesUrl);
+  const gateway = createGateway({ config: configOf(), transport, room: openRoom(), log: pino({ level: "silent" }) });
+  const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
+  const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });
+  const headers = { "content-type": "application/json" };
+  for (const asked of [fetch(`${url}/user/profile`), fetch(`${url}/ai/stream`, { method: "POST", headers, body })]) {
+    const answer = await asked;
+    expect(answer.status).toBe(503);
+    expect(await answer.json()).toMatchObject({ code: "UNAVAILABLE" });
+  }
+  await gateway.drain();
+  transport.close();
+}
+
+test("a bug outside of every method is masked and logged all the same", async () => {
+  const logs: string[] = [];
+  const log = pino({}, { write: (line: string) => void logs.push(line) });
+  const played = await play("in process", () => {});
+  const gateway = createGateway({ config: configOf(), transport: played.transport, room: openRoom(), log });
+  gateway.app.get("/bug", () => {
+    throw new TypeError("x is not a function: password=hunter2");
+  });
+  const answer = await fetch(`${await gateway.listen({ host: "127.0.0.1", port: 0 })}/bug`);
+  expect(answer.status).toBe(500);
+  const text = await answer.text();
+  expect(JSON.parse(text)).toMatchObject({ code: "INTERNAL", error: "Internal Server Error" });
+  expect(text).not.toContain("hunter2");
+  expect(logs.map((line) => JSON.parse(line)).filter(({ level }) => level >= 50)).toMatchObject([
+    { requestId: answer.headers.get("x-request-id") },
+  ]);
+  await gateway.drain();
+});

@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Listening } from "../../../support/stub-listeners.ts";
+import { blamed, startListening } from "../../../support/stub-listeners.ts";
+import { ways } from "../../../support/stub-services.ts";
+
+describe.each(ways)("a request's query and cookies %s", (way) => {
+  let edge: Listening;
+  beforeAll(async () => {
+    edge = await startListening(way);
+  });
+  afterAll(() => edge.close());
+
+  test("reads a query by the types of its fields", async () => {
+    const query = "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
+    expect((await edge.send("GET", `/admin/users?${query}`)).status).toBe(200);
+    expect(edge.last()).toMatchObject({
+      limit: 20,
+      page: 2,
+      search: "a b+c d",
+      role: "admin",
+      emailVerified: true,
+      locked: false,
+    });
+    await edge.send("GET", "/admin/audit-logs?from=2026-01-31T12:00:00.5%2B01:00");
+    expect(edge.last()).toMatchObject({ from: { seconds: 1769857200n, nanos: 500_000_000 } });
+    await edge.send("GET", "/admin/users");
+    expect(Object.hasOwn(edge.last() ?? {}, "limit")).toBe(false);
+  });
+
+  test.each([
+    ["users?limit=ten", "limit"],
+    ["users?limit=", "limit"],
+    ["users?limit=0x10", "limit"],
+    ["users?limit=1e1", "limit"],
+    ["users?limit=%2B1", "limit"],
+    ["users?limit=-1", "limit"],
+    ["users?limit=1.5", "limit"],
+    ["users?limit=4294967296", "limit"],
+    ["users?limit=1&limit=2", "limit"],
+    ["users?search=a&search=b", "search"],
+    ["users?emailVerified=1", "emailVerified"],
+    ["users?emailVerified=TRUE", "emailVerified"],
+    ["users?locked", "locked"],
+    ["users?search=%00", "search"],
+    ["audit-logs?from=yesterday", "from"],
+    ["audit-logs?from=2026-13-01T00:00:00Z", "from"],
+    ["audit-logs?from=2026-01-01", "from"],
+    ["audit-logs?from=2026-02-30T00:00:00Z", "from"],
+  ])("with the query %s is not valid", async (query, field) => {
+    const answer = await edge.send("GET", `/admin/${query}`);
+    expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
+    expect(blamed(answer)).toEqual([field]);
+  });
+
+  test("with a number that its type can't hold is told the bounds of the field", async () => {
+    for (const limit of ["-1", "4294967296"]) {
+      const violations = [{ field: "limit", message: "must be between 1 and 100" }];
+      expect(await edge.send("GET", `/admin/users?limit=${limit}`)).toMatchObject({ body: { violations } });
+    }
+  });
+
+  test.each(["/admin/users?search=%zz", "/admin/users?search=%ff", "/admin/users?%c3=1"])(
+    "to %s is malformed",
+    async (path) => {
+      expect(await edge.send("GET", path)).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" } });
+    },
+  );
+
+  test("with a NUL in its path is not valid", async () => {
+    const answer = await edge.send("DELETE", "/user/sessions/a%00b");
+    expect(answer.status).toBe(400);
+    expect(blamed(answer)).toEqual(["id"]);
+  });
+
+  test("with an endless id in its path is for the services to refuse, by the field's name", async () => {
+    const id = "a".repeat(10_000);
+    await edge.send("DELETE", `/user/sessions/${id}`);
+    expect(edge.last()).toMatchObject({ id });
+  });
+
+  test("fills a field from its cookie, and from nowhere else", async () => {
+    const cookie = "theme=dark; refreshToken=abc.def.ghi; refreshToken=other";
+    await edge.send("POST", "/auth/refresh", { refreshToken: "body" }, { cookie });
+    expect(edge.last()).toMatchObject({ refreshToken: "abc.def.ghi" });
+    await edge.send("POST", "/auth/refresh?refreshToken=query", { refreshToken: "body" });
+    expect(edge.last()).toMatchObject({ refreshToken: "" });
+    for (const unreadable of ["%", "%ff", "a%00b"]) {
+      const answer = await edge.send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${unreadable}` });
+      expect(answer.status).toBe(200);
+      expect(edge.last()).toMatchObject({ refreshToken: "" });
+    }
+  });
+});

@@ -1,0 +1,163 @@
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { Code } from "@connectrpc/connect";
+import { SignJWT } from "jose";
+import { describe, expect, test } from "vitest";
+import { AdminService } from "../../../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { UserService } from "../../../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AIService } from "../../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { NOW, openEdges } from "../../../support/gateway-suite.ts";
+import { failWith, ways } from "../../../support/stub-services.ts";
+
+describe.each(ways)("an answer %s", (way) => {
+  const edge = openEdges(way);
+  const { open, failing, login } = edge;
+
+  test("is the bare field that response_body names, defaults written out, absent what is optional and unset", async () => {
+    await open((router) =>
+      router
+        .service(UserService, {
+          getProfile: () => ({
+            user: { id: "1", createdAt: timestampFromDate(NOW), updatedAt: timestampFromDate(NOW) },
+          }),
+          listSessions: () => ({}),
+          exportData: () => ({ data: { a: [1, null, { b: "c" }] } }),
+        })
+        .service(AIService, { listProviders: () => ({ providers: [{ provider: "provider-a" }] }) }),
+    );
+    const user = { id: "1", email: "", name: "", role: "", emailVerified: false, mfaEnabled: false };
+    const at = "2026-11-21T12:00:00Z";
+    expect((await edge.send("GET", "/user/profile")).body).toEqual({ ...user, createdAt: at, updatedAt: at });
+    expect((await edge.send("GET", "/user/sessions")).body).toEqual([]);
+    expect((await edge.send("GET", "/user/export")).body).toEqual({ a: [1, null, { b: "c" }] });
+    expect((await edge.send("GET", "/ai/providers")).body).toEqual([
+      { provider: "provider-a", defaultModel: "", configured: false },
+    ]);
+  });
+
+  test("has the status of its policy, JSON in UTF-8, and is stored nowhere", async () => {
+    await open((router) =>
+      router.service(AuthService, {
+        register: () => ({ message: "é", userId: "1" }),
+        verifyEmail: () => ({ message: "ok" }),
+      }),
+    );
+    const register = { email: "a@b.cd", password: "Secret-1!", name: "Ann", acceptTerms: true };
+    const answer = await edge.send("POST", "/auth/register", register);
+    expect(answer).toMatchObject({ status: 201, body: { message: "é", userId: "1" } });
+    expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    expect((await edge.send("POST", "/auth/verify-email", { token: "t" })).status).toBe(200);
+  });
+
+  test("is kept where it is the same for everybody, and not where it fails", async () => {
+    let asked = 0;
+    await open((router) =>
+      router.service(AuthService, {
+        listKeys: () => {
+          if (asked++ > 0) throw failWith(Reason.UNAVAILABLE, Code.Unavailable);
+          return {};
+        },
+      }),
+    );
+    const kept = async () => (await edge.send("GET", "/.well-known/jwks.json")).headers.get("cache-control");
+    expect([await kept(), await kept()]).toEqual(["public, max-age=300", "no-store"]);
+  });
+
+  test("to HEAD is that to GET without its body", async () => {
+    await open((router) => router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }));
+    const head = await edge.send("HEAD", "/user/profile");
+    const get = await edge.send("GET", "/user/profile");
+    expect(head).toMatchObject({ status: 200, text: "" });
+    expect(head.headers.get("content-length")).toBe(get.headers.get("content-length"));
+  });
+
+  describe("that carries a refresh token", () => {
+    const token = (exp: number) =>
+      new SignJWT({ type: "refresh" })
+        .setProtectedHeader({ alg: "HS256" })
+        .setExpirationTime(exp)
+        .sign(new Uint8Array(32));
+    const DAY = 86_400;
+
+    test.each([
+      ["http://localhost:3000", ""],
+      ["https://api.example.com", "; Secure"],
+      ["HTTPS://API.example.com", "; Secure"],
+    ])("sets a cookie that lives as long, reached by %s", async (publicUrl, secure) => {
+      const refreshToken = await token(NOW.getTime() / 1000 + 7 * DAY);
+      await open((router) => router.service(AuthService, { login: () => ({ accessToken: "a", refreshToken }) }), {
+        env: { PUBLIC_URL: publicUrl },
+        clock: { now: () => new Date(NOW.getTime() + 600) }, // tokens know whole seconds only
+      });
+      const answer = await login();
+      expect(answer.body).toEqual({ accessToken: "a", refreshToken, requiresMfa: false });
+      expect(answer.headers.getSetCookie()).toEqual([
+        `refreshToken=${refreshToken}; Max-Age=${7 * DAY}; Path=/auth; HttpOnly; SameSite=Strict${secure}`,
+      ]);
+      expect(answer.headers.has("strict-transport-security")).toBe(secure !== "");
+    });
+
+    test("sets none where a second factor is due", async () => {
+      await open((router) => router.service(AuthService, { login: () => ({ requiresMfa: true, tempToken: "t" }) }));
+      const answer = await login();
+      expect(answer.body).toEqual({ requiresMfa: true, tempToken: "t" });
+      expect(answer.headers.getSetCookie()).toEqual([]);
+    });
+  });
+
+  describe("clears the cookie", () => {
+    const cleared = ["refreshToken=; Max-Age=0; Path=/auth; HttpOnly; SameSite=Strict"];
+
+    test("with a successful logout only", async () => {
+      let fails = false;
+      await open((router) =>
+        router.service(AuthService, {
+          logout: () => {
+            if (fails) throw failWith(Reason.UNAUTHENTICATED, Code.Unauthenticated);
+            return { message: "Bye." };
+          },
+        }),
+      );
+      expect((await edge.send("POST", "/auth/logout")).headers.getSetCookie()).toEqual(cleared);
+      fails = true;
+      expect((await edge.send("POST", "/auth/logout")).headers.getSetCookie()).toEqual([]);
+    });
+
+    test.each([
+      ["REFRESH_TOKEN_INVALID", Reason.REFRESH_TOKEN_INVALID, Code.Unauthenticated, cleared],
+      ["RATE_LIMITED", Reason.RATE_LIMITED, Code.ResourceExhausted, []],
+      ["UNAVAILABLE", Reason.UNAVAILABLE, Code.Unavailable, []],
+      ["INTERNAL", Reason.UNSPECIFIED, Code.Internal, []],
+    ])("when a refresh is answered by a definite 401, not by %s otherwise", async (_name, reason, code, cookies) => {
+      await failing(() => failWith(reason, code));
+      expect((await edge.send("POST", "/auth/refresh")).headers.getSetCookie()).toEqual(cookies);
+    });
+  });
+
+  test("passes on the limits of a success", async () => {
+    await open((router) =>
+      router.service(UserService, {
+        getProfile: (_request, context) => {
+          context.responseHeader.set("RateLimit-Remaining", "99");
+          return { user: {} };
+        },
+      }),
+    );
+    expect((await edge.send("GET", "/user/profile")).headers.get("ratelimit-remaining")).toBe("99");
+  });
+
+  test("lists and pages as the admin sees them", async () => {
+    await open((router) =>
+      router.service(AdminService, {
+        listUsers: () => ({ items: [{ id: "1", locked: true }], nextCursor: "c", total: 2 }),
+      }),
+    );
+    expect((await edge.send("GET", "/admin/users")).body).toMatchObject({
+      items: [{ locked: true }],
+      nextCursor: "c",
+      total: 2,
+    });
+  });
+});

@@ -1,0 +1,129 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import pg from "pg";
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { checkSchema } from "../../../services/store/schema.ts";
+import { openStore } from "../../../services/store/store.ts";
+import { startApp } from "../../support/app.ts";
+import { createDatabase } from "../../support/databases.ts";
+
+describe("a start that leaves the schema alone", () => {
+  test("is refused by a database that lacks migrations, and told what to do", async () => {
+    const start = startApp({ mode: "embedded", env: { MIGRATE: "off" } });
+    await expect(start).rejects.toThrow(/^The database lacks (\d+) of \1 migrations\. Run npm run migrate /);
+  });
+
+  test.runIf(process.env.TEST_SERVERS)("serves a database of a newer version, and tells of it", async () => {
+    const env = {
+      DATABASE_URL: await createDatabase(`newer_${randomUUID().slice(0, 8)}`),
+      SECRET_KEY: randomBytes(32).toString("base64"),
+    };
+    const first = await startApp({ mode: "servers", env });
+    await first.sql("insert into mikro_orm_migrations (name) values ('Migration30000101000000_later')");
+    await first.close();
+    const again = await startApp({ mode: "servers", env: { ...env, MIGRATE: "off" } });
+    expect((await again.visitor().get("/health/ready")).status).toBe(200);
+    const told = [...first.logs, ...again.logs].filter((line) => line.includes("newer version"));
+    expect(told).toEqual([expect.stringContaining("Migration30000101000000_later")]);
+    await again.close();
+  });
+});
+
+test.runIf(process.env.TEST_SERVERS)("migrations may take longer than anything else", async () => {
+  const url = await createDatabase(`slow_${randomUUID().slice(0, 8)}`);
+  const client = new pg.Client(url);
+  await client.connect();
+  await client.query(`
+    create table noted (made text, limits text);
+    create function note() returns event_trigger language plpgsql as $$ begin
+      insert into noted select object_identity, (select string_agg(name, ', ') from pg_settings where setting <> '0'
+        and name ~ '^(statement|lock|transaction|idle_in_transaction_session)_timeout$')
+      from pg_event_trigger_ddl_commands();
+    end $$;
+    create event trigger note on ddl_command_end execute function note();
+    do $$ declare name text; begin
+      for name in select s.name from pg_settings s where s.name ~ '^(transaction|idle_in_transaction_session)_timeout$' loop
+        execute format('alter database %I set %I = %L', current_database(), name, '20s');
+      end loop;
+    end $$`);
+  const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+  await store.migrate();
+  const { rows } = await client.query("select limits from noted where made = 'public.users'");
+  expect(rows[0]).toEqual({ limits: null });
+  await store.close();
+  await client.end();
+});
+
+test.runIf(process.env.TEST_SERVERS)(
+  "the extension for searches may be in a schema of its own, as hosts have it",
+  async () => {
+    const url = await createDatabase(`apart_${randomUUID().slice(0, 8)}`);
+    const client = new pg.Client(url);
+    await client.connect();
+    await client.query('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
+    const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+    await store.migrate();
+    const { rows } = await client.query("select indexdef from pg_indexes where indexname = 'users_search'");
+    expect(rows).toEqual([{ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') }]);
+    await store.close();
+    await client.end();
+  },
+);
+
+test.runIf(process.env.TEST_SERVERS)(
+  "searches have no index while the extension can't be created, which is told, and get it afterwards",
+  async () => {
+    const role = `modest_${randomUUID().slice(0, 8)}`;
+    const url = new URL(await createDatabase(role));
+    const owner = new pg.Client(url.href);
+    await owner.connect();
+    await owner.query(`create role ${role} login password 'modest'; create schema authorization ${role}`);
+    const lines: string[] = [];
+    const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
+    const modest = await openStore(
+      { kind: "postgres", url: Object.assign(url, { username: role, password: "modest" }).href },
+      log,
+    );
+    try {
+      await modest.migrate();
+      await checkSchema(modest.fork(), log);
+      expect(lines.splice(0)).toEqual([expect.stringContaining("searching users reads all of them")]);
+      await owner.query("create extension pg_trgm");
+      await modest.migrate();
+      await checkSchema(modest.fork(), log);
+      expect(lines).toEqual([]);
+    } finally {
+      await modest.close();
+      await owner.query(`drop owned by ${role} cascade; drop role ${role}`);
+      await owner.end();
+    }
+  },
+);
+
+test.runIf(process.env.TEST_SERVERS)(
+  "a role without rights is told which, with the schema to be made and made",
+  async () => {
+    const role = `lowly_${randomUUID().slice(0, 8)}`;
+    const url = new URL(await createDatabase(role));
+    const log = pino({ level: "silent" });
+    const owner = await openStore({ kind: "postgres", url: url.href }, log);
+    const ask = (sql: string) => owner.fork().execute(sql);
+    await ask("revoke create on schema public from public"); // as it is from PostgreSQL 15 on
+    await ask(`create role ${role} login password 'lowly'`);
+    const lowly = await openStore(
+      { kind: "postgres", url: Object.assign(url, { username: role, password: "lowly" }).href },
+      log,
+    );
+    try {
+      const told =
+        /^DATABASE_URL names a role that may not do this: permission denied for (schema|table) .*\. Let it own/;
+      await expect(lowly.migrate()).rejects.toThrow(told);
+      await owner.migrate();
+      await expect(checkSchema(lowly.fork(), log)).rejects.toThrow(told);
+    } finally {
+      await lowly.close();
+      await ask(`drop role ${role}`);
+      await owner.close();
+    }
+  },
+);
