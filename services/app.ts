@@ -19,7 +19,7 @@ import type { Clock } from "./platform/clock.ts";
 import { loadPolicies } from "./platform/policy.ts";
 import { openRedis } from "./platform/redis.ts";
 import type { Tracing } from "./platform/tracing.ts";
-import { compileRules } from "./platform/validation.ts";
+import { compileConstraints } from "./platform/validation.ts";
 import { createLimits } from "./rate-limit/limiter.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { createLastSeen } from "./sessions/last-seen.ts";
@@ -55,7 +55,7 @@ export type AppOptions = {
 export async function openApp(config: Config, options: AppOptions): Promise<App> {
   const { log, clock, internalSecret } = options;
   loadPolicies(services);
-  compileRules(services);
+  compileConstraints(services);
   const disposers: Disposers = [];
   const close = async () => {
     for (const dispose of disposers.splice(0).reverse()) await dispose();

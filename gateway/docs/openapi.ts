@@ -1,10 +1,10 @@
 import type { DescEnumValue, DescField, DescMessage } from "@bufbuild/protobuf";
-import { getOption } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import { FailureSchema, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { Access, AccessSchema, default_limit, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { reasonName, statuses, statusOf } from "../../services/platform/errors.ts";
+import { limitsOf } from "../../services/platform/policy.ts";
 import { version } from "../health.ts";
 import type { HttpBinding } from "../transcode/binding.ts";
 import { headers, headersOf, headersOfOther } from "./headers.ts";
@@ -94,7 +94,7 @@ function tagsOf(bindings: readonly HttpBinding[]) {
 
 function operation(binding: HttpBinding, used: Set<DescMessage>) {
   const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = binding;
-  const limits = policy.limits.length > 0 ? policy.limits : defaultLimits(policy.access);
+  const limits = limitsOf(policy);
   const parameter = (place: "path" | "query" | "cookie", field: DescField, name = field.jsonName) => ({
     name,
     in: place,
@@ -179,11 +179,6 @@ const requestBody = (description: string, schema: Schema) => ({
 
 const access = (of: Access) =>
   of === Access.PUBLIC ? "Open to anybody." : of === Access.ADMIN ? "For administrators." : "For signed-in users.";
-
-function defaultLimits(of: Access): Limit[] {
-  const limits = AccessSchema.values.filter((value) => value.number === of).map((v) => getOption(v, default_limit));
-  return limits.filter((limit) => limit.requests > 0);
-}
 
 function limitText({ requests, windowSeconds, by }: Limit): string {
   const whose = { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ?? "address and account";

@@ -10,10 +10,10 @@ import type { Policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, CookieClearing, field as fieldPolicy, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import type { HttpRule } from "../../gen/google/api/http_pb.ts";
+import { maxBodyBytes } from "../../services/platform/policy.ts";
 import { assertReadable, isQueryField } from "./fields.ts";
 
-/** Largest body of a method whose policy names no other bound, in bytes (interface section 1). */
-export const DEFAULT_BODY_BYTES = 16 * 1024;
+export { DEFAULT_BODY_BYTES } from "../../services/platform/policy.ts";
 
 /** A field that travels as a cookie. */
 export type CookieField = { cookie: string; field: DescField };
@@ -81,7 +81,7 @@ export function readBinding(method: DescMethod): HttpBinding {
     responseCookies: cookieFields(method.output, refuse),
     responseField: readResponseBody(rule, method, refuse),
     successStatus: rules.successStatus || 200,
-    maxBodyBytes: rules.maxBodyBytes || DEFAULT_BODY_BYTES,
+    maxBodyBytes: maxBodyBytes(rules),
     csrfProtected: rules.access === Access.PUBLIC && requestCookies.length > 0,
   };
 }

@@ -3,8 +3,9 @@ import { fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Violation } from "../../services/platform/errors.ts";
+import { maxItems, tooManyItems } from "../../services/platform/validation.ts";
 
-/** A message under construction, keyed as `create` takes it. */
+/** The initializer of a message, keyed by local name. */
 type Init = Record<string, unknown>;
 type Read = { value: unknown } | { problem: string };
 
@@ -23,8 +24,8 @@ const isReadableScalar = (type: ScalarType) =>
   type === ScalarType.STRING || type === ScalarType.BOOL || type === ScalarType.DOUBLE || ranges.has(type);
 
 /**
- * Refuses a request field of a kind that the gateway can't read strictly: bytes, maps, enums, 64-bit numbers (ProtoJSON
- * prints them as strings), oneofs and well-known types other than Timestamp.
+ * Rejects a request field of a type that can't be read strictly: bytes, maps, enums, 64-bit numbers (ProtoJSON prints
+ * them as strings), oneofs and well-known types other than Timestamp.
  */
 export function assertReadable(field: DescField, refuse: (why: string) => never, seen = new Set<DescMessage>()): void {
   const type = field.fieldKind === "list" ? field.listKind : field.fieldKind;
@@ -47,16 +48,16 @@ export function isQueryField(field: DescField): boolean {
 }
 
 /**
- * Reads fields from a JSON object, never coercing a type; `null` counts as absent, unknown keys are ignored.
- * That a field is missing is told by the services' rules for it, and here where it has none.
- * A field of a wrong type is told in `violations` and stands in the result as its zero value: it was given, after all.
+ * Reads fields from a JSON object without coercing types. `null` counts as absent, unknown keys are ignored.
+ * A missing field is reported by its constraints, and here if it has none.
+ * A field of a wrong type is added to `violations` and holds its zero value in the result.
  */
 export function readFields(fields: DescField[], json: object, at: string, violations: Violation[]): Init {
   const init: Init = {};
   for (const field of fields) {
     const value = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
     if (value === null) {
-      if (isDue(field)) violations.push({ field: at + field.jsonName, message: "must be given" });
+      if (isRequired(field)) violations.push({ field: at + field.jsonName, message: "must be given" });
       continue;
     }
     init[field.localName] = readField(field, value, at + field.jsonName, violations);
@@ -70,37 +71,24 @@ function readField(field: DescField, value: unknown, path: string, violations: V
     violations.push({ field: path, message: "must be a list" });
     return [];
   }
-  const most = mostItems(field);
-  if (value.length > most) {
-    violations.push({ field: path, message: `must contain at most ${most} items` }); // and is not looked into
+  if (value.length > maxItems(field)) {
+    violations.push({ field: path, message: tooManyItems(field) }); // its items are not read
     return [];
   }
   return value.map((item, i) => readItem(field, item, `${path}[${i}]`, violations));
 }
 
-const dues = new WeakMap<DescField, boolean>();
+const required = new WeakMap<DescField, boolean>();
 
-/** Whether a field must be given while no rule would miss it, since its zero value is as good as any; looked up once. */
-function isDue(field: DescField): boolean {
-  const known = dues.get(field);
+/** Whether a field is required although it has no constraint: its zero value would be valid. Cached. */
+function isRequired(field: DescField): boolean {
+  const known = required.get(field);
   if (known !== undefined) return known;
-  const { type, cel, celExpression, required } = getOption(field, fieldRules);
-  const isFree = type.case === undefined && cel.length === 0 && celExpression.length === 0 && !required;
-  const due = isFree && field.fieldKind === "scalar" && !field.proto.proto3Optional;
-  dues.set(field, due);
-  return due;
-}
-
-const bounds = new WeakMap<DescField, number>();
-
-/** How many items a list may hold, looked up once: reading an option decodes it every time. */
-function mostItems(field: DescField): number {
-  const known = bounds.get(field);
-  if (known !== undefined) return known;
-  const { type } = getOption(field, fieldRules);
-  const most = (type.case === "repeated" && Number(type.value.maxItems)) || Number.POSITIVE_INFINITY;
-  bounds.set(field, most);
-  return most;
+  const rules = getOption(field, fieldRules);
+  const isFree = rules.type.case === undefined && !rules.cel.length && !rules.celExpression.length && !rules.required;
+  const result = isFree && field.fieldKind === "scalar" && !field.proto.proto3Optional;
+  required.set(field, result);
+  return result;
 }
 
 function readItem(field: DescField, value: unknown, path: string, violations: Violation[]): unknown {
@@ -149,7 +137,7 @@ function readTimestamp(value: unknown): Read {
     const isDay = new Date(day).toISOString().startsWith(day); // 30 February would be read as 2 March
     return isDay ? { value: fromJson(TimestampSchema, value) } : { problem };
   } catch {
-    return { problem }; // the decoder's own words quote the value
+    return { problem }; // the decoder's message quotes the value
   }
 }
 

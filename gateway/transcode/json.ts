@@ -1,46 +1,46 @@
-/** Deepest nesting of a JSON body; the deepest that any method needs is 3. */
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError } from "../../services/platform/errors.ts";
+
+/** Deepest nesting of a JSON body. The deepest that a method needs is 3. */
 const MAX_DEPTH = 32;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
-
-/** Bytes that are not one JSON value in the strict sense that requests need. Its message is for the caller. */
-export class MalformedJson extends Error {}
+const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 
 /**
- * Reads a request body as JSON, more strictly than `JSON.parse`: valid UTF-8, no key twice, bounded depth.
- * Decoded text holds neither NUL (JSON forbids it) nor a lone surrogate unless one is written as an escape: `suspect`
- * says that there are escapes, so that {@link hasBrokenText} is worth asking.
- * @throws MalformedJson; the message never quotes the text, which may hold a password
+ * Parses a request body as JSON, more strictly than `JSON.parse`: valid UTF-8, no duplicate keys, bounded depth.
+ * Text can contain NUL characters and lone surrogates only as escapes: {@link hasInvalidText} finds them if `hasEscapes`.
+ * @throws ServiceError MALFORMED_REQUEST; the message never quotes the text, which may contain a password
  */
-export function parseJson(bytes: Uint8Array): { json: unknown; suspect: boolean } {
+export function parseJson(bytes: Uint8Array): { json: unknown; hasEscapes: boolean } {
   let text: string;
   try {
     text = utf8.decode(bytes);
   } catch {
-    throw new MalformedJson("The body is not valid UTF-8.");
+    throw malformed("The body is not valid UTF-8.");
   }
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
-    throw new MalformedJson("The body is not valid JSON.");
+    throw malformed("The body is not valid JSON.");
   }
   checkStructure(text);
-  return { json, suspect: text.includes("\\u") };
+  return { json, hasEscapes: text.includes("\\u") };
 }
 
-/** Whether any key or value holds a NUL character or a lone surrogate, which no store and no wire takes. */
-export function hasBrokenText(json: unknown): boolean {
+/** Whether a key or value contains a NUL character or a lone surrogate. PostgreSQL and protobuf accept neither. */
+export function hasInvalidText(json: unknown): boolean {
   if (typeof json === "string") return !json.isWellFormed() || json.includes("\0");
   if (typeof json !== "object" || json === null) return false;
-  return Object.entries(json).some(([key, value]) => hasBrokenText(key) || hasBrokenText(value));
+  return Object.entries(json).some(([key, value]) => hasInvalidText(key) || hasInvalidText(value));
 }
 
-/** Looks for repeated keys, which `JSON.parse` silently drops, and deep nesting, in text that has been parsed already. */
+/** Finds duplicate keys, which `JSON.parse` silently drops, and deep nesting. The text is known to be valid JSON. */
 function checkStructure(text: string): void {
-  const open: Set<string>[] = []; // the keys seen in each open object; arrays have a set that stays empty
+  const open: Set<string>[] = []; // keys of each open object; empty for arrays
   let start = 0;
-  let end = 0; // the string seen last
+  let end = 0; // bounds of the latest string
   for (let i = 0; i < text.length; i++) {
     switch (text[i]) {
       case '"':
@@ -51,7 +51,7 @@ function checkStructure(text: string): void {
       case "{":
       case "[":
         open.push(new Set());
-        if (open.length > MAX_DEPTH) throw new MalformedJson(`The body is nested more than ${MAX_DEPTH} levels deep.`);
+        if (open.length > MAX_DEPTH) throw malformed(`The body is nested more than ${MAX_DEPTH} levels deep.`);
         break;
       case "}":
       case "]":
@@ -59,9 +59,9 @@ function checkStructure(text: string): void {
         break;
       case ":": {
         const quoted = text.slice(start, end);
-        const key: string = quoted.includes("\\") ? JSON.parse(quoted) : quoted.slice(1, -1); // an escaped key is the same key
+        const key: string = quoted.includes("\\") ? JSON.parse(quoted) : quoted.slice(1, -1); // an escaped key equals the plain one
         const keys = open.at(-1);
-        if (keys?.has(key)) throw new MalformedJson("The body names a key twice.");
+        if (keys?.has(key)) throw malformed("The body names a key twice.");
         keys?.add(key);
       }
     }

@@ -2,11 +2,11 @@ import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
+import { invalidRequest } from "../../services/platform/validation.ts";
 import type { HttpBinding } from "./binding.ts";
 import { readCookie } from "./cookies.ts";
 import { isObject, readFields } from "./fields.ts";
-import { hasBrokenText, MalformedJson, parseJson } from "./json.ts";
-import { refuseFor } from "./violations.ts";
+import { hasInvalidText, parseJson } from "./json.ts";
 
 /** What a request carries, as it came over the wire. */
 export type Incoming = {
@@ -22,7 +22,7 @@ export type Incoming = {
   body: Uint8Array | undefined;
 };
 
-const NO_BODY = { json: {}, suspect: false };
+const NO_BODY = { json: {}, hasEscapes: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
@@ -47,7 +47,7 @@ export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest 
   try {
     const message = readMessage(rule, incoming, violations);
     if (violations.length === 0) return { message };
-    return { message, unread: { extent: "in part", refusalWith: (broken) => refuseFor(violations, broken) } };
+    return { message, unread: { extent: "in part", refusalWith: (broken) => invalidRequest(violations, broken) } };
   } catch (thrown) {
     if (!(thrown instanceof ServiceError)) throw thrown;
     const message = create(rule.method.input, readFields(rule.pathFields, incoming.params, "", []));
@@ -67,14 +67,14 @@ function readMessage(rule: HttpBinding, incoming: Incoming, violations: Violatio
   for (const { cookie, field } of requestCookies) {
     init[field.localName] = readCookie(incoming.headers.cookie, cookie) ?? "";
   }
-  if (violations.length === 0 && body.suspect && hasBrokenText(body.json)) {
+  if (violations.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
     // in a key or in a field that is not read
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The body must not contain NUL characters or lone surrogates.");
   }
   return create(method.input, init);
 }
 
-type Body = { json: object; suspect: boolean };
+type Body = { json: object; hasEscapes: boolean };
 
 function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {
   if (body === undefined || body.length === 0) return NO_BODY;
@@ -89,15 +89,10 @@ function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {
 }
 
 function jsonMembers(body: Uint8Array, isRead: boolean): Body {
-  try {
-    const { json, suspect } = parseJson(body);
-    if (isObject(json)) return { json, suspect };
-    if (!isRead) return NO_BODY; // some clients send `null` for want of a body
-    throw new MalformedJson("The body must be a JSON object.");
-  } catch (thrown) {
-    if (thrown instanceof MalformedJson) throw new ServiceError(Reason.MALFORMED_REQUEST, thrown.message);
-    throw thrown;
-  }
+  const { json, hasEscapes } = parseJson(body);
+  if (isObject(json)) return { json, hasEscapes };
+  if (!isRead) return NO_BODY; // some clients send `null` instead of no body
+  throw new ServiceError(Reason.MALFORMED_REQUEST, "The body must be a JSON object.");
 }
 
 /** Reads query parameters as JSON values by the types of their fields; what does not parse stays text and is told later. */

@@ -11,12 +11,11 @@ import type { UniversalHandler, UniversalHandlerFn } from "@connectrpc/connect/p
 import { policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { callKey } from "../call.ts";
 import { unreadKey } from "../interceptors/validate.ts";
+import { maxBodyBytes } from "../platform/policy.ts";
 import { readBody } from "./body.ts";
 import { ENCODINGS, growthOf } from "./compressed.ts";
 import { placeKey } from "./places.ts";
 
-/** Largest message where a method names none, in bytes: as much as the gateway takes as JSON. */
-const DEFAULT_BYTES = 16 * 1024;
 /** What a gateway reads from path, query and cookies comes on top. */
 const HEAD_BYTES = 16 * 1024;
 /** Content types of bodies that are a message without a frame around it. */
@@ -24,7 +23,7 @@ const UNARY = /^application\/(json|proto)\b/i;
 /** Headers that describe the body, or may themselves be what can't be read. */
 const OF_BODY = [...ENCODINGS, "content-length", "grpc-timeout", "connect-timeout-ms"];
 
-const maxBytesOf = (method: DescMethod) => (getOption(method, policy).maxBodyBytes || DEFAULT_BYTES) + HEAD_BYTES;
+const maxBytesOf = (method: DescMethod) => maxBodyBytes(getOption(method, policy)) + HEAD_BYTES;
 
 /** Holds every method to the size of body that its policy names. */
 export function bounded(router: ConnectRouter): ConnectRouter {

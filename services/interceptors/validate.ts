@@ -1,8 +1,8 @@
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { Code, ConnectError, createContextKey, type Interceptor } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { ServiceError, type Violation } from "../platform/errors.ts";
-import { violationsOf } from "../platform/validation.ts";
+import { invalidFields, ServiceError, type Violation } from "../platform/errors.ts";
+import { validateMessage, violationsOf } from "../platform/validation.ts";
 
 /** Header of a call whose HTTP request the gateway could not read: caller and limits are still checked first. */
 const UNREADABLE = "x-gatehouse-unreadable";
@@ -11,11 +11,6 @@ const IN_PART = "in part";
 /** Why a request to the gRPC port could not be read; set on the call whose empty message stands in for it. */
 export const unreadKey = createContextKey<ConnectError | undefined>(undefined, { description: "why it can't be read" });
 
-/** Most violations that are reported: they travel in headers, whose size is bounded. */
-const MAX_TOLD = 50;
-/** Most violations that the message names. */
-const MAX_NAMED = 10;
-
 /** Checks every request against the rules of its proto; names every offending field by its JSON name, never its value. */
 export const validate: Interceptor = (next) => (req) => {
   const found = req.contextValues.get(unreadKey);
@@ -23,7 +18,7 @@ export const validate: Interceptor = (next) => (req) => {
   if (found) throw unreadable(found);
   if (unread !== null && unread !== IN_PART) throw marked(unreadable());
   if (req.method.input.fields.length === 0) return next(req);
-  const check = unread === null ? checkAll : checkRest;
+  const check = unread === null ? validateMessage : checkRest;
   if (!req.stream) {
     check(req.method.input, req.message);
     return next(req);
@@ -53,19 +48,8 @@ async function* checked<T extends Message>(
   }
 }
 
-function checkAll(schema: DescMessage, message: Message): void {
-  const violations = violationsOf(schema, message);
-  if (violations.length === 0) return;
-  const named = violations.slice(0, MAX_NAMED).map(({ field, message: told }) => `${field} ${told}`);
-  const more = violations.length - named.length;
-  const told = [...named, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
-  throw new ServiceError(Reason.VALIDATION_FAILED, `Invalid request: ${told}.`, {
-    violations: violations.slice(0, MAX_TOLD),
-  });
-}
-
 function checkRest(schema: DescMessage, message: Message): never {
-  throw marked(unreadable(undefined, violationsOf(schema, message).slice(0, MAX_TOLD)));
+  throw marked(unreadable(undefined, invalidFields(violationsOf(schema, message)).details.violations));
 }
 
 /** The gateway knows what could not be read; the mark tells it that the services found nothing else to refuse. */

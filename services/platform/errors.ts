@@ -55,10 +55,22 @@ export function invalid(field: string, message: string): ServiceError {
   return invalidFields([{ field, message }]);
 }
 
-/** An error about several fields. */
-export function invalidFields(violations: Violation[]): ServiceError {
-  const sentence = violations.map(({ field, message }) => `${field} ${message}`).join("; ");
-  return new ServiceError(Reason.VALIDATION_FAILED, `Invalid request: ${sentence}.`, { violations });
+/** Most violations that are reported. They travel in headers, whose size is bounded. */
+const MAX_VIOLATIONS = 50;
+/** Most violations that the message names. */
+const MAX_IN_MESSAGE = 10;
+
+/** An error about several fields. Names the first 10 in the message and reports the first 50. */
+export function invalidFields(violations: readonly Violation[]): ServiceError {
+  return new ServiceError(Reason.VALIDATION_FAILED, `Invalid request: ${formatViolations(violations)}.`, {
+    violations: violations.slice(0, MAX_VIOLATIONS),
+  });
+}
+
+function formatViolations(violations: readonly Violation[]): string {
+  const named = violations.slice(0, MAX_IN_MESSAGE).map(({ field, message }) => `${field} ${message}`);
+  const more = violations.length - named.length;
+  return [...named, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
 }
 
 /** Too many password hashes are queued. */

@@ -11,30 +11,42 @@ import {
   policy as policyOption,
 } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 
-/** The rules of one method, read once from its descriptor. */
+/** Largest body of a method whose policy names no other bound, in bytes (interface section 1). */
+export const DEFAULT_BODY_BYTES = 16 * 1024;
+
+/** Largest request body of a method, in bytes. */
+export const maxBodyBytes = (policy: Policy): number => policy.maxBodyBytes || DEFAULT_BODY_BYTES;
+
+/** The policy of one method, read once from its descriptor. */
 export type MethodPolicy = {
   policy: Policy;
-  /** Its own limits, or its access's default. */
+  /** The method's own rate limits, or the default of its access. */
   limits: Limit[];
-  /** The request field that names the account a limit or lockout counts for. */
+  /** The request field with the account that a rate limit or lockout counts for. */
   account: { field: DescField; key: AccountKey } | undefined;
 };
 
 const policies = new WeakMap<DescMethod, MethodPolicy>();
 
-/** Reads the rules of every method, so that a service with a gap in them never starts. @throws Error naming the method. */
+/** Reads the policies of all methods at start. @throws Error naming a method whose policy is incomplete */
 export function loadPolicies(services: readonly DescService[]): void {
   for (const service of services) for (const method of service.methods) policies.set(method, read(method));
 }
 
-/** The rules of a method; undefined for one that is not ours, such as health and reflection. */
+/** The policy of a method; undefined for methods that are not ours, such as health and reflection. */
 export function policyOf(method: DescMethod): MethodPolicy | undefined {
   const known = policies.get(method);
   if (known) return known;
   if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
-  const rules = read(method);
-  policies.set(method, rules);
-  return rules;
+  const policy = read(method);
+  policies.set(method, policy);
+  return policy;
+}
+
+/** The rate limits of a policy: its own, or the default of its access. */
+export function limitsOf({ limits, access }: Policy): Limit[] {
+  const value = AccessSchema.value[access];
+  return limits.length === 0 && value && hasOption(value, default_limit) ? [getOption(value, default_limit)] : limits;
 }
 
 function read(method: DescMethod): MethodPolicy {
@@ -43,11 +55,7 @@ function read(method: DescMethod): MethodPolicy {
   if (!hasOption(method, policyOption) || policy.access === Access.UNSPECIFIED) {
     throw new Error(`${name} does not say who may call it`);
   }
-  const access = AccessSchema.value[policy.access];
-  const limits =
-    policy.limits.length === 0 && access && hasOption(access, default_limit)
-      ? [getOption(access, default_limit)]
-      : policy.limits;
+  const limits = limitsOf(policy);
   for (const limit of limits) {
     if (!limit.bucket || !limit.requests || !limit.windowSeconds || limit.by === LimitKey.UNSPECIFIED) {
       throw new Error(`${name} has a limit that lacks bucket, requests, window or key`);

@@ -11,75 +11,92 @@ import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_gatehouse_platform_v1_rules } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
-import type { Violation } from "./errors.ts";
+import { invalidFields, type ServiceError, type Violation } from "./errors.ts";
 
 const validator = createValidator({
   registry: createRegistry(file_gatehouse_platform_v1_rules),
-  regexMatch: (pattern, text) => expressionOf(pattern).test(text),
+  regexMatch: (pattern, text) => regExpOf(pattern).test(text),
 });
-const expressions = new Map<string, RegExp>();
+const regExps = new Map<string, RegExp>();
 
-/** Patterns are our protos' own: they need no engine that stands what a stranger writes, which costs far more. */
-function expressionOf(pattern: string): RegExp {
-  const known = expressions.get(pattern);
+/** Compiles a pattern once. Patterns come from our own protos, so the slower engine for untrusted ones is not needed. */
+function regExpOf(pattern: string): RegExp {
+  const known = regExps.get(pattern);
   if (known) return known;
-  const expression = new RegExp(pattern, "u");
-  expressions.set(pattern, expression);
-  return expression;
+  const compiled = new RegExp(pattern, "u");
+  regExps.set(pattern, compiled);
+  return compiled;
 }
 
-/** Compiles every rule, so that no caller has to wait for it. */
-export function compileRules(services: readonly DescService[]): void {
+/** Compiles the constraints of all methods at start, so that no request waits for it. */
+export function compileConstraints(services: readonly DescService[]): void {
   for (const { methods } of services) for (const { input } of methods) validator.validate(input, create(input));
 }
 
-/** Everything in a message that breaks a rule of its proto. A list that is too long is not looked into. */
+/**
+ * Checks a message against the constraints of its proto.
+ * @param typeErrors violations found while the message was read; their fields hold placeholders
+ * @throws ServiceError VALIDATION_FAILED with all violations
+ */
+export function validateMessage(schema: DescMessage, message: Message, typeErrors: readonly Violation[] = []): void {
+  const violations = violationsOf(schema, message);
+  if (typeErrors.length > 0 || violations.length > 0) throw invalidRequest(typeErrors, violations);
+}
+
+/** One error for type errors and broken constraints. A constraint on a field with a type error is left out. */
+export function invalidRequest(typeErrors: readonly Violation[], broken: readonly Violation[]): ServiceError {
+  const fields = new Set(typeErrors.map(({ field }) => field));
+  const isReported = ({ field }: Violation) =>
+    [...field.matchAll(/(?=[.[])|$/g)].some(({ index }) => fields.has(field.slice(0, index)));
+  return invalidFields([...typeErrors, ...broken.filter((violation) => !isReported(violation))]);
+}
+
+/** All violations of a message. The items of a list that is too long are not checked. */
 export function violationsOf(schema: DescMessage, message: Message): Violation[] {
   const tooLong = overlongLists(schema, message);
   if (tooLong.length > 0) return tooLong;
   const result = validator.validate(schema, message);
   if (result.kind === "error") throw result.error;
-  const nuls = nulsIn(message).map((path) => ({ field: path.slice(1), message: "must not contain the NUL character" }));
-  const broken = (result.violations ?? []).map(({ field, ruleId, message: told }) => ({
-    field: field.length === 0 ? ruleId : jsonPath(field), // a rule of the whole message names the field to blame by its id
-    message: told,
+  const nuls = nulsIn(message).map((path) => ({ field: path.slice(1), message: "must not contain NUL characters" }));
+  const broken = (result.violations ?? []).map(({ field, ruleId, message: text }) => ({
+    field: field.length === 0 ? ruleId : jsonPath(field), // the id of a constraint on the whole message is the field's name
+    message: text,
   }));
   return [...nuls, ...broken];
 }
 
 function overlongLists(schema: DescMessage, message: Message): Violation[] {
   const lists = message as unknown as Record<string, unknown[] | undefined>;
-  return boundsOf(schema)
-    .filter(({ field, most }) => (lists[field.localName]?.length ?? 0) > most)
-    .map(({ field, most }) => ({ field: field.jsonName, message: `must contain at most ${most} items` }));
+  return schema.fields
+    .filter((field) => field.fieldKind === "list" && (lists[field.localName]?.length ?? 0) > maxItems(field))
+    .map((field) => ({ field: field.jsonName, message: tooManyItems(field) }));
 }
 
-type Bound = { field: DescField; most: number };
-const bounds = new WeakMap<DescMessage, Bound[]>();
+const bounds = new WeakMap<DescField, number>();
 
-/** The lists of a message that have a bound, looked up once: reading an option decodes it every time. */
-function boundsOf(schema: DescMessage): Bound[] {
-  const known = bounds.get(schema);
-  if (known) return known;
-  const found = schema.fields.flatMap((field) => {
-    const { type } = getOption(field, fieldRules);
-    const most = type.case === "repeated" ? Number(type.value.maxItems) : 0;
-    return most > 0 ? [{ field, most }] : [];
-  });
-  bounds.set(schema, found);
-  return found;
+/** The `max_items` constraint of a list, or infinity. Cached, since reading an option decodes it. */
+export function maxItems(field: DescField): number {
+  const known = bounds.get(field);
+  if (known !== undefined) return known;
+  const { type } = getOption(field, fieldRules);
+  const max = (type.case === "repeated" && Number(type.value.maxItems)) || Number.POSITIVE_INFINITY;
+  bounds.set(field, max);
+  return max;
 }
+
+/** What is wrong with a list that exceeds {@link maxItems}. */
+export const tooManyItems = (field: DescField) => `must contain at most ${maxItems(field)} items`;
 
 const NONE: readonly string[] = [];
 
-/** Paths of the texts that hold a NUL, which PostgreSQL can't store; `.messages[0].role` where local names are JSON names. */
+/** Paths of the strings that contain a NUL, which PostgreSQL can't store, such as `.messages[0].role`. */
 function nulsIn(value: unknown): readonly string[] {
   if (typeof value === "string") return value.includes("\0") ? [""] : NONE;
   if (typeof value !== "object" || value === null || value instanceof Uint8Array) return NONE;
   let found = NONE;
   for (const [name, item] of Object.entries(value)) {
     const inside = nulsIn(item);
-    if (inside.length === 0) continue; // as nearly always: paths are made of what is found alone
+    if (inside.length === 0) continue; // paths are built only for what is found
     const step = Array.isArray(value) ? `[${name}]` : `.${name}`;
     found = [...found, ...inside.map((rest) => step + rest)];
   }
