@@ -1,7 +1,7 @@
 import { type AuditFilter, listAuditLogs } from "../services/admin/list-audit-logs.ts";
 import { type EmailFilter, listEmailLogs } from "../services/admin/list-email-logs.ts";
 import { listUsers, type UserFilter } from "../services/admin/list-users.ts";
-import { cursorBelow, type Page, type PageRequest, type Total } from "../services/admin/page.ts";
+import { encodeCursor, type Page, type PageRequest, type Total } from "../services/admin/page.ts";
 import type { Store } from "../services/store/store.ts";
 
 /** One list by one filter, whose values change from request to request. */
@@ -48,7 +48,7 @@ export async function listCases(store: Store): Promise<Case[]> {
   const called = (list: keyof typeof spots, name: string, read: Case["read"]): Case => ({
     name: `${list} ${name}`.trim(),
     read,
-    cursor: (total) => cursorBelow(spots[list]().id, total),
+    cursor: (total) => encodeCursor(spots[list]().id, total),
   });
   const users = (name: string, filter: () => UserFilter) =>
     called("users", name, (request) => listUsers({ em: store.fork(), clock }, filter(), request));

@@ -6,8 +6,8 @@ import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
 import { readConfig } from "../services/config.ts";
 import { createCipher } from "../services/crypto/cipher.ts";
-import { createSender } from "../services/mail/transport.ts";
-import { startOutbox } from "../services/mail/worker.ts";
+import { createMailTransport } from "../services/mail/transport.ts";
+import { startMailWorker } from "../services/mail/worker.ts";
 import { createLog } from "../services/platform/log.ts";
 import { openStore } from "../services/store/store.ts";
 
@@ -65,10 +65,10 @@ for (let queued = 0; queued < letters; queued += 1_000) {
       `insert into emails (id, "to", template, facts, token_id, status, created_at, next_attempt_at) values ${rows}`,
     );
 }
-const sender = createSender(config, log);
+const sender = createMailTransport(config, log);
 const started = performance.now();
 const cpu = process.cpuUsage();
-const outbox = startOutbox({
+const mailWorker = startMailWorker({
   store,
   sender,
   cipher: createCipher(Buffer.alloc(32)),
@@ -89,7 +89,7 @@ process.stdout.write(
   `${letters} letters, ${taken} taken, in ${seconds.toFixed(1)} s: ${Math.round(letters / seconds)} a second, ` +
     `${((used.user + used.system) / 1000 / letters).toFixed(2)} ms CPU each with the sink\n`,
 );
-await outbox.close();
+await mailWorker.close();
 sender.close();
 await store.close();
 sink.close();

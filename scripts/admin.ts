@@ -33,8 +33,8 @@ const tell = (line: string) => void process.stdout.write(`${line}\n`);
 function operatorCall(store: Store) {
   const client = { address: "127.0.0.1", agent: `npm run admin, by ${operator()}` };
   const clock = { now: () => new Date() };
-  const outbox = { nudge: () => {}, close: async () => {} }; // the service finds what is queued
-  return { em: store.fork(), clock, client, requestId: randomUUID(), caller: undefined, onComplete: [], outbox };
+  const mailWorker = { wake: () => {}, close: async () => {} }; // the service finds what is queued
+  return { em: store.fork(), clock, client, requestId: randomUUID(), caller: undefined, onComplete: [], mailWorker };
 }
 
 /** The machine's user. A container may run as one that has a number only. */

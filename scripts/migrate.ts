@@ -3,7 +3,7 @@
  * may run at once.
  */
 import { setTimeout as wait } from "node:timers/promises";
-import { addPartitions, dropPartitions, isBusy } from "../services/audit/partitions.ts";
+import { addPartitions, dropPartitions, isLockTimeout } from "../services/audit/partitions.ts";
 import { type Config, readConfig } from "../services/config.ts";
 import { loadEnvFile } from "../services/platform/env-file.ts";
 import { createLog } from "../services/platform/log.ts";
@@ -33,7 +33,7 @@ async function keepMonths(store: Store, retentionMs: number, tries = TRIES): Pro
     await addPartitions(store.fork(), now);
     if (retentionMs > 0) await dropPartitions(store.fork(), now, new Date(now.getTime() - retentionMs));
   } catch (error) {
-    if (!isBusy(error) || tries === 1) throw error;
+    if (!isLockTimeout(error) || tries === 1) throw error;
     await wait(PAUSE_MS);
     await keepMonths(store, retentionMs, tries - 1);
   }

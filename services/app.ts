@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
 import { bootstrapAdmin } from "./admin/bootstrap.ts";
 import { createAiContext } from "./ai/context.ts";
-import { startAuditKeeper } from "./audit/worker.ts";
+import { startAuditWorker } from "./audit/worker.ts";
 import type { AppContext } from "./call.ts";
 import type { Config } from "./config.ts";
 import { createCipher } from "./crypto/cipher.ts";
@@ -11,9 +11,9 @@ import { createPasswords, type HashCost } from "./crypto/passwords.ts";
 import { readSecretKey } from "./crypto/secret-key.ts";
 import { healthHandler } from "./grpc/health.ts";
 import { interceptors, serve, services } from "./index.ts";
-import { startChores } from "./jobs/cleanup.ts";
-import { createSender, type Sender } from "./mail/transport.ts";
-import { startOutbox } from "./mail/worker.ts";
+import { startJobs } from "./jobs/cleanup.ts";
+import { createMailTransport, type MailTransport } from "./mail/transport.ts";
+import { startMailWorker } from "./mail/worker.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import type { Clock } from "./platform/clock.ts";
 import { loadPolicies } from "./platform/policy.ts";
@@ -65,14 +65,14 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     disposers.push(() => store.close());
     if (config.migrate) await store.migrate();
     await checkSchema(store.fork(), log);
-    const sender = createSender(config, log);
+    const sender = createMailTransport(config, log);
     disposers.push(() => sender.close());
     const context = await openContext(config, store, sender, options, disposers);
     const { metrics } = context;
     watchQueues(metrics, context, store);
     const cache = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
     disposers.push(() => cache?.close());
-    const auditKeeper = startAuditKeeper({ store, clock, config, log });
+    const auditKeeper = startAuditWorker({ store, clock, config, log });
     disposers.push(() => auditKeeper.close());
 
     if (config.admin) {
@@ -83,7 +83,7 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
       );
     }
 
-    const chores = startChores(context, store);
+    const chores = startJobs(context, store);
     disposers.push(() => chores.close());
 
     let draining = false;
@@ -121,14 +121,14 @@ type Disposers = (() => unknown)[];
 async function openContext(
   config: Config,
   store: Store,
-  sender: Sender,
+  sender: MailTransport,
   { log, clock, tracing, hashCost }: AppOptions,
   disposers: Disposers,
 ): Promise<AppContext> {
   const cipher = createCipher(readSecretKey(config));
   const keys = await openKeyRing(store, cipher, clock, longestToken(config));
-  const outbox = startOutbox({ store, sender, cipher, clock, config, log });
-  disposers.push(() => outbox.close());
+  const mailWorker = startMailWorker({ store, sender, cipher, clock, config, log });
+  disposers.push(() => mailWorker.close());
   const lastSeen = createLastSeen(store);
   disposers.push(() => lastSeen.close());
   const ai = createAiContext(config, store, clock, log);
@@ -136,7 +136,7 @@ async function openContext(
   const locate = await openGeoIp(config.geoipDatabase);
   const passwords = await createPasswords(hashCost);
   const metrics = createMetrics();
-  return { config, log, clock, cipher, keys, passwords, lastSeen, locate, outbox, ai, metrics, tracing };
+  return { config, log, clock, cipher, keys, passwords, lastSeen, locate, mailWorker, ai, metrics, tracing };
 }
 
 /** How long a token of any kind lives at most, in ms. */

@@ -6,7 +6,7 @@ import type { Config } from "./config.ts";
 import type { Cipher } from "./crypto/cipher.ts";
 import type { Passwords } from "./crypto/passwords.ts";
 import type { Attempt } from "./lockout/attempts.ts";
-import type { Outbox } from "./mail/worker.ts";
+import type { MailWorker } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Clock } from "./platform/clock.ts";
 import type { Tracing } from "./platform/tracing.ts";
@@ -36,7 +36,7 @@ export type AppContext = {
   passwords: Passwords;
   lastSeen: LastSeen;
   locate: GeoIp;
-  outbox: Outbox;
+  mailWorker: MailWorker;
   ai: AiContext;
   metrics: Metrics;
   /** Undefined where nobody collects traces. */

@@ -1,4 +1,4 @@
-import { type AuditNeeds, recordAudit } from "../audit/record.ts";
+import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { clearLock } from "../lockout/attempts.ts";
 
@@ -10,7 +10,7 @@ const BATCH = 50_000;
  * rows, and the audit log's pseudonym. Joins the transaction it is called in.
  * @returns false when there is no such user
  */
-export async function eraseUser(call: AuditNeeds, userId: string): Promise<boolean> {
+export async function eraseUser(call: AuditDeps, userId: string): Promise<boolean> {
   await call.em.execute("select id from users where id = ? for update", [userId]); // no mail is queued meanwhile
   await call.em.execute("delete from emails where user_id = ?", [userId]);
   await anonymizeUsage(call, userId);

@@ -1,4 +1,4 @@
-import type { AuditNeeds } from "../audit/record.ts";
+import type { AuditDeps } from "../audit/record.ts";
 import { eraseUser } from "./erase-user.ts";
 
 /** Accounts that are looked up at once; each is erased in a transaction of its own. */
@@ -8,7 +8,7 @@ const BATCH = 20;
  * Erases the accounts whose time of deletion has come. Any number of processes may do it at once.
  * @throws Error of an account that can't be erased now, once the others are
  */
-export async function purgeDeletedUsers(createSystemCall: () => AuditNeeds): Promise<void> {
+export async function purgeDeletedUsers(createSystemCall: () => AuditDeps): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH; erased === BATCH; ) {
     erased = 0;
@@ -26,7 +26,7 @@ export async function purgeDeletedUsers(createSystemCall: () => AuditNeeds): Pro
 }
 
 /** Unless a sign-in has restored it, or another process is at it. */
-function purgeUser(call: AuditNeeds, id: string): Promise<boolean> {
+function purgeUser(call: AuditDeps, id: string): Promise<boolean> {
   return call.em.transactional(async () => {
     const [due] = await call.em.execute<unknown[]>(
       "select id from users where id = ? and deletion_at <= ? for update skip locked",

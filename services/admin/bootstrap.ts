@@ -1,5 +1,5 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
-import { type AuditNeeds, recordAudit } from "../audit/record.ts";
+import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
 import { clearLock } from "../lockout/attempts.ts";
@@ -8,7 +8,7 @@ import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/user.ts";
 
-type Needs = AuditNeeds & Pick<Call, "passwords" | "onComplete" | "outbox">;
+type Needs = AuditDeps & Pick<Call, "passwords" | "onComplete" | "mailWorker">;
 
 /**
  * Makes the first administrator, or promotes the account that has the address. An account whose address was never
@@ -38,7 +38,7 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
     );
     if (!row) return false;
     const isTakenOver = row.has_password && !row.is_made;
-    if (isTakenOver) await shutOut(call, row.id, address.canonical);
+    if (isTakenOver) await revokeAllAccess(call, row.id, address.canonical);
     else if (!row.is_made) await endImpersonations(call, row.id);
     const details = { role: "admin", ...(isTakenOver && { takenOver: true }) };
     await recordAudit(call, "admin.user_updated", { userId: row.id, details });
@@ -47,7 +47,7 @@ export async function bootstrapAdmin(call: Needs, admin: { email: string; passwo
 }
 
 /** Ends whatever access somebody who knew the old password may have prepared. */
-async function shutOut(call: Needs, userId: string, canonicalEmail: string): Promise<void> {
+async function revokeAllAccess(call: Needs, userId: string, canonicalEmail: string): Promise<void> {
   await revokeSessions(call, userId);
   await invalidateOneTimeTokens(call, userId);
   await disableMfa(call, userId, { audit: false, notify: false });

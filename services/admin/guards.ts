@@ -9,7 +9,7 @@ import { ServiceError } from "../platform/errors.ts";
  * be one of them: of two who demote each other, the second no longer is.
  * @throws ServiceError SELF_TARGETED, LAST_ADMIN, FORBIDDEN
  */
-export async function requireRemovable(call: Pick<Call, "em" | "caller">, id: string, deed: string): Promise<void> {
+export async function assertRemovableAdmin(call: Pick<Call, "em" | "caller">, id: string, deed: string): Promise<void> {
   const callerId = call.caller?.user.id;
   if (callerId === id) {
     throw new ServiceError(Reason.SELF_TARGETED, `Administrators can't ${deed} themselves. Please ask another one.`);

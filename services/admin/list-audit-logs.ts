@@ -1,5 +1,5 @@
 import type { Call } from "../call.ts";
-import { type Page, type PageRequest, readPage, when } from "./page.ts";
+import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 
 /** Which audit events. */
 export type AuditFilter = {
@@ -35,11 +35,11 @@ export function listAuditLogs(
   const columns =
     "t.id, t.event, t.outcome, t.user_id, t.actor_id, t.ip, t.user_agent, t.request_id, t.details, t.created_at";
   const where = [
-    when(userId, "t.user_id = ?"),
-    when(actorId, "t.actor_id = ?"),
-    when(event, "t.event = ?"),
-    when(from && firstIdAt(from), "t.id >= ?"),
-    when(to && firstIdAt(to), "t.id < ?"),
+    whereIf(userId, "t.user_id = ?"),
+    whereIf(actorId, "t.actor_id = ?"),
+    whereIf(event, "t.event = ?"),
+    whereIf(from && firstIdAt(from), "t.id >= ?"),
+    whereIf(to && firstIdAt(to), "t.id < ?"),
   ];
   return readPage<AuditRow>(call.em, { columns, from: "audit_events", where }, request);
 }

@@ -1,6 +1,6 @@
 import type { Call } from "../call.ts";
 import type { EmailStatus } from "../store/email.ts";
-import { type Page, type PageRequest, readPage, when } from "./page.ts";
+import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 
 /** Which e-mails. */
 export type EmailFilter = {
@@ -34,10 +34,10 @@ export function listEmailLogs(
   const columns = `t.id, t.user_id, t."to", t.template, t.status, t.attempts, t.last_error, t.created_at, t.sent_at,
     t.next_attempt_at`;
   const where = [
-    when(userId, "t.user_id = ?"),
-    when(to, `lower(t."to") = lower(?)`),
-    when(template, "t.template = ?"),
-    when(status, "t.status = ?"),
+    whereIf(userId, "t.user_id = ?"),
+    whereIf(to, `lower(t."to") = lower(?)`),
+    whereIf(template, "t.template = ?"),
+    whereIf(status, "t.status = ?"),
   ];
   return readPage<EmailRow>(call.em, { columns, from: "emails", where }, request);
 }

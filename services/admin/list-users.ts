@@ -1,8 +1,8 @@
 import type { Call } from "../call.ts";
 import type { Role } from "../store/user.ts";
 import { ADMIN_USER_COLUMNS, type AdminUser, type AdminUserRow, adminUserOf, LOCK_JOIN } from "./admin-user.ts";
-import { type Condition, type Page, type PageRequest, readPage, when } from "./page.ts";
-import { readShortPage, readSparsePage } from "./sparse-page.ts";
+import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
+import { type Condition, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 
 /** Which users. */
 export type UserFilter = {
@@ -41,16 +41,16 @@ export async function listUsers(
 }
 
 function readerFor({ search, locked }: UserFilter) {
-  if (search !== undefined && [...search].length < TRIGRAM) return readShortPage;
-  return search !== undefined || locked ? readSparsePage : readPage;
+  if (search !== undefined && [...search].length < TRIGRAM) return readPartialPage;
+  return search !== undefined || locked ? readFilteredPage : readPage;
 }
 
 function conditions({ search, role, emailVerified, locked }: UserFilter, now: Date): (Condition | undefined)[] {
   const verified = emailVerified ? "t.email_verified_at is not null" : "t.email_verified_at is null";
   return [
-    when(role, "t.role = ?"),
-    when(emailVerified, verified, []),
-    when(locked, locked ? IS_LOCKED : IS_NOT_LOCKED, [now, now]),
+    whereIf(role, "t.role = ?"),
+    whereIf(emailVerified, verified, []),
+    whereIf(locked, locked ? IS_LOCKED : IS_NOT_LOCKED, [now, now]),
     ...(search === undefined ? [] : matching(search)),
   ];
 }

@@ -1,9 +1,9 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type AuditNeeds, recordAudit } from "../audit/record.ts";
+import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 
-type Needs = AuditNeeds & Pick<Call, "onComplete" | "outbox">;
+type Needs = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 
 /** Queues a failed e-mail again, for another day at most. @throws ServiceError NOT_FOUND, CONFLICT unless it has failed */
 export async function retryEmail(call: Needs, id: string): Promise<void> {
@@ -17,7 +17,7 @@ export async function retryEmail(call: Needs, id: string): Promise<void> {
     if (!retried) throw await refusal(call, id);
     await recordAudit(call, "admin.email_retried", { userId: retried.user_id ?? undefined, details: { emailId: id } });
   });
-  call.onComplete.push(() => call.outbox.nudge());
+  call.onComplete.push(() => call.mailWorker.wake());
 }
 
 async function refusal(call: Needs, id: string): Promise<ServiceError> {

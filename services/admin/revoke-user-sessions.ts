@@ -1,9 +1,9 @@
-import { type AuditNeeds, recordAudit } from "../audit/record.ts";
+import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import { revokeSessions } from "../sessions/sessions.ts";
 import { requireUser } from "./admin-user.ts";
 
 /** Ends every session of a user. @returns how many ended. @throws ServiceError NOT_FOUND */
-export async function revokeUserSessions(call: AuditNeeds, userId: string): Promise<number> {
+export async function revokeUserSessions(call: AuditDeps, userId: string): Promise<number> {
   return call.em.transactional(async () => {
     await requireUser(call.em, userId);
     const sessions = await revokeSessions(call, userId);

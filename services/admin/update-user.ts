@@ -1,5 +1,5 @@
 import { type EmailAddress, emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
-import { type AuditNeeds, recordAudit } from "../audit/record.ts";
+import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
 import { clearLock } from "../lockout/attempts.ts";
@@ -8,7 +8,7 @@ import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
 import type { Role } from "../store/user.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
-import { requireRemovable } from "./guards.ts";
+import { assertRemovableAdmin } from "./guards.ts";
 
 /** What becomes of a user; what is undefined stays. */
 export type UserChanges = {
@@ -22,7 +22,7 @@ export type UserChanges = {
   mfaEnabled?: false | undefined;
 };
 
-type Needs = AuditNeeds & Pick<Call, "onComplete" | "outbox">;
+type Needs = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 type Present = { id: string; email: string; canonical_email: string; name: string; role: Role };
 
 /**
@@ -34,7 +34,7 @@ export async function updateUser(call: Needs, id: string, changes: UserChanges):
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
   try {
     return await call.em.transactional(async () => {
-      if (changes.role === "user") await requireRemovable(call, id, "demote");
+      if (changes.role === "user") await assertRemovableAdmin(call, id, "demote");
       const user = await lock(call, id);
       await change(call, user, changes, address);
       const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
@@ -58,8 +58,8 @@ async function lock(call: Needs, id: string): Promise<Present> {
 
 async function change(call: Needs, user: Present, changes: UserChanges, address?: EmailAddress): Promise<void> {
   const now = call.clock.now();
-  const moves = address !== undefined && address.canonical !== user.canonical_email;
-  const verified = changes.emailVerified ?? (moves ? false : undefined);
+  const isNewAddress = address !== undefined && address.canonical !== user.canonical_email;
+  const verified = changes.emailVerified ?? (isNewAddress ? false : undefined);
   await call.em.execute(
     `update users set name = coalesce(?, name), email = coalesce(?, email),
        canonical_email = coalesce(?, canonical_email), role = coalesce(?, role), updated_at = ?,
@@ -78,7 +78,7 @@ async function change(call: Needs, user: Present, changes: UserChanges, address?
       user.id,
     ],
   );
-  if (moves) await leaveOldAddress(call, user, address.stored);
+  if (isNewAddress) await onEmailChanged(call, user, address.stored);
   const changed = {
     ...user,
     name: changes.name?.trim() ?? user.name,
@@ -92,11 +92,11 @@ async function change(call: Needs, user: Present, changes: UserChanges, address?
 }
 
 /** What was mailed to the old address is void, its wrong passwords are forgotten, and it is told. */
-async function leaveOldAddress(call: Needs, user: Present, newEmail: string): Promise<void> {
+async function onEmailChanged(call: Needs, user: Present, newEmail: string): Promise<void> {
   await invalidateOneTimeTokens(call, user.id);
   await clearLock(call, { kind: "password", subject: user.canonical_email });
-  const facts = { name: user.name, newEmail };
-  await queueEmail(call, { userId: user.id, to: user.email, template: "email-changed", facts });
+  const variables = { name: user.name, newEmail };
+  await queueEmail(call, { userId: user.id, to: user.email, template: "email-changed", variables });
 }
 
 async function unlock(call: Needs, user: Present): Promise<void> {

@@ -24,7 +24,7 @@ export async function addPartitions(em: SqlEntityManager, now: Date): Promise<vo
 }
 
 /** Whether adding or dropping came in others' way, and is to be tried again later. */
-export function isBusy(error: unknown): boolean {
+export function isLockTimeout(error: unknown): boolean {
   return codeOf(error) === LOCK_NOT_AVAILABLE;
 }
 

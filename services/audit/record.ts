@@ -32,7 +32,7 @@ export type AuditedEvent =
   | "admin.denied";
 
 /** What is known about an event beside the call it happened in. */
-export type AuditFacts = {
+export type AuditData = {
   /** Whom it happened to. */
   userId: string | undefined;
   /** Who did it, where that is not the caller or, for a success without one, the user. */
@@ -43,13 +43,13 @@ export type AuditFacts = {
 };
 
 /** What recording an event needs. */
-export type AuditNeeds = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">;
+export type AuditDeps = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">;
 
 /** An event as its row, for a statement that records it together with its effect. */
 export function auditRow(
-  call: Omit<AuditNeeds, "em">,
+  call: Omit<AuditDeps, "em">,
   event: AuditedEvent,
-  { userId, actorId, outcome = "success", details = {} }: AuditFacts,
+  { userId, actorId, outcome = "success", details = {} }: AuditData,
 ) {
   const now = call.clock.now();
   const ownDoing = outcome === "success" && !event.startsWith("admin."); // nobody administers their own account
@@ -72,7 +72,7 @@ export function auditRow(
  * Records an event: in the transaction it is called in, together with its effect; else on its own, at once.
  * The row waits in `audit_unsealed` for the chain, so that writers never wait for each other.
  */
-export async function recordAudit(call: AuditNeeds, event: AuditedEvent, facts: AuditFacts): Promise<void> {
+export async function recordAudit(call: AuditDeps, event: AuditedEvent, facts: AuditData): Promise<void> {
   const row = auditRow(call, event, facts);
   await call.em.execute(
     `with recorded as (

@@ -14,14 +14,14 @@ const TELL_MS = 60_000;
 const PARTITIONS_MS = 3_600_000;
 
 /** Keeps the audit log in the background: seals it, tells its head, adds and drops its months. */
-export type AuditKeeper = {
+export type AuditWorker = {
   /** Seals one more batch, tells the head, and stops. */
   close(): Promise<void>;
 };
 
 type Needs = { store: Store; clock: Clock; config: Pick<Config, "auditRetentionMs">; log: Logger };
 
-export function startAuditKeeper({ store, clock, config, log }: Needs): AuditKeeper {
+export function startAuditWorker({ store, clock, config, log }: Needs): AuditWorker {
   let told: Head | undefined;
   let closing = false;
   const seal = async () => {

@@ -1,7 +1,7 @@
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-tokens.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { toldLifetime } from "../mail/templates.ts";
+import { formatDuration } from "../mail/templates.ts";
 import type { User } from "../store/user.ts";
 
 /**
@@ -16,6 +16,6 @@ export async function queueToken(
   const { id: userId, email, name } = user;
   const lifetimeMs = kind === "verify-email" ? call.config.verifyTokenMs : call.config.resetTokenMs;
   const tokenId = await issueOneTimeToken(call, { kind, userId, email, lifetimeMs });
-  const facts = { name, lifetime: toldLifetime(lifetimeMs) };
-  await queueEmail(call, { userId, to: email, template: kind, facts, tokenId });
+  const variables = { name, lifetime: formatDuration(lifetimeMs) };
+  await queueEmail(call, { userId, to: email, template: kind, variables, tokenId });
 }

@@ -107,7 +107,7 @@ async function endReused(call: Call, row: SessionRow): Promise<void> {
       userId: row.user_id,
       to: row.email,
       template: "session-reused",
-      facts: { name: row.name, device: row.device },
+      variables: { name: row.name, device: row.device },
     });
   });
 }

@@ -39,7 +39,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     await clearLock(call, { kind: "password", subject: user.canonical_email });
     await clearLock(call, { kind: "second-factor", subject: userId });
     await recordAudit(call, "auth.password_reset", { userId });
-    await queueEmail(call, { userId, to: user.email, template: "password-reset", facts: { name: user.name } });
+    await queueEmail(call, { userId, to: user.email, template: "password-reset", variables: { name: user.name } });
     if (!user.is_proved) await recordAudit(call, "auth.email_verified", { userId });
     if (!user.was_verified) await disableMfa(call, userId, { audit: true, notify: true });
   });

@@ -29,7 +29,12 @@ export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
       throw new ServiceError(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
     }
     await recordAudit(call, "auth.mfa_setup", { userId: user.id });
-    await queueEmail(call, { userId: user.id, to: user.email, template: "mfa-enabled", facts: { name: user.name } });
+    await queueEmail(call, {
+      userId: user.id,
+      to: user.email,
+      template: "mfa-enabled",
+      variables: { name: user.name },
+    });
     return replaceBackupCodes(call, user.id);
   });
   return { secret, qrCode, backupCodes };

@@ -49,6 +49,6 @@ async function applyEmailChange(call: Call, { userId, email }: VerifiedToken): P
   await recordAudit(call, "user.email_changed", { userId });
   if (!old) return;
   await clearLock(call, { kind: "password", subject: old.canonical_email });
-  const facts = { name: old.name, newEmail: email };
-  await queueEmail(call, { userId, to: old.email, template: "email-changed", facts });
+  const variables = { name: old.name, newEmail: email };
+  await queueEmail(call, { userId, to: old.email, template: "email-changed", variables });
 }

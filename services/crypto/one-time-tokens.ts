@@ -13,7 +13,7 @@ export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: str
 /**
  * Issues a token to be mailed; an older one of the same user and kind is void from then on.
  * The row holds no secret: the token's text is derived from its id when the mail is sent.
- * @returns the token's id, for the outbox.
+ * @returns the token's id, which the e-mail refers to.
  */
 export async function issueOneTimeToken(
   call: Pick<Call, "em" | "clock">,

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { AvailabilityLog } from "../platform/availability-log.ts";
 import { internalError, ServiceError, toConnectError } from "../platform/errors.ts";
-import { isDatabaseAway, withoutRows } from "../store/errors.ts";
+import { isDatabaseUnavailable, redactDatabaseError } from "../store/errors.ts";
 import { onComplete } from "./on-complete.ts";
 
 /** Seconds after which a caller is told to try again when the database is away. */
@@ -32,7 +32,7 @@ export function mapErrors(log: Logger, onDatabaseFailure: AvailabilityLog["onFai
         if (cause === Code.DeadlineExceeded) return new ConnectError("The deadline has passed.", cause);
         return new ConnectError("The call was cancelled.", Code.Canceled);
       }
-      if (isDatabaseAway(error)) {
+      if (isDatabaseUnavailable(error)) {
         onDatabaseFailure(error as Error);
         return toConnectError(
           new ServiceError(Reason.UNAVAILABLE, "The service is not available right now. Please try again shortly.", {
@@ -45,7 +45,10 @@ export function mapErrors(log: Logger, onDatabaseFailure: AvailabilityLog["onFai
       }
       if (error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown) return error;
       const rpc = `${req.service.typeName}/${req.method.name}`;
-      log.error({ err: withoutRows(error), rpc, requestId: req.header.get("x-request-id") }, "unexpected failure");
+      log.error(
+        { err: redactDatabaseError(error), rpc, requestId: req.header.get("x-request-id") },
+        "unexpected failure",
+      );
       return internalError();
     });
 }

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { purgeDeletedUsers } from "../accounts/purge-deleted.ts";
-import type { AuditNeeds } from "../audit/record.ts";
+import type { AuditDeps } from "../audit/record.ts";
 import type { AppContext } from "../call.ts";
-import { type Litter, sweep } from "../store/purge.ts";
+import { type ExpiredRows, purgeExpired } from "../store/purge.ts";
 import type { Store } from "../store/store.ts";
 
 /** How often a process checks whether a chore is due, in ms. */
@@ -14,10 +14,10 @@ const HOUR_MS = 60 * MINUTE_MS;
 type Chore = { name: string; everyMs: number; run: (signal: AbortSignal) => Promise<void> };
 
 /** The work of one process that runs in the background. */
-export type Chores = { close(): Promise<void> };
+export type RunningJobs = { close(): Promise<void> };
 
 /** Does what is due: erases accounts, renews signing keys, clears what has ended. */
-export function startChores(tools: AppContext, store: Store): Chores {
+export function startJobs(tools: AppContext, store: Store): RunningJobs {
   const closing = new AbortController();
   const running = repeat(choresOf(tools, store), tools, closing.signal);
   return {
@@ -46,7 +46,7 @@ async function repeat(chores: Chore[], { clock, log }: AppContext, signal: Abort
 }
 
 function choresOf(tools: AppContext, store: Store): Chore[] {
-  const newCall = (): AuditNeeds => ({
+  const newCall = (): AuditDeps => ({
     ...tools,
     em: store.fork(),
     client: { address: "127.0.0.1", agent: "chores" },
@@ -60,14 +60,14 @@ function choresOf(tools: AppContext, store: Store): Chore[] {
       name: "clear what has ended",
       everyMs: HOUR_MS,
       run: async (signal) => {
-        for (const litter of litterOf(tools)) await sweep(store, litter, signal);
+        for (const litter of expiredRows(tools)) await purgeExpired(store, litter, signal);
       },
     },
   ];
 }
 
 /** Sessions that have ended, tokens whose time is up, and counters that no longer count. */
-function litterOf({ clock, config: { lockout } }: AppContext): Litter[] {
+function expiredRows({ clock, config: { lockout } }: AppContext): ExpiredRows[] {
   const now = clock.now();
   const forgotten = new Date(now.getTime() - lockout.resetMs - lockout.durationMs);
   return [

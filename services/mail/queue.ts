@@ -9,7 +9,7 @@ export type QueuedEmail = {
   to: string;
   template: TemplateName;
   /** What the template needs beside the link; never a secret. */
-  facts: Record<string, string>;
+  variables: Record<string, string>;
   /** The one-time token whose text the mail carries. */
   tokenId?: string;
 };
@@ -19,14 +19,23 @@ export type QueuedEmail = {
  * The worker of this process is told once the call has ended.
  */
 export async function queueEmail(
-  call: Pick<Call, "em" | "clock" | "onComplete" | "outbox">,
+  call: Pick<Call, "em" | "clock" | "onComplete" | "mailWorker">,
   email: QueuedEmail,
 ): Promise<void> {
   const now = call.clock.now();
   await call.em.execute(
     `insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
      values (?, ?, ?, ?, ?, ?, 'queued', ?, ?)`,
-    [newId(now), email.userId, email.to, email.template, JSON.stringify(email.facts), email.tokenId ?? null, now, now],
+    [
+      newId(now),
+      email.userId,
+      email.to,
+      email.template,
+      JSON.stringify(email.variables),
+      email.tokenId ?? null,
+      now,
+      now,
+    ],
   );
-  call.onComplete.push(() => call.outbox.nudge());
+  call.onComplete.push(() => call.mailWorker.wake());
 }

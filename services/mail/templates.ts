@@ -1,16 +1,16 @@
 /** What a template is filled with. */
-export type TemplateFacts = {
+export type TemplateVariables = {
   /** Display name of the recipient. */
   name: string;
   [fact: string]: string;
 };
 
 /** A finished e-mail. */
-export type Letter = { subject: string; text: string; html: string };
+export type RenderedEmail = { subject: string; text: string; html: string };
 
 type Template = {
   subject: string;
-  paragraphs: (facts: TemplateFacts) => string[];
+  paragraphs: (facts: TemplateVariables) => string[];
   /** Page of the front end that takes the token. */
   link?: { path: string; label: string };
 };
@@ -94,7 +94,7 @@ const templates = {
 } satisfies Record<string, Template>;
 
 /** A token's lifetime as a letter says it, such as "24 hours". @param lifetimeMs in ms */
-export function toldLifetime(lifetimeMs: number): string {
+export function formatDuration(lifetimeMs: number): string {
   const minutes = Math.max(1, Math.round(lifetimeMs / 60_000));
   const [count, unit] = minutes % 60 === 0 ? [minutes / 60, "hour"] : [minutes, "minute"];
   return `${count} ${unit}${count === 1 ? "" : "s"}`;
@@ -104,7 +104,12 @@ export function toldLifetime(lifetimeMs: number): string {
 export type TemplateName = keyof typeof templates;
 
 /** Fills a template. @param token text of the one-time token; shown beside the link, for those who cannot click. */
-export function renderLetter(name: TemplateName, facts: TemplateFacts, appUrl: string, token?: string): Letter {
+export function renderEmail(
+  name: TemplateName,
+  facts: TemplateVariables,
+  appUrl: string,
+  token?: string,
+): RenderedEmail {
   const template: Template = templates[name];
   const href = template.link && token ? `${appUrl}${template.link.path}#token=${token}` : undefined;
   const greeting = `Hello ${facts.name},`;

@@ -18,7 +18,7 @@ const LETTER_TIMEOUT_MS = 120_000;
 const letterhead = (from: Config["mail"]["from"]) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
 
 /** Hands letters over to whoever delivers them. */
-export type Sender = {
+export type MailTransport = {
   /** Resolves when the letter is in safe hands. Its errors carry the SMTP `responseCode` where there was one. */
   send(letter: SendMailOptions & { messageId: string }): Promise<void>;
   /** Resolves when letters could be handed over now. */
@@ -30,15 +30,15 @@ export type Sender = {
  * SMTP where a server is named; else a folder of .eml files, the links in the log.
  * @param letterMs how long handing over one letter may take
  */
-export function createSender(
+export function createMailTransport(
   { mail, dataDir }: Pick<Config, "mail" | "dataDir">,
   log: Logger,
   letterMs = LETTER_TIMEOUT_MS,
-): Sender {
+): MailTransport {
   return mail.smtpUrl ? bySmtp(mail.smtpUrl, mail.from, letterMs) : toFolder({ mail, dataDir }, log);
 }
 
-function bySmtp(url: string, from: Config["mail"]["from"], letterMs: number): Sender {
+function bySmtp(url: string, from: Config["mail"]["from"], letterMs: number): MailTransport {
   const open = () =>
     createTransport(
       {
@@ -86,7 +86,7 @@ function needsTls(url: string): boolean {
   return password !== "" && !isOwn && !searchParams.has("requireTLS") && !searchParams.has("ignoreTLS");
 }
 
-function toFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): Sender {
+function toFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): MailTransport {
   const folder = join(dataDir, "mail");
   makeDataFolder(folder);
   const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, letterhead(mail.from));

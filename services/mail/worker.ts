@@ -5,9 +5,9 @@ import type { Cipher } from "../crypto/cipher.ts";
 import { encodeOneTimeToken } from "../crypto/one-time-tokens.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Store } from "../store/store.ts";
-import { answerCode, toldError } from "./smtp-errors.ts";
-import { renderLetter, type TemplateName } from "./templates.ts";
-import type { Sender } from "./transport.ts";
+import { describeSmtpError, smtpReplyCode } from "./smtp-errors.ts";
+import { renderEmail, type TemplateName } from "./templates.ts";
+import type { MailTransport } from "./transport.ts";
 
 /** Letters claimed at once, and letters being sent at once: a full batch may be slow before others have to wait. */
 const BATCH = 20;
@@ -28,20 +28,20 @@ const CLOSE_MS = 10_000;
 const LINK_ENDED = "not sent: its link has expired, or was used or replaced meanwhile";
 
 /** The sending side of the queue. */
-export type Outbox = {
+export type MailWorker = {
   /** Says that a letter has just been queued. */
-  nudge(): void;
+  wake(): void;
   /** Lets the letters in hand be finished, then stops. */
   close(): Promise<void>;
 };
 
-type Needs = { store: Store; sender: Sender; cipher: Cipher; clock: Clock; config: Config; log: Logger };
+type Needs = { store: Store; sender: MailTransport; cipher: Cipher; clock: Clock; config: Config; log: Logger };
 
 /**
  * Sends what is queued, at least once each and under one Message-ID. Any number of workers share the queue: each
  * claims rows by a lease, and no transaction is open while a letter is on its way.
  */
-export function startOutbox(needs: Needs): Outbox {
+export function startMailWorker(needs: Needs): MailWorker {
   let closing = false;
   let nudged = false;
   let wake = () => {};
@@ -70,7 +70,7 @@ export function startOutbox(needs: Needs): Outbox {
   };
   const running = run();
   return {
-    nudge() {
+    wake() {
       nudged = true;
       wake();
     },
@@ -84,7 +84,7 @@ export function startOutbox(needs: Needs): Outbox {
   };
 }
 
-type Claimed = {
+type ClaimedEmail = {
   id: string;
   to: string;
   template: TemplateName;
@@ -95,9 +95,9 @@ type Claimed = {
   link_ended: boolean;
 };
 
-async function claim({ store, clock }: Needs): Promise<Claimed[]> {
+async function claim({ store, clock }: Needs): Promise<ClaimedEmail[]> {
   const now = clock.now();
-  return store.fork().execute<Claimed[]>(
+  return store.fork().execute<ClaimedEmail[]>(
     `with due as materialized ( -- else a plan may look for them again and again, and exceed the limit
        select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ? for update skip locked)
      update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = ?
@@ -113,19 +113,19 @@ async function claim({ store, clock }: Needs): Promise<Claimed[]> {
  * Never throws: what fails is tried again when its time or its lease has come. A letter that has waited for longer than
  * its link works is of no use to anybody.
  */
-async function deliver(needs: Needs, letter: Claimed): Promise<void> {
+async function deliver(needs: Needs, letter: ClaimedEmail): Promise<void> {
   const { sender, cipher, config, log } = needs;
   if (letter.link_ended) return settle(needs, letter, "failed", { error: LINK_ENDED }).catch(() => {});
   const renewal = setInterval(() => void renew(needs, letter).catch(() => {}), RENEW_MS);
   try {
     const token = letter.token_id ? encodeOneTimeToken(cipher, letter.token_id) : undefined;
-    const rendered = renderLetter(letter.template, letter.facts, config.appUrl, token);
+    const rendered = renderEmail(letter.template, letter.facts, config.appUrl, token);
     const [, domain] = config.mail.from.address.split("@");
     await sender.send({ ...rendered, to: { name: "", address: letter.to }, messageId: `<${letter.id}@${domain}>` });
   } catch (error) {
-    const reason = toldError(error);
+    const reason = describeSmtpError(error);
     log.warn({ email: letter.id, template: letter.template, attempt: letter.attempts, reason }, "mail not sent");
-    await retryLater(needs, letter, answerCode(error), reason).catch(() => {});
+    await retryLater(needs, letter, smtpReplyCode(error), reason).catch(() => {});
     return;
   } finally {
     clearInterval(renewal);
@@ -133,7 +133,7 @@ async function deliver(needs: Needs, letter: Claimed): Promise<void> {
   await settle(needs, letter, "sent", { sentAt: needs.clock.now() }).catch(() => {});
 }
 
-async function renew({ store, clock }: Needs, { id, attempts }: Claimed): Promise<void> {
+async function renew({ store, clock }: Needs, { id, attempts }: ClaimedEmail): Promise<void> {
   await store
     .fork()
     .execute("update emails set next_attempt_at = ? where id = ? and attempts = ? and status = 'sending'", [
@@ -144,7 +144,7 @@ async function renew({ store, clock }: Needs, { id, attempts }: Claimed): Promis
 }
 
 /** What was refused for good (RFC 5321 section 4.2.1: 5yz) has failed; everything else is tried again, ever more seldom. */
-async function retryLater(needs: Needs, letter: Claimed, code: number | undefined, error: string): Promise<void> {
+async function retryLater(needs: Needs, letter: ClaimedEmail, code: number | undefined, error: string): Promise<void> {
   const now = needs.clock.now().getTime();
   const age = now - new Date(letter.queued_at).getTime();
   const failed = code === undefined ? age > GIVE_UP_UNANSWERED_MS : code >= 500 || age > GIVE_UP_MS;
@@ -156,7 +156,7 @@ async function retryLater(needs: Needs, letter: Claimed, code: number | undefine
 /** Only the attempt that was made is settled: a worker whose lease ran out cannot overwrite a later one. */
 async function settle(
   { store }: Needs,
-  { id, attempts }: Claimed,
+  { id, attempts }: ClaimedEmail,
   status: "sent" | "failed" | "queued",
   facts: { sentAt?: Date; nextAttemptAt?: Date; error?: string },
 ): Promise<void> {

@@ -1,10 +1,10 @@
-import { type AuditNeeds, recordAudit } from "../audit/record.ts";
+import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { removeBackupCodes } from "./backup-codes.ts";
 
-type Deps = AuditNeeds & Pick<Call, "onComplete" | "outbox">;
+type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 
 /**
  * Disables a user's second factor: secret, backup codes and pending MFA tokens. Joins the caller's transaction.
@@ -27,7 +27,7 @@ export async function disableMfa(
   if (!user) return false;
   if (options.audit) await recordAudit(call, "auth.mfa_disabled", { userId });
   if (options.notify) {
-    await queueEmail(call, { userId, to: user.email, template: "mfa-disabled", facts: { name: user.name } });
+    await queueEmail(call, { userId, to: user.email, template: "mfa-disabled", variables: { name: user.name } });
   }
   return true;
 }

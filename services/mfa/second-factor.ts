@@ -44,7 +44,7 @@ async function useBackupCode(call: Call, user: SecondFactorOwner, code: string):
     userId: user.id,
     to: user.email,
     template: "backup-code-used",
-    facts: { name: user.name, left: String(left) },
+    variables: { name: user.name, left: String(left) },
   });
   return true;
 }

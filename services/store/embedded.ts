@@ -8,10 +8,10 @@ import { PgliteDriver } from "@mikro-orm/pglite";
 import { createPostgreSqlTypeParsers } from "@mikro-orm/sql";
 import type { Logger } from "pino";
 import array from "postgres-array";
-import { checkRoom, makeDataFolder } from "./data-folder.ts";
+import { checkDiskSpace, makeDataFolder } from "./data-folder.ts";
 import { lockDirectory } from "./directory-lock.ts";
-import { unusable } from "./errors.ts";
-import { forkAndPing, ormOptions } from "./orm.ts";
+import { startupError } from "./errors.ts";
+import { baseStore, ormOptions } from "./orm.ts";
 import type { Statement, Store } from "./store.ts";
 
 /** Opens PostgreSQL within the process. @throws Error for operators, when another process uses the folder */
@@ -22,7 +22,7 @@ export async function openEmbedded(
   const unlock = location.kind === "folder" ? lockDirectory(location.path) : () => {};
   const folder = location.kind === "folder" ? join(location.path, "pg") : undefined;
   const pglite = await createPglite(folder).catch((error) => {
-    throw unusable("DATA_DIR", error);
+    throw startupError("DATA_DIR", error);
   });
   const orm = await MikroORM.init({
     ...ormOptions(log),
@@ -30,11 +30,11 @@ export async function openEmbedded(
     dbName: "postgres",
     driverOptions: { pglite: () => pglite },
   });
-  const { fork, ping } = forkAndPing(orm);
+  const { fork, ping } = baseStore(orm);
   return {
     fork,
     async ping() {
-      if (folder) await checkRoom(folder);
+      if (folder) await checkDiskSpace(folder);
       await ping();
     },
     query: async <Row>({ text }: Statement, values: unknown[]) => (await pglite.query<Row>(text, values)).rows,

@@ -4,21 +4,21 @@ import { UniqueConstraintViolationException } from "@mikro-orm/core";
  * Codes of errors that mean: the database did not answer, is going away, takes no writes, or had others in the way
  * (PostgreSQL appendix A, errno).
  */
-const AWAY =
+const UNAVAILABLE_CODES =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 /** PgBouncer's answer to startup parameters that it does not pass on. */
 const REFUSED_SETTINGS = /unsupported startup parameter/;
 /** PostgreSQL's insufficient_privilege. */
-const NOT_ALLOWED = "42501";
-const AWAY_MESSAGE =
+const INSUFFICIENT_PRIVILEGE = "42501";
+const UNAVAILABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
 
 /** Whether an error means that the database is away or busy with others, so that another try later makes sense. */
-export function isDatabaseAway(error: unknown): boolean {
+export function isDatabaseUnavailable(error: unknown): boolean {
   for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous) {
     const { code, syscall } = e as { code?: unknown; syscall?: unknown };
     if (syscall === "connect") return true; // whatever is in the way: a socket's file is gone, this process has no descriptor left
-    if ((typeof code === "string" && AWAY.test(code)) || AWAY_MESSAGE.test(e.message)) return true;
+    if ((typeof code === "string" && UNAVAILABLE_CODES.test(code)) || UNAVAILABLE_MESSAGES.test(e.message)) return true;
   }
   return false;
 }
@@ -34,7 +34,7 @@ export function isDuplicate(error: unknown, constraint: string): boolean {
  * An error as it may be logged. Of one from the database only the code and place are kept: the rest quotes the statement
  * with its values, and the row.
  */
-export function withoutRows(error: unknown): unknown {
+export function redactDatabaseError(error: unknown): unknown {
   if (!(error instanceof Error) || !("severity" in error)) return error;
   const { name: type, message, stack, code, table, column, constraint } = error as Error & Record<string, unknown>;
   const frames = stack?.split("\n").filter((line) => /^ +at /.test(line));
@@ -45,18 +45,18 @@ export function withoutRows(error: unknown): unknown {
  * An error at start-up, in a sentence that names the variable to check. The messages of PostgreSQL and Node that it quotes
  * name users, hosts and folders, never a password.
  */
-export function unusable(variable: string, error: unknown): Error {
+export function startupError(variable: string, error: unknown): Error {
   const { message } = error as Error;
   if (REFUSED_SETTINGS.test(message)) {
     const told = `${variable} leads to a pooler that refuses our settings: ${message}.`;
     return new Error(`${told} Let it ignore the startup parameters statement_timeout and options.`, { cause: error });
   }
-  if ((error as { code?: unknown }).code === NOT_ALLOWED) {
+  if ((error as { code?: unknown }).code === INSUFFICIENT_PRIVILEGE) {
     const told = `${variable} names a role that may not do this: ${message}.`;
     const remedy = "Let it own the database, or the owner run npm run migrate and npm run admin -- grant-role for it.";
     return new Error(`${told} ${remedy}`, { cause: error });
   }
-  if (!isDatabaseAway(error)) return new Error(`${variable} can't be used: ${message}`, { cause: error });
+  if (!isDatabaseUnavailable(error)) return new Error(`${variable} can't be used: ${message}`, { cause: error });
   const told =
     "severity" in (error as Error) // its own words
       ? `a database that doesn't serve us now: ${message}. Try again later, or see to it.`
@@ -65,6 +65,6 @@ export function unusable(variable: string, error: unknown): Error {
 }
 
 /** Rethrows a start-up error as one that names DATABASE_URL. */
-export function blameUrl(error: unknown): never {
-  throw unusable("DATABASE_URL", error);
+export function asDatabaseUrlError(error: unknown): never {
+  throw startupError("DATABASE_URL", error);
 }

@@ -25,7 +25,7 @@ export function ormOptions(log: Logger) {
 }
 
 /** The parts of a store that both engines have in common. */
-export function forkAndPing(orm: { em: unknown }): Pick<Store, "fork" | "ping"> {
+export function baseStore(orm: { em: unknown }): Pick<Store, "fork" | "ping"> {
   const em = orm.em as SqlEntityManager;
   return {
     fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query beside its transaction waits for ever

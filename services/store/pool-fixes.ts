@@ -8,7 +8,7 @@ export type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
  * Gives the place of a connection that breaks back to the pool. A transaction that finds its connection broken when it
  * begins or ends keeps the place (Kysely's ControlledTransaction releases on success alone), and before long none is left.
  */
-export function giveBackBroken(pool: Pool): void {
+export function releaseBrokenConnections(pool: Pool): void {
   const lent = new WeakMap<object, boolean>();
   pool.on("release", (_error, client) => lent.set(client, false));
   pool.on("acquire", (client) => {
@@ -28,7 +28,7 @@ export function giveBackBroken(pool: Pool): void {
  * Breaks connections that are silent for longer than any statement may take: a network partition leaves them open for
  * hours, and with them whoever waits for an answer.
  */
-export function breakSilent(pool: Pool, silenceMs: number): void {
+export function destroyUnresponsive(pool: Pool, silenceMs: number): void {
   const known = new WeakSet<object>();
   pool.on("acquire", (client) => {
     if (known.has(client)) return; // not on "connect": the pool's first connection is made before this can listen

@@ -12,7 +12,7 @@ const READ =
  * `sslrootcert` or, without one, Node's own authorities. The ORM reads nothing behind the `?` by itself.
  * @throws Error of a certificate that can't be read, or a mode that there isn't
  */
-export function connectionOf(url: string) {
+export function parseConnectionUrl(url: string) {
   const read = new URL(url);
   const mode = read.searchParams.get("sslmode");
   if (mode !== null && !MODES.includes(mode)) throw new Error(`sslmode must be one of ${MODES.join(", ")}`);
@@ -25,6 +25,6 @@ export function connectionOf(url: string) {
 }
 
 /** Names the parameters of a URL that change nothing, such as `search_path`, which goes into `options`. */
-export function unheeded(url: string): string[] {
+export function ignoredParameters(url: string): string[] {
   return [...new URL(url).searchParams.keys()].filter((name) => !READ.includes(name));
 }

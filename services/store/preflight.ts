@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Pool } from "./pool-fixes.ts";
-import { unheeded } from "./postgres-url.ts";
+import { ignoredParameters } from "./postgres-url.ts";
 
 /**
  * Refuses a pooler that forgets, and a database that can't hold every character: a start succeeds with them, and then
@@ -8,10 +8,10 @@ import { unheeded } from "./postgres-url.ts";
  * and of parameters of the URL that have no effect.
  * @throws Error for operators
  */
-export async function refuseUnsuitable(pool: Pool, url: string, log: Logger): Promise<void> {
-  const parameters = unheeded(url);
+export async function checkServer(pool: Pool, url: string, log: Logger): Promise<void> {
+  const parameters = ignoredParameters(url);
   if (parameters.length > 0) log.warn({ parameters }, "DATABASE_URL has parameters that change nothing");
-  await refuseForgetfulPooler(pool);
+  await checkPooler(pool);
   const client = await pool.connect();
   try {
     const { rows } = await client.query(
@@ -26,7 +26,7 @@ export async function refuseUnsuitable(pool: Pool, url: string, log: Logger): Pr
 }
 
 /** A pooler that hands one server connection from client to client must remember whose prepared statements are on it. */
-async function refuseForgetfulPooler(pool: Pool): Promise<void> {
+async function checkPooler(pool: Pool): Promise<void> {
   const clients = await Promise.all([pool.connect(), pool.connect()]);
   try {
     for (const client of clients) await client.query({ name: "pooler_probe", text: "select 1" });

@@ -1,6 +1,6 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { blameUrl } from "./errors.ts";
+import { asDatabaseUrlError } from "./errors.ts";
 import { openPostgres } from "./postgres.ts";
 
 /** Where the rows are: PostgreSQL by URL, an embedded one in a folder, or an embedded one that keeps nothing. */
@@ -38,5 +38,5 @@ export type Store = {
  */
 export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
   if (location.kind !== "postgres") return (await import("./embedded.ts")).openEmbedded(location, log);
-  return openPostgres(location.url, log, location.statementMs).catch(blameUrl);
+  return openPostgres(location.url, log, location.statementMs).catch(asDatabaseUrlError);
 }

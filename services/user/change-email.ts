@@ -4,7 +4,7 @@ import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-tokens.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { toldLifetime } from "../mail/templates.ts";
+import { formatDuration } from "../mail/templates.ts";
 import { invalid } from "../platform/errors.ts";
 import { User } from "../store/user.ts";
 
@@ -25,9 +25,9 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
       email: address.stored,
       lifetimeMs: call.config.verifyTokenMs,
     });
-    const lifetime = toldLifetime(call.config.verifyTokenMs);
-    const facts = { name: user.name, newEmail: address.stored, lifetime };
-    await queueEmail(call, { userId: user.id, to: address.stored, template: "change-email", facts, tokenId });
-    await queueEmail(call, { userId: user.id, to: user.email, template: "email-change-requested", facts });
+    const lifetime = formatDuration(call.config.verifyTokenMs);
+    const variables = { name: user.name, newEmail: address.stored, lifetime };
+    await queueEmail(call, { userId: user.id, to: address.stored, template: "change-email", variables, tokenId });
+    await queueEmail(call, { userId: user.id, to: user.email, template: "email-change-requested", variables });
   });
 }

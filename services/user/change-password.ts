@@ -31,7 +31,7 @@ export async function changePassword(call: SignedInCall, currentPassword: string
       userId: user.id,
       to: user.email,
       template: "password-changed",
-      facts: { name: user.name },
+      variables: { name: user.name },
     });
   });
 }

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { tmpdir } from "node:os";
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { isDatabaseAway } from "../../services/store/errors.ts";
+import { isDatabaseUnavailable } from "../../services/store/errors.ts";
 import { openStore } from "../../services/store/store.ts";
 import { createDatabase } from "../support/databases.ts";
 import { startProxy } from "../support/proxy.ts";
@@ -18,7 +18,7 @@ test.runIf(process.env.TEST_SERVERS)("a statement may take as long as its store 
   const ask = ({ fork }: typeof patient) => fork().execute("select pg_sleep(1)");
   const [answered, refused] = await Promise.allSettled([ask(patient), ask(hasty)]);
   expect(answered.status).toBe("fulfilled");
-  expect(refused.status === "rejected" && isDatabaseAway(refused.reason)).toBe(true);
+  expect(refused.status === "rejected" && isDatabaseUnavailable(refused.reason)).toBe(true);
   await Promise.all([patient.close(), hasty.close()]);
 });
 
@@ -66,7 +66,7 @@ describeWhere(process.env.TEST_SERVERS, "a connection that breaks in a transacti
     proxy.silence();
     const asked = [em.execute("select 2"), store.ping(), em.transactional(() => em.execute("select 3"))];
     for (const outcome of await Promise.allSettled(asked)) {
-      expect(outcome.status === "rejected" && isDatabaseAway(outcome.reason)).toBe(true);
+      expect(outcome.status === "rejected" && isDatabaseUnavailable(outcome.reason)).toBe(true);
     }
     proxy.restore();
     await store.ping();

@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { addPartitions, dropPartitions } from "../../../services/audit/partitions.ts";
 import { sealEvents } from "../../../services/audit/seal.ts";
-import { startAuditKeeper } from "../../../services/audit/worker.ts";
+import { startAuditWorker } from "../../../services/audit/worker.ts";
 import { engines, openLedger } from "../../support/audit-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -54,7 +54,7 @@ describe.each(engines)("the months of the audit log on %s", async (engine) => {
     await sealedLog([1]);
     await record(0, { now: () => new Date(clock.now().getTime() - 80 * 86_400_000) });
     await sealEvents(store.fork(), clock.now());
-    await startAuditKeeper({ store, clock, config: { auditRetentionMs }, log: pino({ level: "silent" }) }).close();
+    await startAuditWorker({ store, clock, config: { auditRetentionMs }, log: pino({ level: "silent" }) }).close();
     expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
   });
 

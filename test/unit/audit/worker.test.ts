@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { headOf, sealEvents } from "../../../services/audit/seal.ts";
-import { startAuditKeeper } from "../../../services/audit/worker.ts";
+import { startAuditWorker } from "../../../services/audit/worker.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { engines, openLedger } from "../../support/audit-fixture.ts";
 import { createClock } from "../../support/clock.ts";
@@ -87,7 +87,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     await sealedLog([1]);
     await recordMany(MANY);
     const log = pino({ level: "silent" });
-    await startAuditKeeper({ store, clock, config: { auditRetentionMs: 0 }, log }).close();
+    await startAuditWorker({ store, clock, config: { auditRetentionMs: 0 }, log }).close();
     expect((await headOf(store.fork()))?.position).toBeLessThan(5);
     expect((await verify()).findings).toEqual([]);
   });
@@ -97,7 +97,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
     await sealedLog([2]);
     await record(3);
-    const keeper = startAuditKeeper({ store, clock, config: { auditRetentionMs: 0 }, log: told });
+    const keeper = startAuditWorker({ store, clock, config: { auditRetentionMs: 0 }, log: told });
     await until("the event to be sealed", async () => (await headOf(store.fork()))?.position === 2);
     await record(4);
     await keeper.close();
@@ -118,6 +118,6 @@ test("the keeper closes, though the database goes between its last seal and the 
   };
   const store = { fork: () => em } as unknown as Store;
   const config = { auditRetentionMs: 0 };
-  const keeper = startAuditKeeper({ store, clock: createClock(), config, log: pino({ level: "silent" }) });
+  const keeper = startAuditWorker({ store, clock: createClock(), config, log: pino({ level: "silent" }) });
   await expect(keeper.close()).resolves.toBeUndefined();
 });

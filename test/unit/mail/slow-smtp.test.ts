@@ -1,7 +1,7 @@
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { createSender } from "../../../services/mail/transport.ts";
+import { createMailTransport } from "../../../services/mail/transport.ts";
 import { times } from "../../support/until.ts";
 
 const PACE_MS = 50;
@@ -26,9 +26,9 @@ test("a server that never comes to an end of its answers holds no letter back fo
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const smtpUrl = `smtp://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const config = { mail: { smtpUrl, from: { name: "", address: "us@example.com" } }, dataDir: "" } as Parameters<
-    typeof createSender
+    typeof createMailTransport
   >[0];
-  const sender = createSender(config, pino({ level: "silent" }), LETTER_MS);
+  const sender = createMailTransport(config, pino({ level: "silent" }), LETTER_MS);
   const send = () => sender.send({ to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" });
   const startedAt = performance.now();
   for (const { status } of await Promise.allSettled(times(LETTERS, send))) expect(status).toBe("rejected");

@@ -2,7 +2,7 @@ import type { AddressInfo } from "node:net";
 import { pino } from "pino";
 import { SMTPServer } from "smtp-server";
 import { expect, test } from "vitest";
-import { createSender } from "../../../services/mail/transport.ts";
+import { createMailTransport } from "../../../services/mail/transport.ts";
 
 test("a mail server without TLS is told a password on this machine alone, or where the URL allows it", async () => {
   const told: string[] = [];
@@ -18,9 +18,9 @@ test("a mail server without TLS is told a password on this machine alone, or whe
   const { port } = server.server.address() as AddressInfo;
   const send = async (url: string) => {
     const config = { mail: { smtpUrl: url, from: { name: "", address: "us@example.com" } }, dataDir: "" } as Parameters<
-      typeof createSender
+      typeof createMailTransport
     >[0];
-    const sender = createSender(config, pino({ level: "silent" }));
+    const sender = createMailTransport(config, pino({ level: "silent" }));
     const letter = { to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" };
     const outcome = await sender.send(letter).then(
       () => "sent",

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { renderLetter, type TemplateName, toldLifetime } from "../../../services/mail/templates.ts";
+import { formatDuration, renderEmail, type TemplateName } from "../../../services/mail/templates.ts";
 
 const TOKEN = "abc-DEF_123";
 const facts = {
@@ -27,7 +27,7 @@ const letters: [TemplateName, RegExp, string | undefined][] = [
 ];
 
 describe.each(letters)("the letter %s", (name, subject, path) => {
-  const letter = renderLetter(name, facts, "https://app.example", path && TOKEN);
+  const letter = renderEmail(name, facts, "https://app.example", path && TOKEN);
 
   test("greets by name in text and HTML, with nothing of it taken for markup", () => {
     expect(letter.subject).toMatch(subject);
@@ -48,6 +48,6 @@ describe.each(letters)("the letter %s", (name, subject, path) => {
 });
 
 test("lifetimes are told as people say them", () => {
-  const told = [86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(toldLifetime);
+  const told = [86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(formatDuration);
   expect(told).toEqual(["24 hours", "1 hour", "5 minutes", "90 minutes", "1 minute"]);
 });
