@@ -16,7 +16,7 @@ test.runIf(process.env.TEST_SERVERS)(
     database.host = `127.0.0.1:${proxy.port}`;
     const app = await startApp({ mode: "servers", env: { DATABASE_URL: database.href } });
     const account = { email: "ann@example.com", password: "Correct-horse-1", name: "Ann", acceptTerms: true };
-    const answers = await Promise.all(times(5, () => app.visitor().post("/auth/register", account)));
+    const answers = await Promise.all(times(5, () => app.httpClient().post("/auth/register", account)));
     expect(tally(answers, ({ status }) => status)).toEqual({ 201: 1, 409: 4 });
     expect(said).toContain("canonical_email"); // as in every answer about accounts: the proxy hears
     expect(said).not.toContain("users_canonical_email_unique");

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
-import { createVisitor } from "../support/http-client.ts";
+import { createHttpClient } from "../support/http-client.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
 import { type Process, startProcess } from "../support/process.ts";
 import { until } from "../support/until.ts";
@@ -28,8 +28,8 @@ const saying = (content: string) => ({ provider: "provider-a", messages: [{ role
 /** Registers somebody, or signs them in. @returns the access token */
 async function signIn(url: string, isNew = true): Promise<string> {
   const credentials = { email: "ann@example.com", password };
-  if (isNew) await createVisitor(url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-  return (await createVisitor(url).post("/auth/login", credentials)).body.accessToken;
+  if (isNew) await createHttpClient(url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+  return (await createHttpClient(url).post("/auth/login", credentials)).body.accessToken;
 }
 
 describe.each(kinds)("kill -9 in the middle of a stream, on %s", (kind) => {
@@ -48,7 +48,7 @@ describe.each(kinds)("kill -9 in the middle of a stream, on %s", (kind) => {
     await running.end("SIGKILL");
     await reader?.cancel().catch(() => {});
     running = await startProcess(env);
-    const { body } = await createVisitor(running.url).get("/user/usage", await signIn(running.url, false));
+    const { body } = await createHttpClient(running.url).get("/user/usage", await signIn(running.url, false));
     expect(body).toMatchObject([{ provider: "provider-a", model: "model-a-1", calls: 1, estimatedCalls: 1 }]);
     expect(body[0].inputTokens).toBeGreaterThan(0);
     expect(await running.end("SIGTERM")).toBe(0);
@@ -69,10 +69,10 @@ describe("GET /metrics", () => {
   /** Talks a little, and waits until a scrape shows it. */
   async function talk(url: string): Promise<void> {
     const token = await signIn(url);
-    const visitor = createVisitor(url);
-    for (const path of ["/ai/chat", "/ai/stream"]) await visitor.post(path, saying("case: plain"), token);
-    await visitor.post("/ai/chat", saying("case: bad-key"), token);
-    await visitor.get("/no/such/path-secret");
+    const httpClient = createHttpClient(url);
+    for (const path of ["/ai/chat", "/ai/stream"]) await httpClient.post(path, saying("case: plain"), token);
+    await httpClient.post("/ai/chat", saying("case: bad-key"), token);
+    await httpClient.get("/no/such/path-secret");
   }
 
   function expectServices(metrics: Map<string, number>): void {
@@ -119,7 +119,7 @@ describe("GET /metrics", () => {
     });
     expectServices(metrics);
     expectGateway(metrics);
-    expect((await createVisitor(running.url).get("/metrics")).status).toBe(404);
+    expect((await createHttpClient(running.url).get("/metrics")).status).toBe(404);
     expect(await running.end("SIGTERM")).toBe(0);
   }, 60_000);
 

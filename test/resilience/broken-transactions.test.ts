@@ -6,7 +6,7 @@ import { isDatabaseUnavailable } from "../../services/store/errors.ts";
 import { openStore } from "../../services/store/store.ts";
 import { createDatabase } from "../support/databases.ts";
 import { startProxy } from "../support/proxy.ts";
-import { describeWhere } from "../support/skip-without.ts";
+import { describeIf } from "../support/skip-without.ts";
 
 /** More than a process has connections. */
 const BREAKS = 12;
@@ -28,7 +28,7 @@ test("a database whose socket's file is not there is away", async () => {
   await expect(opened).rejects.toThrow("DATABASE_URL leads to no database that answers: connect ENOENT");
 });
 
-describeWhere(process.env.TEST_SERVERS, "a connection that breaks in a transaction", async () => {
+describeIf(process.env.TEST_SERVERS, "a connection that breaks in a transaction", async () => {
   const database = new URL(await createDatabase(`broken_${randomUUID().slice(0, 8)}`));
   const proxy = await startProxy({ host: database.hostname, port: Number(database.port || 5432) });
   database.host = `127.0.0.1:${proxy.port}`;

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { type Account, type Deployment, startDeployment } from "../support/deployment.ts";
 import type { Answer } from "../support/http-client.ts";
-import { rounds } from "../support/repeat.ts";
+import { repetitions } from "../support/repeat.ts";
 import { tally, times } from "../support/until.ts";
 
 const PASSWORD = "Correct-horse-1";
@@ -29,7 +29,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     await all.sql("update users set role = 'admin' where id = $1", [admin.id]);
     const people = await Promise.all(times(2, () => all.signIn()));
     const answers: Answer[] = [];
-    let left = rounds(20) * AT_ONCE;
+    let left = repetitions(20) * AT_ONCE;
     await Promise.all(
       times(AT_ONCE, async () => {
         while (left-- > 0) answers.push(await any(deeds)(all, any(people), admin));
@@ -47,11 +47,11 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
   }, 120_000);
 });
 
-type Deed = (all: Deployment, person: Account, admin: Account) => Promise<Answer>;
+type AuditedRequest = (all: Deployment, person: Account, admin: Account) => Promise<Answer>;
 
 /** A person signs in again after whatever became of the session, as most of these deeds end it. */
 const own =
-  (deed: (person: Account) => Promise<Answer>): Deed =>
+  (deed: (person: Account) => Promise<Answer>): AuditedRequest =>
   async (_all, person) => {
     const answer = await deed(person);
     if (answer.status !== 401) return answer;
@@ -62,11 +62,11 @@ const own =
 
 const chat = { provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] };
 
-const administer = (deed: (admin: Account, id: string) => Promise<Answer>): Deed => {
+const administer = (deed: (admin: Account, id: string) => Promise<Answer>): AuditedRequest => {
   return (_all, { id }, admin) => deed(admin, id);
 };
 
-const deeds: Deed[] = [
+const deeds: AuditedRequest[] = [
   own(({ browser, accessToken }) => browser.get("/user/export", accessToken)),
   own(({ browser, accessToken }) => browser.put("/user/profile", { name: `Ann ${randomInt(9)}` }, accessToken)),
   own(({ browser }) => browser.post("/auth/refresh")),
@@ -79,10 +79,10 @@ const deeds: Deed[] = [
   }),
   own(({ browser, accessToken }) => browser.delete("/user/sessions", accessToken)),
   own(({ browser, accessToken }) => browser.post("/ai/chat", chat, accessToken)),
-  (all, { credentials }) => all.visitor().post("/auth/login", credentials),
-  (all, { email }) => all.visitor().post("/auth/login", { email, password: "Wrong-1-guess" }),
-  (all, { email }) => all.visitor().post("/auth/forgot-password", { email }),
-  (all, { email }) => all.visitor().post("/auth/resend-verification", { email }),
+  (all, { credentials }) => all.httpClient().post("/auth/login", credentials),
+  (all, { email }) => all.httpClient().post("/auth/login", { email, password: "Wrong-1-guess" }),
+  (all, { email }) => all.httpClient().post("/auth/forgot-password", { email }),
+  (all, { email }) => all.httpClient().post("/auth/resend-verification", { email }),
   administer(({ browser, accessToken }, id) => browser.post(`/admin/impersonate/${id}`, {}, accessToken)),
   administer(({ browser, accessToken }, id) => browser.delete(`/admin/users/${id}/sessions`, accessToken)),
   administer(({ browser, accessToken }, id) => browser.put(`/admin/users/${id}`, { name: "Bea" }, accessToken)),

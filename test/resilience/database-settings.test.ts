@@ -31,7 +31,7 @@ describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own sett
     const { user, browser, accessToken } = await app.signIn();
     const { body } = await browser.get("/user/profile", accessToken);
     expect(Math.abs(Date.parse(body.createdAt) - Date.now())).toBeLessThan(60_000);
-    const guess = () => app.visitor().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
+    const guess = () => app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
     const answers = await Promise.all(times(20, guess));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401, 423]));
     expect((await guess()).body.message).toMatch(/again in 15 minutes/);

@@ -25,12 +25,12 @@ describe.skipIf(!disk)("an embedded database on a full disk", () => {
   test("is not ready, and is once there is room again", async () => {
     const path = disk as string;
     const app = await startApp({ mode: "embedded", env: { DATABASE_URL: "", DATA_DIR: join(path, "data") } });
-    const readiness = async () => (await app.visitor().get("/health/ready")).status;
+    const readiness = async () => (await app.httpClient().get("/health/ready")).status;
     await until("readiness", async () => (await readiness()) === 200);
     const { bavail, bsize } = statfsSync(path);
     writeFileSync(join(path, "fill"), Buffer.alloc(bavail * bsize));
     await until("readiness to go", async () => (await readiness()) === 503);
-    expect((await app.visitor().get("/health/live")).status).toBe(200);
+    expect((await app.httpClient().get("/health/live")).status).toBe(200);
     rmSync(join(path, "fill"));
     await until("readiness again", async () => (await readiness()) === 200);
     await app.close();

@@ -6,23 +6,23 @@ import { afterAll, afterEach, expect, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { type Mode, startApp } from "../support/app.ts";
 import { createDatabase } from "../support/databases.ts";
-import { describeSideBySide } from "../support/describe-concurrent.ts";
+import { describeConcurrent } from "../support/describe-concurrent.ts";
 import { startProxy } from "../support/proxy.ts";
-import { startSink } from "../support/smtp-server.ts";
+import { startSmtpServer } from "../support/smtp-server.ts";
 import { until } from "../support/until.ts";
 
 type Part = "database" | "cache" | "mail";
 
 const modes: Mode[] = process.env.TEST_SERVERS ? ["servers", "apart"] : [];
 
-describeSideBySide(modes, "health, %s", async (mode) => {
-  const sink = await startSink();
+describeConcurrent(modes, "health, %s", async (mode) => {
+  const smtpServer = await startSmtpServer();
   const database = new URL(await createDatabase(`health_${randomUUID().slice(0, 8)}`));
   const redis = new URL(process.env.TEST_REDIS_URL ?? "");
   const proxies = {
     database: await startProxy({ host: database.hostname, port: Number(database.port || 5432) }),
     cache: await startProxy({ host: redis.hostname, port: Number(redis.port || 6379) }),
-    mail: await startProxy({ host: "127.0.0.1", port: sink.port }),
+    mail: await startProxy({ host: "127.0.0.1", port: smtpServer.port }),
   };
   const through = (url: URL, part: Part) =>
     Object.assign(new URL(url), { host: `127.0.0.1:${proxies[part].port}` }).href;
@@ -41,9 +41,9 @@ describeSideBySide(modes, "health, %s", async (mode) => {
   afterAll(async () => {
     await app.close();
     for (const proxy of Object.values(proxies)) await proxy.close();
-    await sink.close();
+    await smtpServer.close();
   });
-  const get = (path: string) => app.visitor().get(path);
+  const get = (path: string) => app.httpClient().get(path);
   const grpc = createClient(Health, createGrpcTransport({ baseUrl: app.grpcUrl }));
   const statusOf = async (service: string) => (await grpc.check({ service })).status;
 
@@ -85,7 +85,7 @@ describeSideBySide(modes, "health, %s", async (mode) => {
     if (part === "cache") expect((await get("/health/cache")).status).toBe(503);
     expect(await statusOf(part)).toBe(Status.NOT_SERVING);
     expect(await statusOf("")).toBe(Status.SERVING);
-    expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(200);
+    expect((await app.httpClient().get("/user/profile", accessToken)).status).toBe(200);
   });
 
   test.each(["cut", "silence"] as const)(
@@ -112,11 +112,15 @@ describeSideBySide(modes, "health, %s", async (mode) => {
       expect((await get("/health/live")).status).toBe(200);
       await until("the cache to be found well", async () => (await get("/health/cache")).status === 200);
       expect(await statusOf("")).toBe(Status.NOT_SERVING);
-      if (how === "cut") expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(503);
+      if (how === "cut") expect((await app.httpClient().get("/user/profile", accessToken)).status).toBe(503);
       await until("the watcher to hear of it", () => watched.length === 2);
       proxies.database.restore();
       await until("readiness", async () => (await get("/health/ready")).status === 200, 2_000);
-      await until("service", async () => (await app.visitor().get("/user/profile", accessToken)).status === 200, 2_000);
+      await until(
+        "service",
+        async () => (await app.httpClient().get("/user/profile", accessToken)).status === 200,
+        2_000,
+      );
       await until("the watcher to hear of that too", () => watched.length === 3);
       expect(watched).toEqual([Status.SERVING, Status.NOT_SERVING, Status.SERVING]);
       leaving.abort();

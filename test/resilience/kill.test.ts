@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, describe, expect, test } from "vitest";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
-import { createVisitor } from "../support/http-client.ts";
+import { createHttpClient } from "../support/http-client.ts";
 import { folderMailbox } from "../support/mail.ts";
 import { type Process, startProcess } from "../support/process.ts";
 import { until } from "../support/until.ts";
@@ -27,7 +27,7 @@ describe.each(kinds)("kill -9 right after a 201, on %s", (kind) => {
     running = await startProcess(env);
     for (let kill = 0; kill < KILLS; kill++) {
       const email = `kill-${kill}@example.com`;
-      const { status } = await createVisitor(running.url).post("/auth/register", {
+      const { status } = await createHttpClient(running.url).post("/auth/register", {
         email,
         password,
         name: "Ann",
@@ -36,9 +36,11 @@ describe.each(kinds)("kill -9 right after a 201, on %s", (kind) => {
       expect(await running.end("SIGKILL")).toBe("SIGKILL");
       expect(status).toBe(201);
       running = await startProcess(env);
-      expect(await createVisitor(running.url).post("/auth/login", { email, password })).toMatchObject({ status: 200 });
+      expect(await createHttpClient(running.url).post("/auth/login", { email, password })).toMatchObject({
+        status: 200,
+      });
       const { token } = await mail.letterTo(email); // at once, or when the lease of the killed worker has run out
-      expect(await createVisitor(running.url).post("/auth/verify-email", { token })).toMatchObject({ status: 200 });
+      expect(await createHttpClient(running.url).post("/auth/verify-email", { token })).toMatchObject({ status: 200 });
     }
     expect(await running.end("SIGTERM")).toBe(0);
   }, 600_000);

@@ -38,9 +38,9 @@ describe.skipIf(!process.env.TEST_SERVERS)("secrets", () => {
     return secrets[kind];
   }
 
-  /** Keeps what a visitor is told when something goes wrong. */
-  async function send(...[method, path, body, headers]: Parameters<ReturnType<TestApp["visitor"]>["send"]>) {
-    const answer = await app.visitor().send(method, path, body, headers);
+  /** Keeps what a client reads when something goes wrong. */
+  async function send(...[method, path, body, headers]: Parameters<ReturnType<TestApp["httpClient"]>["send"]>) {
+    const answer = await app.httpClient().send(method, path, body, headers);
     if (answer.status >= 400) refused.push(JSON.stringify([...answer.headers]) + JSON.stringify(answer.body));
     return answer;
   }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { anyDatabase } from "../support/databases.ts";
-import { createVisitor } from "../support/http-client.ts";
+import { createHttpClient } from "../support/http-client.ts";
 import { startProcess } from "../support/process.ts";
 
 const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1";
@@ -16,14 +16,14 @@ test("a process to which next to no memory is left answers the largest requests 
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-least-")),
     NODE_OPTIONS: NO_MEMORY,
   });
-  const visitor = createVisitor(process.url);
+  const httpClient = createHttpClient(process.url);
   const owner = { email: "owner@example.com", password: "Correct-horse-1" };
-  await visitor.post("/auth/register", { ...owner, name: "Owner", acceptTerms: true });
-  const { accessToken } = (await visitor.post("/auth/login", owner)).body;
-  expect((await visitor.get("/user/export", accessToken)).status).toBe(200);
+  await httpClient.post("/auth/register", { ...owner, name: "Owner", acceptTerms: true });
+  const { accessToken } = (await httpClient.post("/auth/login", owner)).body;
+  expect((await httpClient.get("/user/export", accessToken)).status).toBe(200);
   const conversation = { provider: "provider-a", messages: [{ role: "user", content: "Hello" }] };
   const pad = "x".repeat(LONGEST - JSON.stringify({ ...conversation, pad: "" }).length);
-  expect((await visitor.post("/ai/chat", { ...conversation, pad }, accessToken)).body).toMatchObject({
+  expect((await httpClient.post("/ai/chat", { ...conversation, pad }, accessToken)).body).toMatchObject({
     code: "PROVIDER_NOT_CONFIGURED",
   });
   expect(await process.end("SIGTERM")).toBe(0);

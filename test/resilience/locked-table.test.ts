@@ -21,7 +21,7 @@ test.runIf(process.env.TEST_SERVERS)(
     await other.query("begin");
     await other.query("lock table emails in access exclusive mode");
     const register = (n: number) =>
-      app.visitor().post("/auth/register", {
+      app.httpClient().post("/auth/register", {
         email: `locked-${n}@example.com`,
         password: "Correct-horse-1",
         name: "Ann",

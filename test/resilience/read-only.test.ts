@@ -7,19 +7,19 @@ test("a database that takes no writes, as after a failover, is away and no bug o
   await app.sql("set default_transaction_read_only = on");
   const told = () => app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^database/.test(msg));
   const account = { email: "ann@example.com", password: "Correct-horse-1", name: "Ann", acceptTerms: true };
-  const answer = await app.visitor().post("/auth/register", account);
+  const answer = await app.httpClient().post("/auth/register", account);
   expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
   expect(answer.headers.get("retry-after")).toBe("2");
   for (const again of [1, 2, 3]) {
-    expect((await app.visitor().post("/auth/register", { ...account, email: `${again}@example.com` })).status).toBe(
+    expect((await app.httpClient().post("/auth/register", { ...account, email: `${again}@example.com` })).status).toBe(
       503,
     );
   }
-  expect((await app.visitor().get("/health/ready")).status).toBe(503);
+  expect((await app.httpClient().get("/health/ready")).status).toBe(503);
   expect(told()).toEqual(["database unavailable"]);
   await app.sql("set default_transaction_read_only = off");
-  await until("readiness", async () => (await app.visitor().get("/health/ready")).status === 200);
-  expect(await app.visitor().post("/auth/register", account)).toMatchObject({ status: 201 });
+  await until("readiness", async () => (await app.httpClient().get("/health/ready")).status === 200);
+  expect(await app.httpClient().post("/auth/register", account)).toMatchObject({ status: 201 });
   await until("word of it", () => told().length > 1);
   expect(told()).toEqual(["database unavailable", "database available again"]);
   await app.close();

@@ -2,10 +2,10 @@ import { afterAll, expect, test } from "vitest";
 import { startApp } from "../support/app.ts";
 import { randomAddress } from "../support/http-client.ts";
 import { startRedisCluster } from "../support/redis-cluster.ts";
-import { describeWhere, lacks } from "../support/skip-without.ts";
+import { describeIf, isMissing } from "../support/skip-without.ts";
 import { times } from "../support/until.ts";
 
-describeWhere(!lacks("redis-server"), "replicas that share a Redis cluster", async () => {
+describeIf(!isMissing("redis-server"), "replicas that share a Redis cluster", async () => {
   const cluster = await startRedisCluster("s3cret+");
   const REDIS_URL = cluster.urls.slice(0, 2).join(); // the third node is found by asking them
   const replicas = await Promise.all(times(2, () => startApp({ mode: "embedded", env: { REDIS_URL } })));
@@ -15,7 +15,7 @@ describeWhere(!lacks("redis-server"), "replicas that share a Redis cluster", asy
   });
   const remaining = (replica: (typeof replicas)[0], address: string) =>
     replica
-      .visitor(address)
+      .httpClient(address)
       .post("/auth/verify-email", { token: "none" })
       .then(({ headers }) => Number(headers.get("ratelimit-remaining")));
 

@@ -1,7 +1,7 @@
 import { generate } from "otplib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Account, type Deployment, startDeployment } from "../support/deployment.ts";
-import { rounds } from "../support/repeat.ts";
+import { repetitions } from "../support/repeat.ts";
 import { tally, times } from "../support/until.ts";
 
 const NEW = "Brand-new-2";
@@ -24,7 +24,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
   }
 
   test("give 100 parallel refreshes one identical successor and one row", async () => {
-    for (let round = 0; round < rounds(2); round++) {
+    for (let round = 0; round < repetitions(2); round++) {
       const account = await all.signIn();
       const answers = await Promise.all(times(100, () => all.refresh(account.refreshToken)));
       expect(tally(answers, (a) => a.status)).toEqual({ 200: 100 });
@@ -47,7 +47,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
   ];
 
   test.each(endings)("leave nothing of a session once %s has answered, refreshes racing it", async (_name, end) => {
-    for (let round = 0; round < rounds(3); round++) {
+    for (let round = 0; round < repetitions(3); round++) {
       const account = await all.signIn();
       const ending = end(account);
       const racers = await Promise.all(times(6, () => all.refresh(account.refreshToken)));
@@ -72,23 +72,25 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
   }
 
   async function reset({ email }: Account) {
-    await all.visitor().post("/auth/forgot-password", { email });
+    await all.httpClient().post("/auth/forgot-password", { email });
     const { token } = await all.mail.letterTo(email, /Reset/);
-    return all.visitor().post("/auth/reset-password", { token, password: NEW });
+    return all.httpClient().post("/auth/reset-password", { token, password: NEW });
   }
 
   test("evaluate five guesses, however many arrive at both at once", async () => {
-    for (let round = 0; round < rounds(2); round++) {
+    for (let round = 0; round < repetitions(2); round++) {
       const { email } = round % 2 ? { email: `nobody-${round}@example.com` } : await all.register();
-      const answers = await Promise.all(times(50, () => all.visitor().post("/auth/login", { email, password: wrong })));
+      const answers = await Promise.all(
+        times(50, () => all.httpClient().post("/auth/login", { email, password: wrong })),
+      );
       expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 45 });
     }
   });
 
   test("never let a success that races the fifth failure wipe the lock", async () => {
-    for (let round = 0; round < rounds(5); round++) {
+    for (let round = 0; round < repetitions(5); round++) {
       const user = await all.register();
-      const guess = (password: string) => all.visitor().post("/auth/login", { email: user.email, password });
+      const guess = (password: string) => all.httpClient().post("/auth/login", { email: user.email, password });
       for (let i = 0; i < 4; i++) await guess(wrong);
       const [right, ...failures] = await Promise.all([
         guess(user.credentials.password),
@@ -108,15 +110,15 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
 
   test("have one success for each one-shot among 50 parallel uses, round after round", async () => {
     const one = (status: number) => ({ 200: 1, [status]: 49 });
-    for (let round = 0; round < rounds(1); round++) {
+    for (let round = 0; round < repetitions(1); round++) {
       const user = await all.register();
       const race = async (path: string, body: object, token?: string) => {
-        const answers = await Promise.all(times(50, () => all.visitor().post(path, body, token)));
+        const answers = await Promise.all(times(50, () => all.httpClient().post(path, body, token)));
         return tally(answers, (a) => a.status);
       };
       const { token: proof } = await all.mail.letterTo(user.email);
       expect(await race("/auth/verify-email", { token: proof })).toEqual(one(400));
-      await all.visitor().post("/auth/forgot-password", { email: user.email });
+      await all.httpClient().post("/auth/forgot-password", { email: user.email });
       const { token: resetToken } = await all.mail.letterTo(user.email, /Reset/);
       const { password } = user.credentials;
       expect(await race("/auth/reset-password", { token: resetToken, password })).toEqual(one(400));
@@ -128,7 +130,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
       expect(await race("/auth/verify-email", { token: change })).toEqual(one(400));
 
       const factor = await setUp(account);
-      const login = async () => (await all.visitor().post("/auth/login", { email, password })).body.tempToken;
+      const login = async () => (await all.httpClient().post("/auth/login", { email, password })).body.tempToken;
       const backupCode = factor.backupCodes[0];
       expect(await race("/auth/verify-mfa", { tempToken: await login(), backupCode })).toEqual(one(401));
       const mfaToken = await login();
@@ -182,7 +184,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     await mine.browser.delete("/user/sessions", mine.accessToken);
     const victim = await all.register();
     const login = async (password: string) =>
-      (await all.visitor().post("/auth/login", { email: victim.email, password })).status;
+      (await all.httpClient().post("/auth/login", { email: victim.email, password })).status;
     for (let i = 0; i < 5; i++) await login(wrong);
     const expectAll = async () => {
       await expectEnded([out, other]);

@@ -6,7 +6,7 @@ import { PREFIX } from "../../scripts/simulators/play.ts";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { eventsIn } from "../contract/ai/events.ts";
 import { anyDatabase } from "../support/databases.ts";
-import { createVisitor } from "../support/http-client.ts";
+import { createHttpClient } from "../support/http-client.ts";
 import { type Process, startProcess } from "../support/process.ts";
 import { times, until } from "../support/until.ts";
 
@@ -47,8 +47,8 @@ describe.each([
 
   test("leave no call without an answer: 503, or an error event and [DONE]", async () => {
     const { url } = gateway;
-    await createVisitor(url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-    const { accessToken } = (await createVisitor(url).post("/auth/login", credentials)).body;
+    await createHttpClient(url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+    const { accessToken } = (await createHttpClient(url).post("/auth/login", credentials)).body;
     const ask = (path: string, content: string) =>
       fetch(`${url}${path}`, {
         method: "POST",

@@ -9,13 +9,13 @@ import { start } from "../support/stub-services.ts";
 import { until } from "../support/until.ts";
 
 describe("a shutdown", () => {
-  let edge: Started;
-  afterEach(() => edge.close());
+  let server: Started;
+  afterEach(() => server.close());
 
   const open = async (grace: string) => {
     const gate = Promise.withResolvers<object>();
     let isAsked = false;
-    edge = await start(
+    server = await start(
       (router) =>
         router.service(Health, { check: () => ({ status: 1 }) }).service(UserService, {
           getProfile: () => {
@@ -25,43 +25,43 @@ describe("a shutdown", () => {
         }),
       { env: { SHUTDOWN_TIMEOUT: grace } },
     );
-    const answer = edge.send("GET", "/user/profile");
+    const answer = server.send("GET", "/user/profile");
     await until("the request", () => isAsked);
     return { gate, answer };
   };
 
   test("lets open requests finish, refuses new ones, and is not ready", async () => {
     const { gate, answer } = await open("10s");
-    const drained = edge.gateway.drain();
-    const refused = await edge.send("GET", "/user/profile");
+    const drained = server.gateway.drain();
+    const refused = await server.send("GET", "/user/profile");
     expect(refused).toMatchObject({
       status: 503,
       body: { statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" },
     });
     expect(refused.headers.get("connection")).toBe("close");
-    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
-    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200 });
+    expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
     gate.resolve({ user: { id: "1" } });
     expect(await answer).toMatchObject({ status: 200 });
     const answeredAt = performance.now();
     await drained;
     expect(performance.now() - answeredAt).toBeLessThan(5_000); // its grace was longer
-    await expect(edge.send("GET", "/health/live")).rejects.toThrow();
+    await expect(server.send("GET", "/health/live")).rejects.toThrow();
   });
 
   test("ends what outlasts its grace by 503", async () => {
     const { answer } = await open("50ms");
-    await edge.gateway.drain();
+    await server.gateway.drain();
     expect(await answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
   });
 
   test("cuts off a body that still has not arrived after its grace", async () => {
-    edge = await start((router) => router.service(UserService, {}), { env: { SHUTDOWN_TIMEOUT: "0" } });
-    const socket = net.connect(edge.port, "127.0.0.1").on("error", () => {});
+    server = await start((router) => router.service(UserService, {}), { env: { SHUTDOWN_TIMEOUT: "0" } });
+    const socket = net.connect(server.port, "127.0.0.1").on("error", () => {});
     const head = "PUT /user/profile HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
     await new Promise<void>((resolve) => socket.write(`${head}{`, () => resolve()));
-    await until("the request", async () => /active_requests 1/.test(await edge.gateway.metrics.metrics()));
-    await edge.gateway.drain();
+    await until("the request", async () => /active_requests 1/.test(await server.gateway.metrics.metrics()));
+    await server.gateway.drain();
     await until("the end of the connection", () => socket.destroyed);
   });
 
@@ -70,7 +70,7 @@ describe("a shutdown", () => {
     gate.resolve({});
     await answer; // its connection stays open
     const started = performance.now();
-    await edge.gateway.drain();
+    await server.gateway.drain();
     expect(performance.now() - started).toBeLessThan(1_000);
   });
 });

@@ -6,7 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { anyDatabase } from "../support/databases.ts";
-import { createVisitor } from "../support/http-client.ts";
+import { createHttpClient } from "../support/http-client.ts";
 import { countListeners } from "../support/inspector.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
 import { type Process, startProcess } from "../support/process.ts";
@@ -47,8 +47,8 @@ beforeAll(async () => {
     ...(await anyDatabase()),
   });
   const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
-  await createVisitor(running.url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-  token = (await createVisitor(running.url).post("/auth/login", credentials)).body.accessToken;
+  await createHttpClient(running.url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+  token = (await createHttpClient(running.url).post("/auth/login", credentials)).body.accessToken;
   await talk(200); // loads and compiles what is needed
 });
 afterAll(async () => {

@@ -10,11 +10,11 @@ const STALLED_MS = 400;
 const MUCH = "x".repeat(32 * 1024 * 1024);
 
 describe("a reader", () => {
-  let edge: Started;
+  let server: Started;
   let isLeft: PromiseWithResolvers<void>;
   const ended = Promise.withResolvers<string>();
   beforeAll(async () => {
-    edge = await start(
+    server = await start(
       (router) =>
         router.service(AIService, {
           async chat() {
@@ -30,12 +30,12 @@ describe("a reader", () => {
       { stalledMs: STALLED_MS },
     );
   });
-  afterAll(() => edge.close());
+  afterAll(() => server.close());
 
   /** Sends requests and takes nothing of their answers. @returns how long that is put up with, in milliseconds */
   async function starve(request: string): Promise<number> {
-    const accepted = new Promise<net.Socket>((resolve) => edge.gateway.app.server.once("connection", resolve));
-    const client = net.connect(edge.port, "127.0.0.1").pause();
+    const accepted = new Promise<net.Socket>((resolve) => server.gateway.app.server.once("connection", resolve));
+    const client = net.connect(server.port, "127.0.0.1").pause();
     client.on("error", () => {}).write(request);
     const socket = await accepted;
     const startedAt = performance.now();
@@ -56,7 +56,7 @@ describe("a reader", () => {
   });
 
   test("that waits for us, however long, is not", async () => {
-    const answer = edge.send("POST", "/ai/chat", CONVERSATION, JSON_TYPE);
+    const answer = server.send("POST", "/ai/chat", CONVERSATION, JSON_TYPE);
     await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500)); // some time passes
     ended.resolve("");
     expect(await answer).toMatchObject({ status: 200, body: { content: "at last" } });

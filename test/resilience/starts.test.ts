@@ -4,7 +4,7 @@ import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
-import { createVisitor } from "../support/http-client.ts";
+import { createHttpClient } from "../support/http-client.ts";
 import { folderMailbox } from "../support/mail.ts";
 import { freePort } from "../support/metrics.ts";
 import { startProcess } from "../support/process.ts";
@@ -45,52 +45,52 @@ describe("a start with ADMIN_EMAIL", () => {
     const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
     const env = { DATA_DIR, ...(await anyDatabase()) };
     const before = await startProcess({ ...env, ...asAdmin(chief) });
-    await createVisitor(before.url).post("/auth/register", { ...own, name: "Root", acceptTerms: true });
-    const { accessToken } = (await createVisitor(before.url).post("/auth/login", own)).body;
+    await createHttpClient(before.url).post("/auth/register", { ...own, name: "Root", acceptTerms: true });
+    const { accessToken } = (await createHttpClient(before.url).post("/auth/login", own)).body;
     const made = await between(DATA_DIR, accessToken, before.url);
     await before.end("SIGTERM");
     const given = { ...own, password: chief.password };
     const after = await startProcess({ ...env, ...asAdmin(given) });
-    const visitor = createVisitor(after.url);
+    const httpClient = createHttpClient(after.url);
     return {
       made,
-      visitor,
-      token: (await visitor.get("/user/profile", accessToken)).status,
-      own: (await visitor.post("/auth/login", own)).status,
-      given: await visitor.post("/auth/login", given),
+      httpClient,
+      token: (await httpClient.get("/user/profile", accessToken)).status,
+      own: (await httpClient.post("/auth/login", own)).status,
+      given: await httpClient.post("/auth/login", given),
       end: () => after.end("SIGTERM"),
     };
   }
 
   test("promotes a confirmed account as it is, and ends what administrators do in its name", async () => {
-    const { made, visitor, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
+    const { made, httpClient, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
       const { token } = await folderMailbox(dataDir).letterTo("root@example.com");
-      const browser = createVisitor(url);
+      const browser = createHttpClient(url);
       await browser.post("/auth/verify-email", { token });
       const { id } = (await browser.get("/user/profile", accessToken)).body;
       const { body } = await browser.post("/auth/login", chief);
       return (await browser.post(`/admin/impersonate/${id}`, {}, body.accessToken)).body.accessToken;
     });
     expect([token, own, given.status]).toEqual([200, 200, 401]);
-    expect((await visitor.get("/user/profile", made)).status).toBe(401);
+    expect((await httpClient.get("/user/profile", made)).status).toBe(401);
     await end();
   }, 60_000);
 
   test("takes an account whose address was never confirmed from whoever registered it, second factor and all", async () => {
-    const { made, visitor, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
-      const browser = createVisitor(url);
+    const { made, httpClient, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
+      const browser = createHttpClient(url);
       const newEmail = "stranger@example.com";
       await browser.post("/auth/setup-totp", undefined, accessToken);
       await browser.post("/user/change-email", { newEmail, password: "Strangers-word-1" }, accessToken);
       const wrong = { email: "root@example.com", password: "Wrong-1-guess" };
-      await Promise.all(times(5, () => createVisitor(url).post("/auth/login", wrong))); // which lock it
+      await Promise.all(times(5, () => createHttpClient(url).post("/auth/login", wrong))); // which lock it
       return (await folderMailbox(dataDir).letterTo(newEmail)).token;
     });
     expect([token, own, given.status]).toEqual([401, 401, 200]);
     expect(given.body).toMatchObject({ requiresMfa: false, user: { role: "admin" } });
-    expect((await visitor.get("/user/profile", given.body.accessToken)).body.emailVerified).toBe(true);
-    expect((await visitor.post("/auth/verify-email", { token: made })).status).toBe(400);
-    const { items } = (await visitor.get("/admin/audit-logs?event=admin.user_updated", given.body.accessToken)).body;
+    expect((await httpClient.get("/user/profile", given.body.accessToken)).body.emailVerified).toBe(true);
+    expect((await httpClient.post("/auth/verify-email", { token: made })).status).toBe(400);
+    const { items } = (await httpClient.get("/admin/audit-logs?event=admin.user_updated", given.body.accessToken)).body;
     expect(items[0].details).toEqual({ role: "admin", takenOver: true });
     await end();
   }, 60_000);

@@ -18,7 +18,7 @@ import { listenGrpc } from "../../services/grpc/server.ts";
 import { openRoom } from "../../services/process/room.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
-import { createVisitor, type Visitor } from "./http-client.ts";
+import { createHttpClient, type HttpClient } from "./http-client.ts";
 import { folderMailbox, type Mailbox, smtpMailbox } from "./mail.ts";
 
 /** How the product is deployed: on embedded parts, on PostgreSQL and Redis, or so with gateway and services apart. */
@@ -49,7 +49,7 @@ const DIALECTS: [SimulatedDialect, string][] = [
 
 const shared = globalThis as { gatehouseTestApp?: Promise<TestApp> };
 
-/** The product of this worker, started once and shared by its suites: visitors and users are each test's own. */
+/** The product of this worker, started once and shared by its suites: clients and users are each test's own. */
 export function testApp(): Promise<TestApp> {
   shared.gatehouseTestApp ??= startApp();
   return shared.gatehouseTestApp;
@@ -102,7 +102,7 @@ export async function startApp({
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const mail = smtp ?? folderMailbox(dataDir);
   const clients = createGrpcTransport({ baseUrl: grpcUrl });
-  const visitor = (address?: string) => createVisitor(url, address);
+  const httpClient = (address?: string) => createHttpClient(url, address);
   return {
     mode,
     url,
@@ -112,12 +112,12 @@ export async function startApp({
     mail,
     providers: providers.simulators,
     settings,
-    visitor,
+    httpClient,
     /** A client of the gRPC door. */
     grpc: <T extends DescService>(service: T) => createClient(service, clients),
     /** Reads or changes rows directly. */
     sql: <T>(text: string, values: unknown[] = []) => app.store.fork().execute<T[]>(text, values),
-    ...people({ visitor, mail, app }),
+    ...people({ httpClient, mail, app }),
     async close() {
       await gateway.drain();
       remote?.close();
@@ -129,12 +129,12 @@ export async function startApp({
   };
 }
 
-function people({ visitor, mail, app }: { visitor: () => Visitor; mail: Mailbox; app: App }) {
+function people({ httpClient, mail, app }: { httpClient: () => HttpClient; mail: Mailbox; app: App }) {
   /** Registers somebody new. */
   async function addUser(changes: { email?: string; name?: string; role?: "admin" } = {}): Promise<TestUser> {
     const email = changes.email ?? `${randomUUID()}@example.com`;
     const name = changes.name ?? "Ann Example";
-    const { status, body } = await visitor().post("/auth/register", {
+    const { status, body } = await httpClient().post("/auth/register", {
       email,
       password: PASSWORD,
       name,
@@ -149,14 +149,14 @@ function people({ visitor, mail, app }: { visitor: () => Visitor; mail: Mailbox;
   async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
     const user = await addUser(changes);
     const { token } = await mail.letterTo(user.email);
-    const { status } = await visitor().post("/auth/verify-email", { token });
+    const { status } = await httpClient().post("/auth/verify-email", { token });
     if (status !== 200) throw new Error(`verify-email answered ${status}`);
     return user;
   }
   /** Signs somebody in, somebody new unless told who. */
   async function signIn(given?: TestUser) {
     const user = given ?? (await addUser());
-    const browser = visitor();
+    const browser = httpClient();
     const { status, body } = await browser.post("/auth/login", user.credentials);
     if (status !== 200) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
     return { user, browser, accessToken: body.accessToken as string, refreshToken: body.refreshToken as string };

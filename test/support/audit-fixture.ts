@@ -16,7 +16,7 @@ const log = pino({ level: "silent" });
 type Known = Parameters<typeof verifyAudit> extends [unknown, ...infer Rest] ? Rest : never;
 
 /** An audit log of its own for a suite, which is closed after it. */
-export async function openLedger(engine: string) {
+export async function openAuditFixture(engine: string) {
   const store =
     engine === "PGlite"
       ? await openStore({ kind: "memory" }, log)

@@ -30,7 +30,7 @@ export function authenticatorOf(app: TestApp, setup: Omit<Authenticator, "code">
 
 /** The MFA token of a login whose second factor is due. */
 export async function mfaTokenFor(app: TestApp, user: TestUser): Promise<string> {
-  const { status, body } = await app.visitor().post("/auth/login", user.credentials);
+  const { status, body } = await app.httpClient().post("/auth/login", user.credentials);
   if (status !== 200 || !body.requiresMfa) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
   return body.tempToken;
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import pg from "pg";
 import { createDatabase } from "./databases.ts";
-import { createVisitor, type Visitor } from "./http-client.ts";
+import { createHttpClient, type HttpClient } from "./http-client.ts";
 import { smtpMailbox } from "./mail.ts";
 import { type Process, startProcess } from "./process.ts";
 
@@ -21,7 +21,7 @@ export type Account = {
   id: string;
   email: string;
   credentials: { email: string; password: string };
-  browser: Visitor;
+  browser: HttpClient;
   accessToken: string;
   refreshToken: string;
 };
@@ -61,13 +61,13 @@ export async function startDeployment(settings: Record<string, string> = {}) {
     void (await Promise.all([...gateways, ...services].map((process) => process.end(signal))));
   await start();
   let turn = 0;
-  const visitor = () => createVisitor((gateways[turn++ % 2] as Process).url);
+  const httpClient = () => createHttpClient((gateways[turn++ % 2] as Process).url);
   return {
     mail,
     redis,
     /** Somebody who comes through the one gateway, then the other. */
-    visitor,
-    ...people(visitor),
+    httpClient,
+    ...people(httpClient),
     sql: async <T>(text: string, values: unknown[] = []) => (await database.query(text, values)).rows as T[],
     databaseUrl,
     /** What every process has written so far. */
@@ -87,24 +87,24 @@ export async function startDeployment(settings: Record<string, string> = {}) {
   };
 }
 
-function people(visitor: () => Visitor) {
+function people(httpClient: () => HttpClient) {
   async function register() {
     const email = `${randomUUID()}@example.com`;
     const body = { email, password: PASSWORD, name: "Ann Example", acceptTerms: true };
-    const answer = await visitor().post("/auth/register", body);
+    const answer = await httpClient().post("/auth/register", body);
     if (answer.status !== 201) throw new Error(`register answered ${answer.status}`);
     return { id: answer.body.userId as string, email, credentials: { email, password: PASSWORD } };
   }
   async function signIn(given?: Pick<Account, "id" | "email" | "credentials">): Promise<Account> {
     const user = given ?? (await register());
-    const browser = visitor();
+    const browser = httpClient();
     const { status, body } = await browser.post("/auth/login", user.credentials);
     if (status !== 200) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
     return { ...user, browser, accessToken: body.accessToken, refreshToken: body.refreshToken };
   }
   /** What becomes of a refresh token at the next gateway. */
   const refresh = (token: string) =>
-    visitor().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` });
-  const profile = async (token: string) => (await visitor().get("/user/profile", token)).status;
+    httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` });
+  const profile = async (token: string) => (await httpClient().get("/user/profile", token)).status;
   return { register, signIn, refresh, profile };
 }

@@ -1,15 +1,15 @@
 import { randomInt } from "node:crypto";
-import { holdToDocument } from "./openapi-assertions.ts";
+import { assertMatchesOpenApi } from "./openapi-assertions.ts";
 
 /** An answer of the REST door. */
 // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
 export type Answer = { status: number; headers: Headers; body: any };
 
 /** Somebody at the REST door, with an address and cookies of their own, who takes no answer that is not described. */
-export type Visitor = ReturnType<typeof createVisitor>;
+export type HttpClient = ReturnType<typeof createHttpClient>;
 
 /** Comes from a random address unless one is given. */
-export function createVisitor(url: string, address = randomAddress()) {
+export function createHttpClient(url: string, address = randomAddress()) {
   const cookies = new Map<string, string>();
   async function send(
     method: string,
@@ -35,7 +35,7 @@ export function createVisitor(url: string, address = randomAddress()) {
       headers: response.headers,
       body: isJson(response) ? JSON.parse(text) : text,
     };
-    await holdToDocument(url, method, path, answer);
+    await assertMatchesOpenApi(url, method, path, answer);
     return answer;
   }
   function keep(line: string): void {
@@ -55,7 +55,7 @@ export function createVisitor(url: string, address = randomAddress()) {
   };
 }
 
-/** An address that no other visitor of a run is likely to have. */
+/** An address that no other client of a run is likely to have. */
 export function randomAddress(): string {
   return `10.${randomInt(256)}.${randomInt(256)}.${randomInt(1, 255)}`;
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, afterEach } from "vitest";
 import { startApp } from "./app.ts";
-import { startSink } from "./smtp-server.ts";
+import { startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
 /** The pause after a first failure, in ms; it doubles with each. */
@@ -18,28 +18,28 @@ export type Row = {
   next_attempt_at: string | null;
 };
 
-/** For a suite: the product, whose mail goes to a sink that takes everything unless a test tells it otherwise. */
-export async function openPostOffice(mode: (typeof modes)[number]) {
-  let sink = await startSink();
-  const { port, url } = sink;
-  const usual = { ...sink.moods };
+/** For a suite: the product, whose mail goes to an SMTP server that accepts everything unless a test tells it otherwise. */
+export async function openMailFixture(mode: (typeof modes)[number]) {
+  let smtpServer = await startSmtpServer();
+  const { port, url } = smtpServer;
+  const usual = { ...smtpServer.responses };
   const lastingLinks = { VERIFY_TOKEN_TTL: "7d" }; // for longer than any outage here
   const MAIL_FROM = "Acme: Größe <no-reply@bücher.example>";
   const env = { SMTP_URL: url, MAIL_FROM, MAIL_RETRY_BASE: `${BASE_MS / 60_000}m`, ...lastingLinks };
   const app = await startApp({ mode, env });
-  afterEach(() => void Object.assign(sink.moods, usual));
+  afterEach(() => void Object.assign(smtpServer.responses, usual));
   afterAll(async () => {
     await app.close();
-    await sink.close();
+    await smtpServer.close();
   });
   return {
     app,
-    get sink() {
-      return sink;
+    get smtpServer() {
+      return smtpServer;
     },
-    /** Opens the sink anew, which a test has closed. */
+    /** Opens the smtpServer anew, which a test has closed. */
     async reopen() {
-      sink = await startSink(port);
+      smtpServer = await startSmtpServer(port);
     },
     /** Registers somebody, whose letter of welcome is the one to look at. @returns the address */
     register: async (kind: string) => (await app.addUser({ email: `${kind}.${randomUUID()}@example.com` })).email,
@@ -52,6 +52,6 @@ export async function openPostOffice(mode: (typeof modes)[number]) {
         );
         return row && is(row) ? row : undefined;
       }),
-    arrivedFor: (email: string) => sink.arrived.filter(({ to }) => to === email),
+    receivedFor: (email: string) => smtpServer.received.filter(({ to }) => to === email),
   };
 }

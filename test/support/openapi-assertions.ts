@@ -26,7 +26,7 @@ const FORMATS: Record<string, RegExp> = {
 const documents = new Map<string, Promise<Document>>();
 
 /** Holds an answer to what GET /openapi.json says of its route: status, headers, body, no more and no less. @throws Error */
-export async function holdToDocument(url: string, method: string, path: string, answer: Answer): Promise<void> {
+export async function assertMatchesOpenApi(url: string, method: string, path: string, answer: Answer): Promise<void> {
   const { paths, components } = await documentOf(url);
   const { status, body } = answer;
   const operation = paths[routeOf(paths, path)]?.[method.toLowerCase()];

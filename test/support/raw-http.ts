@@ -1,7 +1,7 @@
 import net from "node:net";
 
 /** Writes bytes to the gateway as they are and answers all that comes back until the connection ends. */
-export function rawExchange(port: number, request: string | Uint8Array): Promise<string> {
+export function sendRawHttp(port: number, request: string | Uint8Array): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(port, "127.0.0.1", () => socket.write(request));
     let text = "";

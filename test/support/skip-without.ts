@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { describe } from "vitest";
 
 /** Whether a program is there; where it has to be, its absence fails the test that calls it. */
-export function lacks(program: string): boolean {
+export function isMissing(program: string): boolean {
   try {
     execFileSync("which", [program]);
     return false;
@@ -12,7 +12,7 @@ export function lacks(program: string): boolean {
 }
 
 /** A suite that begins something as soon as it is read, and so is read only where that can be. */
-export function describeWhere(isPossible: unknown, name: string, begin: () => Promise<void>): void {
+export function describeIf(isPossible: unknown, name: string, begin: () => Promise<void>): void {
   if (isPossible) describe(name, begin);
   else describe.todo(name);
 }

@@ -1,33 +1,34 @@
 import type { AddressInfo } from "node:net";
 import { SMTPServer } from "smtp-server";
 
-/** A letter that has arrived. */
+/** A mail that has arrived. */
 export type Arrived = { to: string; messageId: string; raw: string };
 
-/** What the sink does with a recipient or a letter: take it, refuse it by a code, in one line or more, or never answer. */
-export type Mood = "take" | "hang" | { code: number; text: string | string[] };
+/** What the smtpServer does with a recipient or a letter: take it, refuse it by a code, in one line or more, or never answer. */
+export type SmtpResponse = "accept" | "hang" | { code: number; text: string | string[] };
 
 /** An SMTP server that can be told how to treat whom. */
-export async function startSink(port = 0) {
-  const arrived: Arrived[] = [];
+export async function startSmtpServer(port = 0) {
+  const received: Arrived[] = [];
   const tries: string[] = [];
-  const moods = {
-    mail: (): Mood => "take",
-    rcpt: (_to: string): Mood => "take",
-    data: (_letter: Arrived): Mood => "take",
+  const responses = {
+    mail: (): SmtpResponse => "accept",
+    rcpt: (_to: string): SmtpResponse => "accept",
+    data: (_letter: Arrived): SmtpResponse => "accept",
   };
-  const answer = (mood: Mood, done: (error?: Error | null) => void) => {
-    if (mood === "take") done();
-    else if (mood !== "hang") done(Object.assign(new Error(), { message: mood.text, responseCode: mood.code }));
+  const answer = (response: SmtpResponse, done: (error?: Error | null) => void) => {
+    if (response === "accept") done();
+    else if (response !== "hang")
+      done(Object.assign(new Error(), { message: response.text, responseCode: response.code }));
   };
   const server = new SMTPServer({
     authOptional: true,
     disabledCommands: ["STARTTLS", "AUTH"],
     closeTimeout: 200,
-    onMailFrom: (_address, _session, done) => answer(moods.mail(), done),
+    onMailFrom: (_address, _session, done) => answer(responses.mail(), done),
     onRcptTo({ address }, _session, done) {
       tries.push(address);
-      answer(moods.rcpt(address), done);
+      answer(responses.rcpt(address), done);
     },
     onData(stream, session, done) {
       const parts: Buffer[] = [];
@@ -39,9 +40,9 @@ export async function startSink(port = 0) {
           messageId: /^message-id: (.*)$/im.exec(raw)?.[1] ?? "",
           raw,
         };
-        const mood = moods.data(letter);
-        if (mood === "take" || mood === "hang") arrived.push(letter);
-        answer(mood, done);
+        const response = responses.data(letter);
+        if (response === "accept" || response === "hang") received.push(letter);
+        answer(response, done);
       });
     },
   });
@@ -51,10 +52,10 @@ export async function startSink(port = 0) {
   return {
     url: `smtp://127.0.0.1:${address.port}`,
     port: address.port,
-    arrived,
+    received,
     /** Recipients, as often as they were tried. */
     tries,
-    moods,
+    responses,
     close: () => new Promise<void>((resolve) => server.close(resolve)),
   };
 }

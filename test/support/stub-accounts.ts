@@ -3,7 +3,7 @@ import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import type { Routes } from "./stub-services.ts";
 
 /** Services with one account, and the metadata of the last call for its profile. */
-export function playAccounts(): { routes: Routes; metadata: () => Record<string, string> } {
+export function stubAccounts(): { routes: Routes; metadata: () => Record<string, string> } {
   let metadata: Record<string, string> = {};
   const routes: Routes = (router) =>
     router

@@ -3,36 +3,40 @@ import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import type { Answer, Settings, Started, Way } from "./stub-services.ts";
+import type { Answer, Settings, Started, TransportKind } from "./stub-services.ts";
 import { start } from "./stub-services.ts";
 
 export const JSON_TYPE = { "content-type": "application/json" };
 
 /** A gateway before services that only listen. */
-export type Listening = Started & {
+export type RecordingServices = Started & {
   /** The last request message that reached them. */
   last: () => object | undefined;
   login: (body: unknown, headers?: Record<string, string>) => Promise<Answer>;
 };
 
 /** Starts a gateway before services that answer an empty message to everything. */
-export async function startListening(way: Way, settings: Settings = {}): Promise<Listening> {
+export async function startRecordingServices(
+  transportKind: TransportKind,
+  settings: Settings = {},
+): Promise<RecordingServices> {
   let last: object | undefined;
   const heard = (message: object) => {
     last = message;
     return {};
   };
-  const edge = await start(
+  const server = await start(
     (router) =>
       router
         .service(AuthService, { login: heard, register: heard, logout: heard, refresh: heard, verifyMfa: heard })
         .service(UserService, { updateProfile: heard, deleteAccount: heard, revokeSession: heard, getProfile: heard })
         .service(AdminService, { listUsers: heard, updateUser: heard, listAuditLogs: heard, revokeUserSessions: heard })
         .service(AIService, { chat: heard }),
-    { way, ...settings },
+    { transportKind, ...settings },
   );
-  const login: Listening["login"] = (body, headers = JSON_TYPE) => edge.send("POST", "/auth/login", body, headers);
-  return { ...edge, last: () => last, login };
+  const login: RecordingServices["login"] = (body, headers = JSON_TYPE) =>
+    server.send("POST", "/auth/login", body, headers);
+  return { ...server, last: () => last, login };
 }
 
 /** The fields that an answer blames. */
@@ -40,26 +44,26 @@ export const blamed = (answer: { body: { violations?: { field: string }[] } }) =
   answer.body.violations?.map((violation) => violation.field);
 
 /** A gateway before an AI that is played. */
-export type Chatting = Started & { ask: (signal?: AbortSignal) => Promise<Response> };
+export type ChatServices = Started & { ask: (signal?: AbortSignal) => Promise<Response> };
 
 export const CONVERSATION = { provider: "p", messages: [{ role: "user", content: "Hi" }] };
 
 /** Starts a gateway before an AI that streams what `chat` yields. */
-export async function startChatting(
-  way: Way,
+export async function startChatServices(
+  transportKind: TransportKind,
   chat: (context: HandlerContext) => AsyncIterable<{ chunk: string }>,
   settings: Settings = {},
-): Promise<Chatting> {
-  const edge = await start(
+): Promise<ChatServices> {
+  const server = await start(
     (router) => router.service(AIService, { streamChat: (_request, context) => chat(context) }),
-    { way, ...settings },
+    { transportKind, ...settings },
   );
   const ask = (signal?: AbortSignal) =>
-    fetch(`${edge.url}/ai/stream`, {
+    fetch(`${server.url}/ai/stream`, {
       method: "POST",
       headers: { ...JSON_TYPE, "x-request-id": "id-1" },
       body: JSON.stringify(CONVERSATION),
       signal: signal ?? null,
     });
-  return { ...edge, ask };
+  return { ...server, ask };
 }

@@ -19,16 +19,20 @@ import { endWaiting } from "../../services/grpc/patience.ts";
 import { openRoom, type Room } from "../../services/process/room.ts";
 
 /** The two ways from gateway to services; what holds for one must hold for the other. */
-export const ways = ["in process", "over gRPC"] as const;
-export type Way = (typeof ways)[number];
+export const transportKinds = ["in process", "over gRPC"] as const;
+export type TransportKind = (typeof transportKinds)[number];
 export type Routes = (router: ConnectRouter) => unknown;
 
 /** Services played by `routes`, and the way to them. */
 export type Played = { transport: Transport; close: () => Promise<void> };
 
 /** Opens the way to services that `routes` plays. */
-export async function play(way: Way, routes: Routes, interceptors: Interceptor[] = []): Promise<Played> {
-  if (way === "in process") {
+export async function play(
+  transportKind: TransportKind,
+  routes: Routes,
+  interceptors: Interceptor[] = [],
+): Promise<Played> {
+  if (transportKind === "in process") {
     return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
   }
   const sessions = new Set<http2.Http2Session>();
@@ -66,7 +70,7 @@ export type Started = {
 export type Answer = { status: number; headers: Headers; text: string; body: never };
 
 export type Settings = {
-  way?: Way;
+  transportKind?: TransportKind;
   interceptors?: Interceptor[];
   env?: Record<string, string>;
   services?: DescService[];
@@ -80,8 +84,8 @@ export type Settings = {
 
 /** Starts a gateway before services that `routes` plays. */
 export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
-  const { way = "in process", interceptors, env, room = openRoom(), ...options } = settings;
-  const played = await play(way, routes, interceptors);
+  const { transportKind = "in process", interceptors, env, room = openRoom(), ...options } = settings;
+  const played = await play(transportKind, routes, interceptors);
   const logs: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
   const gateway = createGateway({ config: configOf(env), transport: played.transport, room, log, ...options });
@@ -106,7 +110,7 @@ export async function start(routes: Routes, settings: Settings = {}): Promise<St
 }
 
 /** Headers of every answer of the API, those to unreadable requests included. */
-export const usualHeaders = {
+export const commonHeaders = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
   "cross-origin-opener-policy": "same-origin",

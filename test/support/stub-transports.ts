@@ -2,15 +2,15 @@ import { create } from "@bufbuild/protobuf";
 import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
 import { afterEach, expect } from "vitest";
 import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import type { Played, Routes, Way } from "./stub-services.ts";
+import type { Played, Routes, TransportKind } from "./stub-services.ts";
 import { play } from "./stub-services.ts";
 
-/** For a suite whose tests each open a way to services of their own, which is closed after them. */
-export function openWays(way: Way) {
+/** For a suite whose tests each open a transport to services of their own, which is closed after them. */
+export function openTransports(transportKind: TransportKind) {
   let played: Played | undefined;
   afterEach(() => played?.close());
   return async (routes: Routes, interceptors?: Interceptor[]): Promise<Transport> => {
-    played = await play(way, routes, interceptors);
+    played = await play(transportKind, routes, interceptors);
     return played.transport;
   };
 }

@@ -2,11 +2,11 @@ import { randomUUID } from "node:crypto";
 import { expect } from "vitest";
 import type { TestApp, TestUser } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
-import { type Case, type Deed, type Inventory, nothing, own, post, telling, wrong } from "./audit-cases.ts";
+import { type AuditCases, type AuditedRequest, type Case, nothing, own, post, telling, wrong } from "./audit-cases.ts";
 import { signInAdmin } from "./support.ts";
 
 /** What the UserService does. */
-export function userDeeds(app: TestApp): Inventory {
+export function userActions(app: TestApp): AuditCases {
   const account = () => app.signIn();
   return {
     UpdateProfile: {
@@ -64,9 +64,9 @@ export function userDeeds(app: TestApp): Inventory {
 }
 
 /** What the AdminService does. */
-export function adminDeeds(app: TestApp): Inventory {
+export function adminActions(app: TestApp): AuditCases {
   async function asAdmin(
-    make: (user: TestUser, admin: TestUser) => Deed | Promise<Deed>,
+    make: (user: TestUser, admin: TestUser) => AuditedRequest | Promise<AuditedRequest>,
     details: Record<string, object>,
   ): Promise<Case> {
     const [admin, { user }] = [await signInAdmin(app), await app.signIn()];

@@ -2,12 +2,12 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { services } from "../../../services/index.ts";
 import { testApp } from "../../support/app.ts";
-import { adminDeeds, userDeeds } from "./account-actions.ts";
-import type { Deed, Inventory } from "./audit-cases.ts";
-import { authDeeds } from "./auth-actions.ts";
+import { adminActions, userActions } from "./account-actions.ts";
+import type { AuditCases, AuditedRequest } from "./audit-cases.ts";
+import { authActions } from "./auth-actions.ts";
 
 const app = await testApp();
-const inventory: Inventory = { ...authDeeds(app), ...userDeeds(app), ...adminDeeds(app) };
+const inventory: AuditCases = { ...authActions(app), ...userActions(app), ...adminActions(app) };
 
 /** What only reads, and what is counted instead (AI calls leave a usage row). */
 const unaudited = [
@@ -15,15 +15,15 @@ const unaudited = [
   ...["ListEmailLogs", "ListProviders", "Chat", "StreamChat", "ListUsage", "ListAllUsage"],
 ];
 
-async function send({ method, path, body, token, cookie }: Deed, requestId: string) {
-  const visitor = app.visitor();
-  const answer = await visitor.send(method, path, body, {
+async function send({ method, path, body, token, cookie }: AuditedRequest, requestId: string) {
+  const httpClient = app.httpClient();
+  const answer = await httpClient.send(method, path, body, {
     "x-request-id": requestId,
     "user-agent": "inventory",
     ...(token && { authorization: `Bearer ${token}` }),
     ...(cookie && { cookie }),
   });
-  return { address: visitor.address, status: answer.status };
+  return { address: httpClient.address, status: answer.status };
 }
 
 const eventsOf = (requestId: string) =>

@@ -2,13 +2,13 @@ import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
 import type { TestApp, TestUser } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
-import { type Deed, failed, type Inventory, nothing, own, post, telling, wrong } from "./audit-cases.ts";
+import { type AuditCases, type AuditedRequest, failed, nothing, own, post, telling, wrong } from "./audit-cases.ts";
 
 /** What the AuthService does. */
-export function authDeeds(app: TestApp): Inventory {
+export function authActions(app: TestApp): AuditCases {
   const account = () => app.signIn();
   async function mailed(
-    deed: (token: string) => Deed,
+    deed: (token: string) => AuditedRequest,
     ask: (user: TestUser) => Promise<unknown>,
     subject: RegExp,
     ...events: string[]
@@ -46,7 +46,7 @@ export function authDeeds(app: TestApp): Inventory {
       "the fifth wrong password": async () => {
         const user = await app.addUser();
         const deed = post("/auth/login", { email: user.email, password: wrong });
-        for (let i = 0; i < 4; i++) await app.visitor().post(deed.path, deed.body);
+        for (let i = 0; i < 4; i++) await app.httpClient().post(deed.path, deed.body);
         return { deed, trail: failed(user, "auth.locked", "auth.login_failed") };
       },
       "an account about to be deleted": async () => {
@@ -82,7 +82,7 @@ export function authDeeds(app: TestApp): Inventory {
       "the fifth wrong code": async () => {
         const { user } = await setUpFactor(app);
         const deed = post("/auth/verify-mfa", { tempToken: await mfaTokenFor(app, user), code: "000000" });
-        for (let i = 0; i < 4; i++) await app.visitor().post(deed.path, deed.body);
+        for (let i = 0; i < 4; i++) await app.httpClient().post(deed.path, deed.body);
         const details = { "auth.locked": { factor: "second" } };
         return { deed, trail: telling(details, failed(user, "auth.locked", "auth.mfa_failed")) };
       },
@@ -140,7 +140,7 @@ export function authDeeds(app: TestApp): Inventory {
       always: () =>
         mailed(
           (token) => post("/auth/reset-password", { token, password: "Other-horse-1" }),
-          ({ email }) => app.visitor().post("/auth/forgot-password", { email }),
+          ({ email }) => app.httpClient().post("/auth/forgot-password", { email }),
           /Reset/,
           "auth.password_reset",
         ),

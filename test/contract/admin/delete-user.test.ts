@@ -11,7 +11,7 @@ describe("DELETE /admin/users/:id", () => {
     await app.mail.letterTo(user.email);
     expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
     expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
-    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(401);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(401);
     expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(404);
     const { body } = await admin.get(`/admin/audit-logs?userId=${user.id}`);
     expect(body.items.map(({ event }: { event: string }) => event)).toEqual(

@@ -1,16 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
-import { modes, openPostOffice } from "../../support/mail-fixture.ts";
+import { modes, openMailFixture } from "../../support/mail-fixture.ts";
 import { times } from "../../support/until.ts";
 import { signInAdmin } from "./support.ts";
 
 describe.each(modes)("the log of e-mails, %s", async (mode) => {
-  const office = await openPostOffice(mode);
-  const { app, register, rowOf, arrivedFor } = office;
+  const mail = await openMailFixture(mode);
+  const { app, register, rowOf, receivedFor } = mail;
 
   test("a 5xx ends it; an administrator can queue it again, and nothing but a failed one", async () => {
-    office.sink.moods.rcpt = (to) => (to.startsWith("gone") ? { code: 550, text: "No such user" } : "take");
+    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 550, text: "No such user" } : "accept");
     const [gone, fine] = [await register("gone"), await register("fine")];
     const failed = await rowOf(gone, (row) => row.status === "failed");
     expect(failed).toMatchObject({ attempts: 1, next_attempt_at: null });
@@ -20,14 +20,14 @@ describe.each(modes)("the log of e-mails, %s", async (mode) => {
     expect((await admin.post(`/admin/email-logs/${uuid()}/retry`)).status).toBe(404);
     expect((await admin.post("/admin/email-logs/7/retry")).status).toBe(400);
     app.clock.advance("26h"); // long after it would have been given up
-    office.sink.moods.rcpt = (to) => (to.startsWith("gone") ? { code: 451, text: "Greylisted" } : "take");
+    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 451, text: "Greylisted" } : "accept");
     const later = await signInAdmin(app, admin.user);
     expect((await later.post(`/admin/email-logs/${failed.id}/retry`)).status).toBe(200);
     await rowOf(gone, (row) => row.status === "queued" && row.attempts === 2);
-    office.sink.moods.rcpt = () => "take";
+    mail.smtpServer.responses.rcpt = () => "accept";
     app.clock.advance("25m");
     await rowOf(gone, (row) => row.status === "sent" && row.attempts === 3);
-    expect(arrivedFor(gone)).toHaveLength(1);
+    expect(receivedFor(gone)).toHaveLength(1);
     const [event] = await app.sql(
       "select details from audit_events where event = 'admin.email_retried' and actor_id = ?",
       [admin.user.id],
@@ -40,8 +40,8 @@ describe.each(modes)("the log of e-mails, %s", async (mode) => {
     ["many lines", (quote: string) => ["5.7.1 Looks like spam:", ...quote.split("\r\n")]],
   ])("an answer that quotes the letter in %s is told without a piece of its token", async (_form, answer) => {
     let token = "";
-    office.sink.moods.data = ({ to, raw }) => {
-      if (!to.startsWith("cut")) return "take";
+    mail.smtpServer.responses.data = ({ to, raw }) => {
+      if (!to.startsWith("cut")) return "accept";
       const [quote = ""] = /#token=3D(?:[\w-]|=\r\n){43,}/.exec(raw) ?? [];
       expect(quote).toContain("=\r\n");
       token = quote.replace("#token=3D", "").replaceAll("=\r\n", "");
@@ -55,8 +55,8 @@ describe.each(modes)("the log of e-mails, %s", async (mode) => {
   });
 
   test("the log shows every letter and its attempts, by each filter, and never a token or a text", async () => {
-    office.sink.moods.data = ({ to, raw }) =>
-      to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "take";
+    mail.smtpServer.responses.data = ({ to, raw }) =>
+      to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "accept";
     const user = await app.addUser({ email: `quoted.${randomUUID()}@example.com` });
     const row = await rowOf(user.email, ({ status }) => status === "failed");
     for (const kind of ["one", "two"]) await rowOf(await register(kind), ({ status }) => status === "sent");

@@ -34,12 +34,12 @@ describe("POST /admin/impersonate/:userId", () => {
     const [admin, chief] = [await signInAdmin(app), await signInAdmin(app)];
     const user = await app.addUser();
     const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
-    expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(200);
+    expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(200);
     if (end === "logout") await admin.post("/auth/logout");
     if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
     if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
     if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
-    expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(401);
+    expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
     expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
   });
 
@@ -47,7 +47,7 @@ describe("POST /admin/impersonate/:userId", () => {
     const admin = await signInAdmin(app);
     const user = await app.addUser();
     const { body } = await admin.post(`/admin/impersonate/${user.id}`);
-    expect((await app.visitor().put("/user/profile", { name: "Bea" }, body.accessToken)).status).toBe(200);
+    expect((await app.httpClient().put("/user/profile", { name: "Bea" }, body.accessToken)).status).toBe(200);
     expect((await auditOf(app, user.id, "user.profile_updated"))[0]?.actor_id).toBe(admin.user.id);
   });
 
@@ -135,7 +135,7 @@ describe("POST /admin/impersonate/:userId", () => {
       ["POST", `/admin/impersonate/${admin.user.id}`, {}],
     ];
     for (const [method, path, data] of tries) {
-      const answer = await app.visitor().send(method, path, data, { authorization: `Bearer ${body.accessToken}` });
+      const answer = await app.httpClient().send(method, path, data, { authorization: `Bearer ${body.accessToken}` });
       expect({ path, status: answer.status }).toEqual({ path, status: 403 });
     }
     const denied = await app.sql<{ user_id: string | null }>(

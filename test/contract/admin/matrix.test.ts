@@ -83,7 +83,7 @@ const holders: Record<string, { status: 401 | 403; token: () => Promise<string |
 async function mfaToken(): Promise<string> {
   const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
   expect((await browser.post("/auth/setup-totp", undefined, accessToken)).status).toBe(200);
-  const { body } = await app.visitor().post("/auth/login", user.credentials);
+  const { body } = await app.httpClient().post("/auth/login", user.credentials);
   expect(body.requiresMfa).toBe(true);
   return body.tempToken;
 }
@@ -91,7 +91,7 @@ async function mfaToken(): Promise<string> {
 async function askRest({ verb, path }: (typeof routes)[number], id: string, token: string | undefined) {
   const body = verb === "PUT" ? { role: "admin" } : verb === "POST" ? {} : undefined;
   const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  const answer = await app.visitor().send(verb, path.replace(/\{\w+\}/, id), body, headers);
+  const answer = await app.httpClient().send(verb, path.replace(/\{\w+\}/, id), body, headers);
   return { status: answer.status, code: answer.body.code, message: answer.body.message };
 }
 

@@ -42,9 +42,9 @@ describe("PUT /admin/users/:id", () => {
     const { body } = await admin.put(`/admin/users/${user.id}`, { email });
     expect(body.user).toMatchObject({ email, emailVerified: false });
     expect((await app.mail.letterTo(user.email, /was changed/)).text).toContain(email);
-    expect((await app.visitor().post("/auth/verify-email", { token })).status).toBe(400);
-    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(401);
-    expect((await app.visitor().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
+    expect((await app.httpClient().post("/auth/verify-email", { token })).status).toBe(400);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(401);
+    expect((await app.httpClient().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
     const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
     expect(taken).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
     const [denied] = await auditOf(app, user.id, "admin.denied");
@@ -54,7 +54,7 @@ describe("PUT /admin/users/:id", () => {
   test("unlocks", async () => {
     const admin = await signInAdmin(app);
     const user = await app.addUser();
-    const login = (password: string) => app.visitor().post("/auth/login", { email: user.email, password });
+    const login = (password: string) => app.httpClient().post("/auth/login", { email: user.email, password });
     for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
     expect((await login(user.password)).status).toBe(423);
     expect((await admin.get(`/admin/users?search=${user.email}`)).body.items[0].locked).toBe(true);
@@ -68,7 +68,7 @@ describe("PUT /admin/users/:id", () => {
     const search = `search=${encodeURIComponent(user.email)}`;
     const found = async (query = "") => (await admin.get(`/admin/users?${search}${query}`)).body.items;
     const verify = async (code: string) =>
-      app.visitor().post("/auth/verify-mfa", { tempToken: await mfaTokenFor(app, user), code });
+      app.httpClient().post("/auth/verify-mfa", { tempToken: await mfaTokenFor(app, user), code });
     expect(await found("&locked=false")).toMatchObject([{ id: user.id, locked: false }]);
     for (let i = 0; i < 5; i++) await verify("000000");
     expect((await verify(await authenticator.code())).status).toBe(423);
@@ -84,11 +84,11 @@ describe("PUT /admin/users/:id", () => {
     const admin = await signInAdmin(app);
     const user = await app.addUser();
     const email = `moved-${user.email}`;
-    const guess = (at: string) => app.visitor().post("/auth/login", { email: at, password: "Wrong-1-guess" });
+    const guess = (at: string) => app.httpClient().post("/auth/login", { email: at, password: "Wrong-1-guess" });
     for (let i = 0; i < 5; i++) await Promise.all([guess(user.email), guess(email)]);
     const changed = await admin.put(`/admin/users/${user.id}`, { email, locked: false });
     expect(changed.body.user).toMatchObject({ email, locked: false });
-    expect((await app.visitor().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
     expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
   });
 

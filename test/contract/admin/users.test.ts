@@ -92,7 +92,7 @@ describe("GET /admin/users", () => {
     await admin.put(`/admin/users/${a}`, { role: "admin" });
     await admin.put(`/admin/users/${b}`, { emailVerified: true });
     for (let i = 0; i < 5; i++) {
-      await app.visitor().post("/auth/login", { email: users[2]?.email, password: "Wrong-1-guess" });
+      await app.httpClient().post("/auth/login", { email: users[2]?.email, password: "Wrong-1-guess" });
     }
     const find = async (query: string) => {
       const { body } = await admin.get(`/admin/users?search=${word}&${query}`);

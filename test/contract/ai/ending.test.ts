@@ -79,14 +79,14 @@ describe("a stream whose session ends", () => {
     const { user, accessToken } = await app.signIn();
     const other = await app.signIn(user);
     const [ends, goesOn] = await Promise.all([listen(replica, accessToken), listen(replica, other.accessToken)]);
-    await app.visitor().post("/auth/logout", undefined, accessToken);
+    await app.httpClient().post("/auth/logout", undefined, accessToken);
     const endedAt = performance.now();
     expect(eventsIn(await ends.rest()).error).toBe("The session has ended.");
     expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
     const later = new Promise((resolve) => setTimeout(resolve, SOON_MS, "still open"));
     const rest = goesOn.rest();
     expect(await Promise.race([rest, later])).toBe("still open");
-    await app.visitor().post("/auth/logout", undefined, other.accessToken);
+    await app.httpClient().post("/auth/logout", undefined, other.accessToken);
     await rest;
     await replica.close();
   });

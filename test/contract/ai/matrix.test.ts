@@ -41,7 +41,7 @@ describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)("%s,
 
   test.concurrent("POST /ai/stream", async () => {
     const body = saying(provider, `case: ${name} (REST stream)`);
-    const answer = await app.visitor().post("/ai/stream", body, token);
+    const answer = await app.httpClient().post("/ai/stream", body, token);
     expect(answer.status).toBe(200);
     const { text, error } = eventsIn(answer.body);
     const failure = error === undefined ? {} : { failure: kindIn(error, provider) };
@@ -49,7 +49,9 @@ describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)("%s,
   });
 
   test.concurrent("POST /ai/chat", async () => {
-    const { status, body } = await app.visitor().post("/ai/chat", saying(provider, `case: ${name} (REST chat)`), token);
+    const { status, body } = await app
+      .httpClient()
+      .post("/ai/chat", saying(provider, `case: ${name} (REST chat)`), token);
     if (expected.chat.failure === undefined) {
       expect(status).toBe(200);
       expect(summary({ text: body.content })).toEqual(summary(expected.chat));

@@ -3,7 +3,7 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { REPLY } from "../../../scripts/simulators/play.ts";
 import { tokensIn } from "../../../scripts/simulators/speaker.ts";
 import { startApp, testApp } from "../../support/app.ts";
-import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
 import { until } from "../../support/until.ts";
 import { eventsIn } from "./events.ts";
 
@@ -116,7 +116,7 @@ test("GET /user/usage tells what it cost, GET /admin/usage what everybody's did"
 
 describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 30000"])(
   "a client that goes away while the provider is at %s frees the upstream connection",
-  DESPITE_STALLS,
+  RETRY_ON_SLOW_CI,
   (name) => {
     const [simulator] = app.providers;
     if (!simulator) throw new Error("There is no simulator.");

@@ -16,7 +16,7 @@ async function confirmed(): Promise<Account> {
   const account = await setUpFactor(app);
   const tempToken = await mfaTokenFor(app, account.user);
   const code = await account.authenticator.code();
-  if ((await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status !== 200)
+  if ((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status !== 200)
     throw new Error("not signed in");
   app.clock.advance("30s"); // the next code
   return account;
@@ -30,7 +30,7 @@ describe("POST /auth/disable-totp", () => {
       body: { code: "INVALID_CURRENT_PASSWORD" },
     });
     expect(await disable(account, {})).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-    const { body } = await app.visitor().post("/auth/login", account.user.credentials);
+    const { body } = await app.httpClient().post("/auth/login", account.user.credentials);
     expect(body.requiresMfa).toBe(false);
     await app.mail.letterTo(account.user.email, /Two-factor sign-in is off/);
     const events = await app.sql("select id from audit_events where user_id = ? and event = 'auth.mfa_disabled'", [
@@ -56,7 +56,7 @@ describe("POST /auth/disable-totp", () => {
     const tempToken = await mfaTokenFor(app, account.user);
     expect((await disable(account, {})).status).toBe(200);
     const answer = await app
-      .visitor()
+      .httpClient()
       .post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
     expect(answer).toMatchObject({ status: 401, body: { code: "TICKET_INVALID" } });
   });
@@ -71,7 +71,7 @@ describe("POST /auth/backup-codes", () => {
     expect(new Set(body.backupCodes).size).toBe(10);
     const attempt = async (backupCode: unknown) => {
       const tempToken = await mfaTokenFor(app, account.user);
-      return (await app.visitor().post("/auth/verify-mfa", { tempToken, backupCode })).status;
+      return (await app.httpClient().post("/auth/verify-mfa", { tempToken, backupCode })).status;
     };
     expect(await attempt(account.authenticator.backupCodes[0])).toBe(401);
     expect(await attempt(body.backupCodes[0])).toBe(200);

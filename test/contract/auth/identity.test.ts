@@ -5,8 +5,9 @@ import { testApp } from "../../support/app.ts";
 const app = await testApp();
 const PASSWORD = "Correct-horse-1";
 const register = (email: string, changes = {}) =>
-  app.visitor().post("/auth/register", { email, password: PASSWORD, name: "Ann", acceptTerms: true, ...changes });
-const login = async (email: string) => (await app.visitor().post("/auth/login", { email, password: PASSWORD })).status;
+  app.httpClient().post("/auth/register", { email, password: PASSWORD, name: "Ann", acceptTerms: true, ...changes });
+const login = async (email: string) =>
+  (await app.httpClient().post("/auth/login", { email, password: PASSWORD })).status;
 
 /** Other spellings of ann@bücher.example: the same account. */
 const SAME: [string, (id: string) => string][] = [
@@ -50,7 +51,7 @@ describe("e-mail identity", () => {
     const variant = spelling(id);
     expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
     expect(await login(variant)).toBe(200);
-    await app.visitor().post("/auth/forgot-password", { email: variant });
+    await app.httpClient().post("/auth/forgot-password", { email: variant });
     const to = await app.sql<{ to: string }>(
       `select "to" from emails e join users u on u.id = e.user_id where u.email = ? order by e.id`,
       [stored],
@@ -63,7 +64,7 @@ describe("e-mail identity", () => {
     const refused = { status: 400, body: { code: "VALIDATION_FAILED", violations: [{ field: "email" }] } };
     expect(await register(email)).toMatchObject(refused);
     for (const path of ["/auth/forgot-password", "/auth/resend-verification"]) {
-      expect(await app.visitor().post(path, { email })).toMatchObject(refused);
+      expect(await app.httpClient().post(path, { email })).toMatchObject(refused);
     }
     expect(await login(email)).toBe(400);
   });
@@ -78,7 +79,7 @@ describe("e-mail identity", () => {
   test("Kelvin sign and K are two accounts nowhere: the first is none, the second one's own", async () => {
     const id = randomUUID();
     expect((await register(`${id}.kate@example.com`)).status).toBe(201);
-    await app.visitor().post("/auth/forgot-password", { email: `${id}.\u212Aate@example.com` });
+    await app.httpClient().post("/auth/forgot-password", { email: `${id}.\u212Aate@example.com` });
     const mails = await app.sql(`select id from emails where "to" like ?`, [`${id}%`]);
     expect(mails).toHaveLength(1);
   });
@@ -125,11 +126,13 @@ describe("mass assignment", () => {
 
   test("POST /auth/login and reset-password take nothing that they do not name", async () => {
     const user = await app.addUser();
-    await app.visitor().post("/auth/forgot-password", { email: user.email });
+    await app.httpClient().post("/auth/forgot-password", { email: user.email });
     const { token } = await app.mail.letterTo(user.email, /Reset/);
     const reset = { token, password: "Brand-new-2", ...extra, userId: randomUUID(), email: "x@example.com" };
-    expect((await app.visitor().post("/auth/reset-password", reset)).status).toBe(200);
-    const { body } = await app.visitor().post("/auth/login", { email: user.email, password: "Brand-new-2", ...extra });
+    expect((await app.httpClient().post("/auth/reset-password", reset)).status).toBe(200);
+    const { body } = await app
+      .httpClient()
+      .post("/auth/login", { email: user.email, password: "Brand-new-2", ...extra });
     expect(body.user).toEqual({ id: user.id, email: user.email, name: user.name, role: "user" });
   });
 });

@@ -5,7 +5,7 @@ import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 const wrong = "Wrong-1-guess";
-const guess = (email: string, from = app.visitor()) => from.post("/auth/login", { email, password: wrong });
+const guess = (email: string, from = app.httpClient()) => from.post("/auth/login", { email, password: wrong });
 
 /** Leaves guesses whose process died over them, so many ms ago. */
 const die = (email: string, guesses: number, agoMs: number) =>
@@ -18,19 +18,19 @@ const die = (email: string, guesses: number, agoMs: number) =>
 describe("POST /auth/login, guessed at", () => {
   test("evaluates five guesses and no more, however many arrive at once", async () => {
     const user = await app.addUser();
-    const visitor = app.visitor();
-    const answers = await Promise.all(times(40, () => guess(user.email, visitor)));
+    const httpClient = app.httpClient();
+    const answers = await Promise.all(times(40, () => guess(user.email, httpClient)));
     expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 35 });
     const [row] = await app.sql<{ n: number }>(
       "select count(*)::int as n from audit_events where user_id = ? and event = 'auth.login_failed'",
       [user.id],
     );
     expect(row?.n).toBe(5);
-    const locked = await app.visitor().post("/auth/login", user.credentials);
+    const locked = await app.httpClient().post("/auth/login", user.credentials);
     expect(locked).toMatchObject({ status: 423, body: { code: "ACCOUNT_LOCKED", error: "Locked" } });
     expect(Number(locked.headers.get("retry-after"))).toBeGreaterThan(890);
     app.clock.advance("15m");
-    expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
+    expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
   });
 
   test("evaluates five guesses from 40 addresses, for an account that does not exist as well", async () => {
@@ -41,7 +41,7 @@ describe("POST /auth/login, guessed at", () => {
 
   test("answers five wrong logins by 401 and the sixth by 423, six good ones by 429", async () => {
     const [victim, regular] = [await app.addUser(), await app.addUser()];
-    const [stranger, owner] = [app.visitor(), app.visitor()];
+    const [stranger, owner] = [app.httpClient(), app.httpClient()];
     const [bad, good] = [[] as number[], [] as number[]];
     for (let i = 0; i < 6; i++) bad.push((await guess(victim.email, stranger)).status);
     for (let i = 0; i < 5; i++) good.push((await owner.post("/auth/login", regular.credentials)).status);
@@ -52,7 +52,7 @@ describe("POST /auth/login, guessed at", () => {
   });
 
   test("lets an office behind one address sign in, and counts its twentyfold", async () => {
-    const office = app.visitor();
+    const office = app.httpClient();
     const users = await Promise.all(times(8, () => app.addUser()));
     const answers = await Promise.all(users.map((user) => office.post("/auth/login", user.credentials)));
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 8 });
@@ -61,7 +61,7 @@ describe("POST /auth/login, guessed at", () => {
   });
 
   test("keeps no counters for the accounts that a limited address invents", async () => {
-    const flooder = app.visitor();
+    const flooder = app.httpClient();
     const domain = `${randomUUID()}.example.com`;
     const answers = await Promise.all(times(120, (i) => guess(`ann${i}@${domain}`, flooder)));
     expect(tally(answers, (a) => a.status)).toEqual({ 401: 100, 429: 20 });
@@ -73,7 +73,7 @@ describe("POST /auth/login, guessed at", () => {
 
   test("starts the count anew with a success, and an hour after the last failure", async () => {
     const user = await app.addUser();
-    const signIn = async () => (await app.visitor().post("/auth/login", user.credentials)).status;
+    const signIn = async () => (await app.httpClient().post("/auth/login", user.credentials)).status;
     for (let i = 0; i < 4; i++) expect((await guess(user.email)).status).toBe(401);
     expect(await signIn()).toBe(200);
     for (let i = 0; i < 4; i++) expect((await guess(user.email)).status).toBe(401);
@@ -90,22 +90,22 @@ describe("POST /auth/login, guessed at", () => {
     expect(locked.status).toBe(423);
     expect(Number(locked.headers.get("retry-after"))).toBeLessThanOrEqual(60);
     app.clock.advance("61s");
-    expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
+    expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
   });
 
   test("forgets guesses whose process died once the right password is given", async () => {
     const user = await app.addUser();
     await die(user.email, 4, 60_000);
-    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
     for (let i = 0; i < 2; i++) expect((await guess(user.email)).status).toBe(401);
-    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
   });
 
   test("counts guesses as wrong whose process has died over them", async () => {
     const user = await app.addUser();
     await die(user.email, 5, 31_000);
-    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(423);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(423);
     app.clock.advance("15m");
-    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
   });
 });

@@ -11,7 +11,7 @@ const wrong = "Wrong-1-guess";
 describe("POST /auth/login", () => {
   test("answers tokens and user, and sets the refresh cookie", async () => {
     const user = await app.addUser();
-    const { status, body, headers } = await app.visitor().post("/auth/login", user.credentials);
+    const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
     expect(status).toBe(200);
     expect(body).toEqual({
       accessToken: expect.any(String),
@@ -39,7 +39,7 @@ describe("POST /auth/login", () => {
     const refresh = decodeJwt(refreshToken);
     expect(refresh).toMatchObject({ sub: user.id, type: "refresh", jti: expect.any(String) });
     expect((refresh.exp ?? 0) - (refresh.iat ?? 0)).toBe(7 * 24 * 3600);
-    const { body: jwks } = await app.visitor().get("/.well-known/jwks.json");
+    const { body: jwks } = await app.httpClient().get("/.well-known/jwks.json");
     const { kid, alg } = decodeProtectedHeader(accessToken);
     expect(alg).toBe("EdDSA");
     expect(jwks.keys.map((key: { kid: string }) => key.kid)).toContain(kid);
@@ -50,7 +50,7 @@ describe("POST /auth/login", () => {
     const user = await app.addUser();
     const answers = [];
     for (const email of [user.email, `${randomUUID()}@example.com`]) {
-      answers.push(await app.visitor().post("/auth/login", { email, password: wrong }));
+      answers.push(await app.httpClient().post("/auth/login", { email, password: wrong }));
     }
     const [known, unknown] = answers.map(({ status, body, headers }) => ({
       status,
@@ -72,7 +72,7 @@ describe("POST /auth/login", () => {
     if (before) await app.sql(`update users set ${before} where id = ?`, [user.id]);
     const url = app.settings.DATABASE_URL as string;
     const change = await begin(url, `update users set ${changes} where id = $1`, [user.id]);
-    const answer = app.visitor().post("/auth/login", user.credentials);
+    const answer = app.httpClient().post("/auth/login", user.credentials);
     await change.toBeWaitedFor();
     await change.commit();
     expect(await answer).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS" } });
@@ -90,7 +90,7 @@ describe("POST /auth/login", () => {
       "update users set role = 'user', email = $2, canonical_email = $2 where id = $1",
       [user.id, email],
     );
-    const answer = app.visitor().post("/auth/login", user.credentials);
+    const answer = app.httpClient().post("/auth/login", user.credentials);
     await change.toBeWaitedFor();
     await change.commit();
     const { body } = await answer;
@@ -100,7 +100,7 @@ describe("POST /auth/login", () => {
 
   test("signs everybody in when right passwords arrive at once", async () => {
     const user = await app.addUser();
-    const answers = await Promise.all(times(20, () => app.visitor().post("/auth/login", user.credentials)));
+    const answers = await Promise.all(times(20, () => app.httpClient().post("/auth/login", user.credentials)));
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 20 });
   });
 
@@ -112,7 +112,7 @@ describe("POST /auth/login", () => {
       while (!isOver) await (await begin(app.settings.DATABASE_URL as string, owner, [user.id])).commit();
     };
     const recorders = times(3, record);
-    const answers = await Promise.all(times(60, () => app.visitor().post("/auth/login", user.credentials)));
+    const answers = await Promise.all(times(60, () => app.httpClient().post("/auth/login", user.credentials)));
     isOver = true;
     await Promise.all(recorders);
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 60 });
@@ -120,14 +120,14 @@ describe("POST /auth/login", () => {
 
   test("refuses a password of over 128 characters before any hashing", async () => {
     const user = await app.addUser();
-    const answer = await app.visitor().post("/auth/login", { email: user.email, password: "x".repeat(129) });
+    const answer = await app.httpClient().post("/auth/login", { email: user.email, password: "x".repeat(129) });
     expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "password" }] } });
   });
 
   test("says that the password is old, and still signs in", async () => {
     const user = await app.addUser();
     app.clock.advance("90d");
-    expect((await app.visitor().post("/auth/login", user.credentials)).body).toMatchObject({
+    expect((await app.httpClient().post("/auth/login", user.credentials)).body).toMatchObject({
       passwordExpired: true,
       requiresMfa: false,
     });

@@ -12,7 +12,8 @@ describe("POST /auth/logout", () => {
     expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=; Max-Age=0; Path=\/auth/);
     expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
     expect(
-      (await app.visitor().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${refreshToken}` })).status,
+      (await app.httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${refreshToken}` }))
+        .status,
     ).toBe(401);
     expect((await other.browser.get("/user/profile", other.accessToken)).status).toBe(200);
     const events = await app.sql("select event from audit_events where user_id = ? and event = 'auth.logout'", [
@@ -33,7 +34,7 @@ describe("POST /auth/logout", () => {
       cookie: `refreshToken=${stranger.refreshToken}`,
       authorization: `Bearer ${(await app.signIn()).accessToken}`,
     };
-    expect((await app.visitor().send("POST", "/auth/logout", undefined, cookie)).status).toBe(200);
+    expect((await app.httpClient().send("POST", "/auth/logout", undefined, cookie)).status).toBe(200);
     expect((await stranger.browser.get("/user/profile", stranger.accessToken)).status).toBe(200);
   });
 
@@ -49,7 +50,7 @@ describe("POST /auth/logout", () => {
   });
 
   test("needs an access token", async () => {
-    const answer = await app.visitor().post("/auth/logout");
+    const answer = await app.httpClient().post("/auth/logout");
     expect(answer).toMatchObject({ status: 401, body: { code: "UNAUTHENTICATED" } });
     expect(answer.headers.get("www-authenticate")).toBe("Bearer");
   });

@@ -1,11 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
-import { rounds } from "../../support/repeat.ts";
+import { repetitions } from "../../support/repeat.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
-const verify = (tempToken: string, factor: object) => app.visitor().post("/auth/verify-mfa", { tempToken, ...factor });
+const verify = (tempToken: string, factor: object) =>
+  app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor });
 const wrongCode = { code: "000000" };
 
 describe("guesses and races at POST /auth/verify-mfa", () => {
@@ -66,7 +67,7 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
   });
 
   test("has one success among 50 parallel uses of MFA token and code, round after round", async () => {
-    for (let round = 0; round < rounds(2); round++) {
+    for (let round = 0; round < repetitions(2); round++) {
       const { user, authenticator } = await setUpFactor(app);
       const tempToken = await mfaTokenFor(app, user);
       const code = await authenticator.code();
@@ -78,7 +79,7 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
   });
 
   test("has one success among 50 parallel uses of MFA token and backup code, round after round", async () => {
-    for (let round = 0; round < rounds(2); round++) {
+    for (let round = 0; round < repetitions(2); round++) {
       const { user, authenticator } = await setUpFactor(app);
       const tempToken = await mfaTokenFor(app, user);
       const backupCode = authenticator.backupCodes[round % 10];
@@ -100,7 +101,7 @@ describe("guesses and races at POST /auth/verify-mfa", () => {
       ]);
       expect(changed.status).toBe(200);
       if (verified.status === 200) {
-        expect((await app.visitor().get("/user/profile", verified.body.accessToken)).status).toBe(401);
+        expect((await app.httpClient().get("/user/profile", verified.body.accessToken)).status).toBe(401);
       }
       expect((await verify(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
     }

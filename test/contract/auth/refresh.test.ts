@@ -8,11 +8,11 @@ const app = await testApp();
 
 /** Presents a refresh token as a browser would, from an address of its own. */
 const refresh = (token: string | undefined, headers: Record<string, string> = {}) =>
-  app.visitor().send("POST", "/auth/refresh", undefined, {
+  app.httpClient().send("POST", "/auth/refresh", undefined, {
     ...(token !== undefined && { cookie: `refreshToken=${token}` }),
     ...headers,
   });
-const profile = async (token: string) => (await app.visitor().get("/user/profile", token)).status;
+const profile = async (token: string) => (await app.httpClient().get("/user/profile", token)).status;
 const refused = { status: 401, body: { code: "REFRESH_TOKEN_INVALID" } };
 
 describe("POST /auth/refresh", () => {
@@ -163,7 +163,7 @@ describe("POST /auth/refresh", () => {
     for (let round = 0; round < 10; round++) {
       const { refreshToken, accessToken } = await app.signIn();
       const [out, ...racers] = await Promise.all([
-        app.visitor().post("/auth/logout", undefined, accessToken),
+        app.httpClient().post("/auth/logout", undefined, accessToken),
         ...times(4, () => refresh(refreshToken)),
       ]);
       expect(out?.status).toBe(200);

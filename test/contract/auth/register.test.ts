@@ -15,7 +15,7 @@ const body = (changes = {}) => ({
 describe("POST /auth/register", () => {
   test("makes an account and mails the proof of its address in text and HTML", async () => {
     const wanted = body({ name: "Ann <b>O'Neil</b>" });
-    const answer = await app.visitor().post("/auth/register", wanted);
+    const answer = await app.httpClient().post("/auth/register", wanted);
     expect(answer).toMatchObject({ status: 201, body: { message: expect.any(String) } });
     expect(answer.body.userId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     const letter = await app.mail.letterTo(wanted.email);
@@ -30,7 +30,7 @@ describe("POST /auth/register", () => {
 
   test("names every offending field at once", async () => {
     const { status, body: answer } = await app
-      .visitor()
+      .httpClient()
       .post("/auth/register", { email: "nobody", password: "short", name: " " });
     expect(status).toBe(400);
     expect(answer).toMatchObject({ statusCode: 400, error: "Bad Request", code: "VALIDATION_FAILED" });
@@ -46,7 +46,7 @@ describe("POST /auth/register", () => {
     ["No-digits-here", "digit"],
     ["NoSpecial123", "special"],
   ])("refuses the password %s", async (password, told) => {
-    const answer = await app.visitor().post("/auth/register", body({ password }));
+    const answer = await app.httpClient().post("/auth/register", body({ password }));
     expect(answer.status).toBe(400);
     expect(answer.body.violations).toEqual([{ field: "password", message: expect.stringContaining(told) }]);
     expect(JSON.stringify(answer.body)).not.toContain(password);
@@ -54,7 +54,7 @@ describe("POST /auth/register", () => {
 
   test("needs the terms to be accepted, by true and nothing like it", async () => {
     for (const acceptTerms of [false, "true", 1, null]) {
-      const answer = await app.visitor().post("/auth/register", body({ acceptTerms }));
+      const answer = await app.httpClient().post("/auth/register", body({ acceptTerms }));
       expect(answer.body).toMatchObject({ statusCode: 400, violations: [{ field: "acceptTerms" }] });
     }
   });
@@ -62,13 +62,13 @@ describe("POST /auth/register", () => {
   test("takes an address once, in whatever spelling", async () => {
     const name = randomUUID();
     const first = body({ email: `  ${name}.Ann@Bücher.example ` });
-    expect(await app.visitor().post("/auth/register", first)).toMatchObject({ status: 201 });
+    expect(await app.httpClient().post("/auth/register", first)).toMatchObject({ status: 201 });
     for (const email of [
       `${name}.ann@bücher.example`,
       `${name}.ANN@XN--BCHER-KVA.EXAMPLE`,
       `${name}.Ann@bücher。example`,
     ]) {
-      const again = await app.visitor().post("/auth/register", body({ email }));
+      const again = await app.httpClient().post("/auth/register", body({ email }));
       expect(again).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN", error: "Conflict" } });
     }
     const { browser, accessToken } = await app.signIn({
@@ -80,35 +80,35 @@ describe("POST /auth/register", () => {
 
   test("makes one account of many attempts at once", async () => {
     const wanted = body();
-    const answers = await Promise.all(times(12, () => app.visitor().post("/auth/register", wanted)));
+    const answers = await Promise.all(times(12, () => app.httpClient().post("/auth/register", wanted)));
     expect(tally(answers, (a) => a.status)).toEqual({ 201: 1, 409: 11 });
   });
 
   test("takes no role, id or verified mark from the body", async () => {
     const id = randomUUID();
     const wanted = body({ role: "admin", id, emailVerified: true, mfaEnabled: true });
-    const { body: made } = await app.visitor().post("/auth/register", wanted);
+    const { body: made } = await app.httpClient().post("/auth/register", wanted);
     expect(made.userId).not.toBe(id);
     const [row] = await app.sql("select role, email_verified_at, mfa_secret from users where id = ?", [made.userId]);
     expect(row).toEqual({ role: "user", email_verified_at: null, mfa_secret: null });
   });
 
   test("lets one address make ten accounts in 15 minutes", async () => {
-    const visitor = app.visitor();
+    const httpClient = app.httpClient();
     const answers = [];
-    for (let i = 0; i < 11; i++) answers.push(await visitor.post("/auth/register", body()));
+    for (let i = 0; i < 11; i++) answers.push(await httpClient.post("/auth/register", body()));
     expect(tally(answers, (a) => a.status)).toEqual({ 201: 10, 429: 1 });
     expect(answers[0]?.headers.get("ratelimit-remaining")).toBe("9");
     expect(answers[10]?.body).toMatchObject({ statusCode: 429, error: "Too Many Requests", code: "RATE_LIMITED" });
     expect(answers[10]?.headers.get("ratelimit-remaining")).toBe("0");
     expect(Number(answers[10]?.headers.get("retry-after"))).toBeGreaterThan(890);
     app.clock.advance("15m");
-    expect(await visitor.post("/auth/register", body())).toMatchObject({ status: 201 });
+    expect(await httpClient.post("/auth/register", body())).toMatchObject({ status: 201 });
   });
 
   test("counts an IPv6 address by its /64", async () => {
     const left = async (address: string) =>
-      (await app.visitor(address).post("/auth/register", {})).headers.get("ratelimit-remaining");
+      (await app.httpClient(address).post("/auth/register", {})).headers.get("ratelimit-remaining");
     const network = `2001:db8:${randomInt(65_536).toString(16)}`;
     expect(await left(`${network}:1::1`)).toBe("9");
     expect(await left(`${network}:1:ffff::2`)).toBe("8");

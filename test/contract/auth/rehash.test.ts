@@ -12,11 +12,11 @@ const outdated = (password: string) =>
 test("a login brings an old hash up to today's parameters, parallel logins included", async () => {
   const user = await app.addUser();
   await app.sql("update users set password_hash = ? where id = ?", [await outdated(user.password), user.id]);
-  const answers = await Promise.all(times(4, () => app.visitor().post("/auth/login", user.credentials)));
+  const answers = await Promise.all(times(4, () => app.httpClient().post("/auth/login", user.credentials)));
   expect(answers.map((a) => a.status)).toEqual([200, 200, 200, 200]);
   const [row] = await app.sql<{ password_hash: string }>("select password_hash from users where id = ?", [user.id]);
   expect(row?.password_hash).toMatch(`$argon2id$v=19$m=${CHEAP.memoryCost},t=${CHEAP.timeCost},p=1$`);
-  expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+  expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
 });
 
 test.runIf(app.mode !== "embedded")("it does not bring back a password that is changed meanwhile", async () => {
@@ -27,7 +27,7 @@ test.runIf(app.mode !== "embedded")("it does not bring back a password that is c
     "update users set password_hash = 'new', password_changed_at = now() where id = $1",
     [user.id],
   );
-  const answer = app.visitor().post("/auth/login", user.credentials);
+  const answer = app.httpClient().post("/auth/login", user.credentials);
   await change.toBeWaitedFor();
   await change.commit();
   expect((await answer).status).toBe(401);

@@ -7,13 +7,13 @@ import { signInAdmin } from "../admin/support.ts";
 const app = await testApp();
 const NEW = "Brand-new-2";
 const refused = { status: 400, body: { code: "TOKEN_INVALID" } };
-const reset = (token: unknown, password = NEW) => app.visitor().post("/auth/reset-password", { token, password });
+const reset = (token: unknown, password = NEW) => app.httpClient().post("/auth/reset-password", { token, password });
 const login = (user: TestUser, password = user.password) =>
-  app.visitor().post("/auth/login", { email: user.email, password });
+  app.httpClient().post("/auth/login", { email: user.email, password });
 
 /** Asks for a reset, once per user. */
 async function tokenFor(user: TestUser): Promise<string> {
-  await app.visitor().post("/auth/forgot-password", { email: user.email });
+  await app.httpClient().post("/auth/forgot-password", { email: user.email });
   return (await app.mail.letterTo(user.email, /Reset/)).token as string;
 }
 
@@ -25,7 +25,7 @@ describe("POST /auth/reset-password", () => {
     expect(await reset(token)).toMatchObject(refused);
     expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
     const old = { cookie: `refreshToken=${refreshToken}` };
-    expect((await app.visitor().send("POST", "/auth/refresh", undefined, old)).status).toBe(401);
+    expect((await app.httpClient().send("POST", "/auth/refresh", undefined, old)).status).toBe(401);
     expect((await login(user)).status).toBe(401);
     expect((await login(user, NEW)).status).toBe(200);
     await app.mail.letterTo(user.email, /password was reset/);
@@ -48,7 +48,7 @@ describe("POST /auth/reset-password", () => {
   test("clears the second factor's lock, and leaves the factor in force", async () => {
     const { user, authenticator } = await setUpFactor(app, await app.addVerifiedUser());
     const verify = async (tempToken: string, code: string) =>
-      (await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status;
+      (await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status;
     const locked = await mfaTokenFor(app, user);
     for (let i = 0; i < 5; i++) expect(await verify(locked, "000000")).toBe(401);
     expect(await verify(await mfaTokenFor(app, user), await authenticator.code())).toBe(423);
@@ -66,7 +66,7 @@ describe("POST /auth/reset-password", () => {
     }
     expect((await reset(token)).status).toBe(200);
     const { body } = await login(user, NEW);
-    expect((await app.visitor().get("/user/profile", body.accessToken)).body.emailVerified).toBe(true);
+    expect((await app.httpClient().get("/user/profile", body.accessToken)).body.emailVerified).toBe(true);
   });
 
   test("refuses altered tokens, those of another kind, and old ones", async () => {
@@ -76,7 +76,7 @@ describe("POST /auth/reset-password", () => {
     for (const wrong of [verification, `${token}A`, token.slice(1), "x", "a".repeat(4096)]) {
       expect(await reset(wrong)).toMatchObject(refused);
     }
-    expect(await app.visitor().post("/auth/verify-email", { token })).toMatchObject(refused);
+    expect(await app.httpClient().post("/auth/verify-email", { token })).toMatchObject(refused);
     app.clock.advance("1h");
     expect(await reset(token)).toMatchObject(refused);
   });
@@ -121,7 +121,7 @@ describe("POST /auth/reset-password", () => {
     await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
     const { token } = await app.mail.letterTo(newEmail);
     expect((await reset(await tokenFor(user))).status).toBe(200);
-    expect(await app.visitor().post("/auth/verify-email", { token })).toMatchObject(refused);
+    expect(await app.httpClient().post("/auth/verify-email", { token })).toMatchObject(refused);
   });
 
   test.each([
@@ -138,7 +138,7 @@ describe("POST /auth/reset-password", () => {
     const user = await app.addUser();
     const token = await tokenFor(user);
     const answers = await Promise.all(
-      times(50, (i) => app.visitor().post("/auth/reset-password", { token, password: `${NEW}-${i}` })),
+      times(50, (i) => app.httpClient().post("/auth/reset-password", { token, password: `${NEW}-${i}` })),
     );
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
     const winner = answers.findIndex((a) => a.status === 200);
@@ -153,7 +153,7 @@ describe("POST /auth/reset-password", () => {
       expect(outcome.status).toBe(200);
       for (const { status, body } of logins) {
         expect([200, 401]).toContain(status);
-        if (status === 200) expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(401);
+        if (status === 200) expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
       }
     }
   });

@@ -39,12 +39,12 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
 
   test("answers 403 to a right password of an unverified address, 401 to a wrong one", async () => {
     const user = await app.addUser();
-    expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({
+    expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({
       status: 403,
       body: { code: "EMAIL_NOT_VERIFIED" },
     });
     const wrong = { ...user.credentials, password: "Wrong-1-guess" };
-    expect((await app.visitor().post("/auth/login", wrong)).status).toBe(401);
+    expect((await app.httpClient().post("/auth/login", wrong)).status).toBe(401);
     expect(await failures(user.id)).toEqual([
       { outcome: "failure", details: { reason: "EMAIL_NOT_VERIFIED" } },
       { outcome: "failure", details: {} },
@@ -53,15 +53,15 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
 
   test("shows where a session is, and where it went with a refresh", async () => {
     const user = await app.addVerifiedUser();
-    const london = app.visitor("81.2.69.142");
+    const london = app.httpClient("81.2.69.142");
     const { body } = await london.post("/auth/login", user.credentials);
-    const list = async (token: string) => (await app.visitor().get("/user/sessions", token)).body[0];
+    const list = async (token: string) => (await app.httpClient().get("/user/sessions", token)).body[0];
     expect(await list(body.accessToken)).toMatchObject({ ip: "81.2.69.142", location: "London, United Kingdom" });
     const cookie = { cookie: `refreshToken=${body.refreshToken}` };
-    const sweden = await app.visitor("89.160.20.112").send("POST", "/auth/refresh", undefined, cookie);
+    const sweden = await app.httpClient("89.160.20.112").send("POST", "/auth/refresh", undefined, cookie);
     expect(await list(sweden.body.accessToken)).toMatchObject({ ip: "89.160.20.112", location: "Sweden" });
     const next = { cookie: `refreshToken=${sweden.body.refreshToken}` };
-    const nowhere = await app.visitor("2001:db8::1").send("POST", "/auth/refresh", undefined, next);
+    const nowhere = await app.httpClient("2001:db8::1").send("POST", "/auth/refresh", undefined, next);
     const session = await list(nowhere.body.accessToken);
     expect(session.ip).toBe("2001:db8::1");
     expect(session).not.toHaveProperty("location");
@@ -70,7 +70,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
   test("refuses an old password by 403 and mails a token to set a new one", async () => {
     const user = await app.addVerifiedUser();
     app.clock.advance("90d");
-    expect(await app.visitor().post("/auth/login", user.credentials)).toMatchObject({
+    expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({
       status: 403,
       body: { code: "PASSWORD_EXPIRED", error: "Forbidden" },
     });
@@ -78,13 +78,13 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     expect(await failures(user.id)).toEqual([{ outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } }]);
     const { token } = await app.mail.letterTo(user.email, /Reset/);
     const { password: old } = user.credentials;
-    expect(await app.visitor().post("/auth/reset-password", { token, password: old })).toMatchObject({
+    expect(await app.httpClient().post("/auth/reset-password", { token, password: old })).toMatchObject({
       status: 400,
       body: { violations: [{ field: "password" }] },
     });
     const password = "Brand-new-2";
-    expect((await app.visitor().post("/auth/reset-password", { token, password })).status).toBe(200);
-    expect((await app.visitor().post("/auth/login", { email: user.email, password })).status).toBe(200);
+    expect((await app.httpClient().post("/auth/reset-password", { token, password })).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", { email: user.email, password })).status).toBe(200);
   });
 
   test("clears sessions, tokens and counters that have ended, off the request path", async () => {
@@ -94,7 +94,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     const { browser, accessToken } = await app.signIn(out);
     await browser.post("/auth/logout", undefined, accessToken);
     const kept = await app.signIn(open);
-    await app.visitor().post("/auth/login", { ...idle.credentials, password: "Wrong-1-guess" });
+    await app.httpClient().post("/auth/login", { ...idle.credentials, password: "Wrong-1-guess" });
     await app.addUser(); // whose proof expires
     app.clock.advance("25h");
     const count = async (sql: string, values: unknown[]) =>
@@ -112,7 +112,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
   test("clears no counter that still counts", async () => {
     const { credentials } = await app.addVerifiedUser();
     const guess = async () =>
-      (await app.visitor().post("/auth/login", { ...credentials, password: "Wrong-1-guess" })).status;
+      (await app.httpClient().post("/auth/login", { ...credentials, password: "Wrong-1-guess" })).status;
     app.clock.advance("61m");
     await clearing(app); // the next time is in an hour
     app.clock.advance("40m");
@@ -141,7 +141,7 @@ describe("a deployment with lifetimes of its own", () => {
     const steps = Array.from({ length: 20 });
     for (const _ of steps) expect((await browser.post("/auth/refresh")).status).toBe(200);
     const first = { cookie: `refreshToken=${refreshToken}` };
-    expect((await app.visitor().send("POST", "/auth/refresh", undefined, first)).status).toBe(401);
+    expect((await app.httpClient().send("POST", "/auth/refresh", undefined, first)).status).toBe(401);
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
@@ -169,7 +169,7 @@ describe("a deployment with lifetimes of its own", () => {
   test("keeps an account locked for as long as it says, whenever counters are cleared", async () => {
     const { credentials } = await app.addUser();
     const login = async (password: string) =>
-      (await app.visitor().post("/auth/login", { ...credentials, password })).status;
+      (await app.httpClient().post("/auth/login", { ...credentials, password })).status;
     for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
     app.clock.advance("23h");
     await clearing(app);
@@ -181,8 +181,10 @@ describe("a deployment with lifetimes of its own", () => {
   test("lets no password get old", async () => {
     const { user } = await app.signIn();
     app.clock.advance("365d");
-    const { body } = await app.visitor().post("/auth/login", user.credentials);
+    const { body } = await app.httpClient().post("/auth/login", user.credentials);
     expect(body).not.toHaveProperty("passwordExpired");
-    expect((await app.visitor().get("/user/profile", body.accessToken)).body).not.toHaveProperty("passwordExpiresAt");
+    expect((await app.httpClient().get("/user/profile", body.accessToken)).body).not.toHaveProperty(
+      "passwordExpiresAt",
+    );
   });
 });

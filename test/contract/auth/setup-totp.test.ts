@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { authenticatorOf, mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
-import { lacks } from "../../support/skip-without.ts";
+import { isMissing } from "../../support/skip-without.ts";
 
 const app = await testApp();
 
@@ -26,7 +26,7 @@ describe("POST /auth/setup-totp", () => {
     expect(events).toEqual([{ details: {} }]);
   });
 
-  test.skipIf(lacks("oathtool"))("agrees with oathtool, step by step", async () => {
+  test.skipIf(isMissing("oathtool"))("agrees with oathtool, step by step", async () => {
     const { authenticator } = await setUpFactor(app);
     for (const steps of [-1, 0, 1, 7, 100_000]) {
       const seconds = Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000);
@@ -36,15 +36,15 @@ describe("POST /auth/setup-totp", () => {
     }
   });
 
-  test.skipIf(lacks("oathtool"))("lets oathtool sign in", async () => {
+  test.skipIf(isMissing("oathtool"))("lets oathtool sign in", async () => {
     const { user, authenticator } = await setUpFactor(app);
     const tempToken = await mfaTokenFor(app, user);
     const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
     const code = execFileSync("oathtool", ["--totp", "-b", authenticator.secret, "--now", now]).toString().trim();
-    expect((await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status).toBe(200);
+    expect((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status).toBe(200);
   });
 
-  test.skipIf(lacks("zbarimg"))("draws a picture that zbarimg reads back", async () => {
+  test.skipIf(isMissing("zbarimg"))("draws a picture that zbarimg reads back", async () => {
     const { user, authenticator } = await setUpFactor(app);
     const file = join(mkdtempSync(join(tmpdir(), "gatehouse-qr-")), "qr.png");
     writeFileSync(file, Buffer.from(authenticator.qrCode.split(",")[1] as string, "base64"));
@@ -63,7 +63,7 @@ describe("POST /auth/setup-totp", () => {
     expect(second.secret).not.toBe(first.authenticator.secret);
     let tempToken = await mfaTokenFor(app, user);
     const verify = async (factor: object) =>
-      (await app.visitor().post("/auth/verify-mfa", { tempToken, ...factor })).status;
+      (await app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor })).status;
     expect(await verify({ code: await first.authenticator.code() })).toBe(401);
     expect(await verify({ backupCode: first.authenticator.backupCodes[0] })).toBe(401);
     expect(await verify({ backupCode: second.backupCodes[0] })).toBe(200);

@@ -13,12 +13,12 @@ describe("signing keys", () => {
   });
   afterAll(() => app.close());
 
-  const jwks = async () => (await app.visitor().get("/.well-known/jwks.json")).body as { keys: { kid: string }[] };
+  const jwks = async () => (await app.httpClient().get("/.well-known/jwks.json")).body as { keys: { kid: string }[] };
   const kids = async () => (await jwks()).keys.map(({ kid }) => kid);
   const kidOf = (token: string) => decodeProtectedHeader(token).kid as string;
   const refresh = async (token: string) =>
-    (await app.visitor().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).body;
-  const profile = async (token: string) => (await app.visitor().get("/user/profile", token)).status;
+    (await app.httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).body;
+  const profile = async (token: string) => (await app.httpClient().get("/user/profile", token)).status;
 
   test("are renewed without signing anyone out, and go when no token can be signed with them", async () => {
     const [first] = await kids();

@@ -17,30 +17,30 @@ const entries: Record<string, { takes: Kind[]; send: (token: string) => Promise<
   "Authorization: Bearer": {
     takes: ["access"],
     refused: 401,
-    send: async (token) => (await app.visitor().get("/user/profile", token)).status,
+    send: async (token) => (await app.httpClient().get("/user/profile", token)).status,
   },
   "POST /auth/refresh": {
     takes: ["refresh"],
     refused: 401,
     send: async (token) =>
-      (await app.visitor().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).status,
+      (await app.httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).status,
   },
   "POST /auth/verify-mfa": {
     takes: ["mfaToken"],
     refused: 401,
     send: async (tempToken) =>
-      (await app.visitor().post("/auth/verify-mfa", { tempToken, code: await made.code() })).status,
+      (await app.httpClient().post("/auth/verify-mfa", { tempToken, code: await made.code() })).status,
   },
   "POST /auth/verify-email": {
     takes: ["verification", "change"],
     refused: 400,
-    send: async (token) => (await app.visitor().post("/auth/verify-email", { token })).status,
+    send: async (token) => (await app.httpClient().post("/auth/verify-email", { token })).status,
   },
   "POST /auth/reset-password": {
     takes: ["reset"],
     refused: 400,
     send: async (token) =>
-      (await app.visitor().post("/auth/reset-password", { token, password: "Brand-new-2" })).status,
+      (await app.httpClient().post("/auth/reset-password", { token, password: "Brand-new-2" })).status,
   },
 };
 
@@ -54,7 +54,7 @@ async function makeTokens(): Promise<typeof made> {
   const newEmail = `new-${user.email}`;
   await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
   const { token: change = "" } = await app.mail.letterTo(newEmail);
-  await app.visitor().post("/auth/forgot-password", { email: user.email });
+  await app.httpClient().post("/auth/forgot-password", { email: user.email });
   const { token: reset = "" } = await app.mail.letterTo(user.email, /Reset/);
   const mfaToken = await mfaTokenFor(app, user);
   const tokens = { access: accessToken, refresh: refreshToken, mfaToken, verification, reset, change };

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { rounds } from "../../support/repeat.ts";
+import { repetitions } from "../../support/repeat.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
-const verify = (token: unknown) => app.visitor().post("/auth/verify-email", { token });
+const verify = (token: unknown) => app.httpClient().post("/auth/verify-email", { token });
 const refused = { status: 400, body: { code: "TOKEN_INVALID", statusCode: 400, error: "Bad Request" } };
 
 async function newcomer() {
@@ -23,9 +23,9 @@ describe("POST /auth/verify-email", () => {
   });
 
   test("has one success among 50 parallel uses, round after round", async () => {
-    for (let round = 0; round < rounds(3); round++) {
+    for (let round = 0; round < repetitions(3); round++) {
       const { token } = await newcomer();
-      const answers = await Promise.all(times(50, () => app.visitor().post("/auth/verify-email", { token })));
+      const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
       expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
     }
   });

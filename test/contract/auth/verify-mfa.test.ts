@@ -5,7 +5,8 @@ import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
 
 const app = await testApp();
-const verify = (tempToken: string, factor: object) => app.visitor().post("/auth/verify-mfa", { tempToken, ...factor });
+const verify = (tempToken: string, factor: object) =>
+  app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor });
 const invalidCode = { status: 401, body: { code: "INVALID_CODE" } };
 const invalidTicket = { status: 401, body: { code: "TICKET_INVALID" } };
 const wrongCode = { code: "000000" };
@@ -13,7 +14,7 @@ const wrongCode = { code: "000000" };
 describe("POST /auth/login with a second factor", () => {
   test("answers an MFA token: no tokens, no user, no cookie", async () => {
     const { user } = await setUpFactor(app);
-    const { status, body, headers } = await app.visitor().post("/auth/login", user.credentials);
+    const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
     expect(status).toBe(200);
     expect(body).toEqual({ requiresMfa: true, tempToken: expect.any(String) });
     expect(headers.get("set-cookie")).toBeNull();
@@ -34,7 +35,7 @@ describe("POST /auth/verify-mfa", () => {
       user: { id: user.id, email: user.email },
     });
     expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
-    expect((await app.visitor().get("/user/profile", answer.body.accessToken)).status).toBe(200);
+    expect((await app.httpClient().get("/user/profile", answer.body.accessToken)).status).toBe(200);
     expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
     const events = await app.sql<{ event: string }>(
       "select event from audit_events where user_id = ? and event like 'auth.%' order by id desc limit 2",

@@ -6,11 +6,11 @@ import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { run } from "../../support/run-script.ts";
-import { describeWhere } from "../../support/skip-without.ts";
+import { describeIf } from "../../support/skip-without.ts";
 import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
-describeWhere(process.env.TEST_SERVERS, "npm run admin, beside the running service", async () => {
+describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service", async () => {
   const url = await createDatabase(`admin_${randomUUID().slice(0, 8)}`);
   const app = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
   afterAll(() => app.close());
@@ -42,7 +42,7 @@ describeWhere(process.env.TEST_SERVERS, "npm run admin, beside the running servi
     const { code, out } = await admin("promote", email);
     expect(code).toBe(0);
     const password = /shown once: (\S{24})\n/.exec(out)?.[1];
-    const { status, body } = await app.visitor().post("/auth/login", { email, password });
+    const { status, body } = await app.httpClient().post("/auth/login", { email, password });
     expect({ status, role: body.user.role }).toEqual({ status: 200, role: "admin" });
     const [made] = await app.sql("select event, user_agent, details from audit_events where user_id = ? order by id", [
       body.user.id,
@@ -72,11 +72,11 @@ describeWhere(process.env.TEST_SERVERS, "npm run admin, beside the running servi
   test("unlocks, and ends sessions", async () => {
     const { user, browser, accessToken } = await app.signIn();
     for (let i = 0; i < 5; i++) {
-      await app.visitor().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
+      await app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
     }
-    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(423);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(423);
     expect((await admin("unlock", user.email)).code).toBe(0);
-    expect((await app.visitor().post("/auth/login", user.credentials)).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
     expect(await admin("end-sessions", user.email)).toMatchObject({
       code: 0,
       out: expect.stringMatching(/^2 sessions/),

@@ -12,7 +12,7 @@ describe("a statement that the database refuses", () => {
   test("is answered by 500 and logged once, by its code and place, without its values and without the row", async () => {
     const email = "secretive@example.com";
     const account = { email, password: "Correct-horse-1", name: "Unforeseen", acceptTerms: true };
-    const answer = await app.visitor().post("/auth/register", account);
+    const answer = await app.httpClient().post("/auth/register", account);
     expect(answer).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
     const failures = app.logs.map((line) => JSON.parse(line)).filter(({ level }) => level >= 50);
     expect(failures).toMatchObject([

@@ -3,11 +3,11 @@ import type { Started } from "../../support/stub-services.ts";
 import { start } from "../../support/stub-services.ts";
 
 describe("GET /openapi.json", () => {
-  let edge: Started;
+  let server: Started;
   beforeAll(async () => {
-    edge = await start(() => {}, { env: { PUBLIC_URL: "https://api.example.com/below" } });
+    server = await start(() => {}, { env: { PUBLIC_URL: "https://api.example.com/below" } });
   });
-  afterAll(() => edge.close());
+  afterAll(() => server.close());
 
   type Answer = { content?: Record<string, { schema: object }>; headers?: object };
   type Operation = {
@@ -25,7 +25,7 @@ describe("GET /openapi.json", () => {
     paths: Record<string, Record<string, Operation>>;
     components: { schemas: Record<string, object>; headers: Record<string, object> };
   };
-  const document = async () => (await edge.send("GET", "/openapi.json")).body as Document;
+  const document = async () => (await server.send("GET", "/openapi.json")).body as Document;
 
   test("describes every route, and nothing that is not there", async () => {
     const { openapi, servers, paths } = await document();
@@ -39,7 +39,7 @@ describe("GET /openapi.json", () => {
     expect(described).toContain("GET /health/ready");
     for (const each of described) {
       const [method, path = ""] = each.split(" ");
-      const answer = await edge.send(method ?? "", path.replace(/\{\w+\}/, "1"));
+      const answer = await server.send(method ?? "", path.replace(/\{\w+\}/, "1"));
       expect(answer.status, each).not.toBe(405);
       expect(answer.text, each).not.toContain("nothing at this address");
     }

@@ -8,11 +8,11 @@ import { start } from "../../support/stub-services.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 const pages = ["/docs", "/verify-email", "/reset-password"];
-let edge: Started;
+let server: Started;
 const given: string[] = [];
 
 beforeAll(async () => {
-  edge = await start((router) =>
+  server = await start((router) =>
     router.service(AuthService, {
       verifyEmail: ({ token }) => {
         given.push(token);
@@ -25,14 +25,14 @@ beforeAll(async () => {
     }),
   );
 });
-afterAll(() => edge.close());
+afterAll(() => server.close());
 beforeEach(() => {
   given.length = 0;
 });
 
 describe.each(pages)("GET %s", (path) => {
   test("loads nothing, is kept nowhere, leaks no address and can't be framed", async () => {
-    const { status, headers, text } = await edge.send("GET", path);
+    const { status, headers, text } = await server.send("GET", path);
     expect(status).toBe(200);
     expect(headers.get("content-type")).toBe("text/html; charset=utf-8");
     expect(headers.get("cache-control")).toBe("no-store");
@@ -60,7 +60,7 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     const page = await browser.newPage();
     const errors: string[] = [];
     page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
-    await page.goto(edge.url + path);
+    await page.goto(server.url + path);
     return { page, errors };
   };
 
@@ -85,7 +85,7 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
   test.each(["/verify-email", "/reset-password"])("a second link to %s takes the place of the first", async (path) => {
     const { page, errors } = await visit(`${path}#token=`);
     await page.getByText("This link is not complete.").waitFor();
-    await page.goto(`${edge.url}${path}#token=second`);
+    await page.goto(`${server.url}${path}#token=second`);
     await page.getByText("This link is not complete.").waitFor({ state: "detached" });
     if (path === "/reset-password") await page.fill("input", "Secret-1!");
     await page.click("button");

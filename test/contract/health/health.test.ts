@@ -3,14 +3,14 @@ import { afterEach, describe, expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../../../gen/health/v1/health_pb.ts";
 import type { Settings, Started } from "../../support/stub-services.ts";
-import { start, ways } from "../../support/stub-services.ts";
+import { start, transportKinds } from "../../support/stub-services.ts";
 
-describe.each(ways)("health %s", (way) => {
-  let edge: Started;
-  afterEach(() => edge.close());
+describe.each(transportKinds)("health %s", (transportKind) => {
+  let server: Started;
+  afterEach(() => server.close());
   /** Services whose parts named here are away. */
   const open = async (away: string[], settings: Settings = {}) => {
-    edge = await start(
+    server = await start(
       (router) =>
         router
           .service(Health, {
@@ -21,7 +21,7 @@ describe.each(ways)("health %s", (way) => {
             },
           })
           .service(UserService, { getProfile: () => ({ user: {} }) }),
-      { way, ...settings },
+      { transportKind, ...settings },
     );
   };
   const ok = { status: "ok", latencyMs: expect.closeTo(1.3, 5) };
@@ -29,7 +29,7 @@ describe.each(ways)("health %s", (way) => {
 
   test("is ok with every part", async () => {
     await open([]);
-    expect(await edge.send("GET", "/health")).toMatchObject({
+    expect(await server.send("GET", "/health")).toMatchObject({
       status: 200,
       body: {
         status: "ok",
@@ -38,47 +38,47 @@ describe.each(ways)("health %s", (way) => {
         checks: { database: ok, cache: ok, mail: ok },
       },
     });
-    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200, body: { status: "ok" } });
-    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 200, body: { status: "ok" } });
-    expect(await edge.send("GET", "/health/database")).toMatchObject({ status: 200, body: ok });
-    expect(await edge.send("GET", "/health/cache")).toMatchObject({ status: 200, body: ok });
+    expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200, body: { status: "ok" } });
+    expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 200, body: { status: "ok" } });
+    expect(await server.send("GET", "/health/database")).toMatchObject({ status: 200, body: ok });
+    expect(await server.send("GET", "/health/cache")).toMatchObject({ status: 200, body: ok });
   });
 
   test("is degraded, and ready, without cache and mail", async () => {
     await open(["cache", "mail"]);
     const checks = { database: ok, cache: down, mail: down };
-    expect(await edge.send("GET", "/health")).toMatchObject({ status: 200, body: { status: "degraded", checks } });
-    expect(await edge.send("GET", "/health/ready")).toMatchObject({
+    expect(await server.send("GET", "/health")).toMatchObject({ status: 200, body: { status: "degraded", checks } });
+    expect(await server.send("GET", "/health/ready")).toMatchObject({
       status: 200,
       body: { status: "degraded", checks },
     });
-    expect(await edge.send("GET", "/health/cache")).toMatchObject({ status: 503, body: down });
-    expect(await edge.send("GET", "/health/database")).toMatchObject({ status: 200 });
+    expect(await server.send("GET", "/health/cache")).toMatchObject({ status: 503, body: down });
+    expect(await server.send("GET", "/health/database")).toMatchObject({ status: 200 });
   });
 
   test("is down, and not ready, without a database", async () => {
     await open(["database"]);
-    expect(await edge.send("GET", "/health")).toMatchObject({ status: 503, body: { status: "down" } });
-    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
-    expect(await edge.send("GET", "/health/database")).toMatchObject({ status: 503, body: down });
-    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200 });
+    expect(await server.send("GET", "/health")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await server.send("GET", "/health/database")).toMatchObject({ status: 503, body: down });
+    expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
   });
 });
 
 describe("readiness", () => {
   test("is denied without services, within the bound of a check", async () => {
-    const edge = await start((router) => router.service(UserService, {}), { way: "over gRPC" });
-    await edge.stopServices();
-    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
-    expect(await edge.send("GET", "/health/live")).toMatchObject({ status: 200 });
-    await edge.close();
+    const server = await start((router) => router.service(UserService, {}), { transportKind: "over gRPC" });
+    await server.stopServices();
+    expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
+    await server.close();
   });
 
   test("is denied while services hang", async () => {
-    const edge = await start((router) => router.service(Health, { check: () => new Promise(() => {}) }));
+    const server = await start((router) => router.service(Health, { check: () => new Promise(() => {}) }));
     const started = performance.now();
-    expect(await edge.send("GET", "/health/ready")).toMatchObject({ status: 503 });
+    expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503 });
     expect(performance.now() - started).toBeLessThan(3_000);
-    await edge.close();
+    await server.close();
   });
 });

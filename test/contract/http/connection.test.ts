@@ -3,25 +3,25 @@ import net from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { post, rawExchange } from "../../support/raw-http.ts";
+import { post, sendRawHttp } from "../../support/raw-http.ts";
 import { CONVERSATION } from "../../support/stub-listeners.ts";
 import type { Started } from "../../support/stub-services.ts";
 import { start } from "../../support/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
 
 describe("a body without end", () => {
-  let edge: Started;
+  let server: Started;
   beforeAll(async () => {
-    edge = await start((router) => router.service(AuthService, { login: () => ({}) }));
+    server = await start((router) => router.service(AuthService, { login: () => ({}) }));
   });
-  afterAll(() => edge.close());
+  afterAll(() => server.close());
   const json = "Content-Type: application/json\r\n";
   const chunked = "Transfer-Encoding: chunked\r\n";
   const piece = `1000\r\n${" ".repeat(0x1000)}\r\n`;
 
   /** Writes the head and pours pieces until the connection ends, which has to be soon; tells all that came back. */
   const pour = async (head: string, pieces: string) => {
-    const socket = net.connect(edge.port, "127.0.0.1");
+    const socket = net.connect(server.port, "127.0.0.1");
     const closed = new Promise((resolve) => socket.on("close", resolve));
     let text = "";
     socket
@@ -54,18 +54,18 @@ describe("a body without end", () => {
   ])("that ends soon after its %i leaves the connection open to the next request", async (status, path, body) => {
     const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     const head = `POST ${path} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: ${body.length}\r\n\r\n`;
-    const text = await rawExchange(edge.port, head + body + next);
+    const text = await sendRawHttp(server.port, head + body + next);
     expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`, "HTTP/1.1 200"]);
   });
 });
 
 describe("a failure tells whether its connection goes on", () => {
-  let edge: Started;
+  let server: Started;
   beforeAll(async () => {
-    edge = await start(() => {});
+    server = await start(() => {});
   });
-  afterAll(() => edge.close());
-  const ask = (line: string, rest: string) => rawExchange(edge.port, `${line} HTTP/1.1\r\nHost: x\r\n${rest}`);
+  afterAll(() => server.close());
+  const ask = (line: string, rest: string) => sendRawHttp(server.port, `${line} HTTP/1.1\r\nHost: x\r\n${rest}`);
 
   test.each([
     [404, "GET /nope"],
@@ -89,29 +89,29 @@ describe.each([
   ["rubbish", "JUNK\r\n\r\n", "clientError"],
   ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", "connect"],
 ])("%s behind", (_what, junk, event) => {
-  let edge: Started;
-  afterEach(() => edge.close());
+  let server: Started;
+  afterEach(() => server.close());
 
   test("good requests leaves them their answers, and closes the connection", async () => {
-    edge = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));
+    server = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));
     const login = post("/auth/login", { email: "a@b.cd", password: "x" });
-    const text = await rawExchange(edge.port, login + login + junk);
+    const text = await sendRawHttp(server.port, login + login + junk);
     expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 200"]);
     expect(text).toMatch(/"given".*connection: close.*"given"/is);
   });
 
   test("a body under way is answered in its turn", async () => {
-    edge = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));
+    server = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));
     const login = post("/auth/login", { email: "a@b.cd", password: "x" });
     const begun = login.replace(/Content-Length: \d+/, "Transfer-Encoding: chunked").replace(/\{.*/, junk);
-    const text = await rawExchange(edge.port, login + begun);
+    const text = await sendRawHttp(server.port, login + begun);
     expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 400"]);
     expect(text).toContain('"given"');
   });
 
   test("a stream under way lets it come to its end, and closes the connection", async () => {
     const behind = Promise.withResolvers<void>();
-    edge = await start((router) =>
+    server = await start((router) =>
       router.service(AIService, {
         async *streamChat() {
           yield { chunk: "one" };
@@ -120,8 +120,8 @@ describe.each([
         },
       }),
     );
-    edge.gateway.app.server.once(event, () => behind.resolve());
-    const socket = net.connect(edge.port, "127.0.0.1", () => socket.write(post("/ai/stream", CONVERSATION)));
+    server.gateway.app.server.once(event, () => behind.resolve());
+    const socket = net.connect(server.port, "127.0.0.1", () => socket.write(post("/ai/stream", CONVERSATION)));
     let text = "";
     socket.setEncoding("utf8").on("data", (data) => {
       if (text === "") socket.write(junk);
@@ -140,9 +140,9 @@ describe.each([
       held--;
       return {};
     };
-    edge = await start((router) => router.service(AIService, { chat }));
-    const isSeen = once(edge.gateway.app.server, event);
-    const socket = net.connect(edge.port, "127.0.0.1", () => socket.write(post("/ai/chat", CONVERSATION) + junk));
+    server = await start((router) => router.service(AIService, { chat }));
+    const isSeen = once(server.gateway.app.server, event);
+    const socket = net.connect(server.port, "127.0.0.1", () => socket.write(post("/ai/chat", CONVERSATION) + junk));
     await Promise.all([isSeen, until("the call", () => held === 1)]);
     socket.destroy();
     await until("its end", () => held === 0);
@@ -150,28 +150,28 @@ describe.each([
 });
 
 test("a tunnel whose client is gone at once harms nobody", async () => {
-  const edge = await start((router) => router.service(AuthService, {}));
+  const server = await start((router) => router.service(AuthService, {}));
   for (let i = 0; i < 20; i++) {
-    const socket = net.connect(edge.port, "127.0.0.1", () => {
+    const socket = net.connect(server.port, "127.0.0.1", () => {
       socket.write("CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", () => socket.resetAndDestroy());
     });
     await new Promise((resolve) => socket.on("close", resolve));
   }
-  expect((await edge.send("GET", "/health/live")).status).toBe(200);
-  await edge.close();
+  expect((await server.send("GET", "/health/live")).status).toBe(200);
+  await server.close();
 });
 
 test("thousands of requests at once over one connection hold up no other, and are dropped when their client goes", async () => {
   const env = { SHUTDOWN_TIMEOUT: "20s" };
-  const edge = await start((router) => router.service(AuthService, { login: () => ({}) }), { env });
+  const server = await start((router) => router.service(AuthService, { login: () => ({}) }), { env });
   const login = post("/auth/login", { email: "a@b.cd", password: "x" });
-  const flood = net.connect(edge.port, "127.0.0.1", () => flood.write(login.repeat(1_000)));
-  await until("the first of them", () => edge.logs.length > 0);
-  await edge.send("GET", "/health/live");
+  const flood = net.connect(server.port, "127.0.0.1", () => flood.write(login.repeat(1_000)));
+  await until("the first of them", () => server.logs.length > 0);
+  await server.send("GET", "/health/live");
   flood.destroy();
-  await untilStill("the flood", () => edge.logs.length);
+  await untilStill("the flood", () => server.logs.length);
   const endingSince = performance.now();
-  await edge.close();
+  await server.close();
   expect(performance.now() - endingSince).toBeLessThan(10_000);
-  expect(edge.logs.length).toBeLessThan(500);
+  expect(server.logs.length).toBeLessThan(500);
 });

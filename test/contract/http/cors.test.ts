@@ -1,21 +1,21 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { playAccounts } from "../../support/stub-accounts.ts";
+import { stubAccounts } from "../../support/stub-accounts.ts";
 import type { Started } from "../../support/stub-services.ts";
 import { start } from "../../support/stub-services.ts";
 
-const { routes, metadata } = playAccounts();
+const { routes, metadata } = stubAccounts();
 
 describe("pages of other origins", () => {
   const ours = "https://api.example.com";
   const allowed = "https://app.example.com";
-  let edge: Started;
+  let server: Started;
   beforeAll(async () => {
-    edge = await start(routes, {
+    server = await start(routes, {
       env: { PUBLIC_URL: `${ours}/below`, CORS_ORIGINS: `${allowed}, http://localhost:5173` },
     });
   });
-  afterAll(() => edge.close());
-  const get = (origin: string) => edge.send("GET", "/user/profile", undefined, { origin });
+  afterAll(() => server.close());
+  const get = (origin: string) => server.send("GET", "/user/profile", undefined, { origin });
 
   test("may read answers, with credentials, if they are allowed", async () => {
     const { headers } = await get(allowed);
@@ -28,7 +28,7 @@ describe("pages of other origins", () => {
       "strict-transport-security": expect.stringContaining("max-age="),
     });
     expect(
-      (await edge.send("GET", "/nowhere", undefined, { origin: allowed })).headers.get("access-control-allow-origin"),
+      (await server.send("GET", "/nowhere", undefined, { origin: allowed })).headers.get("access-control-allow-origin"),
     ).toBe(allowed);
   });
 
@@ -47,7 +47,7 @@ describe("pages of other origins", () => {
       "access-control-request-method": "PUT",
       "access-control-request-headers": "authorization,baggage,content-type,sentry-trace",
     };
-    const answer = await edge.send("OPTIONS", "/user/profile", undefined, ask);
+    const answer = await server.send("OPTIONS", "/user/profile", undefined, ask);
     expect(answer.status).toBe(204);
     expect(Object.fromEntries(answer.headers)).toMatchObject({
       "access-control-allow-origin": allowed,
@@ -56,9 +56,9 @@ describe("pages of other origins", () => {
       "access-control-max-age": "600",
     });
     expect(
-      (await edge.send("OPTIONS", "/user/profile", undefined, { ...ask, origin: "https://evil.com" })).status,
+      (await server.send("OPTIONS", "/user/profile", undefined, { ...ask, origin: "https://evil.com" })).status,
     ).toBe(405);
-    expect((await edge.send("OPTIONS", "/nowhere", undefined, { origin: allowed })).status).toBe(404);
+    expect((await server.send("OPTIONS", "/nowhere", undefined, { origin: allowed })).status).toBe(404);
   });
 
   test("are told by the answer, not by the browser, of what no route takes", async () => {
@@ -67,15 +67,15 @@ describe("pages of other origins", () => {
       ["PATCH", "/user/profile", 405] as const,
     ]) {
       const asked = { origin: allowed, "access-control-request-method": method };
-      const { headers, status: answered } = await edge.send("OPTIONS", path, undefined, asked);
+      const { headers, status: answered } = await server.send("OPTIONS", path, undefined, asked);
       expect([answered, headers.get("access-control-allow-methods")]).toEqual([204, expect.stringContaining(method)]);
-      const told = await edge.send(method, path, undefined, { origin: allowed });
+      const told = await server.send(method, path, undefined, { origin: allowed });
       expect([told.status, told.headers.get("access-control-allow-origin")]).toEqual([status, allowed]);
     }
   });
 
   test("can't use the refresh cookie", async () => {
-    const refresh = (headers: Record<string, string>) => edge.send("POST", "/auth/refresh", undefined, headers);
+    const refresh = (headers: Record<string, string>) => server.send("POST", "/auth/refresh", undefined, headers);
     const refused = { status: 403, body: { code: "CROSS_SITE", error: "Forbidden" } };
     expect(await refresh({ origin: "https://evil.com", cookie: "refreshToken=x" })).toMatchObject(refused);
     expect(await refresh({ origin: "null" })).toMatchObject(refused);
@@ -86,16 +86,16 @@ describe("pages of other origins", () => {
     for (const fine of [{}, { origin: ours }, { origin: allowed, "sec-fetch-site": "same-site" }, byAnotherName]) {
       expect((await refresh(fine)).status).toBe(200);
     }
-    expect((await edge.send("POST", "/auth/logout", undefined, { origin: "https://evil.com" })).status).toBe(200);
+    expect((await server.send("POST", "/auth/logout", undefined, { origin: "https://evil.com" })).status).toBe(200);
   });
 });
 
 describe("the client's address", () => {
-  let edge: Started;
-  afterEach(() => edge.close());
+  let server: Started;
+  afterEach(() => server.close());
   const addressFor = async (trusted: string, forwarded: string) => {
-    edge = await start(routes, { env: { TRUST_PROXY: trusted } });
-    await edge.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
+    server = await start(routes, { env: { TRUST_PROXY: trusted } });
+    await server.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
     return metadata()["x-gatehouse-client-address"];
   };
 

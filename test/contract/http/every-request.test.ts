@@ -1,28 +1,28 @@
 import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { StartSpan } from "../../../gateway/tracing.ts";
-import { playAccounts } from "../../support/stub-accounts.ts";
+import { stubAccounts } from "../../support/stub-accounts.ts";
 import type { Started } from "../../support/stub-services.ts";
-import { start, usualHeaders } from "../../support/stub-services.ts";
+import { commonHeaders, start } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
-const { routes, metadata } = playAccounts();
+const { routes, metadata } = stubAccounts();
 
 describe("every request", () => {
-  let edge: Started;
+  let server: Started;
   beforeAll(async () => {
-    edge = await start(routes, { env: { INTERNAL_SECRET: "between-the-two-of-us" } });
+    server = await start(routes, { env: { INTERNAL_SECRET: "between-the-two-of-us" } });
   });
-  afterAll(() => edge.close());
+  afterAll(() => server.close());
 
   test("keeps a sane request id and replaces any other", async () => {
     for (const sane of ["a", "A.b_c-9", "x".repeat(128)]) {
-      const answer = await edge.send("GET", "/user/profile", undefined, { "x-request-id": sane });
+      const answer = await server.send("GET", "/user/profile", undefined, { "x-request-id": sane });
       expect(answer.headers.get("x-request-id")).toBe(sane);
       expect(metadata()["x-request-id"]).toBe(sane);
     }
     for (const other of ["", "x".repeat(129), "a b", "a,b", "é", "<script>"]) {
-      const answer = await edge.send("GET", "/user/profile", undefined, { "x-request-id": other });
+      const answer = await server.send("GET", "/user/profile", undefined, { "x-request-id": other });
       expect(answer.headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
     }
   });
@@ -30,8 +30,8 @@ describe("every request", () => {
   test.each(["/user/profile", "/nowhere", "/user/%zz", "/health/live", "/openapi.json"])(
     "is answered with id, security headers and no-store: %s",
     async (path) => {
-      const { headers } = await edge.send("GET", path);
-      expect(Object.fromEntries(headers)).toMatchObject(usualHeaders);
+      const { headers } = await server.send("GET", path);
+      expect(Object.fromEntries(headers)).toMatchObject(commonHeaders);
       expect(headers.has("strict-transport-security")).toBe(false);
       expect(headers.has("x-powered-by")).toBe(false);
       expect(headers.has("server")).toBe(false);
@@ -41,13 +41,13 @@ describe("every request", () => {
   test("to an unknown address is 404 in the error shape, whatever its method, body or type", async () => {
     const body = { statusCode: 404, error: "Not Found", code: "NOT_FOUND", message: expect.any(String) };
     for (const path of ["/", "/user", "/user/profile/", "/User/profile", "/auth/login/x", "/%2e%2e/etc/passwd"]) {
-      expect(await edge.send("GET", path), path).toMatchObject({ status: 404, body });
+      expect(await server.send("GET", path), path).toMatchObject({ status: 404, body });
     }
-    expect(await edge.send("POST", "/nope", "x".repeat(100_000), { "content-type": "text/plain" })).toMatchObject({
+    expect(await server.send("POST", "/nope", "x".repeat(100_000), { "content-type": "text/plain" })).toMatchObject({
       status: 404,
       body,
     });
-    expect((await edge.send("PROPFIND", "/nope")).status).toBe(404);
+    expect((await server.send("PROPFIND", "/nope")).status).toBe(404);
   });
 
   test.each([
@@ -63,7 +63,7 @@ describe("every request", () => {
     ["GET", "/admin/users/1?a=b", "PUT, DELETE"],
     ["POST", "/health", "GET, HEAD"],
   ])("%s %s is 405 and tells what is allowed", async (method, path, allow) => {
-    const answer = await edge.send(method, path);
+    const answer = await server.send(method, path);
     expect(answer.status).toBe(405);
     expect(answer.headers.get("allow")?.split(", ").sort()).toEqual(allow.split(", ").sort());
     if (method !== "HEAD")
@@ -71,7 +71,7 @@ describe("every request", () => {
   });
 
   test("carries to the services who asks: token, id, address, agent, and the secret between us", async () => {
-    await edge.send("GET", "/user/profile", undefined, {
+    await server.send("GET", "/user/profile", undefined, {
       authorization: "Bearer abc",
       "user-agent": `é${"x".repeat(500)}`,
       "x-gatehouse-client-address": "6.6.6.6",
@@ -85,25 +85,25 @@ describe("every request", () => {
       "x-gatehouse-client-agent": `${encodeURIComponent("é")}${"x".repeat(399)}`,
       "x-gatehouse-secret": "between-the-two-of-us",
     });
-    await edge.send("GET", "/user/profile", undefined, { authorization: "Bearer é" }); // which metadata can't carry
+    await server.send("GET", "/user/profile", undefined, { authorization: "Bearer é" }); // which metadata can't carry
     expect(metadata()).not.toHaveProperty("authorization");
   });
 
   test("leaves one log line, and in it no token, cookie, body or query", async () => {
-    edge.logs.length = 0;
-    await edge.send(
+    server.logs.length = 0;
+    await server.send(
       "POST",
       "/auth/login?hidden=query",
       { email: "hidden@b.cd", password: "hidden" },
       { cookie: "a=hidden" },
     );
-    await edge.send("DELETE", "/user/sessions/hidden-id", undefined, { authorization: "Bearer hidden" });
-    await until("the log lines", () => edge.logs.length === 2);
-    expect(edge.logs).toMatchObject([
+    await server.send("DELETE", "/user/sessions/hidden-id", undefined, { authorization: "Bearer hidden" });
+    await until("the log lines", () => server.logs.length === 2);
+    expect(server.logs).toMatchObject([
       { method: "POST", route: "/auth/login", status: 200, ms: expect.any(Number), requestId: expect.any(String) },
       { method: "DELETE", route: "/user/sessions/:id", status: 200 },
     ]);
-    expect(JSON.stringify(edge.logs)).not.toMatch(/hidden|secret/);
+    expect(JSON.stringify(server.logs)).not.toMatch(/hidden|secret/);
   });
 });
 
@@ -114,12 +114,12 @@ test("a request's span goes beneath its caller's, tells its status, and names wh
     spans.push(span);
     return { traceparent: "its own", end: (...told) => Object.assign(span, { told }) };
   };
-  const edge = await start(routes, { startSpan });
-  await edge.send("GET", "/user/profile", undefined, { traceparent: "the caller's" });
+  const server = await start(routes, { startSpan });
+  await server.send("GET", "/user/profile", undefined, { traceparent: "the caller's" });
   expect(metadata().traceparent).toBe("its own");
-  await edge.send("GET", "/user/export");
-  await edge.send("GET", "/nowhere?a=b");
-  const socket = net.connect(edge.port, "127.0.0.1");
+  await server.send("GET", "/user/export");
+  await server.send("GET", "/nowhere?a=b");
+  const socket = net.connect(server.port, "127.0.0.1");
   const head = "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{";
   socket.write(head, () => socket.destroy());
   await until("the last span", () => JSON.stringify(spans.at(-1)).includes("499"));
@@ -137,5 +137,5 @@ test("a request's span goes beneath its caller's, tells its status, and names wh
     { name: "GET", attributes: { "http.request.method": "GET" }, told: [status(404), undefined] },
     { name: "POST /auth/login", told: [status(499), undefined] },
   ]);
-  await edge.close();
+  await server.close();
 });

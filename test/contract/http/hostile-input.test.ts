@@ -59,11 +59,11 @@ describe("a request that can't be read", () => {
   });
 
   test("counts towards the limit", async () => {
-    const visitor = app.visitor();
-    const first = await visitor.post("/auth/register", "{");
+    const httpClient = app.httpClient();
+    const first = await httpClient.post("/auth/register", "{");
     expect([first.status, first.headers.get("ratelimit-remaining")]).toEqual([400, "9"]);
-    for (let i = 0; i < 9; i++) await visitor.post("/auth/register", { email: 1 });
-    expect((await visitor.post("/auth/register", "{")).status).toBe(429);
+    for (let i = 0; i < 9; i++) await httpClient.post("/auth/register", { email: 1 });
+    expect((await httpClient.post("/auth/register", "{")).status).toBe(429);
   });
 });
 
@@ -108,7 +108,7 @@ describe("what looks like an address or a name", () => {
   test.each(["victim@ex%61mple.org", "a@%2e.com", "a@\u200b.com", "a@-x.com", "a@x-.com", "a@xn--.com", "a@b..com"])(
     "is refused as an address: %s",
     async (email) => {
-      const answer = await app.visitor().post("/auth/register", { email, password, name: "Eve", acceptTerms: true });
+      const answer = await app.httpClient().post("/auth/register", { email, password, name: "Eve", acceptTerms: true });
       expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "email" }] } });
     },
   );

@@ -2,15 +2,15 @@ import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
-import { rawExchange } from "../../support/raw-http.ts";
+import { sendRawHttp } from "../../support/raw-http.ts";
 import type { Started } from "../../support/stub-services.ts";
-import { start, usualHeaders } from "../../support/stub-services.ts";
+import { commonHeaders, start } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 describe("malformed HTTP", () => {
-  let edge: Started;
+  let server: Started;
   beforeAll(async () => {
-    edge = await start(
+    server = await start(
       (router) =>
         router
           .service(UserService, { getProfile: () => ({ user: { id: "1" } }) })
@@ -18,10 +18,10 @@ describe("malformed HTTP", () => {
       { requestTimeoutMs: 400, env: { PUBLIC_URL: "https://api.example.com" } },
     );
   });
-  afterAll(() => edge.close());
+  afterAll(() => server.close());
 
   const usual = {
-    ...usualHeaders,
+    ...commonHeaders,
     "strict-transport-security": "max-age=31536000; includeSubDomains",
     "content-type": "application/json; charset=utf-8",
   };
@@ -38,7 +38,7 @@ describe("malformed HTTP", () => {
       body: JSON.parse(rest.join("\r\n\r\n")),
     };
   };
-  const exchange = async (request: string) => read(await rawExchange(edge.port, request));
+  const exchange = async (request: string) => read(await sendRawHttp(server.port, request));
   const close = "Connection: close\r\n\r\n";
 
   test.each([
@@ -79,7 +79,7 @@ describe("malformed HTTP", () => {
       code: "MALFORMED_REQUEST",
     });
     expect(answer.headers).toMatchObject(usual);
-    const mine = () => edge.logs.filter(({ requestId }) => requestId === answer.headers["x-request-id"]);
+    const mine = () => server.logs.filter(({ requestId }) => requestId === answer.headers["x-request-id"]);
     await until("the log line", () => mine().length > 0);
     expect(mine()).toMatchObject([{ status }]);
   });
@@ -114,13 +114,13 @@ describe("malformed HTTP", () => {
   });
 
   test("that is a slow body is no failure of ours", async () => {
-    expect(edge.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
+    expect(server.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
   });
 
   test("after an answered request garbles nothing", async () => {
-    const text = await rawExchange(edge.port, "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n");
+    const text = await sendRawHttp(server.port, "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n");
     expect(text).toMatch(/^HTTP\/1\.1 (200|400) /);
-    expect((await edge.send("GET", "/user/profile")).status).toBe(200);
+    expect((await server.send("GET", "/user/profile")).status).toBe(200);
   });
 
   test("may ask for what we do not know of, in vain but without harm", async () => {
@@ -133,14 +133,14 @@ describe("malformed HTTP", () => {
   });
 
   test("whose client leaves in the middle of a body leaves a log line and no alarm", async () => {
-    edge.logs.length = 0;
-    const socket = net.connect(edge.port, "127.0.0.1");
+    server.logs.length = 0;
+    const socket = net.connect(server.port, "127.0.0.1");
     socket.write(
       "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
       () => socket.destroy(),
     );
-    const line = await until("the log line", () => edge.logs.find(({ route }) => route === "/auth/login"));
+    const line = await until("the log line", () => server.logs.find(({ route }) => route === "/auth/login"));
     expect(line).toMatchObject({ status: 499, clientGone: true });
-    expect(edge.logs.filter(({ level }) => (level as number) >= 40)).toEqual([]);
+    expect(server.logs.filter(({ level }) => (level as number) >= 40)).toEqual([]);
   });
 });

@@ -45,7 +45,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("a PUBLIC_URL with a p
       .filter({ hasText: /is confirmed/ })
       .waitFor();
 
-    await app.visitor().post("/auth/forgot-password", { email: user.email });
+    await app.httpClient().post("/auth/forgot-password", { email: user.email });
     await page.goto((await app.mail.letterTo(user.email, /Reset/)).link as string);
     await page.getByLabel("New password").fill("Brand-new-2");
     await page.getByRole("button").click();

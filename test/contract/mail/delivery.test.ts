@@ -1,16 +1,16 @@
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
-import { describeSideBySide } from "../../support/describe-concurrent.ts";
-import { BASE_MS, modes, openPostOffice, type Row } from "../../support/mail-fixture.ts";
+import { describeConcurrent } from "../../support/describe-concurrent.ts";
+import { BASE_MS, modes, openMailFixture, type Row } from "../../support/mail-fixture.ts";
 import { times, until } from "../../support/until.ts";
 
-describeSideBySide(modes, "mail delivery, %s", async (mode) => {
-  const office = await openPostOffice(mode);
-  const { app, register, rowOf, arrivedFor } = office;
+describeConcurrent(modes, "mail delivery, %s", async (mode) => {
+  const mail = await openMailFixture(mode);
+  const { app, register, rowOf, receivedFor } = mail;
   const delayOf = (row: Row) => new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
 
   test.each([421, 451])("tries again after a %i, ever later and never at one time, until it is taken", async (code) => {
-    office.sink.moods.rcpt = (to) => (to.startsWith("busy") ? { code, text: "Try again later" } : "take");
+    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("busy") ? { code, text: "Try again later" } : "accept");
     const emails = await Promise.all(times(5, () => register("busy")));
     for (const attempt of [1, 2, 3]) {
       const rows = await Promise.all(
@@ -24,21 +24,21 @@ describeSideBySide(modes, "mail delivery, %s", async (mode) => {
       }
       expect(new Set(delays.map((delay) => Math.round(delay / 1_000))).size).toBeGreaterThan(1);
       expect(rows[0]?.last_error).toContain("Try again later");
-      if (attempt === 3) office.sink.moods.rcpt = () => "take";
+      if (attempt === 3) mail.smtpServer.responses.rcpt = () => "accept";
       app.clock.advance("55m");
     }
     for (const email of emails) {
       const { id } = await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
-      expect(arrivedFor(email)).toHaveLength(1);
-      expect(arrivedFor(email)[0]?.raw).toMatch(new RegExp(`^message-id: <${id}@xn--bcher-kva\\.example>`, "im")); // with every try
+      expect(receivedFor(email)).toHaveLength(1);
+      expect(receivedFor(email)[0]?.raw).toMatch(new RegExp(`^message-id: <${id}@xn--bcher-kva\\.example>`, "im")); // with every try
       const from = "=?UTF-8?Q?Acme=3A_Gr=C3=B6=C3=9Fe?= <no-reply@xn--bcher-kva.example>";
-      expect(arrivedFor(email)[0]?.raw.replaceAll("\r\n ", " ")).toContain(`\r\nFrom: ${from}\r\n`);
-      expect(arrivedFor(email)[0]?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
+      expect(receivedFor(email)[0]?.raw.replaceAll("\r\n ", " ")).toContain(`\r\nFrom: ${from}\r\n`);
+      expect(receivedFor(email)[0]?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
     }
   });
 
   test("waits while its sender is refused: that is not about the letter", async () => {
-    office.sink.moods.mail = () => ({ code: 550, text: "Sender rejected" });
+    mail.smtpServer.responses.mail = () => ({ code: 550, text: "Sender rejected" });
     const email = await register("waiting");
     const row = await rowOf(email, ({ status, attempts }) => status !== "sending" && attempts === 1);
     expect(row).toMatchObject({ status: "queued", last_error: "550 Sender rejected" });
@@ -49,13 +49,13 @@ describeSideBySide(modes, "mail delivery, %s", async (mode) => {
       [uuid(), weekAgo, weekAgo],
     );
     await rowOf("given-up@example.com", ({ status }) => status === "failed");
-    office.sink.moods.mail = () => "take";
+    mail.smtpServer.responses.mail = () => "accept";
     app.clock.advance("15m");
     await rowOf(email, ({ status }) => status === "sent");
   });
 
   test("is given up when it has been put off for a day", async () => {
-    office.sink.moods.rcpt = (to) => (to.startsWith("never") ? { code: 451, text: "Greylisted" } : "take");
+    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("never") ? { code: 451, text: "Greylisted" } : "accept");
     const email = await register("never");
     await rowOf(email, (row) => row.attempts === 1 && row.status === "queued");
     app.clock.advance("25h");
@@ -75,12 +75,12 @@ describeSideBySide(modes, "mail delivery, %s", async (mode) => {
         const waiting = await resets("queued");
         return waiting.length === count && waiting.every(({ attempts }) => attempts === 1);
       });
-    office.sink.moods.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "take");
-    await app.visitor().post("/auth/forgot-password", { email });
+    mail.smtpServer.responses.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "accept");
+    await app.httpClient().post("/auth/forgot-password", { email });
     await put(1);
-    await app.visitor().post("/auth/forgot-password", { email }); // replaces the one before
+    await app.httpClient().post("/auth/forgot-password", { email }); // replaces the one before
     await put(2);
-    office.sink.moods.rcpt = () => "take";
+    mail.smtpServer.responses.rcpt = () => "accept";
     app.clock.advance("20m");
     const [replaced] = await until("the older letter to be given up", async () => {
       const failed = await resets("failed");
@@ -88,26 +88,26 @@ describeSideBySide(modes, "mail delivery, %s", async (mode) => {
     });
     expect(replaced?.last_error).toContain("link");
     await until("the newer letter", async () => (await resets("sent")).length === 1);
-    expect(arrivedFor(email)).toHaveLength(2);
+    expect(receivedFor(email)).toHaveLength(2);
 
-    office.sink.moods.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "take");
-    await app.visitor().post("/auth/forgot-password", { email });
+    mail.smtpServer.responses.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "accept");
+    await app.httpClient().post("/auth/forgot-password", { email });
     await put(1);
-    office.sink.moods.rcpt = () => "take";
+    mail.smtpServer.responses.rcpt = () => "accept";
     app.clock.advance("1h");
     await until("the late letter to be given up", async () => (await resets("failed")).length === 2);
-    expect(arrivedFor(email)).toHaveLength(2);
+    expect(receivedFor(email)).toHaveLength(2);
   });
 
   test("no letter waits for one that hangs, or for one that can't even be written", async () => {
-    office.sink.moods.rcpt = (to) => (to.startsWith("stuck") ? "hang" : "take");
+    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("stuck") ? "hang" : "accept");
     const stuck = await Promise.all(times(3, () => register("stuck")));
     await app.sql(
       `insert into emails (id, "to", template, facts, status, created_at, next_attempt_at)
        values (?, 'poison@example.com', 'no-such-template', '{}', 'queued', ?, ?)`,
       [uuid(), new Date(0), new Date(0)],
     );
-    await until("the stuck letters to be on their way", () => office.sink.tries.includes(stuck[2] ?? ""));
+    await until("the stuck letters to be on their way", () => mail.smtpServer.tries.includes(stuck[2] ?? ""));
     const { next_attempt_at: lease } = await rowOf(stuck[2] ?? "", () => true);
     const started = performance.now();
     const others = await Promise.all(times(12, () => register("other")));
@@ -119,18 +119,18 @@ describeSideBySide(modes, "mail delivery, %s", async (mode) => {
   });
 
   test("an outage of 24 hours loses nothing, and sends nothing twice", async () => {
-    await office.sink.close();
+    await mail.smtpServer.close();
     const emails = await Promise.all(times(5, () => register("patient")));
     for (let hours = 0; hours < 24; hours += 6) {
       for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > hours / 6);
       app.clock.advance("6h");
     }
     for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > 4);
-    await office.reopen();
+    await mail.reopen();
     app.clock.advance("75m"); // the longest pause, with its jitter
     for (const email of emails) {
       await rowOf(email, (row) => row.status === "sent");
-      expect(arrivedFor(email)).toHaveLength(1);
+      expect(receivedFor(email)).toHaveLength(1);
     }
   });
 });

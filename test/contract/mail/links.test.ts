@@ -19,7 +19,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("the links in mails, o
 
   /** Opens a mailed link as its recipient would, on the gateway of this test; nothing else may be asked for. */
   async function open(link: string | undefined): Promise<{ page: Page; asked: string[]; problems: string[] }> {
-    const page = await browser.newPage({ extraHTTPHeaders: { "x-forwarded-for": app.visitor().address } });
+    const page = await browser.newPage({ extraHTTPHeaders: { "x-forwarded-for": app.httpClient().address } });
     const [asked, problems]: string[][] = [[], []];
     page.on("request", (request) => asked?.push(`${request.method()} ${request.url().replace(app.url, "")}`));
     page.on("console", (message) => message.type() === "error" && problems?.push(message.text()));
@@ -51,18 +51,18 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("the links in mails, o
   });
 
   test("verify-email takes the link of a changed address as well", async () => {
-    const { user, browser: visitor, accessToken } = await app.signIn();
+    const { user, browser: httpClient, accessToken } = await app.signIn();
     const newEmail = `new-${user.email}`;
-    await visitor.post("/user/change-email", { newEmail, password: user.password }, accessToken);
+    await httpClient.post("/user/change-email", { newEmail, password: user.password }, accessToken);
     const { page } = await open((await app.mail.letterTo(newEmail)).link);
     await page.getByRole("button").click();
     await status(page, /is confirmed/);
-    expect((await visitor.get("/user/profile", accessToken)).body.email).toBe(newEmail);
+    expect((await httpClient.get("/user/profile", accessToken)).body.email).toBe(newEmail);
   });
 
   test("reset-password: a weak password is told and leaves the link good, a strong one is set", async () => {
     const user = await app.addUser();
-    await app.visitor().post("/auth/forgot-password", { email: user.email });
+    await app.httpClient().post("/auth/forgot-password", { email: user.email });
     const { link } = await app.mail.letterTo(user.email, /Reset/);
     const { page, asked, problems } = await open(link);
     expect(asked.filter((line) => !line.includes("favicon"))).toEqual(["GET /reset-password"]);
@@ -74,7 +74,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("the links in mails, o
     await page.getByLabel("New password").fill(password);
     await page.getByRole("button").click();
     await status(page, /password is changed/);
-    expect((await app.visitor().post("/auth/login", { email: user.email, password })).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", { email: user.email, password })).status).toBe(200);
     expect(problems.filter((text) => !/favicon|400/.test(text))).toEqual([]);
 
     const again = await open(link);

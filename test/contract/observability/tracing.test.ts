@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { openTracing } from "../../../services/platform/tracing.ts";
 import { anyDatabase } from "../../support/databases.ts";
-import { createVisitor } from "../../support/http-client.ts";
+import { createHttpClient } from "../../support/http-client.ts";
 import { type Process, startProcess } from "../../support/process.ts";
 
 /** A span as a collector gets it. */
@@ -77,13 +77,13 @@ describe.each(Object.entries(starts))("a trace %s", (_, start) => {
   test("leads from the caller's span over request and RPC to the provider's reply", async () => {
     spans.length = 0;
     await start();
-    const visitor = createVisitor(running[0]?.url ?? "");
-    await visitor.post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-    const { accessToken } = (await visitor.post("/auth/login", credentials)).body;
+    const httpClient = createHttpClient(running[0]?.url ?? "");
+    await httpClient.post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+    const { accessToken } = (await httpClient.post("/auth/login", credentials)).body;
     const headers = { authorization: `Bearer ${accessToken}`, traceparent: `00-${TRACE}-${CALLER}-01` };
     const ask = (path: string, name: string) => {
       const messages = [{ role: "user", content: `case: ${name}` }];
-      return visitor.send("POST", path, { provider: "provider-a", messages }, headers);
+      return httpClient.send("POST", path, { provider: "provider-a", messages }, headers);
     };
     await ask("/ai/chat", "plain");
     await ask("/ai/stream", "reset-midway");
@@ -136,7 +136,7 @@ test("a collector that takes everything and never answers holds up neither reque
   const endpoint = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
   const service = await startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint });
   running.push(service);
-  for (const _ of Array(20)) expect((await createVisitor(service.url).get("/health/live")).status).toBe(200);
+  for (const _ of Array(20)) expect((await createHttpClient(service.url).get("/health/live")).status).toBe(200);
   const startedAt = performance.now();
   expect(await service.end("SIGTERM")).toBe(0);
   expect(performance.now() - startedAt).toBeLessThan(6_000); // an exporter left alone takes ten seconds

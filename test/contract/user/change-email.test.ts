@@ -8,12 +8,12 @@ type Account = Awaited<ReturnType<typeof app.signIn>>;
 const fresh = () => `New.${randomUUID()}@example.com`;
 const ask = ({ browser, accessToken, user }: Account, newEmail: string, password = user.password) =>
   browser.post("/user/change-email", { newEmail, password }, accessToken);
-const verify = (token: unknown) => app.visitor().post("/auth/verify-email", { token });
+const verify = (token: unknown) => app.httpClient().post("/auth/verify-email", { token });
 
 describe("POST /user/change-email", () => {
   test("takes effect with the mailed token, and tells the old address twice", async () => {
     const account = await app.signIn();
-    await app.visitor().post("/auth/login", { email: account.user.email, password: "Wrong-1-guess" });
+    await app.httpClient().post("/auth/login", { email: account.user.email, password: "Wrong-1-guess" });
     const newEmail = fresh();
     expect(await ask(account, newEmail)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
     const profile = async () => (await account.browser.get("/user/profile", account.accessToken)).body;
@@ -26,9 +26,9 @@ describe("POST /user/change-email", () => {
     expect((await verify(token)).status).toBe(400);
     expect(await profile()).toMatchObject({ email: newEmail, emailVerified: true });
     await app.mail.letterTo(account.user.email, /e-mail address was changed/);
-    expect((await app.visitor().post("/auth/login", account.user.credentials)).status).toBe(401);
+    expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
     const { password } = account.user;
-    expect((await app.visitor().post("/auth/login", { email: newEmail, password })).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", { email: newEmail, password })).status).toBe(200);
     const events = await app.sql("select details from audit_events where user_id = ? and event = ?", [
       account.user.id,
       "user.email_changed",
@@ -71,12 +71,12 @@ describe("POST /user/change-email", () => {
 
   test("voids reset links mailed to the old address", async () => {
     const account = await app.signIn();
-    await app.visitor().post("/auth/forgot-password", { email: account.user.email });
+    await app.httpClient().post("/auth/forgot-password", { email: account.user.email });
     const { token: old } = await app.mail.letterTo(account.user.email, /Reset/);
     const newEmail = fresh();
     await ask(account, newEmail);
     expect((await verify((await app.mail.letterTo(newEmail)).token)).status).toBe(200);
-    const answer = await app.visitor().post("/auth/reset-password", { token: old, password: "Brand-new-2" });
+    const answer = await app.httpClient().post("/auth/reset-password", { token: old, password: "Brand-new-2" });
     expect(answer).toMatchObject({ status: 400, body: { code: "TOKEN_INVALID" } });
   });
 
@@ -85,7 +85,7 @@ describe("POST /user/change-email", () => {
     const newEmail = fresh();
     await ask(account, newEmail);
     const { token } = await app.mail.letterTo(newEmail);
-    const answers = await Promise.all(times(50, () => app.visitor().post("/auth/verify-email", { token })));
+    const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
   });
 });

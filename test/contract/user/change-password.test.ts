@@ -20,8 +20,8 @@ describe("POST /user/change-password", () => {
     expect((await account.browser.post("/auth/refresh")).status).toBe(200);
     expect((await other.browser.post("/auth/refresh")).status).toBe(401);
     const { email } = account.user;
-    expect((await app.visitor().post("/auth/login", account.user.credentials)).status).toBe(401);
-    expect((await app.visitor().post("/auth/login", { email, password: NEW })).status).toBe(200);
+    expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
+    expect((await app.httpClient().post("/auth/login", { email, password: NEW })).status).toBe(200);
     expect((await app.mail.letterTo(email, /password was changed/)).html).toContain("Hello Ann Example,");
     const events = await app.sql("select actor_id from audit_events where user_id = ? and event = ?", [
       account.user.id,
@@ -40,7 +40,7 @@ describe("POST /user/change-password", () => {
     expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
     expect(answers[0]?.body).toMatchObject({ code: "INVALID_CURRENT_PASSWORD", error: "Bad Request" });
     expect((await change(account)).status).toBe(423);
-    expect((await app.visitor().post("/auth/login", account.user.credentials)).status).toBe(423);
+    expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(423);
   });
 
   test("evaluates five guesses however many arrive at once, logins included", async () => {
@@ -48,7 +48,7 @@ describe("POST /user/change-password", () => {
     const wrong = { email: account.user.email, password: "Wrong-1-guess" };
     const answers = await Promise.all(
       times(30, (i) =>
-        i % 2 ? change(account, { currentPassword: wrong.password }) : app.visitor().post("/auth/login", wrong),
+        i % 2 ? change(account, { currentPassword: wrong.password }) : app.httpClient().post("/auth/login", wrong),
       ),
     );
     const { 423: locked, 400: bad = 0, 401: unauthorized = 0 } = tally(answers, (a) => a.status);
@@ -74,7 +74,7 @@ describe("POST /user/change-password", () => {
   test("voids links that were mailed and the MFA token that was given before", async () => {
     const account = await setUpFactor(app);
     const { user, browser, accessToken, authenticator } = account;
-    await app.visitor().post("/auth/forgot-password", { email: user.email });
+    await app.httpClient().post("/auth/forgot-password", { email: user.email });
     const newEmail = `new-${user.email}`;
     await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
     const [reset, move] = [await app.mail.letterTo(user.email, /Reset/), await app.mail.letterTo(newEmail)];
@@ -82,10 +82,10 @@ describe("POST /user/change-password", () => {
     expect((await change(account)).status).toBe(200);
     const refused = { status: 400, body: { code: "TOKEN_INVALID" } };
     const { token } = reset;
-    expect(await app.visitor().post("/auth/reset-password", { token, password: NEW })).toMatchObject(refused);
-    expect(await app.visitor().post("/auth/verify-email", { token: move.token })).toMatchObject(refused);
+    expect(await app.httpClient().post("/auth/reset-password", { token, password: NEW })).toMatchObject(refused);
+    expect(await app.httpClient().post("/auth/verify-email", { token: move.token })).toMatchObject(refused);
     const code = await authenticator.code();
-    expect((await app.visitor().post("/auth/verify-mfa", { tempToken, code })).status).toBe(401);
+    expect((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status).toBe(401);
   });
 
   test("is the same over gRPC", async () => {

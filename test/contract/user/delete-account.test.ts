@@ -8,7 +8,7 @@ const app = await testApp();
 type Account = Pick<Awaited<ReturnType<typeof app.signIn>>, "browser" | "accessToken" | "user">;
 const remove = ({ browser, accessToken }: Account, body?: object) =>
   browser.post("/user/delete-account", body, accessToken);
-const login = ({ user }: Account) => app.visitor().post("/auth/login", user.credentials);
+const login = ({ user }: Account) => app.httpClient().post("/auth/login", user.credentials);
 
 describe("POST /user/delete-account", () => {
   test("ends every session and names the date, in answer and mail", async () => {
@@ -82,7 +82,7 @@ describe("POST /user/delete-account", () => {
     const account = await setUpFactor(app);
     const older = await mfaTokenFor(app, account.user);
     const verify = async (tempToken: string) =>
-      app.visitor().post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
+      app.httpClient().post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
     expect((await remove(account)).status).toBe(200);
     expect((await verify(older)).status).toBe(401);
     const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
@@ -97,9 +97,9 @@ describe("POST /user/delete-account", () => {
     const account = await setUpFactor(app);
     const { id, email, name } = account.user;
     const tempToken = await mfaTokenFor(app, account.user);
-    await app.visitor().post("/auth/verify-mfa", { tempToken, code: "000000" });
-    await app.visitor().post("/auth/login", { email, password: "Wrong-1-guess" });
-    await app.visitor().post("/auth/forgot-password", { email });
+    await app.httpClient().post("/auth/verify-mfa", { tempToken, code: "000000" });
+    await app.httpClient().post("/auth/login", { email, password: "Wrong-1-guess" });
+    await app.httpClient().post("/auth/forgot-password", { email });
     expect((await remove(account)).status).toBe(200);
     app.clock.advance("30d");
     await until("the erasure", async () => (await app.sql("select 1 from users where id = ?", [id])).length === 0);
@@ -139,12 +139,12 @@ describe("POST /user/delete-account", () => {
       const cookie = { cookie: `refreshToken=${account.refreshToken}` };
       const [removed, ...racers] = await Promise.all([
         remove(account),
-        ...times(4, () => app.visitor().send("POST", "/auth/refresh", undefined, cookie)),
+        ...times(4, () => app.httpClient().send("POST", "/auth/refresh", undefined, cookie)),
       ]);
       expect(removed?.status).toBe(200);
       for (const { status, body } of racers) {
         if (status === 200) {
-          expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(401);
+          expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
         }
       }
     }

@@ -101,14 +101,14 @@ describe("DELETE /user/sessions", () => {
       const cookie = { cookie: `refreshToken=${other.refreshToken}` };
       const [ended, ...racers] = await Promise.all([
         mine.browser.delete("/user/sessions", mine.accessToken),
-        ...times(4, () => app.visitor().send("POST", "/auth/refresh", undefined, cookie)),
+        ...times(4, () => app.httpClient().send("POST", "/auth/refresh", undefined, cookie)),
       ]);
       expect(ended?.status).toBe(200);
       for (const { status, body } of racers) {
         if (status !== 200) continue;
-        expect((await app.visitor().get("/user/profile", body.accessToken)).status).toBe(401);
+        expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
         const next = { cookie: `refreshToken=${body.refreshToken}` };
-        expect((await app.visitor().send("POST", "/auth/refresh", undefined, next)).status).toBe(401);
+        expect((await app.httpClient().send("POST", "/auth/refresh", undefined, next)).status).toBe(401);
       }
     }
   });

@@ -130,6 +130,6 @@ describe("GET /user/export", () => {
   });
 
   test("needs an access token", async () => {
-    expect((await app.visitor().get("/user/export")).status).toBe(401);
+    expect((await app.httpClient().get("/user/export")).status).toBe(401);
   });
 });

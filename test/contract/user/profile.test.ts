@@ -38,13 +38,13 @@ describe("GET /user/profile", () => {
     const { user, accessToken } = await app.signIn();
     const { accessToken: other } = await app.signIn(user);
     const answers = await Promise.all(
-      times(101, (i) => app.visitor().get("/user/profile", i % 2 ? other : accessToken)),
+      times(101, (i) => app.httpClient().get("/user/profile", i % 2 ? other : accessToken)),
     );
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 100, 429: 1 });
     const left = answers.map((a) => Number(a.headers.get("ratelimit-remaining")));
     expect(left.sort((a, b) => a - b)).toEqual([0, ...times(100, (i) => i)]);
     app.clock.advance("1m");
-    expect((await app.visitor().get("/user/profile", accessToken)).status).toBe(200);
+    expect((await app.httpClient().get("/user/profile", accessToken)).status).toBe(200);
   });
 
   test("counts next to nothing of what is asked with the token of a session that has ended", async () => {
@@ -53,10 +53,10 @@ describe("GET /user/profile", () => {
     expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
     await browser.post("/auth/logout", {}, accessToken);
     for (let i = 0; i < 5; i++) {
-      const answers = await Promise.all(times(20, () => app.visitor().get("/user/profile", accessToken)));
+      const answers = await Promise.all(times(20, () => app.httpClient().get("/user/profile", accessToken)));
       expect(tally(answers, (a) => a.status)).toEqual({ 401: 20 });
     }
-    const { headers } = await app.visitor().get("/user/profile", own);
+    const { headers } = await app.httpClient().get("/user/profile", own);
     expect(Number(headers.get("ratelimit-remaining"))).toBeGreaterThan(70); // those that came before anybody knew
   });
 });

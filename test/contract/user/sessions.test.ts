@@ -10,7 +10,7 @@ const IPHONE =
   "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1";
 
 async function signInWith(user: TestUser, agent: string): Promise<SignedIn> {
-  const browser = app.visitor();
+  const browser = app.httpClient();
   const { body } = await browser.send("POST", "/auth/login", user.credentials, { "user-agent": agent });
   return { user, browser, accessToken: body.accessToken, refreshToken: body.refreshToken };
 }
@@ -68,10 +68,10 @@ describe("GET /user/sessions", () => {
       });
       expect(lastActive).toBeLessThanOrEqual(app.clock.now().getTime());
     }
-    const elsewhere = app.visitor();
+    const elsewhere = app.httpClient();
     const cookie = { cookie: `refreshToken=${account.refreshToken}` };
     const { body } = await elsewhere.send("POST", "/auth/refresh", undefined, cookie);
-    expect((await app.visitor().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere.address);
+    expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere.address);
   });
 
   test("shows the session that asks as active now", async () => {

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Take } from "../../../services/flow.ts";
-import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
 import { until } from "../../support/until.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, textsOf } from "./support.ts";
 
@@ -9,7 +9,7 @@ import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, text
 const CLOSED_WITHIN_MS = 50;
 const patience = () => new Promise((resolve) => setTimeout(resolve, 20));
 
-describe.each(DIALECTS)("a client of %s that goes away", DESPITE_STALLS, (dialect) => {
+describe.each(DIALECTS)("a client of %s that goes away", RETRY_ON_SLOW_CI, (dialect) => {
   let bench: Bench;
   beforeAll(async () => {
     bench = await startBench(dialect);

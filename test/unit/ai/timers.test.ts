@@ -5,7 +5,7 @@ import { REPLY } from "../../../scripts/simulators/play.ts";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
 import { until } from "../../support/until.ts";
 import { DIALECTS, promptOf, readStream, readWhole, startBench, textsOf } from "./support.ts";
 
@@ -23,7 +23,7 @@ const ALARMS: [keyof ProviderBounds, string][] = [
   ["totalMs", "pings-midway"],
 ];
 
-describe.each(DIALECTS)("the alarms of %s", DESPITE_STALLS, (dialect) => {
+describe.each(DIALECTS)("the alarms of %s", RETRY_ON_SLOW_CI, (dialect) => {
   test.concurrent.each(ALARMS)("%s ends %s within 250 ms of its setting", async (alarm, name) => {
     const bench = await startBench(dialect, { ...patient, [alarm]: SETTING_MS });
     for (const read of [readStream, readWhole]) {
@@ -36,7 +36,7 @@ describe.each(DIALECTS)("the alarms of %s", DESPITE_STALLS, (dialect) => {
   });
 });
 
-test("an answer in another protocol ends the call at once, not with an alarm or never", DESPITE_STALLS, async () => {
+test("an answer in another protocol ends the call at once, not with an alarm or never", RETRY_ON_SLOW_CI, async () => {
   const bench = await startBench("openai", patient);
   for (const read of [readStream, readWhole]) {
     const start = performance.now();
@@ -49,7 +49,7 @@ test("an answer in another protocol ends the call at once, not with an alarm or 
   await bench.close();
 });
 
-test("a stream that goes on and on ends with the total", DESPITE_STALLS, async () => {
+test("a stream that goes on and on ends with the total", RETRY_ON_SLOW_CI, async () => {
   const bench = await startBench("openai", { ...patient, totalMs: SETTING_MS });
   const start = performance.now();
   expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({ failure: "timed out" });
@@ -74,7 +74,7 @@ test.each(DIALECTS)("a whole reply of %s is over, though its connection is kept 
   await bench.close();
 });
 
-test.each(DIALECTS)("streams of %s, one after the other, share connections", DESPITE_STALLS, async (dialect) => {
+test.each(DIALECTS)("streams of %s, one after the other, share connections", RETRY_ON_SLOW_CI, async (dialect) => {
   const bench = await startBench(dialect, patient);
   const { requests } = bench.simulator;
   for (let i = 0; i < 5; i++) {
@@ -85,7 +85,7 @@ test.each(DIALECTS)("streams of %s, one after the other, share connections", DES
   await bench.close();
 });
 
-test("a connection that doesn't come to stand is given up, and not tried again", DESPITE_STALLS, async () => {
+test("a connection that doesn't come to stand is given up, and not tried again", RETRY_ON_SLOW_CI, async () => {
   const sockets: Socket[] = [];
   const mute = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
   await once(mute, "listening");
@@ -125,7 +125,7 @@ test("a slow consumer is not mistaken for a silent provider", async () => {
 test.each([
   ["firstByteMs", "totalMs"],
   ["totalMs", "firstByteMs"],
-])("a wait that the provider asks for beyond %s fails at once", DESPITE_STALLS, async (_, other) => {
+])("a wait that the provider asks for beyond %s fails at once", RETRY_ON_SLOW_CI, async (_, other) => {
   const bench = await startBench("openai", { ...patient, [other]: 2 * 86_400_000 });
   const start = performance.now();
   expect(await readWhole(bench.provider, promptOf(bench, "case: retry-tomorrow"))).toMatchObject({

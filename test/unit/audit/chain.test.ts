@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { headOf, sealEvents } from "../../../services/audit/seal.ts";
-import { engines, openLedger } from "../../support/audit-fixture.ts";
+import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 
 describe.each(engines)("the audit chain on %s", async (engine) => {
-  const { store, clock, tamper, record, sealedLog, verify } = await openLedger(engine);
+  const { store, clock, tamper, record, sealedLog, verify } = await openAuditFixture(engine);
 
   test("is whole, and grows from its head", async () => {
     await sealedLog();

@@ -4,11 +4,11 @@ import { describe, expect, test } from "vitest";
 import { addPartitions, dropPartitions } from "../../../services/audit/partitions.ts";
 import { sealEvents } from "../../../services/audit/seal.ts";
 import { startAuditWorker } from "../../../services/audit/worker.ts";
-import { engines, openLedger } from "../../support/audit-fixture.ts";
+import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { until } from "../../support/until.ts";
 
 describe.each(engines)("the months of the audit log on %s", async (engine) => {
-  const { store, clock, tamper, record, sealedLog, verify } = await openLedger(engine);
+  const { store, clock, tamper, record, sealedLog, verify } = await openAuditFixture(engine);
 
   // PGlite has one connection: nobody waits for another
   test.skipIf(engine === "PGlite")(

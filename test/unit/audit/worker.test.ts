@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { headOf, sealEvents } from "../../../services/audit/seal.ts";
 import { startAuditWorker } from "../../../services/audit/worker.ts";
 import type { Store } from "../../../services/store/store.ts";
-import { engines, openLedger } from "../../support/audit-fixture.ts";
+import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { createClock } from "../../support/clock.ts";
 import { times, until } from "../../support/until.ts";
 
@@ -11,7 +11,7 @@ import { times, until } from "../../support/until.ts";
 const MANY = 20_000;
 
 describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
-  const { store, clock, tamper, record, recordMany, sealedLog, verify } = await openLedger(engine);
+  const { store, clock, tamper, record, recordMany, sealedLog, verify } = await openAuditFixture(engine);
 
   test("refuses update, delete and truncate, of every partition", async () => {
     await sealedLog();

@@ -2,22 +2,22 @@ import type { HandlerContext } from "@connectrpc/connect";
 import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Chatting } from "../../support/stub-listeners.ts";
-import { startChatting } from "../../support/stub-listeners.ts";
-import { failWith, ways } from "../../support/stub-services.ts";
+import type { ChatServices } from "../../support/stub-listeners.ts";
+import { startChatServices } from "../../support/stub-listeners.ts";
+import { failWith, transportKinds } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";
 const never = new Promise<never>(() => {});
 const aborted = (signal: AbortSignal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
 
-describe.each(ways)("the life of an event stream %s", (way) => {
-  let edge: Chatting;
+describe.each(transportKinds)("the life of an event stream %s", (way) => {
+  let edge: ChatServices;
   afterEach(() => edge.close());
 
   test("sends no header before the first message, and each piece as it comes", async () => {
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
-    edge = await startChatting(way, async function* () {
+    edge = await startChatServices(way, async function* () {
       await gates[0].promise;
       yield { chunk: "first" };
       await gates[1].promise;
@@ -37,7 +37,7 @@ describe.each(ways)("the life of an event stream %s", (way) => {
 
   test("bridges silence by comments, before the first message as well", async () => {
     const gate = Promise.withResolvers<void>();
-    edge = await startChatting(
+    edge = await startChatServices(
       way,
       async function* () {
         await gate.promise;
@@ -63,7 +63,7 @@ describe.each(ways)("the life of an event stream %s", (way) => {
     async (when) => {
       let context: HandlerContext | undefined;
       let isClosed = false;
-      edge = await startChatting(way, async function* (given) {
+      edge = await startChatServices(way, async function* (given) {
         context = given;
         try {
           if (when === "in mid-stream") yield { chunk: "a" };
@@ -85,7 +85,7 @@ describe.each(ways)("the life of an event stream %s", (way) => {
   );
 
   test("ends by an error event and [DONE] when the service shuts down", async () => {
-    edge = await startChatting(way, async function* () {
+    edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
       await never;
     });

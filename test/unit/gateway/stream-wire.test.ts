@@ -1,23 +1,23 @@
 import net from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { post, rawExchange } from "../../support/raw-http.ts";
-import type { Chatting } from "../../support/stub-listeners.ts";
-import { CONVERSATION, startChatting } from "../../support/stub-listeners.ts";
-import { ways } from "../../support/stub-services.ts";
+import { post, sendRawHttp } from "../../support/raw-http.ts";
+import type { ChatServices } from "../../support/stub-listeners.ts";
+import { CONVERSATION, startChatServices } from "../../support/stub-listeners.ts";
+import { transportKinds } from "../../support/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";
 const PIECES = 400;
 const CHUNK = "x".repeat(64 * 1024);
 
-describe.each(ways)("an event stream on the wire %s", (way) => {
-  let edge: Chatting;
+describe.each(transportKinds)("an event stream on the wire %s", (way) => {
+  let edge: ChatServices;
   afterEach(() => edge.close());
 
   /** A client that asks for the stream and takes nothing of it, until it is resumed. */
   async function askAndPause() {
     let made = 0;
-    edge = await startChatting(way, async function* () {
+    edge = await startChatServices(way, async function* () {
       for (; made < PIECES; made++) yield { chunk: CHUNK };
     });
     const socket = net.connect(edge.port, "127.0.0.1").pause();
@@ -55,7 +55,7 @@ describe.each(ways)("an event stream on the wire %s", (way) => {
     ["1.1", (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`, "0\r\n\r\n"],
     ["1.0", (event: string) => event, ""],
   ])("comes to clients of HTTP/%s as that version cuts it", async (version, cut, end) => {
-    edge = await startChatting(way, async function* () {
+    edge = await startChatServices(way, async function* () {
       yield { chunk: "zwölf €" };
     });
     const socket = net.connect(edge.port, "127.0.0.1", () =>
@@ -71,17 +71,17 @@ describe.each(ways)("an event stream on the wire %s", (way) => {
   });
 
   test("closes the connection where the client asks for that", async () => {
-    edge = await startChatting(way, async function* () {
+    edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
     });
     const headers = "Connection: close\r\n";
-    const text = await rawExchange(edge.port, post("/ai/stream", CONVERSATION, { headers }));
+    const text = await sendRawHttp(edge.port, post("/ai/stream", CONVERSATION, { headers }));
     expect(text).toMatch(/^connection: close\r$/im);
     expect(text).toContain("[DONE]");
   });
 
   test("leaves nothing behind at a connection that carries many", async () => {
-    edge = await startChatting(way, async function* () {
+    edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
     });
     const warnings: Error[] = [];

@@ -1,18 +1,18 @@
 import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Chatting } from "../../support/stub-listeners.ts";
-import { CONVERSATION, startChatting } from "../../support/stub-listeners.ts";
-import { failWith, ways } from "../../support/stub-services.ts";
+import type { ChatServices } from "../../support/stub-listeners.ts";
+import { CONVERSATION, startChatServices } from "../../support/stub-listeners.ts";
+import { failWith, transportKinds } from "../../support/stub-services.ts";
 
 const DONE = "data: [DONE]\n\n";
 
-describe.each(ways)("POST /ai/stream %s", (way) => {
-  let edge: Chatting;
+describe.each(transportKinds)("POST /ai/stream %s", (way) => {
+  let edge: ChatServices;
   afterEach(() => edge.close());
 
   test("answers each message as one data line, then [DONE], under the headers of the specification", async () => {
-    edge = await startChatting(way, async function* (context) {
+    edge = await startChatServices(way, async function* (context) {
       context.responseHeader.set("ratelimit-remaining", "99");
       yield { chunk: 'line\nbreak "quoted" 🗝️\u2028' };
       yield { chunk: "two" };
@@ -33,7 +33,7 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
   });
 
   test("of a reply without text is [DONE] alone", async () => {
-    edge = await startChatting(way, async function* () {});
+    edge = await startChatServices(way, async function* () {});
     expect(await (await edge.ask()).text()).toBe(DONE);
   });
 
@@ -46,7 +46,7 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
     ["UNAVAILABLE", Reason.UNAVAILABLE, Code.Unavailable, 503],
   ])("that fails at once with %s answers its status", async (word, reason, code, status) => {
     // biome-ignore lint/correctness/useYield: it fails before
-    edge = await startChatting(way, async function* () {
+    edge = await startChatServices(way, async function* () {
       throw failWith(reason, code, "No.", { retryAfterSeconds: 7 });
     });
     const answer = await edge.ask();
@@ -60,7 +60,7 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
     ["a provider's failure", Reason.PROVIDER_ERROR, Code.Internal],
   ])("tells %s as an event, at once as well as later", async (_what, reason, code) => {
     for (const before of [[], ["a"]]) {
-      edge = await startChatting(way, async function* (context) {
+      edge = await startChatServices(way, async function* (context) {
         context.responseHeader.set("ratelimit-remaining", "99");
         for (const chunk of before) yield { chunk };
         throw failWith(reason, code, "It says no.");
@@ -75,7 +75,7 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
   });
 
   test("tells what goes with a failure that comes instead of any message", async () => {
-    edge = await startChatting(way, () => {
+    edge = await startChatServices(way, () => {
       const limits = { "ratelimit-remaining": "99" };
       throw failWith(Reason.PROVIDER_NOT_CONFIGURED, Code.FailedPrecondition, "It says no.", {}, limits);
     });
@@ -85,7 +85,7 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
   });
 
   test("tells any later failure as an event; a bug is masked and logged", async () => {
-    edge = await startChatting(way, async function* () {
+    edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
       throw new Error("password=hunter2");
     });
@@ -97,7 +97,7 @@ describe.each(ways)("POST /ai/stream %s", (way) => {
   });
 
   test("is refused before it starts with a body that is not valid", async () => {
-    edge = await startChatting(way, async function* () {});
+    edge = await startChatServices(way, async function* () {});
     const answer = await edge.send("POST", "/ai/stream", { ...CONVERSATION, temperature: "hot" });
     expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "temperature" }] } });
   });

@@ -5,8 +5,8 @@ import { AIService, type StreamChatResponse } from "../../../gen/gatehouse/ai/v1
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { flow } from "../../../services/flow.ts";
 import { type CallResult, onComplete } from "../../../services/interceptors/on-complete.ts";
-import { failWith, ways } from "../../support/stub-services.ts";
-import { chat, errorOf, openWays } from "../../support/stub-transports.ts";
+import { failWith, transportKinds } from "../../support/stub-services.ts";
+import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
 type Chunks = AsyncGenerator<{ chunk: string }>;
@@ -32,8 +32,8 @@ const readers: [string, (messages: Messages<StreamChatResponse>, take: (chunk: s
   ["taken over", (messages, take) => eachOf(messages, ({ chunk }) => void take(chunk) as undefined)],
 ];
 
-describe.each(ways)("a streaming call %s", (way) => {
-  const open = openWays(way);
+describe.each(transportKinds)("a streaming call %s", (way) => {
+  const open = openTransports(way);
 
   describe.each(kinds)("of messages %s", (_kind, given) => {
     describe.each(readers)("%s", (_reader, read) => {
@@ -125,8 +125,8 @@ describe.each(ways)("a streaming call %s", (way) => {
   });
 });
 
-describe.each(ways)("a streaming call %s", (way) => {
-  const open = openWays(way);
+describe.each(transportKinds)("a streaming call %s", (way) => {
+  const open = openTransports(way);
 
   test("whose client leaves before it has begun ends for whoever watches it", async () => {
     const gate = Promise.withResolvers<void>();

@@ -5,14 +5,14 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Routes } from "../../support/stub-services.ts";
-import { failWith, ways } from "../../support/stub-services.ts";
-import { chat, errorOf, openWays } from "../../support/stub-transports.ts";
+import { failWith, transportKinds } from "../../support/stub-services.ts";
+import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
 const { login } = AuthService.method;
 
-describe.each(ways)("a call %s", (way) => {
-  const open = openWays(way);
+describe.each(transportKinds)("a call %s", (way) => {
+  const open = openTransports(way);
 
   test("carries message, headers and trailers both ways", async () => {
     const transport = await open((router) =>

@@ -8,7 +8,7 @@ import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { openRoom } from "../../../services/process/room.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { answerTo, failureOf, framed } from "../../support/raw-grpc.ts";
-import { DESPITE_STALLS } from "../../support/retry-on-slow-ci.ts";
+import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
 import { tally, times, until } from "../../support/until.ts";
 
 const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
@@ -68,7 +68,7 @@ describe("the gRPC door", () => {
 
   test(
     "lets no more large requests arrive at once than it has room for, and small ones all the same",
-    DESPITE_STALLS,
+    RETRY_ON_SLOW_CI,
     async () => {
       const send = (path: string, size: number) => {
         const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });

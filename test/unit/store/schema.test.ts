@@ -22,7 +22,7 @@ describe("a start that leaves the schema alone", () => {
     await first.sql("insert into mikro_orm_migrations (name) values ('Migration30000101000000_later')");
     await first.close();
     const again = await startApp({ mode: "servers", env: { ...env, MIGRATE: "off" } });
-    expect((await again.visitor().get("/health/ready")).status).toBe(200);
+    expect((await again.httpClient().get("/health/ready")).status).toBe(200);
     const told = [...first.logs, ...again.logs].filter((line) => line.includes("newer version"));
     expect(told).toEqual([expect.stringContaining("Migration30000101000000_later")]);
     await again.close();

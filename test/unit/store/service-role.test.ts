@@ -7,12 +7,12 @@ import { openStore } from "../../../services/store/store.ts";
 import { signInAdmin } from "../../contract/admin/support.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";
-import { describeWhere } from "../../support/skip-without.ts";
+import { describeIf } from "../../support/skip-without.ts";
 import { until } from "../../support/until.ts";
 
 const log = pino({ level: "silent" });
 
-describeWhere(
+describeIf(
   process.env.TEST_SERVERS,
   "the service under a database role of its own, in a schema of its own",
   async () => {

@@ -9,12 +9,12 @@ import { createServicesTransport } from "../../../../gateway/transport/services.
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { openRoom } from "../../../../services/process/room.ts";
-import { openEdges } from "../../../support/gateway-suite.ts";
-import { configOf, failWith, play, start, ways } from "../../../support/stub-services.ts";
+import { openGateways } from "../../../support/gateway-suite.ts";
+import { configOf, failWith, play, start, transportKinds } from "../../../support/stub-services.ts";
 
-describe.each(ways)("an answer %s", (way) => {
-  const edge = openEdges(way);
-  const { failing, login } = edge;
+describe.each(transportKinds)("an answer %s", (transportKind) => {
+  const server = openGateways(transportKind);
+  const { failing, login } = server;
 
   test.each(
     ReasonSchema.values
@@ -81,14 +81,14 @@ describe.each(ways)("an answer %s", (way) => {
     const answer = await login();
     expect(answer).toMatchObject({ status: 500, body: { code: "INTERNAL", error: "Internal Server Error" } });
     expect(answer.text).not.toContain("hunter2");
-    const errors = edge.logs.filter((line) => (line.level as number) >= 50);
+    const errors = server.logs.filter((line) => (line.level as number) >= 50);
     expect(errors).toMatchObject([{ requestId: answer.headers.get("x-request-id") }]);
   });
 
   test("to a bug that the services have masked and logged is not logged again", async () => {
     await failing(() => failWith(Reason.UNSPECIFIED, Code.Internal, "internal"));
     expect(await login()).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
-    expect(edge.logs.filter((line) => (line.level as number) >= 50)).toEqual([]);
+    expect(server.logs.filter((line) => (line.level as number) >= 50)).toEqual([]);
   });
 
   test("to a reason that is newer than the gateway is 500", async () => {
@@ -100,13 +100,13 @@ describe.each(ways)("an answer %s", (way) => {
 });
 
 test("services that are away are 503 with a time to retry, and name no host", async () => {
-  const edge = await start((router) => router.service(AuthService, {}), { way: "over gRPC" });
-  await edge.stopServices();
-  const answer = await edge.send("GET", "/user/profile");
+  const server = await start((router) => router.service(AuthService, {}), { transportKind: "over gRPC" });
+  await server.stopServices();
+  const answer = await server.send("GET", "/user/profile");
   expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
   expect(answer.headers.get("retry-after")).toBe("1");
   expect(answer.text).not.toContain("127.0.0.1");
-  await edge.close();
+  await server.close();
 });
 
 test("services that reset the connection are 503 as well", async () => {

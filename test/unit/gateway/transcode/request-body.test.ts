@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Listening } from "../../../support/stub-listeners.ts";
-import { blamed, JSON_TYPE, startListening } from "../../../support/stub-listeners.ts";
-import { ways } from "../../../support/stub-services.ts";
+import type { RecordingServices } from "../../../support/stub-listeners.ts";
+import { blamed, JSON_TYPE, startRecordingServices } from "../../../support/stub-listeners.ts";
+import { transportKinds } from "../../../support/stub-services.ts";
 
-describe.each(ways)("a request's body %s", (way) => {
-  let edge: Listening;
+describe.each(transportKinds)("a request's body %s", (transportKind) => {
+  let server: RecordingServices;
   beforeAll(async () => {
-    edge = await startListening(way);
+    server = await startRecordingServices(transportKind);
   });
-  afterAll(() => edge.close());
+  afterAll(() => server.close());
 
   test.each([
     ["broken JSON", '{"email":'],
@@ -27,7 +27,7 @@ describe.each(ways)("a request's body %s", (way) => {
     ["NaN", '{"email":NaN}'],
     ["a comment", '{/* */"email":"a@b.cd"}'],
   ])("is malformed with %s", async (_what, body) => {
-    const answer = await edge.login(body);
+    const answer = await server.login(body);
     expect(answer).toMatchObject({
       status: 400,
       body: { statusCode: 400, error: "Bad Request", code: "MALFORMED_REQUEST" },
@@ -39,7 +39,7 @@ describe.each(ways)("a request's body %s", (way) => {
     ["a lone high surrogate", '"\\ud83d"'],
     ["a lone low surrogate", '"\\udd11 x"'],
   ])("is refused with %s in a field, which is named", async (_what, text) => {
-    const answer = await edge.login(`{"email":"a@b.cd","password":${text}}`);
+    const answer = await server.login(`{"email":"a@b.cd","password":${text}}`);
     expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
     expect(blamed(answer)).toEqual(["password"]);
   });
@@ -56,17 +56,17 @@ describe.each(ways)("a request's body %s", (way) => {
         Buffer.from(bytes),
         Buffer.from('"}'),
       ]);
-      expect(await edge.login(body)).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" } });
+      expect(await server.login(body)).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" } });
     }
   });
 
   test("with __proto__ or constructor as keys harms nothing", async () => {
-    const answer = await edge.login(
+    const answer = await server.login(
       '{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},"email":"a@b.cd","password":"x"}',
     );
     expect(answer.status).toBe(200);
     expect(({} as { admin?: boolean }).admin).toBeUndefined();
-    expect(edge.last()).toMatchObject({ email: "a@b.cd" });
+    expect(server.last()).toMatchObject({ email: "a@b.cd" });
   });
 
   test.each([
@@ -76,7 +76,7 @@ describe.each(ways)("a request's body %s", (way) => {
     "application/json; charset=latin1",
     "x",
   ])("of content type %s is refused", async (type) => {
-    const answer = await edge.login('{"email":"a@b.cd","password":"x"}', { "content-type": type });
+    const answer = await server.login('{"email":"a@b.cd","password":"x"}', { "content-type": type });
     expect(answer).toMatchObject({
       status: 415,
       body: { code: "UNSUPPORTED_MEDIA_TYPE", error: "Unsupported Media Type" },
@@ -85,10 +85,10 @@ describe.each(ways)("a request's body %s", (way) => {
 
   test("with a body but no content type, or a compressed one, is refused", async () => {
     const body = new Uint8Array(Buffer.from('{"email":"a@b.cd","password":"x"}'));
-    const plain = await fetch(`${edge.url}/auth/login`, { method: "POST", body });
+    const plain = await fetch(`${server.url}/auth/login`, { method: "POST", body });
     expect(plain.headers.get("x-request-id")).toBeTruthy();
     expect(plain.status).toBe(415);
-    expect(await edge.login("{}", { ...JSON_TYPE, "content-encoding": "gzip" } as never)).toMatchObject({
+    expect(await server.login("{}", { ...JSON_TYPE, "content-encoding": "gzip" } as never)).toMatchObject({
       status: 415,
       body: { code: "UNSUPPORTED_MEDIA_TYPE", message: "The body must be sent uncompressed." },
     });
@@ -97,7 +97,7 @@ describe.each(ways)("a request's body %s", (way) => {
   test.each(["application/json", "Application/JSON;charset=UTF-8", 'application/json; charset="utf-8"'])(
     "of content type %s is read",
     async (type) => {
-      expect((await edge.login('{"email":"a@b.cd","password":"x"}', { "content-type": type })).status).toBe(200);
+      expect((await server.login('{"email":"a@b.cd","password":"x"}', { "content-type": type })).status).toBe(200);
     },
   );
 
@@ -109,17 +109,17 @@ describe.each(ways)("a request's body %s", (way) => {
       ["DELETE", "/admin/users/1/sessions"],
       ["GET", "/user/profile"],
     ] as const) {
-      expect((await edge.send(method, path)).status, path).toBe(200);
-      if (method !== "GET") expect((await edge.send(method, path, "", JSON_TYPE)).status, path).toBe(200);
+      expect((await server.send(method, path)).status, path).toBe(200);
+      if (method !== "GET") expect((await server.send(method, path, "", JSON_TYPE)).status, path).toBe(200);
     }
   });
 
   test("has its body ignored, but not unbounded, where the method takes none", async () => {
-    expect((await edge.send("POST", "/auth/logout", "null", JSON_TYPE)).status).toBe(200);
-    expect((await edge.send("DELETE", "/user/sessions/1", { id: "2" })).status).toBe(200);
-    expect(edge.last()).toMatchObject({ id: "1" });
-    expect((await edge.send("POST", "/auth/logout", "x".repeat(20_000), JSON_TYPE)).status).toBe(413);
-    expect((await edge.send("POST", "/auth/logout", "x", { "content-type": "text/plain" })).status).toBe(415);
+    expect((await server.send("POST", "/auth/logout", "null", JSON_TYPE)).status).toBe(200);
+    expect((await server.send("DELETE", "/user/sessions/1", { id: "2" })).status).toBe(200);
+    expect(server.last()).toMatchObject({ id: "1" });
+    expect((await server.send("POST", "/auth/logout", "x".repeat(20_000), JSON_TYPE)).status).toBe(413);
+    expect((await server.send("POST", "/auth/logout", "x", { "content-type": "text/plain" })).status).toBe(415);
   });
 
   test.each(["{broken", '{"id":"1","id":"2"}', '{"other":"\\u0000"}', "\xff\xfe"])(
@@ -132,7 +132,7 @@ describe.each(ways)("a request's body %s", (way) => {
         ["DELETE", "/admin/users/1/sessions"],
       ] as const) {
         const malformed = { status: 400, body: { statusCode: 400, code: "MALFORMED_REQUEST" } };
-        expect(await edge.send(method, path, bytes, JSON_TYPE), path).toMatchObject(malformed);
+        expect(await server.send(method, path, bytes, JSON_TYPE), path).toMatchObject(malformed);
       }
     },
   );
@@ -140,11 +140,11 @@ describe.each(ways)("a request's body %s", (way) => {
   test("over 16 KiB, or 2 MiB for the AI, is too large", async () => {
     const padded = (size: number) =>
       JSON.stringify({ email: "a@b.cd", password: "x", pad: "" }).replace('""', `"${"x".repeat(size)}"`);
-    expect((await edge.login(padded(16_000))).status).toBe(200);
-    const large = await edge.login(padded(17_000));
+    expect((await server.login(padded(16_000))).status).toBe(200);
+    const large = await server.login(padded(17_000));
     expect(large).toMatchObject({ status: 413, body: { code: "PAYLOAD_TOO_LARGE", error: "Payload Too Large" } });
-    expect((await edge.send("POST", "/ai/chat", padded(1_000_000), JSON_TYPE)).status).toBe(200);
-    expect((await edge.send("POST", "/ai/chat", padded(2_100_000), JSON_TYPE)).status).toBe(413);
+    expect((await server.send("POST", "/ai/chat", padded(1_000_000), JSON_TYPE)).status).toBe(200);
+    expect((await server.send("POST", "/ai/chat", padded(2_100_000), JSON_TYPE)).status).toBe(413);
     const chunked = new ReadableStream({
       start(controller) {
         for (let i = 0; i < 40; i++) controller.enqueue(new Uint8Array(1_000).fill(32));
@@ -152,6 +152,6 @@ describe.each(ways)("a request's body %s", (way) => {
       },
     });
     const init = { method: "POST", body: chunked, headers: JSON_TYPE, duplex: "half" } as RequestInit;
-    expect((await fetch(`${edge.url}/auth/login`, init)).status).toBe(413);
+    expect((await fetch(`${server.url}/auth/login`, init)).status).toBe(413);
   });
 });

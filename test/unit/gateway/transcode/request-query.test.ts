@@ -1,19 +1,19 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Listening } from "../../../support/stub-listeners.ts";
-import { blamed, startListening } from "../../../support/stub-listeners.ts";
-import { ways } from "../../../support/stub-services.ts";
+import type { RecordingServices } from "../../../support/stub-listeners.ts";
+import { blamed, startRecordingServices } from "../../../support/stub-listeners.ts";
+import { transportKinds } from "../../../support/stub-services.ts";
 
-describe.each(ways)("a request's query and cookies %s", (way) => {
-  let edge: Listening;
+describe.each(transportKinds)("a request's query and cookies %s", (transportKind) => {
+  let server: RecordingServices;
   beforeAll(async () => {
-    edge = await startListening(way);
+    server = await startRecordingServices(transportKind);
   });
-  afterAll(() => edge.close());
+  afterAll(() => server.close());
 
   test("reads a query by the types of its fields", async () => {
     const query = "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
-    expect((await edge.send("GET", `/admin/users?${query}`)).status).toBe(200);
-    expect(edge.last()).toMatchObject({
+    expect((await server.send("GET", `/admin/users?${query}`)).status).toBe(200);
+    expect(server.last()).toMatchObject({
       limit: 20,
       page: 2,
       search: "a b+c d",
@@ -21,10 +21,10 @@ describe.each(ways)("a request's query and cookies %s", (way) => {
       emailVerified: true,
       locked: false,
     });
-    await edge.send("GET", "/admin/audit-logs?from=2026-01-31T12:00:00.5%2B01:00");
-    expect(edge.last()).toMatchObject({ from: { seconds: 1769857200n, nanos: 500_000_000 } });
-    await edge.send("GET", "/admin/users");
-    expect(Object.hasOwn(edge.last() ?? {}, "limit")).toBe(false);
+    await server.send("GET", "/admin/audit-logs?from=2026-01-31T12:00:00.5%2B01:00");
+    expect(server.last()).toMatchObject({ from: { seconds: 1769857200n, nanos: 500_000_000 } });
+    await server.send("GET", "/admin/users");
+    expect(Object.hasOwn(server.last() ?? {}, "limit")).toBe(false);
   });
 
   test.each([
@@ -47,7 +47,7 @@ describe.each(ways)("a request's query and cookies %s", (way) => {
     ["audit-logs?from=2026-01-01", "from"],
     ["audit-logs?from=2026-02-30T00:00:00Z", "from"],
   ])("with the query %s is not valid", async (query, field) => {
-    const answer = await edge.send("GET", `/admin/${query}`);
+    const answer = await server.send("GET", `/admin/${query}`);
     expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
     expect(blamed(answer)).toEqual([field]);
   });
@@ -55,39 +55,39 @@ describe.each(ways)("a request's query and cookies %s", (way) => {
   test("with a number that its type can't hold is told the bounds of the field", async () => {
     for (const limit of ["-1", "4294967296"]) {
       const violations = [{ field: "limit", message: "must be between 1 and 100" }];
-      expect(await edge.send("GET", `/admin/users?limit=${limit}`)).toMatchObject({ body: { violations } });
+      expect(await server.send("GET", `/admin/users?limit=${limit}`)).toMatchObject({ body: { violations } });
     }
   });
 
   test.each(["/admin/users?search=%zz", "/admin/users?search=%ff", "/admin/users?%c3=1"])(
     "to %s is malformed",
     async (path) => {
-      expect(await edge.send("GET", path)).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" } });
+      expect(await server.send("GET", path)).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" } });
     },
   );
 
   test("with a NUL in its path is not valid", async () => {
-    const answer = await edge.send("DELETE", "/user/sessions/a%00b");
+    const answer = await server.send("DELETE", "/user/sessions/a%00b");
     expect(answer.status).toBe(400);
     expect(blamed(answer)).toEqual(["id"]);
   });
 
   test("with an endless id in its path is for the services to refuse, by the field's name", async () => {
     const id = "a".repeat(10_000);
-    await edge.send("DELETE", `/user/sessions/${id}`);
-    expect(edge.last()).toMatchObject({ id });
+    await server.send("DELETE", `/user/sessions/${id}`);
+    expect(server.last()).toMatchObject({ id });
   });
 
   test("fills a field from its cookie, and from nowhere else", async () => {
     const cookie = "theme=dark; refreshToken=abc.def.ghi; refreshToken=other";
-    await edge.send("POST", "/auth/refresh", { refreshToken: "body" }, { cookie });
-    expect(edge.last()).toMatchObject({ refreshToken: "abc.def.ghi" });
-    await edge.send("POST", "/auth/refresh?refreshToken=query", { refreshToken: "body" });
-    expect(edge.last()).toMatchObject({ refreshToken: "" });
+    await server.send("POST", "/auth/refresh", { refreshToken: "body" }, { cookie });
+    expect(server.last()).toMatchObject({ refreshToken: "abc.def.ghi" });
+    await server.send("POST", "/auth/refresh?refreshToken=query", { refreshToken: "body" });
+    expect(server.last()).toMatchObject({ refreshToken: "" });
     for (const unreadable of ["%", "%ff", "a%00b"]) {
-      const answer = await edge.send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${unreadable}` });
+      const answer = await server.send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${unreadable}` });
       expect(answer.status).toBe(200);
-      expect(edge.last()).toMatchObject({ refreshToken: "" });
+      expect(server.last()).toMatchObject({ refreshToken: "" });
     }
   });
 });

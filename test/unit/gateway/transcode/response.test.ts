@@ -7,12 +7,12 @@ import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_p
 import { UserService } from "../../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { NOW, openEdges } from "../../../support/gateway-suite.ts";
-import { failWith, ways } from "../../../support/stub-services.ts";
+import { NOW, openGateways } from "../../../support/gateway-suite.ts";
+import { failWith, transportKinds } from "../../../support/stub-services.ts";
 
-describe.each(ways)("an answer %s", (way) => {
-  const edge = openEdges(way);
-  const { open, failing, login } = edge;
+describe.each(transportKinds)("an answer %s", (transportKind) => {
+  const server = openGateways(transportKind);
+  const { open, failing, login } = server;
 
   test("is the bare field that response_body names, defaults written out, absent what is optional and unset", async () => {
     await open((router) =>
@@ -28,10 +28,10 @@ describe.each(ways)("an answer %s", (way) => {
     );
     const user = { id: "1", email: "", name: "", role: "", emailVerified: false, mfaEnabled: false };
     const at = "2026-11-21T12:00:00Z";
-    expect((await edge.send("GET", "/user/profile")).body).toEqual({ ...user, createdAt: at, updatedAt: at });
-    expect((await edge.send("GET", "/user/sessions")).body).toEqual([]);
-    expect((await edge.send("GET", "/user/export")).body).toEqual({ a: [1, null, { b: "c" }] });
-    expect((await edge.send("GET", "/ai/providers")).body).toEqual([
+    expect((await server.send("GET", "/user/profile")).body).toEqual({ ...user, createdAt: at, updatedAt: at });
+    expect((await server.send("GET", "/user/sessions")).body).toEqual([]);
+    expect((await server.send("GET", "/user/export")).body).toEqual({ a: [1, null, { b: "c" }] });
+    expect((await server.send("GET", "/ai/providers")).body).toEqual([
       { provider: "provider-a", defaultModel: "", configured: false },
     ]);
   });
@@ -44,11 +44,11 @@ describe.each(ways)("an answer %s", (way) => {
       }),
     );
     const register = { email: "a@b.cd", password: "Secret-1!", name: "Ann", acceptTerms: true };
-    const answer = await edge.send("POST", "/auth/register", register);
+    const answer = await server.send("POST", "/auth/register", register);
     expect(answer).toMatchObject({ status: 201, body: { message: "é", userId: "1" } });
     expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
     expect(answer.headers.get("cache-control")).toBe("no-store");
-    expect((await edge.send("POST", "/auth/verify-email", { token: "t" })).status).toBe(200);
+    expect((await server.send("POST", "/auth/verify-email", { token: "t" })).status).toBe(200);
   });
 
   test("is kept where it is the same for everybody, and not where it fails", async () => {
@@ -61,14 +61,14 @@ describe.each(ways)("an answer %s", (way) => {
         },
       }),
     );
-    const kept = async () => (await edge.send("GET", "/.well-known/jwks.json")).headers.get("cache-control");
+    const kept = async () => (await server.send("GET", "/.well-known/jwks.json")).headers.get("cache-control");
     expect([await kept(), await kept()]).toEqual(["public, max-age=300", "no-store"]);
   });
 
   test("to HEAD is that to GET without its body", async () => {
     await open((router) => router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }));
-    const head = await edge.send("HEAD", "/user/profile");
-    const get = await edge.send("GET", "/user/profile");
+    const head = await server.send("HEAD", "/user/profile");
+    const get = await server.send("GET", "/user/profile");
     expect(head).toMatchObject({ status: 200, text: "" });
     expect(head.headers.get("content-length")).toBe(get.headers.get("content-length"));
   });
@@ -120,9 +120,9 @@ describe.each(ways)("an answer %s", (way) => {
           },
         }),
       );
-      expect((await edge.send("POST", "/auth/logout")).headers.getSetCookie()).toEqual(cleared);
+      expect((await server.send("POST", "/auth/logout")).headers.getSetCookie()).toEqual(cleared);
       fails = true;
-      expect((await edge.send("POST", "/auth/logout")).headers.getSetCookie()).toEqual([]);
+      expect((await server.send("POST", "/auth/logout")).headers.getSetCookie()).toEqual([]);
     });
 
     test.each([
@@ -132,7 +132,7 @@ describe.each(ways)("an answer %s", (way) => {
       ["INTERNAL", Reason.UNSPECIFIED, Code.Internal, []],
     ])("when a refresh is answered by a definite 401, not by %s otherwise", async (_name, reason, code, cookies) => {
       await failing(() => failWith(reason, code));
-      expect((await edge.send("POST", "/auth/refresh")).headers.getSetCookie()).toEqual(cookies);
+      expect((await server.send("POST", "/auth/refresh")).headers.getSetCookie()).toEqual(cookies);
     });
   });
 
@@ -145,7 +145,7 @@ describe.each(ways)("an answer %s", (way) => {
         },
       }),
     );
-    expect((await edge.send("GET", "/user/profile")).headers.get("ratelimit-remaining")).toBe("99");
+    expect((await server.send("GET", "/user/profile")).headers.get("ratelimit-remaining")).toBe("99");
   });
 
   test("lists and pages as the admin sees them", async () => {
@@ -154,7 +154,7 @@ describe.each(ways)("an answer %s", (way) => {
         listUsers: () => ({ items: [{ id: "1", locked: true }], nextCursor: "c", total: 2 }),
       }),
     );
-    expect((await edge.send("GET", "/admin/users")).body).toMatchObject({
+    expect((await server.send("GET", "/admin/users")).body).toMatchObject({
       items: [{ locked: true }],
       nextCursor: "c",
       total: 2,
