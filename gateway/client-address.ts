@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
-import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
+import { parseAddress } from "../services/platform/address.ts";
 
 type Network = ReturnType<typeof ipaddr.parseCIDR>;
 
@@ -17,11 +17,11 @@ export function createClientAddress(trusted: readonly string[]): (request: Incom
     return networks.some(([base, bits]) => parsed.kind() === base.kind() && parsed.match(base, bits));
   };
   return (request) => {
-    let address = normalize(request.socket.remoteAddress ?? "") ?? "";
+    let address = parseAddress(request.socket.remoteAddress ?? "") ?? "";
     if (networks.length === 0 || address === "") return address;
     const hops = String(request.headers["x-forwarded-for"] ?? "").split(",");
     while (hops.length > 0 && isTrusted(address)) {
-      const next = normalize((hops.pop() ?? "").trim());
+      const next = parseAddress((hops.pop() ?? "").trim());
       if (next === undefined) break;
       address = next;
     }
@@ -33,16 +33,4 @@ function toNetwork(text: string): Network {
   if (text.includes("/")) return ipaddr.parseCIDR(text);
   const address = ipaddr.process(text);
   return [address, address.kind() === "ipv4" ? 32 : 128] as Network;
-}
-
-/** With the port that some proxies write (RFC 7239, section 6), and IPv6 in brackets. */
-const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
-
-/** One spelling per address; an IPv4 address behind ::ffff: is an IPv4 address. */
-function normalize(written: string): string | undefined {
-  const [, ipv6, ipv4] = WITH_PORT.exec(written) ?? [];
-  const text = ipv6 ?? ipv4 ?? written;
-  const version = isIP(text);
-  if (version === 4) return text;
-  return version === 6 ? ipaddr.process(text).toString() : undefined;
 }

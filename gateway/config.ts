@@ -1,6 +1,7 @@
 import ipaddr from "ipaddr.js";
 import ms from "ms";
 import { z } from "zod";
+import type { TlsFiles } from "../services/platform/tls.ts";
 
 /** What the gateway reads from its environment (operations.md, variables). */
 export type GatewayConfig = Readonly<{
@@ -24,9 +25,6 @@ export type GatewayConfig = Readonly<{
   /** Where traces go, without a trailing slash. */
   otlpEndpoint: string | undefined;
 }>;
-
-/** A certificate and its key, and the authority that the other side's must come from. */
-export type TlsFiles = Readonly<{ cert?: string | undefined; key?: string | undefined; ca?: string | undefined }>;
 
 const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 const DEFAULT_PORT = 3000;

@@ -3,17 +3,19 @@ import type { Transport } from "@connectrpc/connect";
 import { createClient } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../gen/health/v1/health_pb.ts";
+import { LATENCY_MS } from "../services/platform/metadata.ts";
 import type { Phase } from "./lifecycle.ts";
 
 /** Longest that one check may take, in milliseconds. */
 const CHECK_TIMEOUT_MS = 2_000;
-/** Where the services tell how long a dependency took to answer, in milliseconds. */
-const LATENCY = "x-gatehouse-latency-ms";
 
 const parts = ["database", "cache", "mail"] as const;
 type Part = (typeof parts)[number];
 type Check = { status: "ok" | "down"; latencyMs: number };
 type Checks = Record<Part, Check>;
+
+/** Whether a path is a health check. */
+export const isHealthPath = (path: string) => /^\/health(?:\/|$)/.test(path);
 
 /** The version of the product. */
 export const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
@@ -71,7 +73,7 @@ function createChecks(transport: Transport): (part: Part) => Promise<Check> {
         {
           timeoutMs: CHECK_TIMEOUT_MS,
           onHeader: (header) => {
-            told = header.get(LATENCY);
+            told = header.get(LATENCY_MS);
           },
         },
       )

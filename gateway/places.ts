@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { FastifyRequest, onRequestHookHandler } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "../services/platform/errors.ts";
+import { isHealthPath } from "./health.ts";
 import { DEFAULT_BODY_BYTES } from "./transcode/binding.ts";
 
 /** The memory and the event loop that all requests of a process share; `bytes` are those of a body, or of an answer. */
@@ -27,7 +28,6 @@ const FULL = new ServiceError(
   Reason.UNAVAILABLE,
   "Too many requests are being answered. Please try again in a moment.",
 );
-const HEALTH = /^\/health(?:\/|$)/;
 
 const places = new WeakMap<IncomingMessage, Place>();
 
@@ -68,7 +68,7 @@ export function takePlaces(room: Room): onRequestHookHandler {
 function expectedOf({
   routeOptions: { url = "", config, bodyLimit = 0 },
 }: FastifyRequest): Parameters<Room["enter"]>[0] {
-  if (HEALTH.test(url)) return { use: "health", answerBytes: 0 };
+  if (isHealthPath(url)) return { use: "health", answerBytes: 0 };
   const { answerBytes = 0 } = config as RouteConfig;
   return { use: answerBytes > 0 || bodyLimit > DEFAULT_BODY_BYTES ? "patient" : "brief", answerBytes };
 }

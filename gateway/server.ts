@@ -6,10 +6,8 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { fastify } from "fastify";
 import type { Logger } from "pino";
 import type { Registry } from "prom-client";
-import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
-import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { requestIdOf } from "../services/platform/metadata.ts";
+import { services as allServices } from "../services/platform/services.ts";
 import { followAnswers, type LatestAnswer } from "./answers.ts";
 import { readBody } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
@@ -20,7 +18,7 @@ import { addPages } from "./docs/pages.ts";
 import { addHealth } from "./health.ts";
 import { answerUnreadable, fromFastifyError } from "./hooks/client-error.ts";
 import { createOrigins } from "./hooks/cors.ts";
-import { addEdge, commonHeaders, greet, requestId } from "./hooks/hooks.ts";
+import { addEdge, commonHeaders, greet } from "./hooks/hooks.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { createMetadata } from "./metadata.ts";
@@ -59,7 +57,6 @@ export type GatewayOptions = {
 /** The REST and SSE side of the product. */
 export type Gateway = Lifecycle & { app: FastifyInstance; metrics: Registry };
 
-const SERVICES = [AuthService, UserService, AdminService, AIService];
 const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const STALLED_MS = 120_000;
@@ -71,7 +68,7 @@ const MAX_HEAD_BYTES = 16 * 1024;
  * @throws Error naming the method whose options it can't serve
  */
 export function createGateway(options: GatewayOptions): Gateway {
-  const { config, transport, log, clock = { now: () => new Date() }, services = SERVICES } = options;
+  const { config, transport, log, clock = { now: () => new Date() }, services = allServices } = options;
   const secure = new URL(config.publicUrl).protocol === "https:"; // in any spelling
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const calls: OpenCalls = new Set();
@@ -131,7 +128,7 @@ function createServer(
   frameworkErrors: Answer,
 ): { app: FastifyInstance; latestOn: LatestAnswer } {
   const app = fastify({
-    genReqId: requestId,
+    genReqId: (request) => requestIdOf(request.headers["x-request-id"]),
     bodyLimit: DEFAULT_BODY_BYTES,
     forceCloseConnections: true, // by then the open calls have had their grace
     return503OnClosing: false,

@@ -1,18 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { CLIENT_CLOSED_REQUEST } from "../services/platform/errors.ts";
+import type { Tracing } from "../services/platform/tracing.ts";
 
-type Attributes = Record<string, string | number>;
-/** Begins a span of a request, beneath the one that its header names. */
-export type StartSpan = (
-  name: string,
-  kind: "SERVER",
-  parent: string | undefined,
-  attributes: Attributes,
-) => { traceparent: string; end(attributes: Attributes, error?: string): void };
+/** Starts the span of a request, as a child of the one that its `traceparent` header names. */
+export type StartSpan = Tracing["start"];
 
-/** Status of a request whose client went away before its answer. */
-const CLIENT_GONE = 499;
-
-/** One span per request, named by its route. @returns what tells the header that joins a call to its request's span */
+/** Creates one span per request, named by its route. @returns the `traceparent` header of a request's span */
 export function traceRequests(app: FastifyInstance, start: StartSpan): (request: FastifyRequest) => string | undefined {
   const spans = new WeakMap<FastifyRequest, string>();
   app.addHook("onRequest", (request, { raw }, done) => {
@@ -22,7 +15,7 @@ export function traceRequests(app: FastifyInstance, start: StartSpan): (request:
     const span = start([method, routeOptions.url].filter(Boolean).join(" "), "SERVER", parent, attributes);
     spans.set(request, span.traceparent);
     raw.once("close", () => {
-      const status = raw.headersSent ? raw.statusCode : CLIENT_GONE;
+      const status = raw.headersSent ? raw.statusCode : CLIENT_CLOSED_REQUEST;
       span.end({ "http.response.status_code": status }, status >= 500 ? String(status) : undefined);
     });
     done();

@@ -9,6 +9,7 @@ import type { Attempt } from "./lockout/attempts.ts";
 import type { MailWorker } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Clock } from "./platform/clock.ts";
+import type { Client } from "./platform/metadata.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import type { Standing } from "./rate-limit/limiter.ts";
 import type { FindSession } from "./sessions/find-session.ts";
@@ -17,14 +18,6 @@ import type { LastSeen } from "./sessions/last-seen.ts";
 import type { Caller } from "./sessions/sessions.ts";
 import type { KeyRing } from "./sessions/signing-keys.ts";
 import type { Store } from "./store/store.ts";
-
-/** Who sent the request, as far as a socket and a trusted gateway can tell. */
-export type Client = {
-  /** IP address. */
-  address: string;
-  /** User-Agent, at most 400 characters; empty if none was sent. */
-  agent: string;
-};
 
 /** What every call of a process shares. */
 export type AppContext = {

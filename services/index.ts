@@ -20,9 +20,6 @@ import { watchDatabase } from "./store/availability.ts";
 import type { Store } from "./store/store.ts";
 import { userHandler } from "./user/handler.ts";
 
-/** The services, in the order in which a newcomer meets them. */
-export const services = [AuthService, UserService, AdminService, AIService] as const;
-
 /** Adds every service to a router; a method without a handler answers NOT_IMPLEMENTED. */
 export function serve(router: ConnectRouter): void {
   router.service(AuthService, authHandler);

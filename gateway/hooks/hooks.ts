@@ -1,9 +1,9 @@
-import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { ServiceError } from "../../services/platform/errors.ts";
+import { CLIENT_CLOSED_REQUEST, ServiceError, shuttingDown } from "../../services/platform/errors.ts";
+import { isHealthPath } from "../health.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import type { RequestMetrics } from "../metrics.ts";
 import type { Origins } from "./cors.ts";
@@ -18,18 +18,8 @@ export type EdgeOptions = {
   metrics: Pick<RequestMetrics, "began" | "ended">;
 };
 
-const SANE_ID = /^[A-Za-z0-9._-]{1,128}$/;
-/** Status of a request whose client went away before its answer. */
-const CLIENT_GONE = 499;
 /** An unfinished body is still read for this long, in milliseconds, so that its sender gets to see the answer. */
 const LINGER_MS = 2_000;
-const HEALTH = /^\/health(?:\/|$)/;
-
-/** The caller's request id if it is a sane one, else a new one. */
-export function requestId(request: IncomingMessage): string {
-  const given = request.headers["x-request-id"];
-  return typeof given === "string" && SANE_ID.test(given) ? given : randomUUID();
-}
 
 const HEADERS = {
   "cache-control": "no-store",
@@ -67,9 +57,9 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): MethodsOf {
       if (methods.length > 0) reply.header("allow", methods.join(", "));
       throw noRoute(methods);
     }
-    if (lifecycle.phase() === "draining" && !HEALTH.test(request.raw.url ?? "")) {
+    if (lifecycle.phase() === "draining" && !isHealthPath(request.raw.url ?? "")) {
       reply.header("connection", "close");
-      throw new ServiceError(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
+      throw shuttingDown();
     }
     done();
   });
@@ -99,7 +89,7 @@ function follow(request: FastifyRequest, { raw }: FastifyReply, { log, lifecycle
     const ms = performance.now() - started;
     const { id: requestId, method } = request;
     const route = request.routeOptions.url;
-    const status = raw.headersSent ? raw.statusCode : CLIENT_GONE;
+    const status = raw.headersSent ? raw.statusCode : CLIENT_CLOSED_REQUEST;
     metrics.ended(method, route ?? "", status, ms);
     const clientGone = raw.writableFinished ? undefined : true;
     log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });

@@ -1,7 +1,13 @@
 import { STATUS_CODES } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { INTERNAL_MESSAGE, ServiceError, statuses, type Violation } from "../../services/platform/errors.ts";
+import {
+  CLIENT_CLOSED_REQUEST,
+  INTERNAL_MESSAGE,
+  ServiceError,
+  statuses,
+  type Violation,
+} from "../../services/platform/errors.ts";
 
 /** The body of every error response (spec section 7, interface section 1). */
 export type ErrorBody = { statusCode: number; message: string; error: string; code: string; violations?: Violation[] };
@@ -22,7 +28,7 @@ const UNAVAILABLE_RETRY_SECONDS = 1;
  * since a transport's own message may name hosts and addresses.
  */
 const defaultStatus: Partial<Record<Code, [status: number, Reason, message: string]>> = {
-  [Code.Canceled]: [499, Reason.CANCELLED, "The client went away."],
+  [Code.Canceled]: [CLIENT_CLOSED_REQUEST, Reason.CANCELLED, "The client went away."],
   [Code.InvalidArgument]: [400, Reason.MALFORMED_REQUEST, "The request can't be read."],
   [Code.OutOfRange]: [400, Reason.MALFORMED_REQUEST, "The request can't be read."],
   [Code.FailedPrecondition]: [400, Reason.MALFORMED_REQUEST, "The request can't be carried out."],
@@ -80,5 +86,4 @@ function internalError(isInternal: boolean): HttpErrorResponse {
   return { reason: Reason.UNSPECIFIED, body, retryAfterSeconds: undefined, isInternal };
 }
 
-// 499 is nginx's status, not a registered one
 const statusText = (status: number) => STATUS_CODES[status] ?? "Client Closed Request";

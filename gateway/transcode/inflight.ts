@@ -1,7 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { ServiceError } from "../../services/platform/errors.ts";
+import { shuttingDown } from "../../services/platform/errors.ts";
 
 /** The calls that are under way, so that a shutdown can end them. */
 export type OpenCalls = Set<AbortController>;
@@ -17,7 +16,7 @@ export type Call = {
   end(): unknown;
 };
 
-const SHUTTING_DOWN = new ServiceError(Reason.UNAVAILABLE, "The service is shutting down. Please try again.");
+const SHUTTING_DOWN = shuttingDown();
 const LOST = new ConnectError("the services have gone", Code.Unavailable);
 const STOPPED = new Error("the call was given up");
 

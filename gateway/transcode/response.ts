@@ -2,15 +2,13 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { toJson } from "@bufbuild/protobuf";
 import type { FastifyReply } from "fastify";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { KEEPS_COOKIES } from "../../services/platform/metadata.ts";
 import type { HttpBinding } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 
 /** Headers of an RPC's answer that are passed on to the client (interface section 1). */
 const PASSED_ON = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
-
-/** Sent by services whose success is to leave the cookies alone. */
-const KEEPS_COOKIES = "x-gatehouse-keeps-cookies";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 const emitDefaults = { alwaysEmitImplicit: true };

@@ -1,11 +1,9 @@
-import { readFileSync } from "node:fs";
 import type { SecureClientSessionOptions } from "node:http2";
-import { createSecureContext } from "node:tls";
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import type { TlsFiles } from "../config.ts";
+import { readTlsFiles, type TlsFiles } from "../../services/platform/tls.ts";
 
 /** Largest message read from the services, in bytes: a little more than the largest reply of a provider; the default would be 4 GiB. */
 const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
@@ -50,7 +48,7 @@ export type ServicesTransport = Transport & {
  * @throws Error for operators, if a file can't be read
  */
 export function createServicesTransport(url: string, files: TlsFiles = {}, renewMs = RENEW_MS): ServicesTransport {
-  const tls = readTls(files);
+  const tls = readTlsFiles(files);
   const accounts = createConnection(url, tls, renewMs);
   const ai = Array.from({ length: AI_SESSIONS }, () => createConnection(url, tls, renewMs));
   let turn = 0;
@@ -82,17 +80,6 @@ export function createServicesTransport(url: string, files: TlsFiles = {}, renew
       for (const each of [accounts, ...ai]) each.close();
     },
   };
-}
-
-function readTls({ cert, key, ca }: TlsFiles): SecureClientSessionOptions {
-  try {
-    const own = cert && key && { cert: readFileSync(cert), key: readFileSync(key) };
-    const read = { ...own, ...(ca && { ca: readFileSync(ca) }) };
-    createSecureContext(read); // refuses what is no certificate, or no key of it
-    return read;
-  } catch (error) {
-    throw new Error(`GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CA can't be used: ${(error as Error).message}`);
-  }
 }
 
 async function* untilEnd<T>(messages: AsyncIterable<T>, end: () => void): AsyncIterable<T> {

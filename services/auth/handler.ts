@@ -2,6 +2,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
 import type { SecondFactor } from "../mfa/second-factor.ts";
+import { KEEPS_COOKIES } from "../platform/metadata.ts";
 import type { LoginResult } from "../sessions/open-session.ts";
 import { createBackupCodes } from "./create-backup-codes.ts";
 import { disableTotp } from "./disable-totp.ts";
@@ -15,9 +16,6 @@ import { resetPassword } from "./reset-password.ts";
 import { setupTotp } from "./setup-totp.ts";
 import { verifyEmail } from "./verify-email.ts";
 import { verifyMfa } from "./verify-mfa.ts";
-
-/** Told to the gateway: the cookies that go with every other success are to stay. */
-const KEEPS_COOKIES = "x-gatehouse-keeps-cookies";
 
 /** Messages in, messages out; every decision is made by an operation. */
 export const authHandler: ServiceImpl<typeof AuthService> = {

@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from "node:crypto";
 
 /** What is done with the deployment's secret key, which is not in the database. */
 export type Cipher = {
@@ -37,11 +37,3 @@ export function createCipher(secretKey: Buffer): Cipher {
     mac: (text, context) => createHmac("sha256", macKey).update(`${context}\0${text}`).digest(),
   };
 }
-
-/** Whether two secrets are equal, in a time that depends on their lengths alone. */
-export function equalSecrets(a: string | Buffer, b: string | Buffer): boolean {
-  const [left, right] = [toBuffer(a), toBuffer(b)];
-  return left.length === right.length && timingSafeEqual(left, right);
-}
-
-const toBuffer = (secret: string | Buffer) => (typeof secret === "string" ? Buffer.from(secret) : secret);

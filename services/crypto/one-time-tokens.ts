@@ -1,9 +1,10 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
+import { equalSecrets } from "../platform/metadata.ts";
 import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
 import { ONE_TIME_TOKEN_KINDS, type OneTimeTokenKind } from "../store/one-time-token.ts";
-import { type Cipher, equalSecrets } from "./cipher.ts";
+import type { Cipher } from "./cipher.ts";
 
 const MAC_BYTES = 16;
 

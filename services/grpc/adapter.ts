@@ -11,9 +11,10 @@ import {
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
-import { services } from "../index.ts";
-import { peerKey, saneRequestId } from "../interceptors/create-call.ts";
+import { peerKey } from "../interceptors/create-call.ts";
 import { plainAddress } from "../platform/address.ts";
+import { requestIdOf } from "../platform/metadata.ts";
+import { services } from "../platform/services.ts";
 import type { Place, Room } from "../process/room.ts";
 import { soon } from "../process/turns.ts";
 import { fitMessage } from "./compressed.ts";
@@ -58,7 +59,7 @@ export function createAdapter(
   const methodOf = (req: Http2ServerRequest) => methods.get(req.url.split("?", 1)[0] ?? "");
   const answer = inTurns((req, res, place) => {
     // Names the request before anybody looks at it, so that its answer, the log and the audit log say the same.
-    const id = saneRequestId(req.headers["x-request-id"]);
+    const id = requestIdOf(req.headers["x-request-id"]);
     req.headers["x-request-id"] = id;
     res.setHeader("x-request-id", id);
     res.setHeader("grpc-accept-encoding", ENCODINGS); // whoever is refused another one has to be told

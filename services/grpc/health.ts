@@ -1,7 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { type Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
-import { services } from "../index.ts";
+import { LATENCY_MS } from "../platform/metadata.ts";
+import { services } from "../platform/services.ts";
 
 /** Longest a dependency may take to answer, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;
@@ -44,7 +45,7 @@ export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceI
     async check({ service }, ctx) {
       const measured = await measure(service);
       if (!measured) throw new ConnectError("No such part.", Code.NotFound);
-      ctx.responseHeader.set("x-gatehouse-latency-ms", measured.latencyMs.toFixed(2));
+      ctx.responseHeader.set(LATENCY_MS, measured.latencyMs.toFixed(2));
       return { status: measured.status };
     },
     async list() {

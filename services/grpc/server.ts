@@ -1,11 +1,10 @@
-import { readFileSync } from "node:fs";
-import type { Http2SecureServer, Http2Server, SecureServerOptions, ServerHttp2Session } from "node:http2";
+import type { Http2SecureServer, Http2Server, ServerHttp2Session } from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
-import { createSecureContext } from "node:tls";
-import { Code, ConnectError } from "@connectrpc/connect";
 import type { App } from "../app.ts";
 import type { Config } from "../config.ts";
+import { shuttingDown, toConnectError } from "../platform/errors.ts";
+import { readTlsFiles } from "../platform/tls.ts";
 import type { Room } from "../process/room.ts";
 import { createAdapter } from "./adapter.ts";
 import { boundConnections } from "./connections.ts";
@@ -22,7 +21,7 @@ const MAX_SESSION_MB = 1_024;
 
 /** What calls that were ended have to say so, in ms, before their connections are cut. */
 const FAREWELL_MS = 1_000;
-const SHUTTING_DOWN = new ConnectError("The service is shutting down.", Code.Unavailable);
+const SHUTTING_DOWN = toConnectError(shuttingDown());
 
 /** A listening gRPC server. */
 export type GrpcServer = {
@@ -46,7 +45,10 @@ export async function listenGrpc(
   const answer = createAdapter(app, { reflection, room, patience, shutdownSignal: shutdown.signal });
   const settings = { settings: { maxConcurrentStreams: MAX_STREAMS }, maxSessionMemory: MAX_SESSION_MB };
   const server: Http2Server | Http2SecureServer = tls
-    ? createSecureServer({ ...settings, ...readTls(tls) }, answer)
+    ? createSecureServer(
+        { ...settings, ...readTlsFiles(tls), ...(tls.ca && { requestCert: true, rejectUnauthorized: true }) },
+        answer,
+      )
     : createServer(settings, answer);
   boundConnections(server, room.connections);
   const sockets = new Set<Socket>();
@@ -85,14 +87,4 @@ export async function listenGrpc(
       for (const timer of overdue) clearTimeout(timer);
     },
   };
-}
-
-function readTls({ cert, key, ca }: NonNullable<Config["grpc"]["tls"]>): SecureServerOptions {
-  try {
-    const files = { cert: readFileSync(cert), key: readFileSync(key), ...(ca && { ca: readFileSync(ca) }) };
-    createSecureContext(files); // refuses what is no certificate, or no key of it
-    return { ...files, ...(ca && { requestCert: true, rejectUnauthorized: true }) };
-  } catch (error) {
-    throw new Error(`GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CA can't be used: ${(error as Error).message}`);
-  }
 }

@@ -2,15 +2,12 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { AvailabilityLog } from "../platform/availability-log.ts";
-import { internalError, ServiceError, toConnectError } from "../platform/errors.ts";
+import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
 import { isDatabaseUnavailable, redactDatabaseError } from "../store/errors.ts";
 import { onComplete } from "./on-complete.ts";
 
 /** Seconds after which a caller is told to try again when the database is away. */
 const DATABASE_RETRY_SECONDS = 2;
-
-const SHUTTING_DOWN = "The service is shutting down. Please try again.";
-const SOON = { retryAfterSeconds: 1 };
 
 /** Why a call was ended: by its server, by its deadline, or by its client. */
 const causeOf = ({ reason }: AbortSignal) => (reason instanceof ConnectError ? reason.code : Code.Canceled);
@@ -27,8 +24,7 @@ export function mapErrors(log: Logger, onDatabaseFailure: AvailabilityLog["onFai
       if (error instanceof ServiceError) return toConnectError(error);
       if (req.signal.aborted) {
         const cause = causeOf(req.signal);
-        if (cause === Code.Unavailable)
-          return toConnectError(new ServiceError(Reason.UNAVAILABLE, SHUTTING_DOWN, SOON));
+        if (cause === Code.Unavailable) return toConnectError(shuttingDown());
         if (cause === Code.DeadlineExceeded) return new ConnectError("The deadline has passed.", cause);
         return new ConnectError("The call was cancelled.", Code.Canceled);
       }

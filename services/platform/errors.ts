@@ -79,6 +79,12 @@ export function tooBusy(): ServiceError {
   return new ServiceError(Reason.UNAVAILABLE, message, { retryAfterSeconds: 1 });
 }
 
+/** The process is shutting down: another one, or a later one, serves the retry. */
+export function shuttingDown(): ServiceError {
+  const message = "The service is shutting down. Please try again.";
+  return new ServiceError(Reason.UNAVAILABLE, message, { retryAfterSeconds: 1 });
+}
+
 /** Maps an error to Connect's form: gRPC code, message and a `Failure` detail. */
 export function toConnectError({ reason, message, details, headers }: ServiceError): ConnectError {
   const detail = { desc: FailureSchema, value: create(FailureSchema, { reason, ...details }) };
@@ -88,6 +94,9 @@ export function toConnectError({ reason, message, details, headers }: ServiceErr
   for (const [name, value] of headers) error.metadata.set(name, value);
   return error;
 }
+
+/** HTTP status for logs and metrics of a request whose client disconnected first (nginx's; not registered). */
+export const CLIENT_CLOSED_REQUEST = 499;
 
 export const INTERNAL_MESSAGE = "Something went wrong on our side. Please try again later.";
 
