@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
+import { type Process, startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
-import { type Process, startProcess } from "../support/process.ts";
 import { until } from "../support/until.ts";
 
 const password = "Correct-horse-1";

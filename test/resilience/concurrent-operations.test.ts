@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { type Account, type Deployment, startDeployment } from "../support/deployment.ts";
-import type { Answer } from "../support/http-client.ts";
+import type { HttpResponse } from "../support/http-client.ts";
 import { repetitions } from "../support/repeat.ts";
 import { tally, times } from "../support/until.ts";
 
@@ -28,7 +28,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     const admin = await all.signIn();
     await all.sql("update users set role = 'admin' where id = $1", [admin.id]);
     const people = await Promise.all(times(2, () => all.signIn()));
-    const answers: Answer[] = [];
+    const answers: HttpResponse[] = [];
     let left = repetitions(20) * AT_ONCE;
     await Promise.all(
       times(AT_ONCE, async () => {
@@ -47,11 +47,11 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
   }, 120_000);
 });
 
-type AuditedRequest = (all: Deployment, person: Account, admin: Account) => Promise<Answer>;
+type AuditedRequest = (all: Deployment, person: Account, admin: Account) => Promise<HttpResponse>;
 
 /** A person signs in again after whatever became of the session, as most of these deeds end it. */
 const own =
-  (deed: (person: Account) => Promise<Answer>): AuditedRequest =>
+  (deed: (person: Account) => Promise<HttpResponse>): AuditedRequest =>
   async (_all, person) => {
     const answer = await deed(person);
     if (answer.status !== 401) return answer;
@@ -62,7 +62,7 @@ const own =
 
 const chat = { provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] };
 
-const administer = (deed: (admin: Account, id: string) => Promise<Answer>): AuditedRequest => {
+const administer = (deed: (admin: Account, id: string) => Promise<HttpResponse>): AuditedRequest => {
   return (_all, { id }, admin) => deed(admin, id);
 };
 

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { anyDatabase } from "../support/databases.ts";
-import { startProcess } from "../support/process.ts";
+import { startProcess } from "../support/deployment.ts";
 import { until } from "../support/until.ts";
 
 /** A look of the watch, and the time that a busy machine needs. */

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, describe, expect, test } from "vitest";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
+import { type Process, startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
 import { folderMailbox } from "../support/mail.ts";
-import { type Process, startProcess } from "../support/process.ts";
 import { until } from "../support/until.ts";
 
 /** A crash takes seconds to come back from; `KILLS=50` asks for more of them than every run has time for. */

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { anyDatabase } from "../support/databases.ts";
+import { startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
-import { startProcess } from "../support/process.ts";
 
 const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1";
 /** As large as a request to the AI service may be, in bytes. */

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { createDatabase } from "../support/databases.ts";
+import { type Process, startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
-import { type Process, startProcess } from "../support/process.ts";
 import { startSmtpServer } from "../support/smtp-server.ts";
 import { until } from "../support/until.ts";
 

@@ -79,7 +79,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
 
   test("evaluate five guesses, however many arrive at both at once", async () => {
     for (let round = 0; round < repetitions(2); round++) {
-      const { email } = round % 2 ? { email: `nobody-${round}@example.com` } : await all.register();
+      const { email } = round % 2 ? { email: `nobody-${round}@example.com` } : await all.addUser();
       const answers = await Promise.all(
         times(50, () => all.httpClient().post("/auth/login", { email, password: wrong })),
       );
@@ -89,7 +89,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
 
   test("never let a success that races the fifth failure wipe the lock", async () => {
     for (let round = 0; round < repetitions(5); round++) {
-      const user = await all.register();
+      const user = await all.addUser();
       const guess = (password: string) => all.httpClient().post("/auth/login", { email: user.email, password });
       for (let i = 0; i < 4; i++) await guess(wrong);
       const [right, ...failures] = await Promise.all([
@@ -111,7 +111,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
   test("have one success for each one-shot among 50 parallel uses, round after round", async () => {
     const one = (status: number) => ({ 200: 1, [status]: 49 });
     for (let round = 0; round < repetitions(1); round++) {
-      const user = await all.register();
+      const user = await all.addUser();
       const race = async (path: string, body: object, token?: string) => {
         const answers = await Promise.all(times(50, () => all.httpClient().post(path, body, token)));
         return tally(answers, (a) => a.status);
@@ -182,7 +182,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     const other = await all.signIn(mine);
     await out.browser.post("/auth/logout", undefined, out.accessToken);
     await mine.browser.delete("/user/sessions", mine.accessToken);
-    const victim = await all.register();
+    const victim = await all.addUser();
     const login = async (password: string) =>
       (await all.httpClient().post("/auth/login", { email: victim.email, password })).status;
     for (let i = 0; i < 5; i++) await login(wrong);

@@ -6,8 +6,8 @@ import { PREFIX } from "../../scripts/simulators/play.ts";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { eventsIn } from "../contract/ai/events.ts";
 import { anyDatabase } from "../support/databases.ts";
+import { type Process, startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
-import { type Process, startProcess } from "../support/process.ts";
 import { times, until } from "../support/until.ts";
 
 const credentials = { email: "ann@example.com", password: "Correct-horse-1" };

@@ -4,8 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { type OpenCalls, openCall } from "../../gateway/transcode/inflight.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
-import type { Started } from "../support/stub-services.ts";
-import { start } from "../support/stub-services.ts";
+import { type Started, start } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
 
 describe("a shutdown", () => {

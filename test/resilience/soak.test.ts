@@ -6,10 +6,10 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { anyDatabase } from "../support/databases.ts";
+import { type Process, startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
 import { countListeners } from "../support/inspector.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
-import { type Process, startProcess } from "../support/process.ts";
 import { times, until } from "../support/until.ts";
 
 /** Every run asks for a part of what `SOAK=full` does. */

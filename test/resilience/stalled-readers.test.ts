@@ -1,9 +1,9 @@
 import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { type Started, start } from "../support/gateway.ts";
 import { post } from "../support/raw-http.ts";
-import { CONVERSATION, JSON_TYPE } from "../support/stub-listeners.ts";
-import { type Started, start } from "../support/stub-services.ts";
+import { CONVERSATION, JSON_TYPE } from "../support/stub-services.ts";
 
 const STALLED_MS = 400;
 /** More than the buffers of any two sockets hold. */

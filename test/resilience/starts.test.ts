@@ -4,10 +4,10 @@ import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
+import { startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
 import { folderMailbox } from "../support/mail.ts";
 import { freePort } from "../support/metrics.ts";
-import { startProcess } from "../support/process.ts";
 import { startProxy } from "../support/proxy.ts";
 import { times, until } from "../support/until.ts";
 

@@ -11,33 +11,24 @@ import { createGateway } from "../../gateway/server.ts";
 import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
 import { createServicesTransport } from "../../gateway/transport/services.ts";
 import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
-import { type App, openApp } from "../../services/app.ts";
+import { openApp } from "../../services/app.ts";
 import { readConfig } from "../../services/config.ts";
 import { PATIENCE } from "../../services/grpc/patience.ts";
 import { listenGrpc } from "../../services/grpc/server.ts";
 import { openRoom } from "../../services/process/room.ts";
+import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
-import { createHttpClient, type HttpClient } from "./http-client.ts";
-import { folderMailbox, type Mailbox, smtpMailbox } from "./mail.ts";
+import { createHttpClient } from "./http-client.ts";
+import { folderMailbox, smtpMailbox } from "./mail.ts";
 
 /** How the product is deployed: on embedded parts, on PostgreSQL and Redis, or so with gateway and services apart. */
 export type Mode = "embedded" | "servers" | "apart";
-
-/** A user with the password that signs them in. */
-export type TestUser = {
-  id: string;
-  email: string;
-  name: string;
-  password: string;
-  credentials: { email: string; password: string };
-};
 
 /** The running product, as a test sees it. */
 export type TestApp = Awaited<ReturnType<typeof startApp>>;
 
 const SECRET = "shared-by-gateway-and-services";
-const PASSWORD = "Correct-horse-1";
 /** Next to nothing, in KiB and passes: most suites sign people in without looking at how passwords are kept. */
 export const CHEAP = { memoryCost: 1_024, timeCost: 1 };
 const DIALECTS: [SimulatedDialect, string][] = [
@@ -117,7 +108,11 @@ export async function startApp({
     grpc: <T extends DescService>(service: T) => createClient(service, clients),
     /** Reads or changes rows directly. */
     sql: <T>(text: string, values: unknown[] = []) => app.store.fork().execute<T[]>(text, values),
-    ...people({ httpClient, mail, app }),
+    ...createAccounts({
+      httpClient,
+      mail,
+      makeAdmin: (id) => app.store.fork().execute("update users set role = 'admin' where id = ?", [id]),
+    }),
     async close() {
       await gateway.drain();
       remote?.close();
@@ -127,41 +122,6 @@ export async function startApp({
       await providers.close();
     },
   };
-}
-
-function people({ httpClient, mail, app }: { httpClient: () => HttpClient; mail: Mailbox; app: App }) {
-  /** Registers somebody new. */
-  async function addUser(changes: { email?: string; name?: string; role?: "admin" } = {}): Promise<TestUser> {
-    const email = changes.email ?? `${randomUUID()}@example.com`;
-    const name = changes.name ?? "Ann Example";
-    const { status, body } = await httpClient().post("/auth/register", {
-      email,
-      password: PASSWORD,
-      name,
-      acceptTerms: true,
-    });
-    if (status !== 201) throw new Error(`register answered ${status} ${JSON.stringify(body)}`);
-    if (changes.role)
-      await app.store.fork().execute("update users set role = ? where id = ?", [changes.role, body.userId]);
-    return { id: body.userId, email, name, password: PASSWORD, credentials: { email, password: PASSWORD } };
-  }
-  /** Registers somebody new, who confirms the address by the mailed token. */
-  async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
-    const user = await addUser(changes);
-    const { token } = await mail.letterTo(user.email);
-    const { status } = await httpClient().post("/auth/verify-email", { token });
-    if (status !== 200) throw new Error(`verify-email answered ${status}`);
-    return user;
-  }
-  /** Signs somebody in, somebody new unless told who. */
-  async function signIn(given?: TestUser) {
-    const user = given ?? (await addUser());
-    const browser = httpClient();
-    const { status, body } = await browser.post("/auth/login", user.credentials);
-    if (status !== 200) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
-    return { user, browser, accessToken: body.accessToken as string, refreshToken: body.refreshToken as string };
-  }
-  return { addUser, addVerifiedUser, signIn };
 }
 
 async function startProviders() {

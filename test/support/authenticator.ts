@@ -1,5 +1,6 @@
 import { generate } from "otplib";
-import type { TestApp, TestUser } from "./app.ts";
+import type { TestUser } from "./accounts.ts";
+import type { TestApp } from "./app.ts";
 
 /** A step of TOTP, in ms. */
 export const STEP_MS = 30_000;

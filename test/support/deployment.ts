@@ -1,30 +1,23 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import pg from "pg";
+import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
 import { createDatabase } from "./databases.ts";
-import { createHttpClient, type HttpClient } from "./http-client.ts";
+import { createHttpClient } from "./http-client.ts";
 import { smtpMailbox } from "./mail.ts";
-import { type Process, startProcess } from "./process.ts";
 
-const PASSWORD = "Correct-horse-1";
 /** A Redis database that no other suite counts in. */
 const REDIS_DATABASE = 9;
 
 /** Two gateways and two service processes on one PostgreSQL and one Redis. */
 export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 
-/** Somebody signed in, with the door they came through. */
-export type Account = {
-  id: string;
-  email: string;
-  credentials: { email: string; password: string };
-  browser: HttpClient;
-  accessToken: string;
-  refreshToken: string;
-};
+/** An account with one of its sessions. */
+export type Account = TestUser & Omit<SignedIn, "user">;
 
 /** Starts four processes; each gateway asks a service process of its own. */
 export async function startDeployment(settings: Record<string, string> = {}) {
@@ -62,12 +55,23 @@ export async function startDeployment(settings: Record<string, string> = {}) {
   await start();
   let turn = 0;
   const httpClient = () => createHttpClient((gateways[turn++ % 2] as Process).url);
+  const accounts = createAccounts({ httpClient, mail });
   return {
     mail,
     redis,
     /** Somebody who comes through the one gateway, then the other. */
     httpClient,
-    ...people(httpClient),
+    /** Sends a refresh token to the next gateway. */
+    refresh: (token: string) =>
+      httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` }),
+    /** The status of GET /user/profile at the next gateway. */
+    profile: async (token: string) => (await httpClient().get("/user/profile", token)).status,
+    addUser: accounts.addUser,
+    /** Signs in an account, a new one unless given. */
+    signIn: async (given?: TestUser): Promise<Account> => {
+      const { user, ...session } = await accounts.signIn(given);
+      return { ...user, ...session };
+    },
     sql: async <T>(text: string, values: unknown[] = []) => (await database.query(text, values)).rows as T[],
     databaseUrl,
     /** What every process has written so far. */
@@ -87,24 +91,74 @@ export async function startDeployment(settings: Record<string, string> = {}) {
   };
 }
 
-function people(httpClient: () => HttpClient) {
-  async function register() {
-    const email = `${randomUUID()}@example.com`;
-    const body = { email, password: PASSWORD, name: "Ann Example", acceptTerms: true };
-    const answer = await httpClient().post("/auth/register", body);
-    if (answer.status !== 201) throw new Error(`register answered ${answer.status}`);
-    return { id: answer.body.userId as string, email, credentials: { email, password: PASSWORD } };
-  }
-  async function signIn(given?: Pick<Account, "id" | "email" | "credentials">): Promise<Account> {
-    const user = given ?? (await register());
-    const browser = httpClient();
-    const { status, body } = await browser.post("/auth/login", user.credentials);
-    if (status !== 200) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
-    return { ...user, browser, accessToken: body.accessToken, refreshToken: body.refreshToken };
-  }
-  /** What becomes of a refresh token at the next gateway. */
-  const refresh = (token: string) =>
-    httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` });
-  const profile = async (token: string) => (await httpClient().get("/user/profile", token)).status;
-  return { register, signIn, refresh, profile };
+/** A Gatehouse process of its own. */
+export type Process = {
+  url: string;
+  pid: number;
+  /** What it has written so far, log and greeting. */
+  output(): string;
+  /** Ends it by a signal. @returns its exit code, or the signal that ended it */
+  end(signal: NodeJS.Signals): Promise<number | NodeJS.Signals>;
+};
+
+/** Many processes are started: what one has compiled, the next need not. */
+export const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
+/** They are over before it pays to optimize the embedded database. */
+export const SHORT_LIVED = "--liftoff-only";
+
+/**
+ * Starts `npm start`'s process on free ports and waits until it is ready.
+ * @param ready what it writes then, with its address
+ */
+export async function startProcess(
+  env: Record<string, string>,
+  main = "gateway/main.ts",
+  ready = /(https?:\/\/127\.0\.0\.1:\d+),? /,
+): Promise<Process> {
+  const child = spawn(process.execPath, [SHORT_LIVED, main], {
+    env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  const isReady = new Promise<string>((resolve) => {
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (part: Buffer) => {
+        output += part;
+        const url = ready.exec(output)?.[1];
+        if (url) resolve(url); // at once: what it says it is, it has to be by then
+      });
+    }
+  });
+  const ended = endOf(child);
+  const url = await Promise.race([
+    isReady,
+    ended.then((code) => {
+      throw new Error(`the process ended with ${code}: ${output}`);
+    }),
+  ]);
+  return {
+    url,
+    pid: child.pid as number,
+    output: () => output,
+    end(signal) {
+      child.kill(signal);
+      return ended;
+    },
+  };
+}
+
+function endOf(child: ChildProcess): Promise<number | NodeJS.Signals> {
+  return new Promise((resolve) => child.once("close", (code, signal) => resolve(code ?? (signal as NodeJS.Signals))));
+}
+
+/** Runs a script as npm does. */
+export function runScript(script: string, args: string[], env: Record<string, string>, cwd = process.cwd()) {
+  return new Promise<{ code: number; out: string }>((resolve) => {
+    execFile(
+      process.execPath,
+      [SHORT_LIVED, join(process.cwd(), `scripts/${script}.ts`), ...args],
+      { cwd, env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILED, ...env } },
+      (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), out: stdout + stderr }),
+    );
+  });
 }

@@ -1,14 +1,34 @@
 import { randomInt } from "node:crypto";
 import { assertMatchesOpenApi } from "./openapi-assertions.ts";
 
-/** An answer of the REST door. */
+/** A response with its text, and its body: JSON where the content type says so, and else the text. */
 // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
-export type Answer = { status: number; headers: Headers; body: any };
+export type HttpResponse = { status: number; headers: Headers; text: string; body: any };
 
-/** Somebody at the REST door, with an address and cookies of their own, who takes no answer that is not described. */
+/** A client with an address and cookies of its own. It rejects a response that /openapi.json does not describe. */
 export type HttpClient = ReturnType<typeof createHttpClient>;
 
-/** Comes from a random address unless one is given. */
+/** Sends a request. A `body` is sent as JSON unless it is text or bytes. */
+export async function sendHttp(
+  url: string,
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+): Promise<HttpResponse> {
+  const isRaw = typeof body === "string" || body instanceof Uint8Array;
+  const response = await fetch(url + path, {
+    method,
+    redirect: "manual",
+    headers: { ...(body !== undefined && { "content-type": "application/json" }), ...headers },
+    ...(body !== undefined && { body: (isRaw ? body : JSON.stringify(body)) as string }),
+  });
+  const text = await response.text();
+  const isJson = text !== "" && response.headers.get("content-type")?.startsWith("application/json");
+  return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : text };
+}
+
+/** Creates a client. Its address is random unless one is given. */
 export function createHttpClient(url: string, address = randomAddress()) {
   const cookies = new Map<string, string>();
   async function send(
@@ -16,27 +36,15 @@ export function createHttpClient(url: string, address = randomAddress()) {
     path: string,
     body?: unknown,
     headers: Record<string, string> = {},
-  ): Promise<Answer> {
-    const response = await fetch(url + path, {
-      method,
-      redirect: "manual",
-      headers: {
-        "x-forwarded-for": address,
-        ...(body !== undefined && { "content-type": "application/json" }),
-        ...(cookies.size > 0 && { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; ") }),
-        ...headers,
-      },
-      ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
+  ): Promise<HttpResponse> {
+    const response = await sendHttp(url, method, path, body, {
+      "x-forwarded-for": address,
+      ...(cookies.size > 0 && { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; ") }),
+      ...headers,
     });
     for (const line of response.headers.getSetCookie()) keep(line);
-    const text = await response.text();
-    const answer = {
-      status: response.status,
-      headers: response.headers,
-      body: isJson(response) ? JSON.parse(text) : text,
-    };
-    await assertMatchesOpenApi(url, method, path, answer);
-    return answer;
+    await assertMatchesOpenApi(url, method, path, response);
+    return response;
   }
   function keep(line: string): void {
     const [pair = ""] = line.split(";");
@@ -62,4 +70,3 @@ export function randomAddress(): string {
 
 const bearer = (token: string | undefined): Record<string, string> =>
   token ? { authorization: `Bearer ${token}` } : {};
-const isJson = (response: Response) => response.headers.get("content-type")?.startsWith("application/json") ?? false;

@@ -1,4 +1,4 @@
-import type { Process } from "./process.ts";
+import type { Process } from "./deployment.ts";
 
 /** Counts, in the process that is looked into, the listeners of its emitters or of its abort signals. */
 const COUNT_EMITTERS = `function () {

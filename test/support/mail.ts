@@ -1,8 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import PostalMime, { type Email } from "postal-mime";
-import { SMTPServer } from "smtp-server";
+import { type ReceivedMail, startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
 /** A letter as its recipient sees it. */
@@ -17,33 +16,12 @@ export type Mailbox = {
   close(): Promise<void>;
 };
 
-/** A real SMTP server. `refuse` decides, by recipient, whether a letter is answered with an error code. */
-export async function smtpMailbox(refuse: (to: string) => number | undefined = () => undefined) {
-  const received: Promise<Letter>[] = [];
-  const server = new SMTPServer({
-    authOptional: true,
-    disabledCommands: ["STARTTLS", "AUTH"],
-    onRcptTo({ address }, _session, done) {
-      const responseCode = refuse(address);
-      done(responseCode ? Object.assign(new Error("refused by the test"), { responseCode }) : null);
-    },
-    onData(stream, _session, done) {
-      const parts: Buffer[] = [];
-      stream.on("data", (part: Buffer) => parts.push(part));
-      stream.on("end", () => {
-        received.push(parse(Buffer.concat(parts)));
-        done();
-      });
-    },
-  });
-  server.on("error", () => {});
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.server.address() as AddressInfo;
-  return {
-    url: `smtp://127.0.0.1:${port}`,
-    ...mailboxOf(() => Promise.all(received)),
-    close: () => new Promise<void>((resolve) => server.close(resolve)),
-  };
+/** A real SMTP server that accepts everything. */
+export async function smtpMailbox() {
+  const { url, received, close } = await startSmtpServer();
+  const letters = new Map<string, Promise<Letter>>();
+  const read = ({ raw }: ReceivedMail) => letters.get(raw) ?? letters.set(raw, parse(raw)).get(raw);
+  return { url, ...mailboxOf(async () => (await Promise.all(received.map(read))) as Letter[]), close };
 }
 
 /** The folder of .eml files that stands in for an SMTP server. */
@@ -71,7 +49,7 @@ function mailboxOf(read: () => Promise<Letter[]>): Pick<Mailbox, "letterTo" | "l
   };
 }
 
-async function parse(raw: Buffer): Promise<Letter> {
+async function parse(raw: Buffer | string): Promise<Letter> {
   const letter = await PostalMime.parse(raw);
   const link = /https?:\/\/\S+#token=(\S+)/.exec(letter.text ?? "");
   return { ...letter, link: link?.[0], token: link?.[1] };

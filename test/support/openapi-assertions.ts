@@ -1,4 +1,4 @@
-import type { Answer } from "./http-client.ts";
+import type { HttpResponse } from "./http-client.ts";
 
 type Schema = {
   $ref?: string;
@@ -26,7 +26,12 @@ const FORMATS: Record<string, RegExp> = {
 const documents = new Map<string, Promise<Document>>();
 
 /** Holds an answer to what GET /openapi.json says of its route: status, headers, body, no more and no less. @throws Error */
-export async function assertMatchesOpenApi(url: string, method: string, path: string, answer: Answer): Promise<void> {
+export async function assertMatchesOpenApi(
+  url: string,
+  method: string,
+  path: string,
+  answer: HttpResponse,
+): Promise<void> {
   const { paths, components } = await documentOf(url);
   const { status, body } = answer;
   const operation = paths[routeOf(paths, path)]?.[method.toLowerCase()];

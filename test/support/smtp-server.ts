@@ -2,19 +2,19 @@ import type { AddressInfo } from "node:net";
 import { SMTPServer } from "smtp-server";
 
 /** A mail that has arrived. */
-export type Arrived = { to: string; messageId: string; raw: string };
+export type ReceivedMail = { to: string; messageId: string; raw: string };
 
-/** What the smtpServer does with a recipient or a letter: take it, refuse it by a code, in one line or more, or never answer. */
+/** What the server does with a recipient or a letter: accept it, refuse it with a code and one or more lines, or never answer. */
 export type SmtpResponse = "accept" | "hang" | { code: number; text: string | string[] };
 
-/** An SMTP server that can be told how to treat whom. */
+/** An SMTP server that accepts everything; tests replace its `responses`. */
 export async function startSmtpServer(port = 0) {
-  const received: Arrived[] = [];
+  const received: ReceivedMail[] = [];
   const tries: string[] = [];
   const responses = {
     mail: (): SmtpResponse => "accept",
     rcpt: (_to: string): SmtpResponse => "accept",
-    data: (_letter: Arrived): SmtpResponse => "accept",
+    data: (_letter: ReceivedMail): SmtpResponse => "accept",
   };
   const answer = (response: SmtpResponse, done: (error?: Error | null) => void) => {
     if (response === "accept") done();

@@ -1,163 +1,89 @@
-import http2 from "node:http2";
-import type { AddressInfo } from "node:net";
-import type { DescService } from "@bufbuild/protobuf";
-import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/connect";
-import { ConnectError } from "@connectrpc/connect";
-import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { pino } from "pino";
-import { expect } from "vitest";
-import type { GatewayConfig } from "../../gateway/config.ts";
-import { readGatewayConfig } from "../../gateway/config.ts";
-import type { Gateway } from "../../gateway/server.ts";
-import { createGateway } from "../../gateway/server.ts";
-import type { StartSpan } from "../../gateway/tracing.ts";
-import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
-import { createServicesTransport } from "../../gateway/transport/services.ts";
-import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { endWaiting } from "../../services/grpc/patience.ts";
-import { openRoom, type Room } from "../../services/process/room.ts";
+import type { HandlerContext } from "@connectrpc/connect";
+import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { type Routes, type Settings, type Started, start, type TransportKind } from "./gateway.ts";
+import type { HttpResponse } from "./http-client.ts";
 
-/** The two ways from gateway to services; what holds for one must hold for the other. */
-export const transportKinds = ["in process", "over gRPC"] as const;
-export type TransportKind = (typeof transportKinds)[number];
-export type Routes = (router: ConnectRouter) => unknown;
+export const JSON_TYPE = { "content-type": "application/json" };
 
-/** Services played by `routes`, and the way to them. */
-export type Played = { transport: Transport; close: () => Promise<void> };
+/** A gateway before services that only listen. */
+export type RecordingServices = Started & {
+  /** The last request message that reached them. */
+  last: () => object | undefined;
+  login: (body: unknown, headers?: Record<string, string>) => Promise<HttpResponse>;
+};
 
-/** Opens the way to services that `routes` plays. */
-export async function play(
+/** Starts a gateway before services that answer an empty message to everything. */
+export async function startRecordingServices(
   transportKind: TransportKind,
-  routes: Routes,
-  interceptors: Interceptor[] = [],
-): Promise<Played> {
-  if (transportKind === "in process") {
-    return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
-  }
-  const sessions = new Set<http2.Http2Session>();
-  const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
-  const server = http2.createServer((req, res) => {
-    endWaiting(res);
-    answer(req, res);
-  });
-  server.on("session", (session) => sessions.add(session));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const transport = createServicesTransport(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  return {
-    transport,
-    close: async () => {
-      transport.close();
-      for (const session of sessions) session.destroy();
-      await new Promise((resolve) => server.close(resolve));
-    },
+  settings: Settings = {},
+): Promise<RecordingServices> {
+  let last: object | undefined;
+  const heard = (message: object) => {
+    last = message;
+    return {};
   };
+  const server = await start(
+    (router) =>
+      router
+        .service(AuthService, { login: heard, register: heard, logout: heard, refresh: heard, verifyMfa: heard })
+        .service(UserService, { updateProfile: heard, deleteAccount: heard, revokeSession: heard, getProfile: heard })
+        .service(AdminService, { listUsers: heard, updateUser: heard, listAuditLogs: heard, revokeUserSessions: heard })
+        .service(AIService, { chat: heard }),
+    { transportKind, ...settings },
+  );
+  const login: RecordingServices["login"] = (body, headers = JSON_TYPE) =>
+    server.send("POST", "/auth/login", body, headers);
+  return { ...server, last: () => last, login };
 }
 
-/** A gateway that listens, and what it has logged. */
-export type Started = {
-  gateway: Gateway;
-  url: string;
-  port: number;
-  /** Log lines, parsed. */
-  logs: Record<string, unknown>[];
-  /** Sends a request; `body` as JSON unless it is text or bytes. */
-  send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>;
-  /** Takes the services away. */
-  stopServices: () => Promise<void>;
-  close: () => Promise<void>;
-};
-export type Answer = { status: number; headers: Headers; text: string; body: never };
+/** The fields that an answer blames. */
+export const blamed = (answer: { body: { violations?: { field: string }[] } }) =>
+  answer.body.violations?.map((violation) => violation.field);
 
-export type Settings = {
-  transportKind?: TransportKind;
-  interceptors?: Interceptor[];
-  env?: Record<string, string>;
-  services?: DescService[];
-  keepAliveMs?: number;
-  requestTimeoutMs?: number;
-  stalledMs?: number;
-  room?: Room;
-  clock?: { now: () => Date };
-  startSpan?: StartSpan;
-};
+/** A gateway before an AI that is played. */
+export type ChatServices = Started & { ask: (signal?: AbortSignal) => Promise<Response> };
 
-/** Starts a gateway before services that `routes` plays. */
-export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
-  const { transportKind = "in process", interceptors, env, room = openRoom(), ...options } = settings;
-  const played = await play(transportKind, routes, interceptors);
-  const logs: Record<string, unknown>[] = [];
-  const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
-  const gateway = createGateway({ config: configOf(env), transport: played.transport, room, log, ...options });
-  let stopped: Promise<void> | undefined;
-  const stopServices = () => {
-    stopped ??= played.close();
-    return stopped;
-  };
-  const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
-  return {
-    gateway,
-    url,
-    port: Number(new URL(url).port),
-    logs,
-    send: (method, path, body, headers) => send(url, method, path, body, headers),
-    stopServices,
-    close: async () => {
-      await gateway.drain();
-      await stopServices();
-    },
-  };
+export const CONVERSATION = { provider: "p", messages: [{ role: "user", content: "Hi" }] };
+
+/** Starts a gateway before an AI that streams what `chat` yields. */
+export async function startChatServices(
+  transportKind: TransportKind,
+  chat: (context: HandlerContext) => AsyncIterable<{ chunk: string }>,
+  settings: Settings = {},
+): Promise<ChatServices> {
+  const server = await start(
+    (router) => router.service(AIService, { streamChat: (_request, context) => chat(context) }),
+    { transportKind, ...settings },
+  );
+  const ask = (signal?: AbortSignal) =>
+    fetch(`${server.url}/ai/stream`, {
+      method: "POST",
+      headers: { ...JSON_TYPE, "x-request-id": "id-1" },
+      body: JSON.stringify(CONVERSATION),
+      signal: signal ?? null,
+    });
+  return { ...server, ask };
 }
 
-/** Headers of every answer of the API, those to unreadable requests included. */
-export const commonHeaders = {
-  "cache-control": "no-store",
-  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-  "cross-origin-opener-policy": "same-origin",
-  "cross-origin-resource-policy": "same-origin",
-  "referrer-policy": "no-referrer",
-  "x-content-type-options": "nosniff",
-  "x-frame-options": "DENY",
-  "x-request-id": expect.stringMatching(/^[0-9a-f-]{36}$/) as string,
-};
-
-/** A configuration with a grace that tests can wait for. */
-export function configOf(env: Record<string, string> = {}): GatewayConfig {
-  const read = readGatewayConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
-  if ("problems" in read) throw new Error(read.problems.join("; "));
-  return read.config;
-}
-
-async function send(
-  url: string,
-  method: string,
-  path: string,
-  body?: unknown,
-  headers: Record<string, string> = {},
-): Promise<Answer> {
-  const isJson = body !== undefined && typeof body !== "string" && !(body instanceof Uint8Array);
-  const response = await fetch(url + path, {
-    method,
-    headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
-    ...(body === undefined ? {} : { body: (isJson ? JSON.stringify(body) : body) as string }),
-  });
-  const text = await response.text();
-  const isJsonAnswer = response.headers.get("content-type")?.startsWith("application/json");
-  return {
-    status: response.status,
-    headers: response.headers,
-    text,
-    body: (isJsonAnswer && text !== "" ? JSON.parse(text) : undefined) as never,
-  };
-}
-
-/** A failure as the services tell it. */
-export function failWith(
-  reason: Reason,
-  code: Code,
-  message = "told",
-  facts: { violations?: { field: string; message: string }[]; retryAfterSeconds?: number } = {},
-  metadata?: Record<string, string>,
-): ConnectError {
-  return new ConnectError(message, code, metadata, [{ desc: FailureSchema, value: { reason, ...facts } }]);
+/** Services with one account, and the metadata of the last call for its profile. */
+export function stubAccounts(): { routes: Routes; metadata: () => Record<string, string> } {
+  let metadata: Record<string, string> = {};
+  const routes: Routes = (router) =>
+    router
+      .service(UserService, {
+        getProfile: (_request, context) => {
+          metadata = Object.fromEntries(context.requestHeader);
+          return { user: { id: "1" } };
+        },
+        revokeSession: () => ({ message: "ok" }),
+      })
+      .service(AuthService, {
+        login: () => ({ accessToken: "secret-token", refreshToken: "secret-refresh" }),
+        refresh: () => ({}),
+        logout: () => ({}),
+      });
+  return { routes, metadata: () => metadata };
 }

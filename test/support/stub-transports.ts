@@ -2,8 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
 import { afterEach, expect } from "vitest";
 import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import type { Played, Routes, TransportKind } from "./stub-services.ts";
-import { play } from "./stub-services.ts";
+import { type Played, play, type Routes, type TransportKind } from "./gateway.ts";
 
 /** For a suite whose tests each open a transport to services of their own, which is closed after them. */
 export function openTransports(transportKind: TransportKind) {

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { expect } from "vitest";
-import type { TestApp, TestUser } from "../../support/app.ts";
+import type { TestUser } from "../../support/accounts.ts";
+import type { TestApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 import { type AuditCases, type AuditedRequest, type Case, nothing, own, post, telling, wrong } from "./audit-cases.ts";
 import { signInAdmin } from "./support.ts";

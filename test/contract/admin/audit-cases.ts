@@ -1,4 +1,4 @@
-import type { TestUser } from "../../support/app.ts";
+import type { TestUser } from "../../support/accounts.ts";
 
 export const wrong = "Wrong-1-guess";
 

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
-import type { TestApp, TestUser } from "../../support/app.ts";
+import type { TestUser } from "../../support/accounts.ts";
+import type { TestApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { type AuditCases, type AuditedRequest, failed, nothing, own, post, telling, wrong } from "./audit-cases.ts";
 

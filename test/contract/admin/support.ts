@@ -1,4 +1,5 @@
-import type { TestApp, TestUser } from "../../support/app.ts";
+import type { TestUser } from "../../support/accounts.ts";
+import type { TestApp } from "../../support/app.ts";
 
 /** A signed-in administrator. */
 export async function signInAdmin(app: TestApp, given?: TestUser) {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type TestUser, testApp } from "../../support/app.ts";
+import type { TestUser } from "../../support/accounts.ts";
+import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { tally, times } from "../../support/until.ts";
 import { signInAdmin } from "../admin/support.ts";

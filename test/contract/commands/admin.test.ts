@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";
-import { run } from "../../support/run-script.ts";
+import { runScript } from "../../support/deployment.ts";
 import { describeIf } from "../../support/skip-without.ts";
 import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
@@ -14,7 +14,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
   const url = await createDatabase(`admin_${randomUUID().slice(0, 8)}`);
   const app = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
   afterAll(() => app.close());
-  const admin = (...args: string[]) => run("admin", args, { DATABASE_URL: url });
+  const admin = (...args: string[]) => runScript("admin", args, { DATABASE_URL: url });
   const eventsOf = (id: string) =>
     app.sql<{ event: string; actor_id: null; user_agent: string; ip: string }>(
       "select event, actor_id, user_agent, ip from audit_events where user_id = ? and event like 'admin.%' order by id",
@@ -114,12 +114,14 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     const head = /Head (\d+:[0-9a-f]{64})/.exec(whole.out)?.[1] ?? "";
     expect(await admin("verify-audit", "--head", head)).toMatchObject({ code: 0 });
     expect(
-      await run("audit-verify", ["--head", head.replace(/.$/, (c) => (c === "0" ? "1" : "0"))], { DATABASE_URL: url }),
+      await runScript("audit-verify", ["--head", head.replace(/.$/, (c) => (c === "0" ? "1" : "0"))], {
+        DATABASE_URL: url,
+      }),
     ).toMatchObject({ code: 1, out: expect.stringContaining("cut off or rewritten") });
     const [event] = await app.sql<{ id: string }>("select id from audit_events where user_id = ? limit 1", [user.id]);
     await app.sql("alter table audit_events disable trigger audit_append_only");
     await app.sql("update audit_events set ip = '10.1.1.1' where id = ?", [event?.id]);
-    const { code, out } = await run("audit-verify", [], { DATABASE_URL: url });
+    const { code, out } = await runScript("audit-verify", [], { DATABASE_URL: url });
     expect({ code, out }).toEqual({ code: 1, out: expect.stringContaining(`Event ${event?.id}`) });
     expect(out).toContain("was edited");
   });
@@ -136,15 +138,15 @@ describe("npm run admin, on the embedded database", () => {
       DATABASE_URL: "memory:",
       NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(nameless)}`,
     };
-    expect((await run("admin", ["promote", "root@example.com"], env)).out).toContain("shown once");
+    expect((await runScript("admin", ["promote", "root@example.com"], env)).out).toContain("shown once");
   });
 
   test("works while the service is stopped", async () => {
     const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-admin-")) };
     const email = `${randomUUID()}@example.com`;
-    expect((await run("admin", ["promote", email], env)).out).toContain("shown once");
-    expect((await run("admin", ["unlock", email], env)).code).toBe(0);
-    expect(await run("audit-verify", [], env)).toMatchObject({
+    expect((await runScript("admin", ["promote", email], env)).out).toContain("shown once");
+    expect((await runScript("admin", ["unlock", email], env)).code).toBe(0);
+    expect(await runScript("audit-verify", [], env)).toMatchObject({
       code: 0,
       out: expect.stringContaining("2 not sealed yet"),
     });

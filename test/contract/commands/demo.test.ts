@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
+import { startProcess } from "../../support/deployment.ts";
 import { freePort } from "../../support/metrics.ts";
-import { startProcess } from "../../support/process.ts";
 import { until } from "../../support/until.ts";
 
 const run = promisify(execFile);

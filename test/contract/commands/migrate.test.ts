@@ -5,7 +5,7 @@ import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { createDatabase } from "../../support/databases.ts";
-import { run } from "../../support/run-script.ts";
+import { runScript } from "../../support/deployment.ts";
 import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
@@ -14,21 +14,21 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     const folder = mkdtempSync(join(tmpdir(), "gatehouse-migrate-"));
     const url = await createDatabase(`migrate_${randomUUID().slice(0, 8)}`);
     writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
-    expect(await run("migrate", [], {}, folder)).toMatchObject({ code: 0 });
+    expect(await runScript("migrate", [], {}, folder)).toMatchObject({ code: 0 });
     const client = new pg.Client(url);
     await client.connect();
     expect((await client.query("select 1 from users")).rows).toEqual([]);
     await client.end();
-    const away = await run("migrate", [], { DATABASE_URL: "postgres://nobody@127.0.0.1:1/x" }, folder);
+    const away = await runScript("migrate", [], { DATABASE_URL: "postgres://nobody@127.0.0.1:1/x" }, folder);
     expect(away).toMatchObject({ code: 2, out: expect.stringMatching(/^It didn't work: [^\n]+\n$/) });
     mkdirSync(join(folder, "sealed", ".env"), { recursive: true });
-    const unread = await run("migrate", [], { DATABASE_URL: url }, join(folder, "sealed"));
+    const unread = await runScript("migrate", [], { DATABASE_URL: url }, join(folder, "sealed"));
     expect(unread).toMatchObject({ code: 1, out: expect.stringContaining(".env can't be read") });
   });
 
   test("tries again until it can add a month, while somebody reads the audit log for long", async () => {
     const env = { DATABASE_URL: await createDatabase(`migrate_${randomUUID().slice(0, 8)}`) };
-    expect(await run("migrate", [], env)).toMatchObject({ code: 0 });
+    expect(await runScript("migrate", [], env)).toMatchObject({ code: 0 });
     const client = new pg.Client(env.DATABASE_URL);
     await client.connect();
     const months = () =>
@@ -39,7 +39,7 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     const last = before.findLast(({ name }) => /\d$/.test(name))?.name;
     await client.query(`drop table ${last}`);
     const reader = await begin(env.DATABASE_URL, "select 1 from audit_events limit 1", []);
-    const migrated = run("migrate", [], env);
+    const migrated = runScript("migrate", [], env);
     await reader.toBeWaitedFor();
     await until("the wait to be given up", async () => {
       const { rows } = await client.query(

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Started } from "../../support/stub-services.ts";
-import { start } from "../../support/stub-services.ts";
+import { type Started, start } from "../../support/gateway.ts";
 
 describe("GET /openapi.json", () => {
   let server: Started;
@@ -9,12 +8,12 @@ describe("GET /openapi.json", () => {
   });
   afterAll(() => server.close());
 
-  type Answer = { content?: Record<string, { schema: object }>; headers?: object };
+  type HttpResponse = { content?: Record<string, { schema: object }>; headers?: object };
   type Operation = {
     operationId: string;
     description: string;
     tags: string[];
-    responses: Record<number | "default", Answer>;
+    responses: Record<number | "default", HttpResponse>;
     security: object[];
     requestBody?: object;
   };

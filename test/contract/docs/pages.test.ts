@@ -3,8 +3,7 @@ import { existsSync } from "node:fs";
 import { chromium } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import type { Started } from "../../support/stub-services.ts";
-import { start } from "../../support/stub-services.ts";
+import { type Started, start } from "../../support/gateway.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 const pages = ["/docs", "/verify-email", "/reset-password"];

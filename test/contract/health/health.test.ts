@@ -2,8 +2,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../../../gen/health/v1/health_pb.ts";
-import type { Settings, Started } from "../../support/stub-services.ts";
-import { start, transportKinds } from "../../support/stub-services.ts";
+import { type Settings, type Started, start, transportKinds } from "../../support/gateway.ts";
 
 describe.each(transportKinds)("health %s", (transportKind) => {
   let server: Started;

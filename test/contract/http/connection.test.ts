@@ -3,10 +3,9 @@ import net from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { type Started, start } from "../../support/gateway.ts";
 import { post, sendRawHttp } from "../../support/raw-http.ts";
-import { CONVERSATION } from "../../support/stub-listeners.ts";
-import type { Started } from "../../support/stub-services.ts";
-import { start } from "../../support/stub-services.ts";
+import { CONVERSATION } from "../../support/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
 
 describe("a body without end", () => {

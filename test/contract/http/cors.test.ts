@@ -1,7 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { stubAccounts } from "../../support/stub-accounts.ts";
-import type { Started } from "../../support/stub-services.ts";
-import { start } from "../../support/stub-services.ts";
+import { type Started, start } from "../../support/gateway.ts";
+import { stubAccounts } from "../../support/stub-services.ts";
 
 const { routes, metadata } = stubAccounts();
 

@@ -1,9 +1,8 @@
 import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { StartSpan } from "../../../gateway/tracing.ts";
-import { stubAccounts } from "../../support/stub-accounts.ts";
-import type { Started } from "../../support/stub-services.ts";
-import { commonHeaders, start } from "../../support/stub-services.ts";
+import { commonHeaders, type Started, start } from "../../support/gateway.ts";
+import { stubAccounts } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 const { routes, metadata } = stubAccounts();

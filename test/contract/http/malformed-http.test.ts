@@ -2,9 +2,8 @@ import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { commonHeaders, type Started, start } from "../../support/gateway.ts";
 import { sendRawHttp } from "../../support/raw-http.ts";
-import type { Started } from "../../support/stub-services.ts";
-import { commonHeaders, start } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 describe("malformed HTTP", () => {

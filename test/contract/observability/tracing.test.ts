@@ -8,8 +8,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { openTracing } from "../../../services/platform/tracing.ts";
 import { anyDatabase } from "../../support/databases.ts";
+import { type Process, startProcess } from "../../support/deployment.ts";
 import { createHttpClient } from "../../support/http-client.ts";
-import { type Process, startProcess } from "../../support/process.ts";
 
 /** A span as a collector gets it. */
 type Span = { traceId: string; spanId: string; parentSpanId?: string; name: string; kind: number; attributes: object };

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type TestUser, testApp } from "../../support/app.ts";
+import type { TestUser } from "../../support/accounts.ts";
+import { testApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 import { profileStatus, type SignedIn, sessionsOf } from "./signed-in.ts";
 

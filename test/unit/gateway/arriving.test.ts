@@ -4,9 +4,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ownTurn } from "../../../gateway/turns.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { openRoom } from "../../../services/process/room.ts";
+import { type Routes, type Started, start } from "../../support/gateway.ts";
 import { post } from "../../support/raw-http.ts";
-import { CONVERSATION, JSON_TYPE } from "../../support/stub-listeners.ts";
-import { type Routes, type Started, start } from "../../support/stub-services.ts";
+import { CONVERSATION, JSON_TYPE } from "../../support/stub-services.ts";
 import { workFor } from "../../support/turns.ts";
 import { tally, times, until } from "../../support/until.ts";
 

@@ -2,9 +2,9 @@ import { once } from "node:events";
 import net from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { type Started, start } from "../../support/gateway.ts";
 import { post } from "../../support/raw-http.ts";
-import { CONVERSATION } from "../../support/stub-listeners.ts";
-import { type Started, start } from "../../support/stub-services.ts";
+import { CONVERSATION } from "../../support/stub-services.ts";
 import { times, until } from "../../support/until.ts";
 
 const FLOOD = 20;

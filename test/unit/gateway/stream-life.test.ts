@@ -2,9 +2,8 @@ import type { HandlerContext } from "@connectrpc/connect";
 import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { ChatServices } from "../../support/stub-listeners.ts";
-import { startChatServices } from "../../support/stub-listeners.ts";
-import { failWith, transportKinds } from "../../support/stub-services.ts";
+import { failWith, transportKinds } from "../../support/gateway.ts";
+import { type ChatServices, startChatServices } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";

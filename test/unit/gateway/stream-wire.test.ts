@@ -1,9 +1,8 @@
 import net from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
+import { transportKinds } from "../../support/gateway.ts";
 import { post, sendRawHttp } from "../../support/raw-http.ts";
-import type { ChatServices } from "../../support/stub-listeners.ts";
-import { CONVERSATION, startChatServices } from "../../support/stub-listeners.ts";
-import { transportKinds } from "../../support/stub-services.ts";
+import { type ChatServices, CONVERSATION, startChatServices } from "../../support/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";

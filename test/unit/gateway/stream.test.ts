@@ -1,9 +1,8 @@
 import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { ChatServices } from "../../support/stub-listeners.ts";
-import { CONVERSATION, startChatServices } from "../../support/stub-listeners.ts";
-import { failWith, transportKinds } from "../../support/stub-services.ts";
+import { failWith, transportKinds } from "../../support/gateway.ts";
+import { type ChatServices, CONVERSATION, startChatServices } from "../../support/stub-services.ts";
 
 const DONE = "data: [DONE]\n\n";
 

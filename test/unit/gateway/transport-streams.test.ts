@@ -5,7 +5,7 @@ import { AIService, type StreamChatResponse } from "../../../gen/gatehouse/ai/v1
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { flow } from "../../../services/flow.ts";
 import { type CallResult, onComplete } from "../../../services/interceptors/on-complete.ts";
-import { failWith, transportKinds } from "../../support/stub-services.ts";
+import { failWith, transportKinds } from "../../support/gateway.ts";
 import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 

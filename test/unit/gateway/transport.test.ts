@@ -4,8 +4,7 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Routes } from "../../support/stub-services.ts";
-import { failWith, transportKinds } from "../../support/stub-services.ts";
+import { failWith, type Routes, transportKinds } from "../../support/gateway.ts";
 import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 

@@ -9,8 +9,7 @@ import { createServicesTransport } from "../../../../gateway/transport/services.
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { openRoom } from "../../../../services/process/room.ts";
-import { openGateways } from "../../../support/gateway-suite.ts";
-import { configOf, failWith, play, start, transportKinds } from "../../../support/stub-services.ts";
+import { configOf, failWith, openGateways, play, start, transportKinds } from "../../../support/gateway.ts";
 
 describe.each(transportKinds)("an answer %s", (transportKind) => {
   const server = openGateways(transportKind);

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { RecordingServices } from "../../../support/stub-listeners.ts";
-import { blamed, startRecordingServices } from "../../../support/stub-listeners.ts";
-import { transportKinds } from "../../../support/stub-services.ts";
+import { transportKinds } from "../../../support/gateway.ts";
+import { blamed, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
 
 describe.each(transportKinds)("a request's query and cookies %s", (transportKind) => {
   let server: RecordingServices;

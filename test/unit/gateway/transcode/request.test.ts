@@ -2,9 +2,8 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { mapErrors } from "../../../../services/interceptors/map-errors.ts";
 import { validate } from "../../../../services/interceptors/validate.ts";
-import type { RecordingServices } from "../../../support/stub-listeners.ts";
-import { blamed, JSON_TYPE, startRecordingServices } from "../../../support/stub-listeners.ts";
-import { transportKinds } from "../../../support/stub-services.ts";
+import { transportKinds } from "../../../support/gateway.ts";
+import { blamed, JSON_TYPE, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
 
 describe.each(transportKinds)("a request %s", (transportKind) => {
   let server: RecordingServices;

@@ -7,8 +7,7 @@ import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_p
 import { UserService } from "../../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { NOW, openGateways } from "../../../support/gateway-suite.ts";
-import { failWith, transportKinds } from "../../../support/stub-services.ts";
+import { failWith, NOW, openGateways, transportKinds } from "../../../support/gateway.ts";
 
 describe.each(transportKinds)("an answer %s", (transportKind) => {
   const server = openGateways(transportKind);

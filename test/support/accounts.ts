@@ -1,0 +1,60 @@
+import { randomUUID } from "node:crypto";
+import type { HttpClient } from "./http-client.ts";
+import type { Mailbox } from "./mail.ts";
+
+/** A user with the password that signs them in. */
+export type TestUser = {
+  id: string;
+  email: string;
+  name: string;
+  password: string;
+  credentials: { email: string; password: string };
+};
+
+/** A user with one session. */
+export type SignedIn = Awaited<ReturnType<ReturnType<typeof createAccounts>["signIn"]>>;
+
+export const PASSWORD = "Correct-horse-1";
+
+/** Makes accounts over the routes. */
+export function createAccounts({
+  httpClient,
+  mail,
+  makeAdmin,
+}: {
+  httpClient: () => HttpClient;
+  mail: Mailbox;
+  makeAdmin?: (userId: string) => Promise<unknown>;
+}) {
+  /** Registers a new account. */
+  async function addUser(changes: { email?: string; name?: string; role?: "admin" } = {}): Promise<TestUser> {
+    const email = changes.email ?? `${randomUUID()}@example.com`;
+    const name = changes.name ?? "Ann Example";
+    const { status, body } = await httpClient().post("/auth/register", {
+      email,
+      password: PASSWORD,
+      name,
+      acceptTerms: true,
+    });
+    if (status !== 201) throw new Error(`register answered ${status} ${JSON.stringify(body)}`);
+    if (changes.role) await makeAdmin?.(body.userId);
+    return { id: body.userId, email, name, password: PASSWORD, credentials: { email, password: PASSWORD } };
+  }
+  /** Registers a new account and confirms its address by the mailed token. */
+  async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
+    const user = await addUser(changes);
+    const { token } = await mail.letterTo(user.email);
+    const { status } = await httpClient().post("/auth/verify-email", { token });
+    if (status !== 200) throw new Error(`verify-email answered ${status}`);
+    return user;
+  }
+  /** Signs in an account, a new one unless given. */
+  async function signIn(given?: TestUser) {
+    const user = given ?? (await addUser());
+    const browser = httpClient();
+    const { status, body } = await browser.post("/auth/login", user.credentials);
+    if (status !== 200) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
+    return { user, browser, accessToken: body.accessToken as string, refreshToken: body.refreshToken as string };
+  }
+  return { addUser, addVerifiedUser, signIn };
+}

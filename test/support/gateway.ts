@@ -1,0 +1,166 @@
+import http2 from "node:http2";
+import type { AddressInfo } from "node:net";
+import type { DescService } from "@bufbuild/protobuf";
+import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { pino } from "pino";
+import { afterEach, expect } from "vitest";
+import { type GatewayConfig, readGatewayConfig } from "../../gateway/config.ts";
+import { createGateway, type Gateway } from "../../gateway/server.ts";
+import type { StartSpan } from "../../gateway/tracing.ts";
+import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
+import { createServicesTransport } from "../../gateway/transport/services.ts";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { endWaiting } from "../../services/grpc/patience.ts";
+import { openRoom, type Room } from "../../services/process/room.ts";
+import { type HttpResponse, sendHttp } from "./http-client.ts";
+
+/** The two ways from gateway to services; what holds for one must hold for the other. */
+export const transportKinds = ["in process", "over gRPC"] as const;
+export type TransportKind = (typeof transportKinds)[number];
+export type Routes = (router: ConnectRouter) => unknown;
+
+/** Services played by `routes`, and the way to them. */
+export type Played = { transport: Transport; close: () => Promise<void> };
+
+/** Opens the way to services that `routes` plays. */
+export async function play(
+  transportKind: TransportKind,
+  routes: Routes,
+  interceptors: Interceptor[] = [],
+): Promise<Played> {
+  if (transportKind === "in process") {
+    return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
+  }
+  const sessions = new Set<http2.Http2Session>();
+  const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
+  const server = http2.createServer((req, res) => {
+    endWaiting(res);
+    answer(req, res);
+  });
+  server.on("session", (session) => sessions.add(session));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const transport = createServicesTransport(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  return {
+    transport,
+    close: async () => {
+      transport.close();
+      for (const session of sessions) session.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/** A gateway that listens, and what it has logged. */
+export type Started = {
+  gateway: Gateway;
+  url: string;
+  port: number;
+  /** Log lines, parsed. */
+  logs: Record<string, unknown>[];
+  /** Sends a request; `body` as JSON unless it is text or bytes. */
+  send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<HttpResponse>;
+  /** Takes the services away. */
+  stopServices: () => Promise<void>;
+  close: () => Promise<void>;
+};
+
+export type Settings = {
+  transportKind?: TransportKind;
+  interceptors?: Interceptor[];
+  env?: Record<string, string>;
+  services?: DescService[];
+  keepAliveMs?: number;
+  requestTimeoutMs?: number;
+  stalledMs?: number;
+  room?: Room;
+  clock?: { now: () => Date };
+  startSpan?: StartSpan;
+};
+
+/** Starts a gateway before services that `routes` plays. */
+export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
+  const { transportKind = "in process", interceptors, env, room = openRoom(), ...options } = settings;
+  const played = await play(transportKind, routes, interceptors);
+  const logs: Record<string, unknown>[] = [];
+  const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
+  const gateway = createGateway({ config: configOf(env), transport: played.transport, room, log, ...options });
+  let stopped: Promise<void> | undefined;
+  const stopServices = () => {
+    stopped ??= played.close();
+    return stopped;
+  };
+  const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
+  return {
+    gateway,
+    url,
+    port: Number(new URL(url).port),
+    logs,
+    send: (method, path, body, headers) => sendHttp(url, method, path, body, headers),
+    stopServices,
+    close: async () => {
+      await gateway.drain();
+      await stopServices();
+    },
+  };
+}
+
+/** Headers of every answer of the API, those to unreadable requests included. */
+export const commonHeaders = {
+  "cache-control": "no-store",
+  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+  "x-request-id": expect.stringMatching(/^[0-9a-f-]{36}$/) as string,
+};
+
+/** A configuration with a grace that tests can wait for. */
+export function configOf(env: Record<string, string> = {}): GatewayConfig {
+  const read = readGatewayConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
+  if ("problems" in read) throw new Error(read.problems.join("; "));
+  return read.config;
+}
+
+/** A failure as the services tell it. */
+export function failWith(
+  reason: Reason,
+  code: Code,
+  message = "told",
+  facts: { violations?: { field: string; message: string }[]; retryAfterSeconds?: number } = {},
+  metadata?: Record<string, string>,
+): ConnectError {
+  return new ConnectError(message, code, metadata, [{ desc: FailureSchema, value: { reason, ...facts } }]);
+}
+
+/** The time at every gateway of these suites. */
+export const NOW = new Date("2026-11-21T12:00:00Z");
+
+/** For a suite whose tests each open a gateway of their own, which is closed after them. */
+export function openGateways(transportKind: TransportKind) {
+  let server: Started;
+  afterEach(() => server.close());
+  const open = async (routes: Routes, settings: Settings = {}) => {
+    server = await start(routes, { transportKind, clock: { now: () => NOW }, ...settings });
+  };
+  return {
+    open,
+    /** Opens one before services that fail to sign in and to refresh. */
+    failing(error: () => unknown, settings?: Settings) {
+      const fail = () => {
+        throw error();
+      };
+      return open((router) => router.service(AuthService, { login: fail, refresh: fail }), settings);
+    },
+    send: (...request: Parameters<Started["send"]>) => server.send(...request),
+    login: () => server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" }),
+    get logs() {
+      return server.logs;
+    },
+  };
+}
