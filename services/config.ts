@@ -99,7 +99,7 @@ export type Config = Readonly<ReturnType<typeof arrange>>;
 export type ConfigResult = { config: Config } | { problems: string[] };
 
 /**
- * Reads the environment; the README lists the variables. Pure; an empty variable counts as absent.
+ * Reads the environment; docs/configuration.md lists the variables. Pure; an empty variable counts as absent.
  * @param apart the services run in a process of their own, and have to recognise their gateway.
  */
 export function readConfig(env: Record<string, string | undefined>, { apart = false } = {}): ConfigResult {

@@ -30,7 +30,7 @@ test("a proxy with no Redis behind it holds no start up, and is told of", async 
 });
 
 test.runIf(process.env.TEST_SERVERS)(
-  "Redis is asked for no more than the README's list of commands and keys",
+  "Redis is asked for no more commands and keys than docs/operations.md lists",
   async () => {
     const url = new URL(process.env.TEST_REDIS_URL as string);
     const admin = new Redis(url.href);

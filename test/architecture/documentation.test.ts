@@ -1,0 +1,86 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { comments } from "../../gen/comments.ts";
+
+const root = join(import.meta.dirname, "../..");
+const documents = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.md"], { cwd: root })
+  .toString()
+  .trim()
+  .split("\n");
+const read = (file: string) => readFileSync(join(root, file), "utf8");
+
+/** Words that hide the subject, or metaphors where the field has a term. */
+const NOT_PLAIN =
+  /\b(whoever|nobody's|told|for want of|takes nothing|patience|somebody's|for a person|nothing to say)\b/i;
+const MAX_WORDS = 25;
+
+/** Text of a document: no code, no tables, links by their text. */
+const proseOf = (markdown: string) =>
+  markdown
+    .replace(/```[\s\S]*?```/g, "")
+    .replace(/^\|.*$|^ {4}.*$/gm, "")
+    .replace(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+    .replace(/`[^`]*`/g, "x");
+const paragraphsOf = (text: string) => text.split(/\n\s*\n|\n(?=\s*(?:[-#]|\d+\.) ?)/);
+const sentencesOf = (paragraph: string) => paragraph.replace(/\s+/g, " ").split(/(?<=[.:;?!])\s/);
+const isLong = (sentence: string) => sentence.split(" ").length > MAX_WORDS;
+/** The anchor of a heading, as GitHub makes it. */
+const anchorOf = (heading: string) =>
+  heading
+    .toLowerCase()
+    .replace(/[^\w\- ]/g, "")
+    .replaceAll(" ", "-");
+const anchorsIn = (file: string) =>
+  [...read(file).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => anchorOf(heading));
+
+describe("documentation", () => {
+  test("every relative link leads to a file, and its anchor to a heading", () => {
+    const dead = documents.flatMap((file) =>
+      [...read(file).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)]
+        .filter(([, path = "", anchor]) => {
+          const target = path === "" ? file : join(dirname(file), path);
+          return !existsSync(join(root, target)) || (anchor !== undefined && !anchorsIn(target).includes(anchor));
+        })
+        .map(([link]) => `${file}: ${link}`),
+    );
+    expect(documents.length).toBeGreaterThan(15);
+    expect(dead).toEqual([]);
+  });
+
+  test("every file that a document names in code exists", () => {
+    const missing = documents
+      .filter((file) => file !== "CHANGELOG.md")
+      .flatMap((file) =>
+        [...read(file).matchAll(/`((?:gateway|services|proto|test|bench|scripts)\/[\w./-]+)`/g)]
+          .filter(([, path = ""]) => !existsSync(join(root, path)))
+          .map(([, path]) => `${file}: ${path}`),
+      );
+    expect(missing).toEqual([]);
+  });
+
+  test("README has at most 110 lines, a decision record at most 40", () => {
+    const lines = (file: string) => read(file).split("\n").length - 1;
+    expect(lines("README.md")).toBeLessThanOrEqual(110);
+    const records = documents.filter((file) => file.startsWith("docs/decisions/"));
+    expect(records.filter((file) => lines(file) > 40)).toEqual([]);
+  });
+
+  test("documents are plain English, at most 25 words a sentence", () => {
+    const faults = documents.flatMap((file) =>
+      paragraphsOf(proseOf(read(file)))
+        .flatMap(sentencesOf)
+        .filter((sentence) => NOT_PLAIN.test(sentence) || isLong(sentence))
+        .map((sentence) => `${file}: ${sentence}`),
+    );
+    expect(faults).toEqual([]);
+  });
+
+  test("proto comments are plain English, at most 25 words a sentence", () => {
+    const faults = Object.entries(comments).filter(
+      ([, text]) => NOT_PLAIN.test(text) || sentencesOf(text).some(isLong),
+    );
+    expect(faults).toEqual([]);
+  });
+});
