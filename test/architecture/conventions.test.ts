@@ -1,0 +1,70 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { expect, test } from "vitest";
+
+/** What is left to tidy up. These lists and figures only shrink. */
+const SHARED_NAMES = ["adapter", "body", "connections", "health", "metadata", "metrics", "places"].concat([
+  ...["server", "services", "tracing", "turns", "usage", "worker"],
+]);
+const SHARED_EXPORTS = ["Call", "Incoming", "Place", "Room", "Take", "Usage", "boundConnections", "readBody"].concat(
+  "takePlaces",
+);
+const PATCHES = ["create-call.ts", "patience.ts"];
+const PROTOCOL_IMPORTS = ["adapter.ts", "places.ts", "unreadable.ts"]; // the gRPC server
+const INTERVALS = ["sse.ts", "worker.ts"]; // heartbeats of streams; leases of mails, seals of the audit log
+const MAX_CASTS = 8;
+const MAX_PRODUCT = { files: 225, lines: 15_000 };
+const MAX_TEST_LINES = 19_500;
+const MAX_LINES = 200;
+/** Words of riddles, by folder: plain English names the subject. */
+const MAX_RIDDLES = { gateway: 40, proto: 5, scripts: 60, services: 170, test: 360 };
+const RIDDLES = /\b(?:whoever|nobody|told|asked|takes nothing|for want of|patience)\b/i;
+
+const sources = (folder: string, end = ".ts") =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(end))
+    .map((name) => ({ path: join(folder, name), text: readFileSync(join(folder, name), "utf8") }));
+const product = [...sources("gateway"), ...sources("services")];
+const tests = sources("test");
+const linesIn = (files: { text: string }[]) => files.reduce((sum, { text }) => sum + text.split("\n").length - 1, 0);
+const matching = (pattern: RegExp) =>
+  product.filter(({ text }) => pattern.test(text)).map(({ path }) => basename(path));
+const repeated = (names: string[]) => [...new Set(names.filter((name, i) => names.indexOf(name) !== i))];
+
+test("names of files and exports are unique, but for those that every folder has", () => {
+  const usual = ["handler", "index", "main", "errors", "config", ...SHARED_NAMES];
+  const files = repeated(product.map(({ path }) => basename(path, ".ts")));
+  expect(files.filter((name) => !usual.includes(name))).toEqual([]);
+  const exported = /^export (?:async )?(?:function\*?|const|class|type|let) (\w+)/gm;
+  const names = repeated(product.flatMap(({ text }) => [...text.matchAll(exported)].map(([, name = ""]) => name)));
+  expect(names.filter((name) => !["up", "down", ...SHARED_EXPORTS].includes(name))).toEqual([]);
+});
+
+test("files, product and tests are no larger than their bounds", () => {
+  const long = [...product, ...tests].filter((file) => linesIn([file]) > MAX_LINES);
+  expect(long.map(({ path }) => path)).toEqual([]);
+  expect(product.length).toBeLessThanOrEqual(MAX_PRODUCT.files);
+  expect(linesIn(product)).toBeLessThanOrEqual(MAX_PRODUCT.lines);
+  expect(linesIn([...tests, ...sources("scripts/simulators")])).toBeLessThanOrEqual(MAX_TEST_LINES);
+});
+
+test("nothing patches prototypes, imports the insides of Connect, or keeps its own interval", () => {
+  const patches = matching(/Object\.create\((?!null\))/);
+  expect(patches.filter((name) => !PATCHES.includes(name))).toEqual([]);
+  const inside = matching(/@connectrpc\/connect\/protocol/);
+  expect(inside.filter((name) => !PROTOCOL_IMPORTS.includes(name))).toEqual([]);
+  const intervals = product.filter(
+    ({ path, text }) => !path.startsWith("services/jobs/") && /\bsetInterval\(/.test(text),
+  );
+  expect(intervals.map(({ path }) => basename(path)).filter((name) => !INTERVALS.includes(name))).toEqual([]);
+  const casts = product.flatMap(({ text }) => text.match(/\bas unknown as\b/g) ?? []);
+  expect(casts.length).toBeLessThanOrEqual(MAX_CASTS);
+});
+
+test.each(Object.entries(MAX_RIDDLES))("%s is written in plain English (riddles left: %i)", (folder, most) => {
+  const files = folder === "proto" ? sources(folder, ".proto") : sources(folder);
+  const found = files.flatMap(({ path, text }) =>
+    text.split("\n").flatMap((line, i) => (RIDDLES.test(line) ? [`${path}:${i + 1} ${line.trim()}`] : [])),
+  );
+  expect(found.length, found.slice(-3).join("\n")).toBeLessThanOrEqual(most);
+});
