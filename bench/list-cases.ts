@@ -1,7 +1,8 @@
-import { type AuditFilter, listAuditLogs } from "../services/admin/list-audit-logs.ts";
-import { type EmailFilter, listEmailLogs } from "../services/admin/list-email-logs.ts";
-import { listUsers, type UserFilter } from "../services/admin/list-users.ts";
-import { encodeCursor, type Page, type PageRequest, type Total } from "../services/admin/page.ts";
+import { listUsers } from "../services/admin/list-users.ts";
+import type { UserFilter } from "../services/store/admin-users.ts";
+import { type AuditFilter, listAuditEvents } from "../services/store/audit-events.ts";
+import { type EmailFilter, listEmails } from "../services/store/emails.ts";
+import { encodeCursor, type Page, type PageRequest, type Total } from "../services/store/page.ts";
 import type { Store } from "../services/store/store.ts";
 
 /** One list by one filter, whose values change from request to request. */
@@ -53,9 +54,9 @@ export async function listCases(store: Store): Promise<Case[]> {
   const users = (name: string, filter: () => UserFilter) =>
     called("users", name, (request) => listUsers({ em: store.fork(), clock }, filter(), request));
   const audit = (name: string, filter: () => AuditFilter) =>
-    called("audit", name, (request) => listAuditLogs({ em: store.fork() }, filter(), request));
+    called("audit", name, (request) => listAuditEvents({ em: store.fork() }, filter(), request));
   const emails = (name: string, filter: () => EmailFilter) =>
-    called("emails", name, (request) => listEmailLogs({ em: store.fork() }, filter(), request));
+    called("emails", name, (request) => listEmails({ em: store.fork() }, filter(), request));
 
   return [
     users("", () => ({})),

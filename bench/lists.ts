@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
-import type { PageRequest, Total } from "../services/admin/page.ts";
 import { createLog } from "../services/platform/log.ts";
+import type { PageRequest, Total } from "../services/store/page.ts";
 import { openStore, type Store } from "../services/store/store.ts";
 import { type Case, listCases } from "./list-cases.ts";
 import { printPlans } from "./list-plans.ts";

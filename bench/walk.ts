@@ -1,9 +1,9 @@
 import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
-import { listAuditLogs } from "../services/admin/list-audit-logs.ts";
 import { listUsers } from "../services/admin/list-users.ts";
 import { recordAudit } from "../services/audit/record.ts";
 import { createLog } from "../services/platform/log.ts";
+import { listAuditEvents } from "../services/store/audit-events.ts";
 import { openStore } from "../services/store/store.ts";
 
 /**
@@ -47,7 +47,7 @@ for (let cursor: string | undefined, more = true; more; more = cursor !== undefi
   const page =
     table === "users"
       ? await listUsers({ em: store.fork(), clock }, {}, request)
-      : await listAuditLogs({ em: store.fork() }, {}, request);
+      : await listAuditEvents({ em: store.fork() }, {}, request);
   times.push(performance.now() - from);
   pages++;
   for (const { id } of page.items) {

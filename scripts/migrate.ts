@@ -3,10 +3,11 @@
  * may run at once.
  */
 import { setTimeout as wait } from "node:timers/promises";
-import { addPartitions, dropPartitions, isLockTimeout } from "../services/audit/partitions.ts";
+import { addPartitions, dropPartitions } from "../services/audit/partitions.ts";
 import { type Config, readConfig } from "../services/config.ts";
 import { loadEnvFile } from "../services/platform/env-file.ts";
 import { createLog } from "../services/platform/log.ts";
+import { isLockTimeout } from "../services/store/audit-partitions.ts";
 import { checkSchema } from "../services/store/schema.ts";
 import { openStore, type Store } from "../services/store/store.ts";
 
@@ -30,8 +31,8 @@ async function migrate({ database, logLevel, auditRetentionMs }: Config): Promis
 async function keepMonths(store: Store, retentionMs: number, tries = TRIES): Promise<void> {
   const now = new Date();
   try {
-    await addPartitions(store.fork(), now);
-    if (retentionMs > 0) await dropPartitions(store.fork(), now, new Date(now.getTime() - retentionMs));
+    await addPartitions({ em: store.fork() }, now);
+    if (retentionMs > 0) await dropPartitions({ em: store.fork() }, now, new Date(now.getTime() - retentionMs));
   } catch (error) {
     if (!isLockTimeout(error) || tries === 1) throw error;
     await wait(PAUSE_MS);

@@ -25,6 +25,7 @@ import { createLimits } from "./rate-limit/limiter.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { createLastSeen } from "./sessions/last-seen.ts";
 import { openKeyRing } from "./sessions/signing-keys.ts";
+import { mailQueue } from "./store/emails.ts";
 import { checkSchema } from "./store/schema.ts";
 import { openStore, type Store } from "./store/store.ts";
 
@@ -73,8 +74,8 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     watchQueues(metrics, context, store);
     const cache = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
     disposers.push(() => cache?.close());
-    const auditKeeper = startAuditWorker({ store, clock, config, log });
-    disposers.push(() => auditKeeper.close());
+    const auditWorker = startAuditWorker({ store, clock, config, log });
+    disposers.push(() => auditWorker.close());
 
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
@@ -84,8 +85,8 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
       );
     }
 
-    const chores = startJobs(context, store);
-    disposers.push(() => chores.close());
+    const jobs = startJobs(context, store);
+    disposers.push(() => jobs.close());
 
     let draining = false;
     const limits = config.rateLimits ? createLimits(cache, clock) : undefined;
@@ -145,24 +146,19 @@ function longestToken({ accessTokenMs, refreshTokenMs, mfaTokenMs }: Config): nu
   return Math.max(accessTokenMs, refreshTokenMs, mfaTokenMs);
 }
 
-/** Gauges of the two queues: letters not delivered yet, and sign-ins that wait for a password hash. */
+/** Adds gauges of the two queues: undelivered e-mails and waiting password hashes. */
 function watchQueues(
   metrics: Metrics,
   { clock, passwords }: Pick<AppContext, "clock" | "passwords">,
   store: Store,
 ): void {
-  const mail = async <T>(what: string) => {
-    const [row] = await store
-      .fork()
-      .execute<{ value: T }[]>(`select ${what} as value from emails where next_attempt_at is not null`);
-    return row?.value;
-  };
-  metrics.gauge("gatehouse_mail_queue_depth", "Letters that are not delivered yet.", async () =>
-    Number(await mail<number>("count(*)::int")),
+  const queue = () => mailQueue({ em: store.fork() }, clock.now());
+  const { gauge } = metrics;
+  gauge("gatehouse_mail_queue_depth", "E-mails that are not delivered yet.", async () => (await queue()).depth);
+  gauge(
+    "gatehouse_mail_queue_lag_seconds",
+    "How long the oldest e-mail has been due.",
+    async () => (await queue()).lagSeconds,
   );
-  metrics.gauge("gatehouse_mail_queue_lag_seconds", "How long the letter that waits most has been due.", async () => {
-    const due = await mail<string | null>("min(next_attempt_at)");
-    return due ? Math.max(0, (clock.now().getTime() - new Date(due).getTime()) / 1000) : 0;
-  });
-  metrics.gauge("gatehouse_password_hashes_waiting", "Password hashes that wait for their turn.", passwords.waiting);
+  gauge("gatehouse_password_hashes_waiting", "Password hashes waiting to be computed.", passwords.waiting);
 }

@@ -2,20 +2,26 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { assertOtherAdmin } from "../accounts/last-admin.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
+import { User } from "../store/user.ts";
 
 /**
- * Refuses to take away somebody who is the caller, or the last administrator. The administrators' rows stay locked
- * until the transaction ends, so whatever could take one away happens one after the other; then the caller must still
- * be one of them: of two who demote each other, the second no longer is.
+ * Checks that an administrator may be deleted or demoted: not the caller and not the last one. The administrators' rows
+ * stay locked until the transaction ends, so such changes happen one after the other. Then the caller must still be an
+ * administrator: of two who demote each other, only the first succeeds.
  * @throws ServiceError SELF_TARGETED, LAST_ADMIN, FORBIDDEN
  */
-export async function assertRemovableAdmin(call: Pick<Call, "em" | "caller">, id: string, deed: string): Promise<void> {
+export async function assertRemovableAdmin(
+  call: Pick<Call, "em" | "caller">,
+  id: string,
+  action: "delete" | "demote",
+): Promise<void> {
   const callerId = call.caller?.user.id;
   if (callerId === id) {
-    throw new ServiceError(Reason.SELF_TARGETED, `Administrators can't ${deed} themselves. Please ask another one.`);
+    const message = `Administrators can't ${action} themselves. Please ask another one.`;
+    throw new ServiceError(Reason.SELF_TARGETED, message);
   }
   await assertOtherAdmin(call, id);
   if (callerId === undefined) return;
-  const rows = await call.em.execute<unknown[]>("select 1 from users where id = ? and role = 'admin'", [callerId]);
-  if (rows.length === 0) throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
+  const isAdmin = (await call.em.count(User, { id: callerId, role: "admin" })) > 0;
+  if (!isAdmin) throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
 }

@@ -3,21 +3,20 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
 import { sessionMessage } from "../sessions/list-sessions.ts";
-import type { EmailStatus } from "../store/email.ts";
+import { type ListedAuditEvent, listAuditEvents } from "../store/audit-events.ts";
+import { type EmailRow, type EmailStatus, listEmails } from "../store/emails.ts";
 import type { Role } from "../store/user.ts";
 import { profileOf } from "../user/profile.ts";
 import type { AdminUser } from "./admin-user.ts";
 import { deleteUser } from "./delete-user.ts";
 import { impersonate } from "./impersonate.ts";
-import { type AuditRow, listAuditLogs } from "./list-audit-logs.ts";
-import { type EmailRow, listEmailLogs } from "./list-email-logs.ts";
 import { listUserSessions } from "./list-user-sessions.ts";
 import { listUsers } from "./list-users.ts";
 import { retryEmail } from "./retry-email.ts";
 import { revokeUserSessions } from "./revoke-user-sessions.ts";
 import { updateUser } from "./update-user.ts";
 
-/** Messages in, messages out; every decision is made by an operation. */
+/** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async listUsers(req, ctx) {
     const page = await listUsers(callOf(ctx), { ...req, role: req.role as Role | undefined }, req);
@@ -30,7 +29,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
       email,
       role: role as Role | undefined,
       emailVerified,
-      locked: locked === undefined ? undefined : false, // the proto's rules let nothing else through
+      locked: locked === undefined ? undefined : false, // the proto allows nothing else
       mfaEnabled: mfaEnabled === undefined ? undefined : false,
     });
     return { message: "The user is updated.", user: adminUser(user) };
@@ -50,11 +49,11 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async listAuditLogs(req, ctx) {
     const filter = { ...req, from: dateOf(req.from), to: dateOf(req.to) };
-    const page = await listAuditLogs(callOf(ctx), filter, req);
+    const page = await listAuditEvents(callOf(ctx), filter, req);
     return { ...page, items: page.items.map(auditEvent) };
   },
   async listEmailLogs(req, ctx) {
-    const page = await listEmailLogs(callOf(ctx), { ...req, status: req.status as EmailStatus | undefined }, req);
+    const page = await listEmails(callOf(ctx), { ...req, status: req.status as EmailStatus | undefined }, req);
     return { ...page, items: page.items.map(emailLog) };
   },
   async retryEmail(req, ctx) {
@@ -81,32 +80,22 @@ function adminUser({ createdAt, updatedAt, lastLoginAt, deletionDate, ...user }:
   };
 }
 
-function auditEvent(row: AuditRow) {
+function auditEvent({ userId, actorId, createdAt, ...event }: ListedAuditEvent) {
   return {
-    id: row.id,
-    event: row.event,
-    outcome: row.outcome,
-    ...(row.user_id !== null && { userId: row.user_id }),
-    ...(row.actor_id !== null && { actorId: row.actor_id }),
-    ip: row.ip,
-    userAgent: row.user_agent,
-    requestId: row.request_id,
-    details: row.details,
-    createdAt: time(row.created_at),
+    ...event,
+    ...(userId !== null && { userId }),
+    ...(actorId !== null && { actorId }),
+    createdAt: time(createdAt),
   };
 }
 
-function emailLog(row: EmailRow) {
+function emailLog({ userId, lastError, createdAt, sentAt, nextAttemptAt, ...email }: EmailRow) {
   return {
-    id: row.id,
-    ...(row.user_id !== null && { userId: row.user_id }),
-    to: row.to,
-    template: row.template,
-    status: row.status,
-    attempts: row.attempts,
-    ...(row.last_error !== null && { lastError: row.last_error }),
-    createdAt: time(row.created_at),
-    ...(row.sent_at !== null && { sentAt: time(row.sent_at) }),
-    ...(row.next_attempt_at !== null && { nextAttemptAt: time(row.next_attempt_at) }),
+    ...email,
+    ...(userId !== null && { userId }),
+    ...(lastError !== null && { lastError }),
+    createdAt: time(createdAt),
+    ...(sentAt !== null && { sentAt: time(sentAt) }),
+    ...(nextAttemptAt !== null && { nextAttemptAt: time(nextAttemptAt) }),
   };
 }

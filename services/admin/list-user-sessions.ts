@@ -7,6 +7,6 @@ export async function listUserSessions(
   call: Pick<SignedInCall, "em" | "clock">,
   userId: string,
 ): Promise<OpenSession[]> {
-  await requireUser(call.em, userId);
+  await requireUser(call, userId);
   return listOpenSessions(call, userId);
 }

@@ -5,7 +5,7 @@ import { requireUser } from "./admin-user.ts";
 /** Ends every session of a user. @returns how many ended. @throws ServiceError NOT_FOUND */
 export async function revokeUserSessions(call: AuditDeps, userId: string): Promise<number> {
   return call.em.transactional(async () => {
-    await requireUser(call.em, userId);
+    await requireUser(call, userId);
     const sessions = await revokeSessions(call, userId);
     await recordAudit(call, "admin.sessions_revoked", { userId, details: { sessions } });
     return sessions;

@@ -1,4 +1,5 @@
 import { type EmailAddress, emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
+import { lockUser } from "../accounts/lock-user.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
@@ -6,11 +7,11 @@ import { clearLock } from "../lockout/attempts.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
-import type { Role } from "../store/user.ts";
+import { type Role, User } from "../store/user.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
 import { assertRemovableAdmin } from "./guards.ts";
 
-/** What becomes of a user; what is undefined stays. */
+/** Changes of a user. Undefined fields stay as they are. */
 export type UserChanges = {
   name?: string | undefined;
   email?: string | undefined;
@@ -18,25 +19,26 @@ export type UserChanges = {
   emailVerified?: boolean | undefined;
   /** Unlocks. */
   locked?: false | undefined;
-  /** Takes the second factor off. */
+  /** Disables the second factor. */
   mfaEnabled?: false | undefined;
 };
 
-type Needs = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
-type Present = { id: string; email: string; canonical_email: string; name: string; role: Role };
+type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 
 /**
- * Changes a user. A demotion ends the user's sessions, a promotion those of impersonators; a new address counts as
- * unproved unless told otherwise.
+ * Changes a user. A demotion revokes the user's sessions, a promotion those of impersonators. A new address counts as
+ * unverified unless `emailVerified` says otherwise.
  * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
-export async function updateUser(call: Needs, id: string, changes: UserChanges): Promise<AdminUser> {
+export async function updateUser(call: Deps, id: string, changes: UserChanges): Promise<AdminUser> {
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
   try {
     return await call.em.transactional(async () => {
       if (changes.role === "user") await assertRemovableAdmin(call, id, "demote");
-      const user = await lock(call, id);
-      await change(call, user, changes, address);
+      await lockUser(call, id);
+      const user = await call.em.findOne(User, { id });
+      if (!user) throw userNotFound();
+      await applyChanges(call, user, changes, address);
       const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
       const details = { fields, ...(changes.role && { role: changes.role }) };
       await recordAudit(call, "admin.user_updated", { userId: id, details });
@@ -47,59 +49,41 @@ export async function updateUser(call: Needs, id: string, changes: UserChanges):
   }
 }
 
-async function lock(call: Needs, id: string): Promise<Present> {
-  const [user] = await call.em.execute<Present[]>(
-    `select id, email, canonical_email, name, role from users where id = ? for no key update`,
-    [id],
-  );
-  if (!user) throw userNotFound();
-  return user;
-}
-
-async function change(call: Needs, user: Present, changes: UserChanges, address?: EmailAddress): Promise<void> {
+async function applyChanges(call: Deps, user: User, changes: UserChanges, address?: EmailAddress): Promise<void> {
   const now = call.clock.now();
-  const isNewAddress = address !== undefined && address.canonical !== user.canonical_email;
-  const verified = changes.emailVerified ?? (isNewAddress ? false : undefined);
-  await call.em.execute(
-    `update users set name = coalesce(?, name), email = coalesce(?, email),
-       canonical_email = coalesce(?, canonical_email), role = coalesce(?, role), updated_at = ?,
-       email_verified_at = case ? when 'yes' then coalesce(email_verified_at, ?) when 'no' then null
-         else email_verified_at end,
-       was_verified = was_verified or email_verified_at is not null
-     where id = ?`,
-    [
-      changes.name?.trim() ?? null,
-      address?.stored ?? null,
-      address?.canonical ?? null,
-      changes.role ?? null,
-      now,
-      verified === undefined ? "" : verified ? "yes" : "no",
-      now,
-      user.id,
-    ],
-  );
-  if (isNewAddress) await onEmailChanged(call, user, address.stored);
-  const changed = {
-    ...user,
+  const old = { name: user.name, email: user.email, canonicalEmail: user.canonicalEmail, role: user.role };
+  const isMoving = address !== undefined && address.canonical !== old.canonicalEmail;
+  const emailVerified = changes.emailVerified ?? (isMoving ? false : user.emailVerified);
+  call.em.assign(user, {
     name: changes.name?.trim() ?? user.name,
     email: address?.stored ?? user.email,
-    canonical_email: address?.canonical ?? user.canonical_email,
-  };
-  if (changes.locked === false) await unlock(call, changed);
+    canonicalEmail: address?.canonical ?? user.canonicalEmail,
+    role: changes.role ?? user.role,
+    wasVerified: user.wasVerified || user.emailVerified,
+    emailVerifiedAt: emailVerified ? (user.emailVerifiedAt ?? now) : null,
+    updatedAt: now,
+  });
+  await call.em.flush();
+  if (isMoving) await onEmailChanged(call, user, old);
+  if (changes.locked === false) await unlock(call, user);
   if (changes.mfaEnabled === false) await disableMfa(call, user.id, { audit: false, notify: true });
-  if (user.role === "admin" && changes.role === "user") await revokeSessions(call, user.id);
-  if (user.role === "user" && changes.role === "admin") await endImpersonations(call, user.id); // nobody impersonates an administrator
+  if (old.role === "admin" && user.role === "user") await revokeSessions(call, user.id);
+  if (old.role === "user" && user.role === "admin") await endImpersonations(call, user.id); // administrators can't be impersonated
 }
 
-/** What was mailed to the old address is void, its wrong passwords are forgotten, and it is told. */
-async function onEmailChanged(call: Needs, user: Present, newEmail: string): Promise<void> {
+/** Invalidates what was mailed to the old address, forgets its failed passwords, and notifies it. */
+async function onEmailChanged(
+  call: Deps,
+  user: User,
+  old: Pick<User, "name" | "email" | "canonicalEmail">,
+): Promise<void> {
   await invalidateOneTimeTokens(call, user.id);
-  await clearLock(call, { kind: "password", subject: user.canonical_email });
-  const variables = { name: user.name, newEmail };
-  await queueEmail(call, { userId: user.id, to: user.email, template: "email-changed", variables });
+  await clearLock(call, { kind: "password", subject: old.canonicalEmail });
+  const variables = { name: old.name, newEmail: user.email };
+  await queueEmail(call, { userId: user.id, to: old.email, template: "email-changed", variables });
 }
 
-async function unlock(call: Needs, user: Present): Promise<void> {
-  await clearLock(call, { kind: "password", subject: user.canonical_email });
+async function unlock(call: Deps, user: User): Promise<void> {
+  await clearLock(call, { kind: "password", subject: user.canonicalEmail });
   await clearLock(call, { kind: "second-factor", subject: user.id });
 }

@@ -1,95 +1,40 @@
-import type { SqlEntityManager } from "@mikro-orm/postgresql";
-import { lockChain, sealDrop } from "./seal.ts";
+import { addPartition, dropTables, limitLockTime, partitionsBefore, sealedBound } from "../store/audit-partitions.ts";
+import type { Db } from "../store/store.ts";
+import { beginSeal, sealDrop } from "./seal.ts";
 
-/** Months that have their partition in advance. */
+/** Months that have a partition in advance. */
 const MONTHS_AHEAD = 3;
-/** How long adding or dropping may keep writers waiting, in ms: it goes on another time. */
-const LOCK_TIMEOUT_MS = 2_000;
 
 /**
- * Makes the partitions of this month and the next ones; rows that come before theirs stay in the default partition.
- * @throws Error while others don't let the table go, see `isBusy`
+ * Adds the partitions of this month and the next ones. Events of a month without one go to the default partition.
+ * @throws Error if the table stays locked, see `isLockTimeout`
  */
-export async function addPartitions(em: SqlEntityManager, now: Date): Promise<void> {
-  for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead++) {
-    try {
-      await em.transactional(async () => {
-        await em.execute(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
-        await em.execute("select audit_add_partition(?)", [monthOf(now, ahead)]);
-      });
-    } catch (error) {
-      if (codeOf(error) !== CHECK_VIOLATION) throw error; // the default one has rows of that month
-    }
-  }
+export async function addPartitions(db: Db, now: Date): Promise<void> {
+  for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead++) await addPartition(db, monthOf(now, ahead));
 }
-
-/** Whether adding or dropping came in others' way, and is to be tried again later. */
-export function isLockTimeout(error: unknown): boolean {
-  return codeOf(error) === LOCK_NOT_AVAILABLE;
-}
-
-const codeOf = (error: unknown) => (error as { code?: string }).code;
-const CHECK_VIOLATION = "23514";
-const LOCK_NOT_AVAILABLE = "55P03";
 
 /**
- * Drops the partitions whose every event is of a month before a time's, once all of them are sealed, and says so in
- * the chain.
- * @throws Error while others don't let the table go, see `isBusy`
- * @returns the names of what was dropped
+ * Drops the partitions whose every event is older than a time's month, once all these events are sealed, and records
+ * that in the chain.
+ * @throws Error if the table stays locked, see `isLockTimeout`
+ * @returns the names of the dropped partitions
  */
-export async function dropPartitions(em: SqlEntityManager, now: Date, olderThan: Date): Promise<string[]> {
+export async function dropPartitions(db: Db, now: Date, olderThan: Date): Promise<string[]> {
   const month = monthOf(olderThan, 0);
-  if ((await duePartitions(em, month)).length === 0) return [];
-  return em.transactional(async () => {
-    await em.execute(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
-    const last = await lockChain(em);
-    const [bound] = await em.execute<{ below: string; unsealed: boolean }[]>(
-      `select b.below, exists (select from audit_unsealed where event_id < b.below) as unsealed
-       from (select audit_id_at(?::date) as below) as b`,
-      [month],
-    );
-    if (!last || !bound || bound.unsealed) return [];
-    const names = await duePartitions(em, month);
-    for (const name of names) await em.execute(`drop table ${name}`);
-    if (names.includes(DEFAULT_PARTITION)) await addDefaultPartition(em);
-    await sealDrop(em, now, last, bound.below);
+  if ((await partitionsBefore(db, month)).length === 0) return [];
+  return db.em.transactional(async () => {
+    await limitLockTime(db);
+    const last = await beginSeal(db);
+    const droppedBelow = await sealedBound(db, month);
+    if (!last || !droppedBelow) return [];
+    const names = await partitionsBefore(db, month);
+    await dropTables(db, names);
+    await sealDrop(db, now, last, droppedBelow);
     return names;
   });
 }
 
-/** Whether this database role may drop partitions; where it may not, `npm run migrate` does, as their owner. */
-export async function ownsPartitions(em: SqlEntityManager): Promise<boolean> {
-  const [log] = await em.execute<{ own: boolean }[]>(
-    "select pg_has_role(relowner, 'usage') as own from pg_class where oid = 'audit_events'::regclass",
-  );
-  return log?.own ?? false;
-}
-
-const DEFAULT_PARTITION = "audit_events_default";
-
-async function duePartitions(em: SqlEntityManager, month: string): Promise<string[]> {
-  const rows = await em.execute<{ name: string }[]>(
-    `select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
-     where i.inhparent = 'audit_events'::regclass and c.relname ~ '^audit_events_\\d{4}_\\d\\d$'
-       and c.relname < 'audit_events_' || to_char(?::date, 'YYYY_MM')
-     union all
-     select '${DEFAULT_PARTITION}' from (select max(id::text) as newest from ${DEFAULT_PARTITION}) as d
-     where d.newest < audit_id_at(?::date)::text
-     order by name`,
-    [month, month],
-  );
-  return rows.map(({ name }) => name);
-}
-
-async function addDefaultPartition(em: SqlEntityManager): Promise<void> {
-  await em.execute(`create table ${DEFAULT_PARTITION} partition of audit_events default`);
-  await em.execute(
-    `create trigger audit_untruncated before truncate on ${DEFAULT_PARTITION} execute function audit_refuse()`,
-  );
-}
-
-/** The first day of a time's month, so many months later. */
+/** The first day of the month that is so many months after a time's. */
 function monthOf(time: Date, later: number): string {
   return new Date(Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + later)).toISOString().slice(0, 10);
 }

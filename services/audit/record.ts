@@ -1,7 +1,8 @@
 import type { Call } from "../call.ts";
+import { type AuditEventRow, insertAuditEvent } from "../store/audit-events.ts";
 import { newId } from "../store/ids.ts";
 
-/** Everything that is audited: past facts, named `domain.action`. */
+/** Audited events, named `domain.action`. */
 export type AuditedEvent =
   | "auth.register"
   | "auth.login"
@@ -31,11 +32,11 @@ export type AuditedEvent =
   | "admin.email_retried"
   | "admin.denied";
 
-/** What is known about an event beside the call it happened in. */
+/** Data of an event beside the call that it happened in. */
 export type AuditData = {
-  /** Whom it happened to. */
+  /** The user whom the event concerns. */
   userId: string | undefined;
-  /** Who did it, where that is not the caller or, for a success without one, the user. */
+  /** The user who caused it. Default: the caller or, for a success without a caller, `userId`. */
   actorId?: string;
   outcome?: "success" | "failure";
   /** Never a secret. */
@@ -45,15 +46,15 @@ export type AuditData = {
 /** What recording an event needs. */
 export type AuditDeps = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">;
 
-/** An event as its row, for a statement that records it together with its effect. */
+/** The row of an event, for a statement that inserts it together with its cause. */
 export function auditRow(
   call: Omit<AuditDeps, "em">,
   event: AuditedEvent,
   { userId, actorId, outcome = "success", details = {} }: AuditData,
-) {
+): AuditEventRow {
   const now = call.clock.now();
-  const ownDoing = outcome === "success" && !event.startsWith("admin."); // nobody administers their own account
-  const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (ownDoing ? userId : undefined);
+  const isSelfCaused = outcome === "success" && !event.startsWith("admin.");
+  const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (isSelfCaused ? userId : undefined);
   return {
     id: newId(now),
     event,
@@ -68,18 +69,7 @@ export function auditRow(
   };
 }
 
-/**
- * Records an event: in the transaction it is called in, together with its effect; else on its own, at once.
- * The row waits in `audit_unsealed` for the chain, so that writers never wait for each other.
- */
-export async function recordAudit(call: AuditDeps, event: AuditedEvent, facts: AuditData): Promise<void> {
-  const row = auditRow(call, event, facts);
-  await call.em.execute(
-    `with recorded as (
-       insert into audit_events
-         (id, event, outcome, user_id, actor_id, ip, user_agent, request_id, details, created_at)
-       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id)
-     insert into audit_unsealed (event_id) select id from recorded`,
-    Object.values({ ...row, details: JSON.stringify(row.details) }),
-  );
+/** Records an event. Inside a transaction it is committed together with its cause, otherwise at once. */
+export async function recordAudit(call: AuditDeps, event: AuditedEvent, data: AuditData): Promise<void> {
+  await insertAuditEvent(call, auditRow(call, event, data));
 }

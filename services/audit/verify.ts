@@ -1,169 +1,116 @@
 import { IsolationLevel } from "@mikro-orm/core";
-import type { SqlEntityManager } from "@mikro-orm/postgresql";
-import { digestsOf, dropLinkOf, GENESIS, type Head, linkOf } from "./chain.ts";
+import {
+  countEvents,
+  digestsOf,
+  findSealedTwice,
+  findUnrecorded,
+  type Head,
+  readSeals,
+  retentionFloor,
+  type Seal,
+} from "../store/audit-seals.ts";
+import type { Db } from "../store/store.ts";
+import { dropLinkOf, GENESIS, linkOf } from "./chain.ts";
 
-/** Seals that are looked at together; each holds up to 1,000 events. */
+/** Seals that are read together; each covers up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
-/** Events that were never sealed are named up to this number, and those that were sealed twice. */
+/** Most unrecorded events that are named, and most that were sealed twice. */
 const MAX_NAMED = 100;
 
-/** One thing that is wrong, about one event or one seal. */
+/** Something wrong with an event or a seal. */
 export type Finding = {
-  kind: "edited" | "deleted" | "reordered" | "inserted" | "sealed-twice" | "seal-missing" | "seal-broken" | "cut-off";
+  kind: "edited" | "deleted" | "inserted" | "sealed-twice" | "seal-missing" | "seal-broken" | "cut-off";
   /** The event. */
   id?: string;
-  /** The seal it stands in. */
-  position: number | undefined;
-  /** The last one, where several seals in a row are missing. */
-  until?: number;
+  /** The seal. */
+  position?: number;
 };
 
-/** What a verification has seen. */
+/** What a verification has found. */
 export type Verification = {
   head: Head;
+  /** Sealed events. */
   events: number;
   /** Sealed events that retention has dropped. */
   dropped: number;
-  /** Events that wait for their seal. */
+  /** Events that wait to be sealed. */
   unsealed: number;
   findings: Finding[];
 };
 
-/** `place` is the position as it is stored, which may be more than a number can tell exactly. */
-type Seal = {
-  position: number;
-  place: string;
-  ids: string[];
-  links: string[];
-  droppedBelow: string | undefined;
-  head: string;
-};
-type Walk = Omit<Verification, "unsealed"> & { floor: string; previous: string | undefined };
+/** How far the scan has come. `floor`: events below this id may be missing; `previous`: the last link, if it is known. */
+type ScanState = Omit<Verification, "unsealed"> & { floor: string; previous: string | undefined };
 
 /**
- * Recomputes the hash chain from the events as they are now, in one snapshot.
- * @param known a head that the log has shown before: tells whether the end has been cut off since
+ * Recomputes the hash chain from the stored events, in one snapshot.
+ * @param known a head that was logged before. Shows whether the end of the chain has been cut off since.
  */
-export function verifyAudit(em: SqlEntityManager, known?: Head): Promise<Verification> {
-  return em.transactional(
-    async () => {
-      const [lowest] = await em.execute<{ floor: string | null }[]>(
-        "select max(dropped_below::text) as floor from audit_seals where cardinality(ids) = 0",
-      );
-      const walk: Walk = {
-        head: { position: 0, hash: GENESIS },
-        events: 0,
-        dropped: 0,
-        findings: [],
-        floor: lowest?.floor ?? "",
-        previous: GENESIS,
-      };
-      for (let seals = await readSeals(em); seals.length > 0; seals = await readSeals(em, seals.at(-1)?.place)) {
-        const digests = await digestsOf(
-          em,
-          seals.flatMap((seal) => seal.ids),
-        );
-        for (const seal of seals) {
-          checkSeal(walk, seal, digests);
-          if (known?.position === seal.position && known.hash !== seal.head) report(walk, "cut-off", seal.position);
-        }
+export function verifyAudit(db: Db, known?: Head): Promise<Verification> {
+  return db.em.transactional(() => verifySnapshot(db, known), { isolationLevel: IsolationLevel.REPEATABLE_READ });
+}
+
+async function verifySnapshot(db: Db, known: Head | undefined): Promise<Verification> {
+  const scan: ScanState = {
+    head: { position: 0, hash: GENESIS },
+    events: 0,
+    dropped: 0,
+    findings: [],
+    floor: await retentionFloor(db),
+    previous: GENESIS,
+  };
+  const { findings } = scan;
+  let seals = await readSeals(db, undefined, SEALS_AT_ONCE);
+  while (seals.length > 0) {
+    const ids = seals.flatMap((seal) => seal.ids);
+    const digests = await digestsOf(db, ids);
+    for (const seal of seals) {
+      checkSeal(scan, seal, digests);
+      if (known?.position === seal.position && known.hash !== seal.head) {
+        findings.push({ kind: "cut-off", position: seal.position });
       }
-      if (known && known.position > walk.head.position) report(walk, "cut-off", known.position);
-      await findTwins(em, walk);
-      const unsealed = await findStrangers(em, walk);
-      const { head, events, dropped, findings } = walk;
-      return { head, events, dropped, unsealed, findings };
-    },
-    { isolationLevel: IsolationLevel.REPEATABLE_READ },
-  );
-}
-
-async function readSeals(em: SqlEntityManager, after?: string): Promise<Seal[]> {
-  const rows = await em.execute<{ position: string; ids: string; links: string; below: string | null; head: string }[]>(
-    `select position, array_to_string(ids, ',') as ids, encode(links, 'hex') as links, dropped_below as below,
-       encode(head, 'hex') as head
-     from audit_seals ${after === undefined ? "" : "where position > ?"} order by position limit ?`,
-    [...(after === undefined ? [] : [after]), SEALS_AT_ONCE],
-  );
-  return rows.map(({ position, ids, links, below, head }) => ({
-    position: Number(position),
-    place: position,
-    ids: ids ? ids.split(",") : [],
-    links: links.match(/.{64}/g) ?? [],
-    droppedBelow: below ?? undefined,
-    head,
-  }));
-}
-
-/** Follows the chain through one seal: each link is recomputed from the stored one before it, so a fault names its row. */
-function checkSeal(walk: Walk, seal: Seal, digests: Map<string, string>): void {
-  const { position, ids, links, droppedBelow } = seal;
-  const expected = walk.head.position + 1;
-  if (position < expected) {
-    report(walk, "seal-broken", position); // the first one is 1
-    return;
+    }
+    seals = await readSeals(db, seals.at(-1)?.rawPosition, SEALS_AT_ONCE);
   }
+  if (known && known.position > scan.head.position) findings.push({ kind: "cut-off", position: known.position });
+  // an event that is sealed twice is counted twice, which would hide an unrecorded one
+  for (const twice of await findSealedTwice(db, MAX_NAMED)) findings.push({ kind: "sealed-twice", ...twice });
+  const { events, unsealed } = await countEvents(db);
+  if (events !== scan.events + unsealed) {
+    for (const id of await findUnrecorded(db, MAX_NAMED)) findings.push({ kind: "inserted", id });
+  }
+  return { head: scan.head, events: scan.events, dropped: scan.dropped, unsealed, findings };
+}
+
+/** Follows the chain through one seal. Each link is recomputed from the stored one before it, so a fault names its event. */
+function checkSeal(scan: ScanState, seal: Seal, digests: Map<string, string>): void {
+  const { position, ids, links, droppedBelow, head } = seal;
+  const { findings } = scan;
+  const expected = scan.head.position + 1;
+  if (position < expected) return void findings.push({ kind: "seal-broken", position }); // positions begin with 1
   if (position > expected) {
-    const until = position - 1;
-    walk.findings.push({ kind: "seal-missing", position: expected, ...(until > expected && { until }) });
-    walk.previous = undefined;
+    findings.push({ kind: "seal-missing", position: expected });
+    scan.previous = undefined;
   }
-  const misfits: number[] = [];
   ids.forEach((id, i) => {
     const digest = digests.get(id);
-    const previous = i > 0 ? links[i - 1] : walk.previous;
-    if (digest !== undefined) walk.events++;
-    if (digest === undefined && id < walk.floor) walk.dropped++;
-    else if (digest === undefined) report(walk, "deleted", position, id);
-    else if (previous !== undefined && linkOf(previous, id, digest) !== links[i]) misfits.push(i);
+    const previous = i > 0 ? links[i - 1] : scan.previous;
+    if (digest !== undefined) scan.events++;
+    if (digest === undefined && id < scan.floor) scan.dropped++;
+    else if (digest === undefined) findings.push({ kind: "deleted", id, position });
+    else if (previous !== undefined && linkOf(previous, id, digest) !== links[i]) {
+      findings.push({ kind: "edited", id, position });
+    }
   });
-  for (const i of misfits) {
-    const previous = (i > 0 ? links[i - 1] : walk.previous) as string;
-    const fits = (other: number) => linkOf(previous, ids[other] as string, digests.get(ids[other] as string) ?? "");
-    const moved = misfits.some((other) => other !== i && fits(other) === links[i]);
-    report(walk, moved ? "reordered" : "edited", position, ids[i]);
-  }
-  const whole =
+  const isIntact =
     ids.length > 0
       ? links.length === ids.length && droppedBelow === undefined
-      : dropIsWhole(walk.previous, links, droppedBelow);
-  if (!whole || links.at(-1) !== seal.head) report(walk, "seal-broken", position);
-  walk.previous = seal.head;
-  walk.head = { position, hash: seal.head };
+      : isDropSeal(scan.previous, links, droppedBelow);
+  if (!isIntact || links.at(-1) !== head) findings.push({ kind: "seal-broken", position });
+  scan.previous = head;
+  scan.head = { position, hash: head };
 }
 
-function dropIsWhole(previous: string | undefined, links: string[], droppedBelow: string | undefined): boolean {
+function isDropSeal(previous: string | undefined, links: string[], droppedBelow: string | undefined): boolean {
   if (!droppedBelow || links.length !== 1) return false;
   return previous === undefined || dropLinkOf(previous, droppedBelow) === links[0];
-}
-
-/** Finds events that stand in the chain twice: counted twice, each would make room for one past the recorder. */
-async function findTwins(em: SqlEntityManager, walk: Walk): Promise<void> {
-  const twins = await em.execute<{ id: string; position: string }[]>(
-    `select id, max(position) as position from audit_seals, unnest(ids) as id group by id having count(*) > 1
-     order by id limit ?`,
-    [MAX_NAMED],
-  );
-  for (const { id, position } of twins) report(walk, "sealed-twice", Number(position), id);
-}
-
-/** Finds events that came into the log past its recorder. @returns how many wait for their seal */
-async function findStrangers(em: SqlEntityManager, walk: Walk): Promise<number> {
-  const [count] = await em.execute<{ events: string; unsealed: string }[]>(
-    `select (select count(*) from audit_events) as events,
-       (select count(*) from audit_unsealed u join audit_events e on e.id = u.event_id) as unsealed`,
-  );
-  const unsealed = Number(count?.unsealed);
-  if (Number(count?.events) === walk.events + unsealed) return unsealed;
-  const strangers = await em.execute<{ id: string }[]>(
-    `select id from audit_events except select unnest(ids) from audit_seals except select event_id from audit_unsealed
-     limit ?`,
-    [MAX_NAMED],
-  );
-  for (const { id } of strangers) report(walk, "inserted", undefined, id);
-  return unsealed;
-}
-
-function report(walk: Walk, kind: Finding["kind"], position: number | undefined, id?: string): void {
-  walk.findings.push({ kind, position, ...(id && { id }) });
 }

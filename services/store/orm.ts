@@ -1,18 +1,15 @@
 import { Migrator } from "@mikro-orm/migrations";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { AuditEvent } from "./audit-event.ts";
-import { Email } from "./email.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { OneTimeToken } from "./one-time-token.ts";
 import { Session } from "./session.ts";
 import { SigningKey } from "./signing-key.ts";
 import type { Store } from "./store.ts";
-import { Usage } from "./usage.ts";
 import { User } from "./user.ts";
 
 /** What the rows are, as the ORM reads and writes them; a test holds them to the migrated tables. */
-export const entities = [User, Session, OneTimeToken, Email, AuditEvent, SigningKey, Usage];
+export const entities = [User, Session, OneTimeToken, SigningKey];
 
 /** What the ORM is told of either engine. */
 export function ormOptions(log: Logger) {

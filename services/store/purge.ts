@@ -3,18 +3,47 @@ import type { Store } from "./store.ts";
 
 /** Pages of the table that one statement scans, 8 KiB each. */
 const PAGES_PER_STATEMENT = 64;
-/** Pause between two statements, in ms: requests come first. */
+/** Pause between two statements, in ms, so that requests come first. */
 const PAUSE_MS = 10;
 
-/** Rows that nobody needs any more. */
-export type ExpiredRows = { table: string; key: string; condition: string; values: unknown[] };
+/** Rows of a table that have expired. */
+type ExpiredRows = { table: string; key: string; condition: string; values: unknown[] };
 
 /**
- * Deletes litter in small batches, walking through the table page by page: no index has to follow the times that each
- * refresh moves, and rows that somebody holds are left to the next time. @param signal stops it between two batches
+ * Deletes ended sessions, expired one-time tokens and attempt counters that no longer count.
+ * @param signal stops between two statements
  */
 export async function purgeExpired(
-  store: Store,
+  store: Pick<Store, "fork">,
+  now: Date,
+  { resetMs, durationMs }: { resetMs: number; durationMs: number },
+  signal: AbortSignal,
+): Promise<void> {
+  const expired: ExpiredRows[] = [
+    {
+      table: "sessions",
+      key: "id",
+      condition: `(revoked_at is not null or expires_at <= ?)
+        and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: the cascade would wait for their locks
+      values: [now],
+    },
+    { table: "one_time_tokens", key: "id", condition: "expires_at <= ?", values: [now] },
+    {
+      table: "attempts",
+      key: "kind, subject",
+      condition: "reserved_at <= ?",
+      values: [new Date(now.getTime() - resetMs - durationMs)],
+    },
+  ];
+  for (const rows of expired) await deleteByPages(store, rows, signal);
+}
+
+/**
+ * Deletes rows in small batches, page by page: no index has to be kept on times that each refresh changes. Locked rows
+ * are skipped until the next run.
+ */
+async function deleteByPages(
+  store: Pick<Store, "fork">,
   { table, key, condition, values }: ExpiredRows,
   signal: AbortSignal,
 ): Promise<void> {

@@ -9,6 +9,15 @@ export type DatabaseLocation =
   | { kind: "folder"; path: string }
   | { kind: "memory" };
 
+/** What a statement runs on: the unit of work of a call, and its transaction while one is open. */
+export type Db = { em: SqlEntityManager };
+
+/** What a prepared statement of a hot path runs on: a connection of its own, outside of any transaction. */
+export type HotDb = Pick<Store, "query">;
+
+/** A row as both engines read it: times are text. */
+export type AsRead<Row> = { [Column in keyof Row]: Row[Column] extends Date ? string : Row[Column] };
+
 /** SQL with $1, $2 for its values; a connection parses and plans it once and finds it again by its name. */
 export type Statement = { name: string; text: string };
 

@@ -43,7 +43,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     ]);
     const env = { PATH: process.env.PATH, DATABASE_URL: all.databaseUrl };
     const { stdout } = await promisify(execFile)(process.execPath, ["scripts/audit-verify.ts"], { env });
-    expect(stdout).toContain("The audit log is whole");
+    expect(stdout).toContain("The audit log is intact");
   }, 120_000);
 });
 

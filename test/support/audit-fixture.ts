@@ -58,7 +58,7 @@ export async function openAuditFixture(engine: string) {
     await tamper("delete from audit_seals; delete from audit_events; delete from audit_unsealed");
     for (const count of counts) {
       for (const i of times(count, (i) => i)) await record(i);
-      await sealEvents(store.fork(), clock.now());
+      await sealEvents({ em: store.fork() }, clock.now());
     }
     const rows = await store
       .fork()
@@ -66,6 +66,6 @@ export async function openAuditFixture(engine: string) {
     return rows.map(({ id }) => id);
   }
 
-  const verify = (...known: Known) => verifyAudit(store.fork(), ...known);
+  const verify = (...known: Known) => verifyAudit({ em: store.fork() }, ...known);
   return { store, clock, tamper, record, recordMany, sealedLog, verify };
 }

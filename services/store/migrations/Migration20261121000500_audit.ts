@@ -55,7 +55,7 @@ export class Migration20261121000500_audit extends Migration {
           audit_id_at(month), audit_id_at((month + interval '1 month')::date));
         execute format('create trigger audit_untruncated before truncate on %I execute function audit_refuse()', part);
       end $$`);
-    this.addSql("create table audit_events_default partition of audit_events default"); // should the keeper be late
+    this.addSql("create table audit_events_default partition of audit_events default"); // for months without a partition
     this.addSql(
       "create trigger audit_untruncated before truncate on audit_events_default execute function audit_refuse()",
     );

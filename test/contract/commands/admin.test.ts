@@ -110,7 +110,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
       return row?.n === 0;
     });
     const whole = await admin("verify-audit");
-    expect(whole).toMatchObject({ code: 0, out: expect.stringContaining("The audit log is whole") });
+    expect(whole).toMatchObject({ code: 0, out: expect.stringContaining("The audit log is intact") });
     const head = /Head (\d+:[0-9a-f]{64})/.exec(whole.out)?.[1] ?? "";
     expect(await admin("verify-audit", "--head", head)).toMatchObject({ code: 0 });
     expect(

@@ -2,7 +2,8 @@ import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { v7 as uuid } from "uuid";
 import { afterAll, describe, expect, test } from "vitest";
-import { listUsers, type UserFilter } from "../../../services/admin/list-users.ts";
+import { listUsers } from "../../../services/admin/list-users.ts";
+import type { UserFilter } from "../../../services/store/admin-users.ts";
 import { openStore, type Store } from "../../../services/store/store.ts";
 import { createDatabase } from "../../support/databases.ts";
 

@@ -26,15 +26,15 @@ describe.each(engines)("the months of the audit log on %s", async (engine) => {
         await read;
       });
       await until("the reader", async () => (await locks("granted")) > 0);
-      const refused = addPartitions(store.fork(), later).catch((error: Error) => error.message);
+      const refused = addPartitions({ em: store.fork() }, later).catch((error: Error) => error.message);
       await until("the partition to wait for the reader", async () => (await locks("not granted")) > 0);
       const answered = await Promise.race([record(1).then(() => true), wait(6_000, false)]);
       finish();
       await reader;
       expect(answered).toBe(true);
       expect(await refused).toContain("lock timeout");
-      await addPartitions(store.fork(), later);
-      await sealEvents(store.fork(), clock.now());
+      await addPartitions({ em: store.fork() }, later);
+      await sealEvents({ em: store.fork() }, clock.now());
       expect(await verify()).toMatchObject({ findings: [], events: 2, unsealed: 0 });
     },
   );
@@ -53,7 +53,7 @@ describe.each(engines)("the months of the audit log on %s", async (engine) => {
   ])("%s", async (_, auditRetentionMs, kept) => {
     await sealedLog([1]);
     await record(0, { now: () => new Date(clock.now().getTime() - 80 * 86_400_000) });
-    await sealEvents(store.fork(), clock.now());
+    await sealEvents({ em: store.fork() }, clock.now());
     await startAuditWorker({ store, clock, config: { auditRetentionMs }, log: pino({ level: "silent" }) }).close();
     expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
   });
@@ -63,12 +63,12 @@ describe.each(engines)("the months of the audit log on %s", async (engine) => {
     const now = new Date(clock.now().getTime() + 70 * 86_400_000); // the months to come have their partitions
     await record(0);
     await record(0, { now: () => now });
-    expect(await dropPartitions(store.fork(), now, now)).toEqual([]); // one is not sealed yet
-    await sealEvents(store.fork(), now);
+    expect(await dropPartitions({ em: store.fork() }, now, now)).toEqual([]); // one is not sealed yet
+    await sealEvents({ em: store.fork() }, now);
     const retention = new Date(now.getTime() - 40 * 86_400_000);
-    expect((await dropPartitions(store.fork(), now, retention)).length).toBeGreaterThan(0);
+    expect((await dropPartitions({ em: store.fork() }, now, retention)).length).toBeGreaterThan(0);
     expect(await verify()).toMatchObject({ findings: [], events: 1, dropped: 4 });
-    expect(await dropPartitions(store.fork(), now, retention)).toEqual([]);
+    expect(await dropPartitions({ em: store.fork() }, now, retention)).toEqual([]);
     await tamper("delete from audit_events"); // what is left was not retention's to drop
     expect(await verify()).toMatchObject({ findings: [{ kind: "deleted" }], dropped: 4 });
     await tamper(`update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`);
@@ -79,11 +79,11 @@ describe.each(engines)("the months of the audit log on %s", async (engine) => {
     await sealedLog([1]);
     const late = new Date(clock.now().getTime() + 400 * 86_400_000);
     await record(0, { now: () => late });
-    await addPartitions(store.fork(), late); // not the late one's month: its row is in the way
-    await sealEvents(store.fork(), late);
+    await addPartitions({ em: store.fork() }, late); // not the late one's month: its row is in the way
+    await sealEvents({ em: store.fork() }, late);
     expect(await verify()).toMatchObject({ findings: [], events: 2 });
     const muchLater = new Date(late.getTime() + 70 * 86_400_000);
-    expect(await dropPartitions(store.fork(), muchLater, muchLater)).toContain("audit_events_default");
+    expect(await dropPartitions({ em: store.fork() }, muchLater, muchLater)).toContain("audit_events_default");
     expect(await verify()).toMatchObject({ findings: [], events: 0, dropped: 2 });
     await expect(store.fork().execute("truncate audit_events_default")).rejects.toThrow("append-only");
     await record(1, { now: () => new Date(muchLater.getTime() + 400 * 86_400_000) });

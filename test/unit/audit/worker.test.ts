@@ -1,7 +1,8 @@
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { headOf, sealEvents } from "../../../services/audit/seal.ts";
+import { sealEvents } from "../../../services/audit/seal.ts";
 import { startAuditWorker } from "../../../services/audit/worker.ts";
+import { headOf } from "../../../services/store/audit-seals.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { createClock } from "../../support/clock.ts";
@@ -44,12 +45,12 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
       await held;
     });
     for (const i of times(3, (i) => i)) await record(i);
-    await sealEvents(store.fork(), clock.now());
+    await sealEvents({ em: store.fork() }, clock.now());
     expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 0 });
     commit();
     await late;
     expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 1 });
-    await sealEvents(store.fork(), clock.now());
+    await sealEvents({ em: store.fork() }, clock.now());
     expect(await verify()).toMatchObject({ findings: [], events: 6, unsealed: 0 });
   });
 
@@ -58,10 +59,10 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     await Promise.all(
       times(40, async (i) => {
         await record(i);
-        await sealEvents(store.fork(), clock.now());
+        await sealEvents({ em: store.fork() }, clock.now());
       }),
     );
-    for (let more = true; more; ) more = (await sealEvents(store.fork(), clock.now())) !== undefined;
+    for (let more = true; more; ) more = (await sealEvents({ em: store.fork() }, clock.now())) !== undefined;
     expect(await verify()).toMatchObject({ findings: [], events: 41, unsealed: 0 });
   });
 
@@ -73,14 +74,14 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     await record(1);
     const em = store.fork();
     const read = await em.transactional(async () => {
-      await sealEvents(em, clock.now());
+      await sealEvents({ em }, clock.now());
       const [row] = await em.execute<{ events: string }[]>(
         "select sum(seq_tup_read) as events from pg_stat_xact_user_tables where relname ~ '^audit_events_'",
       );
       return Number(row?.events);
     });
     expect(read).toBeLessThan(MANY / 10);
-    expect((await headOf(store.fork()))?.position).toBe(2);
+    expect((await headOf({ em: store.fork() }))?.position).toBe(2);
   });
 
   test("closes within a batch or two, however much waits for its seal", async () => {
@@ -88,7 +89,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     await recordMany(MANY);
     const log = pino({ level: "silent" });
     await startAuditWorker({ store, clock, config: { auditRetentionMs: 0 }, log }).close();
-    expect((await headOf(store.fork()))?.position).toBeLessThan(5);
+    expect((await headOf({ em: store.fork() }))?.position).toBeLessThan(5);
     expect((await verify()).findings).toEqual([]);
   });
 
@@ -98,10 +99,10 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     await sealedLog([2]);
     await record(3);
     const keeper = startAuditWorker({ store, clock, config: { auditRetentionMs: 0 }, log: told });
-    await until("the event to be sealed", async () => (await headOf(store.fork()))?.position === 2);
+    await until("the event to be sealed", async () => (await headOf({ em: store.fork() }))?.position === 2);
     await record(4);
     await keeper.close();
-    const head = await headOf(store.fork());
+    const head = await headOf({ em: store.fork() });
     expect(head?.position).toBe(3);
     expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ msg: "audit chain head", ...head });
     expect(await verify(head)).toMatchObject({ findings: [], events: 4, unsealed: 0 });

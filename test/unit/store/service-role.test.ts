@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { afterAll, expect, test } from "vitest";
-import { addPartitions, ownsPartitions } from "../../../services/audit/partitions.ts";
+import { addPartitions } from "../../../services/audit/partitions.ts";
+import { ownsPartitions } from "../../../services/store/audit-partitions.ts";
 import { grantServiceRole } from "../../../services/store/service-role.ts";
 import { openStore } from "../../../services/store/store.ts";
 import { signInAdmin } from "../../contract/admin/support.ts";
@@ -65,14 +66,14 @@ describeIf(
     });
 
     test("leaves old months to their owner, and can tell that the next ones are not there", async () => {
-      expect(app.logs.filter((line) => line.includes("has to wait"))).toEqual([]);
+      expect(app.logs.filter((line) => line.includes("update audit partitions"))).toEqual([]);
       const service = await openStore({ kind: "postgres", url: own }, log);
       try {
-        expect(await ownsPartitions(service.fork())).toBe(false);
-        expect(await ownsPartitions(owner.fork())).toBe(true);
-        await addPartitions(service.fork(), new Date());
+        expect(await ownsPartitions({ em: service.fork() })).toBe(false);
+        expect(await ownsPartitions({ em: owner.fork() })).toBe(true);
+        await addPartitions({ em: service.fork() }, new Date());
         const later = new Date(Date.now() + 35 * 86_400_000);
-        await expect(addPartitions(service.fork(), later)).rejects.toThrow("permission denied");
+        await expect(addPartitions({ em: service.fork() }, later)).rejects.toThrow("permission denied");
       } finally {
         await service.close();
       }

@@ -1,6 +1,6 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import { invalid } from "../platform/errors.ts";
-import { bytesOfId, ID_BYTES, idOfBytes } from "../store/ids.ts";
+import { bytesOfId, ID_BYTES, idOfBytes } from "./ids.ts";
 
 /** Rows in a page where the request does not say. */
 const DEFAULT_LIMIT = 20;

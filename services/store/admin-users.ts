@@ -1,0 +1,143 @@
+import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
+import { type Condition, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
+import type { Db } from "./store.ts";
+import type { Role } from "./user.ts";
+
+/** A user as administrators see it; times as text. */
+export type AdminUserRow = {
+  id: string;
+  email: string;
+  name: string;
+  bio: string | null;
+  role: Role;
+  emailVerified: boolean;
+  mfaEnabled: boolean;
+  createdAt: string;
+  updatedAt: string;
+  lastLoginAt: string | null;
+  deletionDate: string | null;
+  lockedUntil: string | null;
+};
+
+const COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_verified_at is not null as "emailVerified",
+  t.mfa_secret is not null as "mfaEnabled", t.created_at as "createdAt", t.updated_at as "updatedAt",
+  t.last_login_at as "lastLoginAt", t.deletion_at as "deletionDate",
+  greatest(a.locked_until, f.locked_until) as "lockedUntil"`;
+
+/** Password locks are kept by address, second-factor locks by user id. */
+const JOIN_LOCKS = `left join attempts a on a.kind = 'password' and a.subject = t.canonical_email
+  left join attempts f on f.kind = 'second-factor' and f.subject = t.id::text`;
+
+/** Finds one user. */
+export async function findAdminUser({ em }: Db, id: string): Promise<AdminUserRow | undefined> {
+  const [row] = await em.execute<AdminUserRow[]>(`select ${COLUMNS} from users t ${JOIN_LOCKS} where t.id = ?`, [id]);
+  return row;
+}
+
+/** Which users. `search` is a part of the address or name, in any case. */
+export type UserFilter = {
+  search?: string | undefined;
+  role?: Role | undefined;
+  emailVerified?: boolean | undefined;
+  locked?: boolean | undefined;
+};
+
+/** The indexed expression of `users_search`. Search terms contain no line feed, so none matches across both parts. */
+const SEARCHED = "(lower(t.email) || chr(10) || lower(t.name))";
+/** The index needs this many characters. */
+const MIN_INDEXED_CHARACTERS = 3;
+/** The index finds few enough rows by this many characters; more would only slow it down. */
+const MAX_INDEXED_CHARACTERS = 16;
+
+/** Locked second factors are joined with users, since the planner can estimate their number that way. */
+const LOCKED_PASSWORDS = "attempts l where l.kind = 'password' and l.locked_until > ?";
+const LOCKED_FACTORS =
+  "attempts l join users u on u.id = l.subject::uuid where l.kind = 'second-factor' and l.locked_until > ?";
+const IS_LOCKED = `t.canonical_email in
+  (select l.subject from ${LOCKED_PASSWORDS} union all select u.canonical_email from ${LOCKED_FACTORS})`;
+const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
+  and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
+
+/** Lists users, newest first. Pages of a search for one or two characters may be short. @throws ServiceError VALIDATION_FAILED */
+export function listAdminUsers(
+  { em }: Db,
+  filter: UserFilter,
+  request: PageRequest,
+  now: Date,
+): Promise<Page<AdminUserRow>> {
+  const { search, role, emailVerified, locked } = filter;
+  const where = [
+    whereIf(role, "t.role = ?"),
+    whereIf(emailVerified, emailVerified ? "t.email_verified_at is not null" : "t.email_verified_at is null", []),
+    whereIf(locked, locked ? IS_LOCKED : IS_NOT_LOCKED, [now, now]),
+    ...(search === undefined ? [] : matches(search)),
+  ];
+  const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, where };
+  if (search !== undefined && [...search].length < MIN_INDEXED_CHARACTERS) return readPartialPage(em, query, request);
+  return search !== undefined || locked ? readFilteredPage(em, query, request) : readPage(em, query, request);
+}
+
+function matches(search: string): Condition[] {
+  const start = [...search].slice(0, MAX_INDEXED_CHARACTERS).join("");
+  const pattern = `%${start.replace(/[\\%_]/g, "\\$&")}%`;
+  const byIndex = { sql: `${SEARCHED} like lower(?)`, values: [pattern] };
+  return start === search ? [byIndex] : [byIndex, { sql: `strpos(${SEARCHED}, lower(?)) > 0`, values: [search] }];
+}
+
+/** An administrator account to be created, or to be made of the account that has the address. */
+export type NewAdmin = { id: string; email: string; canonicalEmail: string; passwordHash: string };
+
+/**
+ * Creates an administrator or promotes the account with this address. An account whose address was never verified gets
+ * the password. Concurrent calls create one account.
+ * @returns undefined if the account is an administrator already
+ */
+export async function upsertAdmin(
+  { em }: Db,
+  { id, email, canonicalEmail, passwordHash }: NewAdmin,
+  now: Date,
+): Promise<{ id: string; isCreated: boolean; hasPassword: boolean } | undefined> {
+  // xmax = 0 marks a row that was inserted, not updated
+  const [row] = await em.execute<{ id: string; isCreated: boolean; hasPassword: boolean }[]>(
+    `insert into users as u (id, email, canonical_email, name, role, password_hash, password_changed_at,
+       email_verified_at, terms_accepted_at, created_at, updated_at)
+     values (?, ?, ?, 'Administrator', 'admin', ?, ?, ?, ?, ?, ?)
+     on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at,
+       password_hash = case when u.email_verified_at is null then excluded.password_hash else u.password_hash end,
+       password_changed_at =
+         case when u.email_verified_at is null then excluded.password_changed_at else u.password_changed_at end,
+       email_verified_at = coalesce(u.email_verified_at, excluded.email_verified_at)
+       where u.role <> 'admin' returning u.id, u.xmax = 0 as "isCreated", u.password_hash = ? as "hasPassword"`,
+    [id, email, canonicalEmail, passwordHash, now, now, now, now, now, passwordHash],
+  );
+  return row;
+}
+
+/** An impersonation session to be opened. It ends at `expiresAt`, or with the administrator's session. */
+export type NewImpersonation = {
+  id: string;
+  userId: string;
+  adminSessionId: string;
+  device: string;
+  ip: string;
+  location: string | null;
+  expiresAt: Date;
+};
+
+/** Opens an impersonation session unless the user is an administrator. @returns when it ends */
+export async function insertImpersonation(
+  { em }: Db,
+  { id, userId, adminSessionId, device, ip, location, expiresAt }: NewImpersonation,
+  now: Date,
+): Promise<Date | undefined> {
+  const [row] = await em.execute<{ ends_at: string }[]>(
+    `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
+       expires_at, ends_at)
+     select ?::uuid, u.id, ?::timestamptz, ?, ?, ?, s.user_id, s.id, ?::timestamptz, ?::timestamptz,
+       least(?::timestamptz, s.expires_at), least(?::timestamptz, s.expires_at)
+     from users u, sessions s where u.id = ? and u.role <> 'admin' and s.id = ?
+     returning ends_at`,
+    [id, now, device, ip, location, now, now, expiresAt, expiresAt, userId, adminSessionId],
+  );
+  return row && new Date(row.ends_at);
+}

@@ -1,0 +1,132 @@
+import { LOCKS } from "./locks.ts";
+import type { Db } from "./store.ts";
+
+/** The end of the hash chain: the position of the last seal and the hash of its last link, in hex. */
+export type Head = { position: number; hash: string };
+
+/** A seal: the ids of the events it covers, in order, and one link of the chain for each, in hex. */
+export type Seal = {
+  position: number;
+  ids: string[];
+  links: string[];
+  /** In a retention seal, which covers no events: events below this id were dropped. */
+  droppedBelow: string | undefined;
+  /** The last link. */
+  head: string;
+};
+
+/** Whether events wait to be sealed. */
+export async function hasUnsealed({ em }: Db): Promise<boolean> {
+  return (await em.execute<unknown[]>("select 1 from audit_unsealed limit 1")).length > 0;
+}
+
+/** Locks the chain until the transaction ends. @returns false while another process holds it */
+export async function lockChain({ em }: Db): Promise<boolean> {
+  const [lock] = await em.execute<{ mine: boolean }[]>("select pg_try_advisory_xact_lock(?) as mine", [
+    LOCKS.sealAudit,
+  ]);
+  return lock?.mine === true;
+}
+
+/** The end of the chain; undefined while nothing has been sealed. */
+export async function headOf({ em }: Db): Promise<Head | undefined> {
+  const [row] = await em.execute<{ position: string; hash: string }[]>(
+    "select position, encode(head, 'hex') as hash from audit_seals order by position desc limit 1",
+  );
+  return row && { position: Number(row.position), hash: row.hash };
+}
+
+/** Takes the oldest events off the list of unsealed ones. @returns their ids in order */
+export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]> {
+  const rows = await em.execute<{ id: string }[]>(
+    `delete from audit_unsealed where event_id in (select event_id from audit_unsealed order by event_id limit ?)
+     returning event_id as id`,
+    [limit],
+  );
+  return rows.map(({ id }) => id).sort();
+}
+
+/** SHA-256 of event `e`, every column of it, in hex: the same text on every server, whatever its settings. */
+const DIGEST = `encode(sha256(convert_to(row(e.id, e.event, e.outcome, e.user_id, e.actor_id, e.ip, e.user_agent,
+  e.request_id, e.details, extract(epoch from e.created_at))::text, 'UTF8')), 'hex')`;
+
+/** Digests of events by id. The ids are listed, since a join could make the planner read the whole log. */
+export async function digestsOf({ em }: Db, ids: string[]): Promise<Map<string, string>> {
+  const rows = await em.execute<{ id: string; digest: string }[]>(
+    `select e.id, ${DIGEST} as digest from audit_events e where e.id = any(?::uuid[])`,
+    [`{${ids.join(",")}}`],
+  );
+  return new Map(rows.map(({ id, digest }) => [id, digest]));
+}
+
+/** Appends a seal. */
+export async function insertSeal({ em }: Db, seal: Seal, now: Date): Promise<void> {
+  const { position, ids, links, droppedBelow = null, head } = seal;
+  await em.execute(
+    `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at)
+     values (?, ?::uuid[], decode(?, 'hex'), ?, decode(?, 'hex'), ?)`,
+    [position, `{${ids.join(",")}}`, links.join(""), droppedBelow, head, now],
+  );
+}
+
+/**
+ * Reads seals in order. @param after a seal's raw position, which may exceed what a number holds exactly
+ * @returns each seal with its raw position
+ */
+export async function readSeals(
+  { em }: Db,
+  after: string | undefined,
+  limit: number,
+): Promise<(Seal & { rawPosition: string })[]> {
+  const rows = await em.execute<{ position: string; ids: string; links: string; below: string | null; head: string }[]>(
+    `select position, array_to_string(ids, ',') as ids, encode(links, 'hex') as links, dropped_below as below,
+       encode(head, 'hex') as head
+     from audit_seals ${after === undefined ? "" : "where position > ?"} order by position limit ?`,
+    [...(after === undefined ? [] : [after]), limit],
+  );
+  return rows.map(({ position, ids, links, below, head }) => ({
+    position: Number(position),
+    rawPosition: position,
+    ids: ids ? ids.split(",") : [],
+    links: links.match(/.{64}/g) ?? [],
+    droppedBelow: below ?? undefined,
+    head,
+  }));
+}
+
+/** The greatest id below which retention says to have dropped all events; "" if it has dropped none. */
+export async function retentionFloor({ em }: Db): Promise<string> {
+  const [row] = await em.execute<{ floor: string | null }[]>(
+    "select max(dropped_below::text) as floor from audit_seals where cardinality(ids) = 0",
+  );
+  return row?.floor ?? "";
+}
+
+/** Events that several seals cover, each with the last of these seals. */
+export async function findSealedTwice({ em }: Db, limit: number): Promise<{ id: string; position: number }[]> {
+  const rows = await em.execute<{ id: string; position: string }[]>(
+    `select id, max(position) as position from audit_seals, unnest(ids) as id group by id having count(*) > 1
+     order by id limit ?`,
+    [limit],
+  );
+  return rows.map(({ id, position }) => ({ id, position: Number(position) }));
+}
+
+/** Number of events, and of those that wait to be sealed. */
+export async function countEvents({ em }: Db): Promise<{ events: number; unsealed: number }> {
+  const [row] = await em.execute<{ events: string; unsealed: string }[]>(
+    `select (select count(*) from audit_events) as events,
+       (select count(*) from audit_unsealed u join audit_events e on e.id = u.event_id) as unsealed`,
+  );
+  return { events: Number(row?.events), unsealed: Number(row?.unsealed) };
+}
+
+/** Ids of events that are neither sealed nor waiting to be: they were not inserted by `insertAuditEvent`. */
+export async function findUnrecorded({ em }: Db, limit: number): Promise<string[]> {
+  const rows = await em.execute<{ id: string }[]>(
+    `select id from audit_events except select unnest(ids) from audit_seals except select event_id from audit_unsealed
+     limit ?`,
+    [limit],
+  );
+  return rows.map(({ id }) => id);
+}

@@ -1,0 +1,146 @@
+import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
+import type { Db } from "./store.ts";
+
+/** How far an e-mail is. */
+export type EmailStatus = "queued" | "sending" | "sent" | "failed";
+
+/** An e-mail to be queued. `variables` fill the template and never hold a secret. */
+export type NewEmail = {
+  id: string;
+  userId: string;
+  to: string;
+  template: string;
+  variables: Record<string, string>;
+  /** The one-time token that the text contains; it is derived again when the e-mail is sent. */
+  tokenId?: string | undefined;
+};
+
+/** Queues an e-mail. It is due at once. */
+export async function insertEmail({ em }: Db, email: NewEmail, now: Date): Promise<void> {
+  const { id, userId, to, template, variables, tokenId = null } = email;
+  await em.execute(
+    `insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
+     values (?, ?, ?, ?, ?, ?, 'queued', ?, ?)`,
+    [id, userId, to, template, JSON.stringify(variables), tokenId, now, now],
+  );
+}
+
+/** An e-mail that a worker has claimed. `attempts` includes the current one and identifies the claim. */
+export type ClaimedEmail = {
+  id: string;
+  to: string;
+  template: string;
+  variables: Record<string, string> & { name: string };
+  tokenId: string | null;
+  attempts: number;
+  /** When it was queued, or queued again by an administrator; as text. */
+  queuedAt: string;
+  /** Its one-time token has expired or was consumed. */
+  tokenExpired: boolean;
+};
+
+/** Claims e-mails that are due, oldest first. Others may claim them again from `leaseEnd` on. */
+export async function claimEmails({ em }: Db, now: Date, leaseEnd: Date, limit: number): Promise<ClaimedEmail[]> {
+  // materialized: else a plan may evaluate "due" repeatedly and claim more than the limit
+  return em.execute(
+    `with due as materialized (
+       select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ? for update skip locked)
+     update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = ?
+     from due where e.id = due.id
+     returning e.id, e."to", e.template, e.facts as variables, e.token_id as "tokenId", e.attempts,
+       coalesce(e.retried_at, e.created_at) as "queuedAt",
+       e.token_id is not null and not exists (
+         select from one_time_tokens t where t.id = e.token_id and t.expires_at > ?) as "tokenExpired"`,
+    [now, limit, leaseEnd, now],
+  );
+}
+
+type Claim = Pick<ClaimedEmail, "id" | "attempts">;
+
+/** Extends the lease of an e-mail that is being sent. */
+export async function extendLease({ em }: Db, { id, attempts }: Claim, leaseEnd: Date): Promise<void> {
+  await em.execute("update emails set next_attempt_at = ? where id = ? and attempts = ? and status = 'sending'", [
+    leaseEnd,
+    id,
+    attempts,
+  ]);
+}
+
+/** How an attempt ended. An absent error leaves the last one. */
+export type AttemptResult = {
+  status: "sent" | "failed" | "queued";
+  sentAt?: Date;
+  nextAttemptAt?: Date;
+  error?: string;
+};
+
+/** Records how an attempt ended, unless the e-mail has been claimed again since. */
+export async function finishAttempt({ em }: Db, { id, attempts }: Claim, result: AttemptResult): Promise<void> {
+  const { status, sentAt = null, nextAttemptAt = null, error = null } = result;
+  await em.execute(
+    `update emails set status = ?, sent_at = ?, next_attempt_at = ?, last_error = coalesce(?, last_error)
+     where id = ? and attempts = ?`,
+    [status, sentAt, nextAttemptAt, error, id, attempts],
+  );
+}
+
+/** Queues a failed e-mail again. @returns its user, null if that one is erased; undefined unless it has failed */
+export async function requeueEmail({ em }: Db, id: string, now: Date): Promise<string | null | undefined> {
+  const [row] = await em.execute<{ userId: string | null }[]>(
+    `update emails set status = 'queued', next_attempt_at = ?, retried_at = ? where id = ? and status = 'failed'
+     returning user_id as "userId"`,
+    [now, now, id],
+  );
+  return row?.userId;
+}
+
+/** Whether there is such an e-mail. */
+export async function emailExists({ em }: Db, id: string): Promise<boolean> {
+  return (await em.execute<unknown[]>("select 1 from emails where id = ?", [id])).length > 0;
+}
+
+/** Number of e-mails that are not delivered yet, and how long the oldest has been due, in seconds. */
+export async function mailQueue({ em }: Db, now: Date): Promise<{ depth: number; lagSeconds: number }> {
+  const [row] = await em.execute<{ depth: number; lagSeconds: number | null }[]>(
+    `select count(*)::int as depth, extract(epoch from ?::timestamptz - min(next_attempt_at))::float8 as "lagSeconds"
+     from emails where next_attempt_at is not null`,
+    [now],
+  );
+  return { depth: row?.depth ?? 0, lagSeconds: Math.max(0, row?.lagSeconds ?? 0) };
+}
+
+/** Which e-mails. `to` matches in any case. */
+export type EmailFilter = {
+  userId?: string | undefined;
+  to?: string | undefined;
+  template?: string | undefined;
+  status?: EmailStatus | undefined;
+};
+
+/** An e-mail without its text and token; times as text. */
+export type EmailRow = {
+  id: string;
+  userId: string | null;
+  to: string;
+  template: string;
+  status: EmailStatus;
+  attempts: number;
+  lastError: string | null;
+  createdAt: string;
+  sentAt: string | null;
+  nextAttemptAt: string | null;
+};
+
+const COLUMNS = `t.id, t.user_id as "userId", t."to", t.template, t.status, t.attempts, t.last_error as "lastError",
+  t.created_at as "createdAt", t.sent_at as "sentAt", t.next_attempt_at as "nextAttemptAt"`;
+
+/** Lists e-mails, newest first. @throws ServiceError VALIDATION_FAILED */
+export function listEmails({ em }: Db, filter: EmailFilter, request: PageRequest): Promise<Page<EmailRow>> {
+  const where = [
+    whereIf(filter.userId, "t.user_id = ?"),
+    whereIf(filter.to, `lower(t."to") = lower(?)`),
+    whereIf(filter.template, "t.template = ?"),
+    whereIf(filter.status, "t.status = ?"),
+  ];
+  return readPage<EmailRow>(em, { columns: COLUMNS, from: "emails", where }, request);
+}
