@@ -60,6 +60,16 @@ describe("documentation", () => {
     expect(missing).toEqual([]);
   });
 
+  test("every npm script that a document names exists", () => {
+    const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+    const missing = documents.flatMap((file) =>
+      [...read(file).matchAll(/npm run ([\w:-]+)/g)]
+        .filter(([, name = ""]) => !(name in scripts))
+        .map(([command]) => `${file}: ${command}`),
+    );
+    expect(missing).toEqual([]);
+  });
+
   test("README has at most 110 lines, a decision record at most 40", () => {
     const lines = (file: string) => read(file).split("\n").length - 1;
     expect(lines("README.md")).toBeLessThanOrEqual(110);
