@@ -5,13 +5,13 @@ const header = (type: "string" | "integer", description: string) => ({ descripti
 
 /** The headers of answers that programs read, by name. */
 export const headers = {
-  "X-Request-Id": header("string", "The request's own id, or the one that it came with; the log has it too."),
-  "RateLimit-Limit": header("integer", "Requests in a window."),
-  "RateLimit-Remaining": header("integer", "Requests that are left in this window."),
-  "RateLimit-Reset": header("integer", "Seconds until the window ends."),
-  "Retry-After": header("integer", "Seconds until another try makes sense."),
+  "X-Request-Id": header("string", "Id of the request, as in the log: the id that the client sent, or a new one."),
+  "RateLimit-Limit": header("integer", "Maximum number of requests per window."),
+  "RateLimit-Remaining": header("integer", "Requests left in the current window."),
+  "RateLimit-Reset": header("integer", "Seconds until the current window ends."),
+  "Retry-After": header("integer", "Seconds to wait before a retry."),
   "WWW-Authenticate": header("string", "Always `Bearer`."),
-  "Set-Cookie": header("string", "The refresh token, or its end."),
+  "Set-Cookie": header("string", "Sets or clears the refresh token."),
 };
 
 const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];

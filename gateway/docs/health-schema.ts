@@ -11,25 +11,35 @@ const object = (properties: Record<string, Schema>, optional: Record<string, Sch
 const status = { type: "string", enum: ["ok", "degraded", "down"] };
 const check = object({
   status: { type: "string", enum: ["ok", "down"] },
-  latencyMs: { type: "number", description: "How long it took to answer." },
+  latencyMs: { type: "number", description: "Duration of the check in milliseconds." },
 });
 const checks = object({ database: check, cache: check, mail: check });
 const version = { type: "string" };
-const uptime = { type: "integer", description: "Seconds." };
-const phase = { type: "string", enum: ["starting", "draining"], description: "Why nothing is served, if this is it." };
+const uptime = { type: "integer", description: "Seconds since the start of the process." };
+const phase = {
+  type: "string",
+  enum: ["starting", "draining"],
+  description: "Present while the process starts or shuts down.",
+};
 const ready = object({ status }, { checks, phase });
 const alive = object({ status: { type: "string", enum: ["ok"] } });
 
 /** The health routes, which no proto describes. @param other the answer of any other status */
 export const healthPaths = (other: object) => ({
-  "/health": route(other, "getHealth", "Health", "Health of all parts.", object({ status, version, uptime, checks })),
-  "/health/live": route(other, "getLiveness", "Liveness", "Answers as long as the process does.", alive, [200]),
-  "/health/ready": route(other, "getReadiness", "Readiness", "Whether requests can be served.", ready),
+  "/health": route(
+    other,
+    "getHealth",
+    "Health",
+    "Health of the service and its dependencies.",
+    object({ status, version, uptime, checks }),
+  ),
+  "/health/live": route(other, "getLiveness", "Liveness", "Returns 200 while the process responds.", alive, [200]),
+  "/health/ready": route(other, "getReadiness", "Readiness", "Returns 200 when requests can be served.", ready),
   "/health/database": route(other, "getDatabaseHealth", "Database Health", "Health of the database.", check),
   "/health/cache": route(other, "getCacheHealth", "Cache Health", "Health of the cache.", check),
 });
 
-const meanings = { 200: "It works.", 503: "It does not." };
+const meanings = { 200: "Healthy.", 503: "Unhealthy." };
 
 function route(
   other: object,

@@ -13,28 +13,29 @@ import type { Schema } from "./schemas.ts";
 import { commentOn, fieldSchema, json, objectSchema } from "./schemas.ts";
 
 const ABOUT =
-  "Accounts, sessions and a governed AI chat gateway. " +
-  "What has no value is left out of answers; in requests `null` stands for what is left out.";
+  "Accounts, sessions, administration and AI chat. " +
+  "Responses omit fields without a value. In requests `null` means that the field is absent.";
 const ERROR_REF = { $ref: "#/components/schemas/Error" };
 const anyOther = (isLimited: boolean) => ({
-  ...json("Any other failure.", ERROR_REF),
+  ...json("Any other error.", ERROR_REF),
   headers: headersOfOther(isLimited),
 });
 const EVENTS =
-  'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and at the end `data: [DONE]`. ' +
-  "A line that begins with `:` only keeps the connection open.";
+  'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and `data: [DONE]` at the end. ' +
+  "Lines that begin with `:` keep the connection open; ignore them.";
 const SCHEMES = {
   accessToken: {
     type: "http",
     scheme: "bearer",
     bearerFormat: "JWT",
-    description: "Once it answers 401 `UNAUTHENTICATED`, refresh, and ask once more.",
+    description:
+      "Access token from login or refresh. After a 401 `UNAUTHENTICATED` refresh it and repeat the request once.",
   },
   refreshCookie: {
     type: "apiKey",
     in: "cookie",
     name: "refreshToken",
-    description: "Kept by browsers, out of reach of scripts. Other apps send the latest `refreshToken` as this cookie.",
+    description: "Set by the service, `HttpOnly`. Apps without cookies send the latest `refreshToken` as this cookie.",
   },
 };
 
@@ -44,10 +45,13 @@ const errorSchema = (used: Set<DescMessage>): Schema => ({
   required: ["statusCode", "message", "error", "code"],
   properties: {
     statusCode: { type: "integer" },
-    message: { type: "string", description: "A sentence that a person can act on." },
+    message: { type: "string", description: "Human-readable message. Do not parse it." },
     error: { type: "string", description: "HTTP status text." },
     code: codeSchema([...statuses.keys()]),
-    violations: { ...fieldSchema(FailureSchema.field.violations, used), description: "Where fields are wrong." },
+    violations: {
+      ...fieldSchema(FailureSchema.field.violations, used),
+      description: "Every invalid field. Absent for other errors.",
+    },
   },
 });
 
@@ -89,7 +93,7 @@ function describe(bindings: readonly HttpBinding[], publicUrl: string) {
 function tagsOf(bindings: readonly HttpBinding[]) {
   const services = new Set(bindings.map(({ method }) => method.parent));
   const described = [...services].map((service) => ({ name: service.name, description: commentOn(service) }));
-  return [...described, { name: "Health", description: "Whether the service works." }];
+  return [...described, { name: "Health", description: "Health of the service and its dependencies." }];
 }
 
 function operation(binding: HttpBinding, used: Set<DescMessage>) {
@@ -178,7 +182,11 @@ const requestBody = (description: string, schema: Schema) => ({
 });
 
 const access = (of: Access) =>
-  of === Access.PUBLIC ? "Open to anybody." : of === Access.ADMIN ? "For administrators." : "For signed-in users.";
+  of === Access.PUBLIC
+    ? "Requires no token."
+    : of === Access.ADMIN
+      ? "Requires the access token of an administrator."
+      : "Requires an access token.";
 
 function limitText({ requests, windowSeconds, by }: Limit): string {
   const whose = { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ?? "address and account";
