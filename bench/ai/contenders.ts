@@ -1,8 +1,8 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes, randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
+import { freePort } from "../ports.ts";
 import { type Server, startServer } from "../server.ts";
 import { setStage } from "../stage.ts";
 import type { Contender, Kind } from "./load.ts";
@@ -137,14 +137,4 @@ async function signIn({ url }: Server, user: number): Promise<string> {
   const credentials = { email: `user-${user}-${run}@example.com`, password: "Correct-horse-1" };
   await post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
   return (await post("/auth/login", credentials)).accessToken;
-}
-
-/** A port that nobody listens on. */
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number };
-      server.close(() => resolve(port));
-    });
-  });
 }
