@@ -46,8 +46,8 @@ describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own sett
     const log = pino({ base: null, timestamp: false }, { write: (line: string) => void lines.push(line) });
     await (await openStore({ kind: "postgres", url: asking }, log)).close();
     expect(lines.map((line) => JSON.parse(line))).toEqual([
-      { level: 40, parameters: ["search_path"], msg: "DATABASE_URL has parameters that change nothing" },
-      { level: 40, msg: "synchronous_commit is off: what was answered is lost when PostgreSQL crashes" },
+      { level: 40, parameters: ["search_path"], msg: "DATABASE_URL has parameters that are ignored" },
+      { level: 40, msg: "synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes" },
     ]);
   });
 
