@@ -4,7 +4,6 @@ import { ConnectError } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
-import { placeOf } from "../places.ts";
 import type { HttpBinding } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import { toHttpError } from "./errors.ts";
@@ -115,7 +114,6 @@ function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder
     await sendStream(rule, reply, call, start, {
       keepAliveMs,
       report: (thrown) => report(thrown, request),
-      place: placeOf(request),
     });
   };
 }

@@ -1,102 +1,103 @@
-import { Code, ConnectError } from "@connectrpc/connect";
-import type { Messages, Take } from "./messages.ts";
-
-/** The life of one call in process: until it ends, its client aborts it, or its deadline passes. */
-export type InProcessCall = {
-  /** The handler's signal; fires when the call is over, however it ended. Made when first asked for: most never ask. */
-  signal(): AbortSignal;
-  /** When the call times out, in milliseconds of the system clock. */
-  deadline: number | undefined;
-  isOver(): boolean;
-  /**
-   * Settles as the work does, or rejects the moment the call is aborted. Unknown errors are masked, as on the wire.
-   * @param isLast whether the work's result ends the call; its failure always does
-   */
-  settle<T>(work: () => Promise<T>, isLast: (result: T) => boolean): Promise<T>;
-};
+import type { DescMethod, DescService } from "@bufbuild/protobuf";
+import { Code, ConnectError, type ContextValues, createContextValues, type HandlerContext } from "@connectrpc/connect";
 
 const ENDED = new ConnectError("the call has ended", Code.Canceled);
 
-/** Starts the clock of a call. */
-export function startCall(client: AbortSignal | undefined, timeoutMs: number | undefined): InProcessCall {
-  let controller: AbortController | undefined;
-  let over: ConnectError | undefined;
-  let rejectWaiting: ((error: ConnectError) => void) | undefined;
-  const end = (reason: ConnectError) => {
-    if (over) return;
-    over = reason;
-    clearTimeout(timer);
-    client?.removeEventListener("abort", leave);
-    controller?.abort(reason);
-  };
-  const abort = (error: ConnectError) => {
-    rejectWaiting?.(error);
-    end(error);
-  };
-  const leave = () => abort(ConnectError.from(client?.reason, Code.Canceled));
-  const expire = () => abort(new ConnectError("the operation timed out", Code.DeadlineExceeded));
-  const timer = timeoutMs === undefined ? undefined : setTimeout(expire, timeoutMs);
-  if (client?.aborted) leave();
-  else client?.addEventListener("abort", leave);
-  return {
-    signal() {
-      if (controller === undefined) {
-        controller = new AbortController();
-        if (over) controller.abort(over);
-      }
-      return controller.signal;
-    },
-    deadline: timeoutMs === undefined ? undefined : Date.now() + timeoutMs,
-    isOver: () => over !== undefined,
-    settle<T>(work: () => Promise<T>, isLast: (result: T) => boolean) {
-      if (over) return Promise.reject(over);
-      return new Promise<T>((resolve, reject) => {
-        rejectWaiting = reject;
-        const pass = (result: T) => {
-          if (isLast(result)) end(ENDED);
-          resolve(result);
-        };
-        const fail = (thrown: unknown) => {
-          end(ENDED);
-          reject(masked(thrown));
-        };
-        try {
-          work().then(pass, fail);
-        } catch (thrown) {
-          fail(thrown); // an interceptor may throw before it returns a promise
-        }
-      });
-    },
-  };
-}
-
 /**
- * The messages of a streaming call. As in Connect, leaving the loop early does not end the call: only its signal does.
- * An aborted call closes the handler's generator, or fails what hands over more, so that its `finally` runs, and whoever
- * watches the messages hears of it.
+ * One call in process, until it ends, its client aborts it, or its deadline passes. It is also the context that its handler
+ * receives.
  */
-export function callMessages<T>(source: Messages<T>, call: InProcessCall): Messages<T> {
-  const { each } = source;
-  const leave = (from: AsyncIterator<T>) =>
-    void (from.throw ?? from.return)?.call(from, call.signal().reason).catch(() => {}); // nobody is left to hear of its failure
-  if (call.isOver()) leave(source[Symbol.asyncIterator]()); // before there was anything to read
-  const hand = (take: Take<T>) => (message: T) => {
-    if (call.isOver()) throw ENDED;
-    return take(message);
-  };
-  return {
-    each: each && ((take) => call.settle(() => each(hand(take)), always)),
-    [Symbol.asyncIterator]() {
-      const from = source[Symbol.asyncIterator]();
-      call.signal().addEventListener("abort", () => leave(from), { once: true });
-      const next = () => from.next();
-      return { next: () => call.settle(next, isDone) };
-    },
-  };
-}
+export class InProcessCall implements HandlerContext {
+  readonly responseHeader = new Headers();
+  readonly responseTrailer = new Headers();
+  readonly protocolName = "in-process";
+  readonly requestMethod = "POST";
+  readonly method: DescMethod;
+  readonly service: DescService;
+  readonly url: string;
+  readonly requestHeader: Headers;
+  readonly values: ContextValues;
+  readonly #client: AbortSignal | undefined;
+  readonly #deadline: number | undefined;
+  readonly #timer: NodeJS.Timeout | undefined;
+  #controller: AbortController | undefined;
+  #endedBy: ConnectError | undefined;
+  #rejectPending: ((error: ConnectError) => void) | undefined;
 
-const always = () => true;
-const isDone = ({ done }: IteratorResult<unknown>) => done === true;
+  constructor(
+    method: DescMethod,
+    client: AbortSignal | undefined,
+    timeoutMs: number | undefined,
+    header: ConstructorParameters<typeof Headers>[0],
+    values: ContextValues = createContextValues(),
+  ) {
+    this.method = method;
+    this.service = method.parent;
+    this.url = `in-process:/${method.parent.typeName}/${method.name}`;
+    this.requestHeader = header instanceof Headers ? header : new Headers(header);
+    this.values = values;
+    this.#client = client;
+    if (timeoutMs !== undefined) {
+      this.#deadline = Date.now() + timeoutMs;
+      this.#timer = setTimeout(this.#onDeadline, timeoutMs);
+    }
+    if (client?.aborted) this.#onClientAbort();
+    else client?.addEventListener("abort", this.#onClientAbort);
+  }
+
+  /** Fires when the call is over, however it ended. Created on first access, because most calls never use it. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#endedBy) this.#controller.abort(this.#endedBy);
+    }
+    return this.#controller.signal;
+  }
+
+  timeoutMs(): number | undefined {
+    return this.#deadline === undefined ? undefined : this.#deadline - Date.now();
+  }
+
+  /**
+   * Settles as the work does, or rejects the moment the call is aborted. Masks unknown errors, as on the wire.
+   * @param endsCall whether the result ends the call. A failure always does
+   */
+  run<T>(work: () => Promise<T>, endsCall: (result: T) => boolean): Promise<T> {
+    if (this.#endedBy) return Promise.reject(this.#endedBy);
+    return new Promise<T>((resolve, reject) => {
+      this.#rejectPending = reject;
+      const complete = (result: T) => {
+        if (endsCall(result)) this.#end(ENDED);
+        resolve(result);
+      };
+      const fail = (thrown: unknown) => {
+        this.#end(ENDED);
+        reject(masked(thrown));
+      };
+      try {
+        work().then(complete, fail);
+      } catch (thrown) {
+        fail(thrown); // an interceptor may throw before it returns a promise
+      }
+    });
+  }
+
+  #abort(error: ConnectError): void {
+    this.#rejectPending?.(error);
+    this.#end(error);
+  }
+
+  #end(reason: ConnectError): void {
+    if (this.#endedBy) return;
+    this.#endedBy = reason;
+    clearTimeout(this.#timer);
+    this.#client?.removeEventListener("abort", this.#onClientAbort);
+    this.#controller?.abort(reason);
+  }
+
+  readonly #onClientAbort = () => this.#abort(ConnectError.from(this.#client?.reason, Code.Canceled));
+  readonly #onDeadline = () => this.#abort(new ConnectError("the operation timed out", Code.DeadlineExceeded));
+}
 
 const masked = (thrown: unknown): ConnectError =>
   thrown instanceof ConnectError

@@ -1,29 +1,50 @@
-import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { create } from "@bufbuild/protobuf";
-import type {
-  ConnectRouter,
-  HandlerContext,
-  Interceptor,
-  MethodImplSpec,
-  StreamResponse,
-  Transport,
-  UnaryResponse,
+import { create, type DescMethod, type MessageInitShape } from "@bufbuild/protobuf";
+import type { ConnectRouter, Interceptor, MethodImplSpec, Transport } from "@connectrpc/connect";
+import {
+  Code,
+  ConnectError,
+  createMethodImplSpec,
+  createServiceImplSpec,
+  type StreamResponse,
+  type UnaryResponse,
 } from "@connectrpc/connect";
-import { Code, ConnectError, createMethodImplSpec, createServiceImplSpec } from "@connectrpc/connect";
-import { callMessages, startCall } from "./in-process-call.ts";
-import { InProcessContext, InProcessRequest } from "./in-process-context.ts";
-import type { Messages } from "./messages.ts";
+import { InProcessCall } from "./in-process-call.ts";
 
-const always = () => true;
-const never = () => false;
+/** A request as interceptors see it. */
+class InProcessRequest {
+  readonly requestMethod = "POST";
+  readonly call: InProcessCall;
+  readonly stream: boolean;
+  readonly message: unknown;
+  readonly method: DescMethod;
+  readonly service: DescMethod["parent"];
+  readonly url: string;
+  readonly header: Headers;
+  readonly contextValues: InProcessCall["values"];
+
+  constructor(call: InProcessCall, stream: boolean, message: unknown) {
+    this.call = call;
+    this.stream = stream;
+    this.message = message;
+    this.method = call.method;
+    this.service = call.service;
+    this.url = call.url;
+    this.header = call.requestHeader;
+    this.contextValues = call.values;
+  }
+
+  get signal(): AbortSignal {
+    return this.call.signal;
+  }
+}
 
 type Run = (request: InProcessRequest) => Promise<UnaryResponse | StreamResponse>;
 
 /**
- * A transport to services in the same process. Messages are handed over by reference: nothing is serialized, so neither
- * side may change a message it has sent or received, and message sizes are not bounded. In every other respect (headers,
- * errors, deadlines, cancellation, masking of unknown errors) it behaves as gRPC does, and one test suite runs over both.
- * @param routes the function that fills the router of the gRPC server
+ * A transport to services in the same process. Messages are passed by reference and never serialized, so neither side may
+ * change a message that it has sent or received, and message sizes are not limited. In every other respect (headers, errors,
+ * deadlines, cancellation, masking of unknown errors) it behaves as gRPC does. One test suite runs over both.
+ * @param routes fills the router of the gRPC server
  * @param interceptors the interceptors of that server, outermost first
  */
 export function createInProcessTransport(
@@ -33,41 +54,43 @@ export function createInProcessTransport(
   const methods = collect(routes, interceptors);
   const find = (method: DescMethod): Run => {
     const run = methods.get(method);
-    if (!run) throw new ConnectError(`${method} is not served here`, Code.Unimplemented);
+    if (!run) throw new ConnectError(`${method} is not implemented`, Code.Unimplemented);
     return run;
   };
   return {
     async unary(method, signal, timeoutMs, header, input, contextValues) {
       const run = find(method);
-      const call = startCall(signal, timeoutMs);
-      const message = create(method.input, input);
-      const request = new InProcessRequest(method, call, header, contextValues, { stream: false, message });
-      return (await call.settle(() => run(request), always)) as UnaryResponse as never;
+      const call = new InProcessCall(method, signal, timeoutMs, header, contextValues);
+      const request = new InProcessRequest(call, false, create(method.input, input));
+      return (await call.run(() => run(request), always)) as UnaryResponse as never;
     },
     async stream(method, signal, timeoutMs, header, input, contextValues) {
       const run = find(method);
-      const call = startCall(signal, timeoutMs);
-      const message = messagesOf(method.input, input);
-      const plain = new InProcessRequest(method, call, header, contextValues, { stream: true, message });
-      const request = { ...plain, signal: call.signal() }; // interceptors copy it to wrap its messages
-      const answer = async () => {
-        const response = (await run(request)) as StreamResponse;
-        return { ...response, message: callMessages(response.message, call) };
+      const call = new InProcessCall(method, signal, timeoutMs, header, contextValues);
+      const request = new InProcessRequest(call, true, input);
+      const start = async () => {
+        // Interceptors copy the request to replace its messages. A copy has no getters.
+        const response = await run({ ...request, signal: call.signal });
+        return { ...response, message: messagesOf(call, response.message as AsyncIterable<never>) };
       };
-      return (await call.settle(answer, never)) as never;
+      return (await call.run(start, never)) as never;
     },
   };
 }
 
-/** Runs `routes` on a router that keeps the implementations, and folds the interceptors around each of them once. */
+const always = () => true;
+const never = () => false;
+const isDone = ({ done }: IteratorResult<unknown>) => done === true;
+
+/** Runs `routes` on a router that keeps the implementations, and wraps each of them in the interceptors once. */
 function collect(
   routes: (router: ConnectRouter) => unknown,
   interceptors: readonly Interceptor[],
 ): Map<DescMethod, Run> {
   const methods = new Map<DescMethod, Run>();
   const add = (spec: MethodImplSpec) => {
-    const fold = (next: Run, interceptor: Interceptor) => interceptor(next as never) as unknown as Run;
-    methods.set(spec.method, interceptors.reduceRight(fold, implementation(spec)));
+    const wrap = (next: Run, interceptor: Interceptor) => interceptor(next as never) as unknown as Run;
+    methods.set(spec.method, interceptors.reduceRight(wrap, implementation(spec)));
   };
   const router: ConnectRouter = {
     handlers: [],
@@ -84,67 +107,73 @@ function collect(
   return methods;
 }
 
-/** The innermost function of a method: makes the handler's context and calls the handler. */
+/** The innermost function of a method: calls the handler. */
 function implementation(spec: MethodImplSpec): Run {
   const { method } = spec;
+  const respond = (call: InProcessCall, stream: boolean, message: unknown) =>
+    ({
+      stream,
+      method,
+      service: call.service,
+      message,
+      header: call.responseHeader,
+      trailer: call.responseTrailer,
+    }) as UnaryResponse | StreamResponse;
   switch (spec.kind) {
     case "unary":
-      return async (request) => {
-        const context = new InProcessContext(request);
+      return async ({ call, message }) => {
         try {
-          const message = create(method.output, await spec.impl(request.message as never, context));
-          return { stream: false, method: spec.method, message, ...headersOf(context) };
+          return respond(call, false, create(method.output, await spec.impl(message as never, call)));
         } catch (thrown) {
-          throw withHeaders(thrown, context);
+          throw withHeaders(thrown, call);
         }
       };
     case "server_streaming":
-      return async (request) => {
-        const context = new InProcessContext(request);
-        const message = messagesOf(method.output, spec.impl(await only(request.message as never), context));
-        return { stream: true, method: spec.method, message, ...headersOf(context) };
-      };
+      return async ({ call, message }) =>
+        respond(
+          call,
+          true,
+          spec.impl(create(method.input, await first(message as AsyncIterable<never>)) as never, call),
+        );
     default:
-      throw new Error(`${method} is ${spec.kind}, which is not served in process`);
+      throw new Error(`${method} is ${spec.kind}, which is not supported in process`);
   }
 }
 
-const headersOf = ({ service, responseHeader, responseTrailer }: HandlerContext) => ({
-  service,
-  header: responseHeader,
-  trailer: responseTrailer,
-});
-
 /** On the wire the headers of a failed call arrive with its error. */
-function withHeaders(thrown: unknown, context: HandlerContext): unknown {
+function withHeaders(thrown: unknown, { responseHeader, responseTrailer }: InProcessCall): unknown {
   if (!(thrown instanceof ConnectError)) return thrown;
-  for (const headers of [context.responseHeader, context.responseTrailer]) {
+  for (const headers of [responseHeader, responseTrailer]) {
     for (const [name, value] of headers) thrown.metadata.append(name, value);
   }
   return thrown;
 }
 
-async function only<T>(messages: AsyncIterable<T>): Promise<T> {
+async function first<T>(messages: AsyncIterable<T>): Promise<T> {
   for await (const message of messages) return message;
   throw new ConnectError("the request message is missing", Code.Unimplemented);
 }
 
-/** Completes partial messages, as they come. */
-function messagesOf<M extends DescMessage>(
-  schema: M,
-  source: Messages<MessageInitShape<M>>,
-): Messages<MessageShape<M>> {
-  const { each } = source;
-  const complete = (step: IteratorResult<MessageInitShape<M>>): IteratorResult<MessageShape<M>> =>
-    step.done ? step : { done: false, value: create(schema, step.value) };
-  return {
-    each: each && ((take) => each((message) => take(create(schema, message)))),
-    [Symbol.asyncIterator]() {
-      const from = source[Symbol.asyncIterator]();
-      return {
-        next: () => from.next().then(complete),
-        return: async () => ({ done: true, value: (await from.return?.())?.value }),
-      };
-    },
+/**
+ * The messages of a streaming call, completed from what the handler yields. As in Connect, leaving the loop does not end the
+ * call: only its signal does. An aborted call closes the handler's generator, even if nobody reads at the moment or ever did,
+ * so that its `finally` and the interceptors that observe its end run.
+ */
+function messagesOf(call: InProcessCall, source: AsyncIterable<MessageInitShape<DescMethod["output"]>>) {
+  const from = source[Symbol.asyncIterator]();
+  let hasStarted = false;
+  const pull = () => {
+    hasStarted = true;
+    return from.next();
   };
+  const complete = (step: IteratorResult<MessageInitShape<DescMethod["output"]>>) =>
+    step.done ? step : { done: false, value: create(call.method.output, step.value) };
+  const close = () => {
+    if (!hasStarted) pull().catch(() => {}); // closing a generator that has not started runs none of its code
+    (from.throw ?? from.return)?.call(from, call.signal.reason).catch(() => {});
+  };
+  if (call.signal.aborted) close();
+  else call.signal.addEventListener("abort", close, { once: true });
+  const next = () => call.run(() => pull().then(complete), isDone);
+  return { [Symbol.asyncIterator]: () => ({ next }) };
 }

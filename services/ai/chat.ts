@@ -2,7 +2,7 @@ import { type ChatDeps, type Conversation, finishFailed, resolveModel, startUsag
 import type { Usage } from "./providers/provider.ts";
 
 /** A complete reply (spec 2.7). */
-export type ChatReply = { content: string; model: string; provider: string; usage?: Usage };
+export type ChatReply = { content: string; model: string; provider: string; usage?: Usage | undefined };
 
 /**
  * Sends a conversation and waits for the complete reply.
@@ -10,14 +10,14 @@ export type ChatReply = { content: string; model: string; provider: string; usag
  */
 export async function chat(call: ChatDeps, conversation: Conversation): Promise<ChatReply> {
   const route = resolveModel(call.ai, conversation);
-  const entry = startUsage(call, call.signal, route, false);
+  const usage = startUsage(call, call.signal, route, false);
   try {
-    const { content, usage } = await route.provider.complete(route.prompt, call.signal, entry.timings);
-    entry.onText(content);
-    if (usage) entry.setUsage(usage);
-    entry.finish("completed");
-    return { content, model: route.model.name, provider: route.entry.id, ...(usage && { usage }) };
+    const reply = await route.provider.complete(route.prompt, call.signal, usage);
+    usage.onText(reply.content);
+    if (reply.usage) usage.onUsage(reply.usage);
+    usage.finish("completed");
+    return { model: route.model.name, provider: route.entry.id, ...reply };
   } catch (thrown) {
-    throw finishFailed(call, call.signal, entry, thrown);
+    throw finishFailed(call, call.signal, usage, thrown);
   }
 }

@@ -1,18 +1,16 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
-import { Left } from "../flow.ts";
 import { invalid, invalidFields, ServiceError } from "../platform/errors.ts";
 import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
-import { type CallInstruments, type InstrumentDeps, instrumentCall } from "./instrument-call.ts";
+import { type InstrumentDeps, instrumentCall } from "./instrument-call.ts";
 import { ProviderError } from "./providers/errors.ts";
-import type { Prompt, PromptMessage, Provider } from "./providers/provider.ts";
+import type { CallObserver, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
 import type { UsageEntry, UsageStart } from "./usage.ts";
 
-/** What the operations on conversations need. */
 export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> & InstrumentDeps;
 
-/** A conversation and how it is to be continued (spec 4.5). Its fields have been checked one by one. */
+/** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
 export type Conversation = {
   provider: string;
   model?: string | undefined;
@@ -22,14 +20,14 @@ export type Conversation = {
   systemPrompt?: string | undefined;
 };
 
-/** Where a conversation goes, and what exactly is sent. */
+/** Where a conversation goes, and what is sent. */
 export type ResolvedModel = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
 
-/** The most that all messages together may hold. */
+/** Limit of all messages together, in characters. */
 const MAX_CHARACTERS = 262_144;
 
 /**
- * Finds the way for a conversation. The request chooses among what the catalogue lists and nothing else.
+ * Finds provider and model of a conversation. The request can choose only what the catalogue lists.
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED
  */
 export function resolveModel({ catalogue, providers }: AiContext, conversation: Conversation): ResolvedModel {
@@ -54,34 +52,31 @@ export function resolveModel({ catalogue, providers }: AiContext, conversation: 
   return { provider, entry, model, prompt };
 }
 
-/** Opens the usage row of a conversation, and begins to measure it. @param signal fires when nobody wants the reply any more */
+/** Opens the usage row of a conversation and starts its metrics. @param signal fires when the reply is no longer wanted */
 export function startUsage(
   call: ChatDeps,
   signal: AbortSignal,
   { entry, model, prompt }: ResolvedModel,
   isStream: boolean,
-): UsageEntry & Pick<CallInstruments, "timings"> {
-  const { timings, settled } = instrumentCall(call, { entry, model, isStream });
+): UsageEntry & CallObserver {
+  const { observer, onFinished } = instrumentCall(call, { entry, model, isStream });
   const start: UsageStart = {
     userId: call.caller.user.id,
     provider: entry.id,
     model: model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
   };
-  return { ...call.ai.usage.start(start, signal, settled), timings };
+  return { ...call.ai.usage.start(start, signal, onFinished), ...observer };
 }
 
-/**
- * Settles a conversation that didn't come to its end.
- * @returns what the caller is told
- */
+/** Records that a conversation failed. @returns the error for the caller */
 export function finishFailed(
   { log, requestId }: ChatDeps,
   signal: AbortSignal,
   usage: UsageEntry,
   thrown: unknown,
 ): unknown {
-  if (signal.aborted || thrown instanceof Left) {
+  if (signal.aborted) {
     usage.finish("cancelled");
     return thrown;
   }
@@ -89,13 +84,13 @@ export function finishFailed(
     usage.finish("failed");
     return thrown;
   }
-  if (thrown.usage) usage.setUsage(thrown.usage);
+  if (thrown.usage) usage.onUsage(thrown.usage);
   usage.finish(thrown.kind);
   log.warn({ requestId, detail: thrown.detail }, thrown.message);
   return new ServiceError(Reason.PROVIDER_ERROR, thrown.message);
 }
 
-/** What is wrong with the messages as a whole. */
+/** Checks the messages as a whole. @returns what is wrong */
 function faultIn(messages: Conversation["messages"]): string | undefined {
   if (charactersIn(messages) > MAX_CHARACTERS && codePointsIn(messages) > MAX_CHARACTERS)
     return `must hold at most ${MAX_CHARACTERS} characters`;
@@ -104,12 +99,12 @@ function faultIn(messages: Conversation["messages"]): string | undefined {
   return undefined;
 }
 
-/** UTF-16 units: quick, and never fewer than the code points. */
+/** UTF-16 units: quick to count, and never fewer than the code points. */
 function charactersIn(messages: readonly { content: string }[]): number {
   return messages.reduce((sum, { content }) => sum + content.length, 0);
 }
 
-/** As the rules of single fields count: a pair of surrogates is one character. */
+/** Code points, as in the constraints of single fields: a surrogate pair is one character. */
 function codePointsIn(messages: readonly { content: string }[]): number {
   return messages.reduce((sum, { content }) => sum + content.replace(/[\ud800-\udbff]/g, "").length, 0);
 }

@@ -1,22 +1,21 @@
 import type { SignedInCall } from "../call.ts";
 import type { CatalogueModel, CatalogueProvider } from "./catalogue.ts";
-import type { CallTimings } from "./providers/provider.ts";
+import type { CallObserver } from "./providers/provider.ts";
 import type { UsageRow } from "./usage.ts";
 
-/** Measures one provider call. */
+/** Metrics and span of one provider call. */
 export type CallInstruments = {
-  timings: CallTimings;
-  /** Takes the call's settled usage row. */
-  settled(row: UsageRow): void;
+  observer: Pick<CallObserver, "onSent" | "onDecoded">;
+  /** Called with the final usage row. */
+  onFinished(row: UsageRow): void;
 };
 
-/** Whom a call goes to. */
+/** Where a call goes. */
 export type CallTarget = { entry: CatalogueProvider; model: CatalogueModel; isStream: boolean };
 
-/** What measuring needs. */
 export type InstrumentDeps = Pick<SignedInCall, "metrics" | "tracing" | "traceparent" | "startedAt">;
 
-/** Begins to measure a provider call, and its span where traces are collected. */
+/** Starts the metrics of a provider call, and its span if traces are collected. */
 export function instrumentCall(
   call: InstrumentDeps,
   { entry: { vendor }, model: { upstream: model }, isStream }: CallTarget,
@@ -29,24 +28,24 @@ export function instrumentCall(
     "gen_ai.request.model": model,
     "gen_ai.request.stream": isStream,
   });
-  let hasLeft = false;
-  let workedMs = 0;
+  let isSent = false;
+  let decodingMs = 0;
   return {
-    timings: {
-      sent(at) {
-        if (!hasLeft) metrics.overheadSeconds.observe({ phase: "request" }, (at - startedAt) / 1000);
-        hasLeft = true;
+    observer: {
+      onSent(at) {
+        if (!isSent) metrics.overheadSeconds.observe({ phase: "request" }, (at - startedAt) / 1000);
+        isSent = true;
       },
-      worked(ms) {
-        workedMs += ms;
+      onDecoded(ms) {
+        decodingMs += ms;
       },
     },
-    settled({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }) {
+    onFinished({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }) {
       const error = outcome === "completed" ? undefined : outcome;
       const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
       metrics.operationSeconds.observe({ ...labels, ...(error && { error_type: error }) }, (latency_ms ?? 0) / 1000);
       if (firstChunk !== undefined) metrics.firstChunkSeconds.observe(labels, firstChunk);
-      if (hasLeft) metrics.overheadSeconds.observe({ phase: "reply" }, workedMs / 1000);
+      if (isSent) metrics.overheadSeconds.observe({ phase: "reply" }, decodingMs / 1000);
       if (!estimated) {
         metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
         metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);

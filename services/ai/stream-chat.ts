@@ -1,4 +1,3 @@
-import { type Flow, flow, type Take } from "../flow.ts";
 import {
   type ChatDeps,
   type Conversation,
@@ -12,30 +11,28 @@ import {
 type Piece = { chunk: string };
 
 /**
- * Sends a conversation and hands on the reply as it comes: text that is never empty, in whole characters. It ends
- * without an error only when the provider said that the reply is complete, and with one when the session ends. Nothing
- * is sent before the first piece is asked for.
- * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while it is read PROVIDER_ERROR, UNAUTHENTICATED
+ * Sends a conversation and streams the reply: pieces that are never empty, in whole characters. Ends without an error
+ * only if the provider has completed the reply. Fails when the session ends. Sends nothing before the first pull.
+ * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR, UNAUTHENTICATED
  */
-export function streamChat(call: ChatDeps, conversation: Conversation): Flow<Piece> {
-  const route = resolveModel(call.ai, conversation);
-  return flow((take) => reply(call, route, take));
+export function streamChat(call: ChatDeps, conversation: Conversation): AsyncIterable<Piece> {
+  return streamReply(call, resolveModel(call.ai, conversation));
 }
 
-async function reply(call: ChatDeps, route: ResolvedModel, take: Take<Piece>): Promise<void> {
-  const stay = call.ai.sessions.watch(call.caller.session.id, call.signal);
-  const entry = startUsage(call, stay.signal, route, true);
-  const hand = (chunk: string) => {
-    entry.onText(chunk);
-    return take({ chunk });
-  };
+async function* streamReply(call: ChatDeps, model: ResolvedModel): AsyncIterable<Piece> {
+  call.signal.throwIfAborted();
+  const session = call.ai.sessions.watch(call.caller.session.id, call.signal);
+  const usage = startUsage(call, session.signal, model, true);
   try {
-    const usage = await route.provider.stream(route.prompt, hand, stay.signal, entry.timings);
-    if (usage) entry.setUsage(usage);
-    entry.finish("completed");
+    for await (const chunk of model.provider.stream(model.prompt, session.signal, usage)) {
+      usage.onText(chunk);
+      yield { chunk };
+    }
+    usage.finish("completed");
   } catch (thrown) {
-    throw finishFailed(call, stay.signal, entry, thrown);
+    throw finishFailed(call, session.signal, usage, thrown);
   } finally {
-    stay.end();
+    usage.finish("cancelled"); // if the reader has left the loop
+    session.end();
   }
 }

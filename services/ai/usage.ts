@@ -23,23 +23,23 @@ export type UsageRow = {
   created_at: Date;
 };
 
-/** One call, from its start to its settlement. */
+/** One call, from its start to its end. */
 export type UsageEntry = {
-  /** Counts text that went out. */
+  /** Counts text of the reply. */
   onText(text: string): void;
-  /** Takes what the provider reports; it replaces the estimate. */
-  setUsage(usage: Usage): void;
-  /** Settles the call; only the first time counts. */
+  /** Replaces the estimate by what the provider reports. */
+  onUsage(usage: Usage): void;
+  /** Records the outcome. Only the first call counts. */
   finish(outcome: UsageOutcome): void;
 };
 
-/** Who calls what, and how much is sent. */
+/** The caller, the model and the size of the prompt. */
 export type UsageStart = { userId: string; provider: string; model: string; inputCharacters: number };
 
-/** Records what AI calls cost. */
+/** Records the usage of AI calls. */
 export type UsageLedger = {
-  /** Opens the row of a call; it is settled as cancelled when the signal fires first. `settled` is told once. */
-  start(start: UsageStart, signal: AbortSignal, settled?: (row: UsageRow) => void): UsageEntry;
+  /** Opens the row of a call. The outcome is `cancelled` if the signal fires first. Calls `onFinished` once. */
+  start(start: UsageStart, signal: AbortSignal, onFinished?: (row: UsageRow) => void): UsageEntry;
   /** Resolves when everything recorded so far is in the database, or the attempt to write it failed. */
   flush(): Promise<void>;
 };
@@ -110,7 +110,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
 
   return {
     flush,
-    start({ userId, provider, model, inputCharacters }, signal, settled) {
+    start({ userId, provider, model, inputCharacters }, signal, onFinished) {
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
@@ -138,20 +138,20 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
           writtenMs = elapsed();
           write(row);
         },
-        setUsage({ inputTokens, outputTokens }) {
+        onUsage({ inputTokens, outputTokens }) {
           Object.assign(row, { input_tokens: inputTokens, output_tokens: outputTokens, estimated: false });
         },
         finish(outcome) {
           if (row.outcome !== "running") return;
-          signal.removeEventListener("abort", leave);
+          signal.removeEventListener("abort", onClientGone);
           Object.assign(row, { outcome, latency_ms: elapsed() });
           if (row.estimated && characters === 0 && UNREAD.has(outcome)) row.input_tokens = 0;
           write(row);
-          settled?.(row);
+          onFinished?.(row);
         },
       };
-      const leave = () => entry.finish("cancelled");
-      signal.addEventListener("abort", leave);
+      const onClientGone = () => entry.finish("cancelled");
+      signal.addEventListener("abort", onClientGone);
       write(row);
       return entry;
     },

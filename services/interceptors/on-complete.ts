@@ -1,102 +1,63 @@
 import type { StreamRequest, StreamResponse, UnaryRequest, UnaryResponse } from "@connectrpc/connect";
-import type { Each, Flow } from "../flow.ts";
 
 type AnyRequest = UnaryRequest | StreamRequest;
 type AnyResponse = UnaryResponse | StreamResponse;
 type Next = (req: AnyRequest) => Promise<AnyResponse>;
-type Ended = (ending: CallResult) => unknown;
-type Messages<T> = AsyncIterable<T> & Partial<Flow<T>>;
 
 /** How a call ended. */
 export type CallResult = { error: unknown } | Record<never, never>;
 
+/** Called once, when the call has ended. An error that it returns replaces the error of the call. */
+type Observer = (result: CallResult) => unknown;
+
 /**
- * Runs the rest of the chain and reports how the call really ended. A stream's interceptor returns before its handler
- * has started, so the ending of a stream is the ending of its messages.
- * @param ended is told once; what it returns as an error replaces the one that was thrown.
+ * Runs the rest of the interceptor chain and reports how the call ended. An interceptor returns before the handler of a
+ * stream has started, so a stream ends with its last message.
  */
-export async function onComplete(next: Next, req: AnyRequest, ended: Ended): Promise<AnyResponse> {
+export async function onComplete(next: Next, req: AnyRequest, observer: Observer): Promise<AnyResponse> {
   let res: AnyResponse;
   try {
     res = await next(req);
   } catch (error) {
-    throw ended({ error }) ?? error;
+    throw observer({ error }) ?? error;
   }
   if (!res.stream) {
-    ended({});
+    observer({});
     return res;
   }
-  return { ...res, message: watched(res.message, ended) } as StreamResponse;
+  return { ...res, message: observe(res.message, observer) } as StreamResponse;
 }
 
-/** What is watched already gets one more watcher: each layer around it would cost each message a turn of the queue. */
-function watched<T>(messages: Messages<T>, ended: Ended): Watched<T> {
-  return messages instanceof Watched
-    ? new Watched(messages.source, [...messages.watchers, ended])
-    : new Watched(messages, [ended]);
+/** Adds the observer to messages that are observed already: each nested iterator costs each message microtasks. */
+function observe<T>(messages: AsyncIterable<T>, observer: Observer): ObservedStream<T> {
+  return messages instanceof ObservedStream
+    ? new ObservedStream(messages.source, [...messages.observers, observer])
+    : new ObservedStream(messages, [observer]);
 }
 
-/** Passes messages on as they come, handed over or one by one, and reports how they ended. */
-class Watched<T> implements AsyncIterable<T> {
-  readonly source: Messages<T>;
-  /** Innermost first: each hears of the error that the one before it made of it. */
-  readonly watchers: Ended[];
-  readonly each: Each<T> | undefined;
+/** Passes messages on and reports how they ended. */
+class ObservedStream<T> implements AsyncIterable<T> {
+  readonly source: AsyncIterable<T>;
+  /** Innermost first. Each gets the error that the one before it returned. */
+  readonly observers: Observer[];
 
-  constructor(source: Messages<T>, watchers: Ended[]) {
+  constructor(source: AsyncIterable<T>, observers: Observer[]) {
     this.source = source;
-    this.watchers = watchers;
-    this.each =
-      source.each &&
-      ((take) => {
-        const { complete, fail } = this.#ending();
-        return (source.each as Each<T>)(take).then(complete, fail);
-      });
+    this.observers = observers;
   }
 
-  [Symbol.asyncIterator](): AsyncIterator<T> {
-    const from = this.source[Symbol.asyncIterator]();
-    const { complete, fail } = this.#ending();
-    const hand = (step: IteratorResult<T>) => {
-      if (step.done) complete();
-      return step;
-    };
-    return {
-      next: () => from.next().then(hand, fail),
-      async return() {
-        try {
-          await from.return?.();
-        } finally {
-          complete();
-        }
-        return { done: true, value: undefined };
-      },
-      /** So Connect leaves when a reader who takes nothing has gone. */
-      async throw(reason) {
-        await from.return?.().catch(() => {}); // the reason is told
-        return fail(reason);
-      },
-    };
-  }
-
-  /** What tells the watchers of the ending, once. */
-  #ending() {
-    let isOver = false;
-    const end = (ending: CallResult): CallResult => {
-      if (isOver) return ending;
-      isOver = true;
-      let heard = ending;
-      for (const ended of this.watchers) {
-        const error = ended(heard);
-        if ("error" in heard) heard = { error: error ?? heard.error };
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void> {
+    let result: CallResult = {};
+    try {
+      yield* this.source;
+    } catch (error) {
+      result = { error };
+    } finally {
+      for (const observer of this.observers) {
+        const error = observer(result);
+        if ("error" in result) result = { error: error ?? result.error };
       }
-      return heard;
-    };
-    return {
-      complete: () => void end({}),
-      fail(error: unknown): never {
-        throw (end({ error }) as { error: unknown }).error;
-      },
-    };
+    }
+    if ("error" in result) throw result.error;
   }
 }

@@ -43,7 +43,7 @@ const ALLOWED: Record<string, string[]> = {
   auth: DOMAIN,
   user: ["auth", ...DOMAIN],
   admin: ["user", ...DOMAIN],
-  ai: [...DOMAIN, "process", "flow.ts", "config.ts"],
+  ai: [...DOMAIN, "config.ts"],
 };
 
 describe("imports", () => {

@@ -1,90 +1,79 @@
 import type { Readable } from "node:stream";
-import type { Take } from "../../flow.ts";
 import { ReplyDecoder, type ResponseParser } from "./decode.ts";
 import { ProviderError, toUpstreamError, UpstreamError } from "./errors.ts";
 import type { UpstreamResponse } from "./http-client.ts";
-import type { CallTimings, Completion, Prompt, Provider, ProviderBounds, Usage } from "./provider.ts";
-import { listen } from "./read-events.ts";
-import { type OpenReply, readReply, sendWithRetry } from "./send.ts";
+import type { CallObserver, Completion, Prompt, Provider, ProviderBounds } from "./provider.ts";
+import { readEvents } from "./read-events.ts";
+import { readReply, sendWithRetry } from "./send.ts";
 import { UpstreamRequest } from "./upstream-request.ts";
 
-/** A dialect at one endpoint: how a prompt is sent, and what the answers say. */
+/** A dialect at one endpoint: how a prompt is sent, and how responses are parsed. */
 export type Adapter = ResponseParser & {
-  /** Sends the request once and resolves when the status line has arrived, whatever it says. */
+  /** Sends the request once. Resolves when the status line has arrived, whatever the status. */
   send(prompt: Prompt, stream: boolean, signal: AbortSignal): Promise<UpstreamResponse>;
 };
 
-/** How long a reply that is known to be over may take to end, so that its connection can be used again. */
+/** How long the body of a complete reply may take to end, so that its connection can be used again. Milliseconds. */
 const DRAIN_MS = 100;
 
 /**
- * Makes a provider of an adapter: attempts, alarms, sizes, finish marker and cleaning up are the same for all.
- * @param id the public id, which failures name
+ * Makes a provider of an adapter. Attempts, timeouts, sizes, finish marker and clean-up are the same for all dialects.
+ * @param id the public id, used in error messages
  */
-export function asProvider(id: string, adapter: Adapter, limits: ProviderBounds): Provider {
-  const reasonOf = (thrown: unknown, { cause, isAborted }: UpstreamRequest) =>
-    isAborted ? cause : new ProviderError(id, toUpstreamError(cause ?? thrown, "broke off"));
+export function createProvider(id: string, adapter: Adapter, bounds: ProviderBounds): Provider {
+  /** The client's own reason if the client has gone; otherwise the timeout or the failure, as an error of this provider. */
+  const errorOf = (thrown: unknown, { signal }: UpstreamRequest, client: AbortSignal) =>
+    client.aborted ? client.reason : new ProviderError(id, toUpstreamError(signal.reason ?? thrown, "broke off"));
 
-  async function complete(prompt: Prompt, client: AbortSignal, timings?: CallTimings): Promise<Completion> {
-    const exchange = new UpstreamRequest(client, limits.totalMs, timings);
+  async function complete(prompt: Prompt, client: AbortSignal, observer?: CallObserver): Promise<Completion> {
+    const request = new UpstreamRequest(client, bounds.totalMs);
     try {
-      const opened = await sendWithRetry((signal) => adapter.send(prompt, false, signal), exchange, limits);
-      const completion = await readReply(opened, adapter, exchange, limits);
-      exchange.finish();
+      const send = () => adapter.send(prompt, false, request.signal);
+      // The first-byte limit is for streams: a model may write for minutes before a complete reply begins.
+      const reply = await sendWithRetry(send, request, { ...bounds, firstByteMs: bounds.totalMs }, observer);
+      const completion = await readReply(reply, adapter, bounds, observer);
+      request.finish();
       return completion;
     } catch (thrown) {
-      const reason = reasonOf(thrown, exchange);
-      exchange.close();
-      throw reason;
+      const error = errorOf(thrown, request, client);
+      request.close();
+      throw error;
     }
   }
 
-  async function stream(
-    prompt: Prompt,
-    take: Take<string>,
-    client: AbortSignal,
-    timings?: CallTimings,
-  ): Promise<Usage | undefined> {
-    const exchange = new UpstreamRequest(client, limits.totalMs, timings);
-    const transcript = new ReplyDecoder(adapter, limits.eventBytes);
+  async function* stream(prompt: Prompt, client: AbortSignal, observer?: CallObserver): AsyncGenerator<string, void> {
+    const request = new UpstreamRequest(client, bounds.totalMs);
+    const decoder = new ReplyDecoder(adapter, bounds.eventBytes);
     let body: Readable | undefined;
     try {
-      const opened = await sendWithRetry((signal) => adapter.send(prompt, true, signal), exchange, limits);
-      if (opened.type.endsWith("json")) return await takeWhole(opened, exchange, take);
-      if (opened.type !== "" && opened.type !== "text/event-stream") throw new UpstreamError("unreadable reply");
-      body = opened.body;
-      await listen(body, transcript, { exchange, limits, take });
-      return transcript.usage;
+      const reply = await sendWithRetry(() => adapter.send(prompt, true, request.signal), request, bounds, observer);
+      body = reply.body;
+      if (reply.type.endsWith("json")) {
+        // Some servers answer a request for a stream by one document. Errors come so too, even with status 200.
+        const { content, usage } = await readReply(reply, adapter, bounds, observer);
+        request.pauseIdleTimer();
+        if (content !== "") yield content;
+        if (usage) observer?.onUsage(usage);
+      } else {
+        if (reply.type !== "" && reply.type !== "text/event-stream") throw new UpstreamError("unreadable reply");
+        yield* readEvents(body, decoder, request, bounds, observer);
+        if (decoder.usage) observer?.onUsage(decoder.usage);
+      }
+      client.throwIfAborted(); // even if the reply is complete: its text may not have been read
     } catch (thrown) {
-      throw reasonOf(thrown, exchange);
+      throw errorOf(thrown, request, client);
     } finally {
-      if (body && transcript.isClosed && !exchange.signal.aborted) {
-        exchange.finish();
+      if (body && decoder.isClosed && !request.signal.aborted) {
+        request.finish();
         drain(body);
-      } else exchange.close();
+      } else request.close();
     }
-  }
-
-  /** A whole reply where a stream was asked for: some servers do, and errors come so, even with status 200. */
-  async function takeWhole(
-    opened: OpenReply,
-    exchange: UpstreamRequest,
-    take: Take<string>,
-  ): Promise<Usage | undefined> {
-    const { content, usage } = await readReply(opened, adapter, exchange, limits);
-    try {
-      if (content !== "") await take(content);
-    } catch (reason) {
-      exchange.abort(reason);
-    }
-    if (exchange.isAborted) throw exchange.cause;
-    return usage;
   }
 
   return { complete, stream };
 }
 
-/** Lets the body end so that its connection returns to the pool; one that doesn't end is closed. */
+/** Lets the body end so that its connection returns to the pool. A body that does not end is destroyed. */
 function drain(body: Readable): void {
   if (body.readableEnded) return;
   const giveUp = setTimeout(() => body.destroy(), DRAIN_MS).unref();

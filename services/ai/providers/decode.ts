@@ -2,106 +2,123 @@ import { createParser } from "eventsource-parser";
 import { classifyError, type ProviderErrorKind, UpstreamError } from "./errors.ts";
 import type { Usage } from "./provider.ts";
 
-/** Counts as the provider told them; input that its caches held may be counted apart. */
+/** Token counts as the provider reports them. Input that its caches held may be counted apart. */
 export type UsageCounts = Partial<Usage> & { cacheWriteTokens?: number; cacheReadTokens?: number };
 
-/** What one event of a stream, or the whole body of a chat reply, says. */
+/** What one event of a stream, or the body of a complete reply, says. */
 export type ParsedEvent = {
   text?: string | undefined;
-  /** Counts as far as they are told; later ones replace earlier ones. */
+  /** Counts as far as they are reported. Later ones replace earlier ones. */
   usage?: UsageCounts | undefined;
-  /** Something was produced that isn't shown (reasoning): not silence, but not text either. */
+  /** Something was produced that is not shown (reasoning): neither silence nor text. */
   active?: boolean | undefined;
-  /** The finish marker: from here on the reply may end. */
+  /** The finish marker. From here on the reply may end. */
   finished?: boolean | undefined;
   /** Nothing that follows matters. */
   over?: boolean | undefined;
   failed?: ProviderErrorKind | undefined;
-  /** The model calls a tool, though it was offered none: without any text that is no reply. */
+  /** The model calls a tool although none was offered. Without any text this is no reply. */
   callsTool?: boolean | undefined;
 };
 
 /**
- * A pure mapping from one dialect's JSON, of which nothing is certain but that it is an object. It may throw over what it
- * cannot read.
+ * Maps the JSON of one dialect. Pure functions: nothing is certain of their argument but that it is an object, and they
+ * may throw over what they cannot read.
  */
 export type ResponseParser = {
   parseEvent(frame: object): ParsedEvent;
   parseBody(body: object): ParsedEvent;
-  /** Streams may be finished by `[DONE]` alone. */
+  /** `[DONE]` alone may finish a stream. */
   finishesWithDone?: boolean;
 };
 
-/** OpenAI's closing mark. Proxies close streams of other dialects with it too, and broken ones of all. */
+/** OpenAI's end of a stream. Proxies send it in other dialects too, and after broken streams of all. */
 const DONE = "[DONE]";
 
-/** The reply as far as it has been received: bytes go in, at any cut; whole characters come out. */
+/** Decodes a streamed reply: bytes go in, cut anywhere; text of whole characters comes out. */
 export class ReplyDecoder {
   finished = false;
+  /** Nothing more is read: the reply has ended, or has failed. */
   isClosed = false;
-  /** Content, shown or not, came with the latest bytes. */
+  /** The latest bytes had content, shown or not. */
   hadContent = false;
-  fault: UpstreamError | undefined;
-  /** Some servers put a finish marker on every piece: theirs ends nothing, the end of the body does. */
+  #fault: UpstreamError | undefined;
+  /** Text followed the finish marker: some servers put one on every piece. Then only the end of the body is the end. */
   #hasGoneOn = false;
   #text = "";
   #hasSpoken = false;
-  /** How the provider itself said that it ended the reply; what that cost may still come. */
+  /** The failure with which the provider finished the reply. The usage of that may still follow. */
   #failedAs: ProviderErrorKind | undefined;
   #callsTool = false;
+  #isEnding = false;
   readonly #usage: UsageCounts = {};
-  readonly #mapping: ResponseParser;
+  readonly #dialect: ResponseParser;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   readonly #parser;
 
-  /** @param eventBytes the largest event that is taken */
-  constructor(mapping: ResponseParser, eventBytes: number) {
-    this.#mapping = mapping;
+  /** @param eventBytes largest event accepted */
+  constructor(dialect: ResponseParser, eventBytes: number) {
+    this.#dialect = dialect;
     this.#parser = createParser({
       maxBufferSize: eventBytes,
       onEvent: ({ event, data }) => this.#read(data, event === "error"),
       onError: ({ type }) => {
-        if (type === "max-buffer-size-exceeded") this.fault ??= new UpstreamError("reply too large");
+        if (type === "max-buffer-size-exceeded") this.#fail(new UpstreamError("reply too large"));
       },
     });
   }
 
-  /** The reply is whole, however its body may end. */
+  /** The reply is complete, however its body ends. */
   get isComplete(): boolean {
     return this.finished && !this.#hasGoneOn;
   }
 
-  /** What the reply cost, if the provider has said all of it. */
+  /** Undefined unless the provider has reported all of it. */
   get usage(): Usage | undefined {
     return toUsage(this.#usage);
   }
 
-  /** What was wrong with a reply that is over; undefined when nothing was, or it only broke off. */
+  /** What is wrong with the reply. */
   get error(): UpstreamError | undefined {
-    return this.fault ?? (this.#failedAs && new UpstreamError(this.#failedAs, { usage: this.usage }));
+    return this.#fault ?? (this.#failedAs && new UpstreamError(this.#failedAs, { usage: this.usage }));
   }
 
-  /**
-   * Takes what has arrived, and returns the text in it.
-   * @throws TypeError at bytes that are no UTF-8: a text with holes is none
-   */
+  /** Decodes what has arrived. @returns the text in it */
   push(bytes: Buffer): string {
     this.hadContent = false;
-    this.#parser.feed(this.#decoder.decode(bytes, { stream: true }));
+    try {
+      this.#parser.feed(this.#decoder.decode(bytes, { stream: true }));
+    } catch {
+      this.#fail(new UpstreamError("unreadable reply")); // not UTF-8
+    }
     return this.#take();
   }
 
-  /** Takes the end of the body. Some servers leave out the blank line after the last event. */
+  /** Decodes the end of the body. Some servers leave out the blank line after the last event. */
   end(): string {
-    if (!this.isClosed && !this.fault) this.#parser.feed("\n\n");
-    if (!this.finished) this.fault ??= new UpstreamError("broke off");
+    this.#isEnding = true;
+    try {
+      if (!this.isClosed) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
+    } catch {
+      if (!this.isComplete) this.#fail(new UpstreamError("broke off")); // inside a character
+    }
+    if (!this.finished) this.#fail(new UpstreamError("broke off"));
     this.isClosed = true;
     return this.#take();
   }
 
-  /** The text since the last time. A character split between two events waits for its other half. */
+  #endInsideEvent(): void {
+    if (!this.isComplete) this.#fail(new UpstreamError("broke off"));
+  }
+
+  #fail(error: UpstreamError): void {
+    this.#fault ??= error;
+    this.isClosed = true;
+  }
+
+  /** The text since the last time. Half of a surrogate pair waits for its other half. */
   #take(): string {
-    const split = !this.isClosed && !this.fault && isHighSurrogate(this.#text.charCodeAt(this.#text.length - 1));
+    const split = !this.isClosed && isHighSurrogate(this.#text.charCodeAt(this.#text.length - 1));
     const end = split ? this.#text.length - 1 : this.#text.length;
     const text = this.#text.slice(0, end).toWellFormed();
     this.#text = this.#text.slice(end);
@@ -109,11 +126,11 @@ export class ReplyDecoder {
   }
 
   #read(data: string, isError: boolean): void {
-    if (this.isClosed || this.fault || data.trim() === "") return;
+    if (this.isClosed || data.trim() === "") return;
     const { text, usage, active, finished, over, failed, callsTool } =
       data.trim() === DONE
-        ? { finished: this.#mapping.finishesWithDone && this.#hasSpoken, over: true }
-        : parseDocument(data, this.#mapping.parseEvent, isError);
+        ? { finished: this.#dialect.finishesWithDone && this.#hasSpoken, over: true }
+        : parseDocument(data, this.#dialect.parseEvent, isError);
     if (text) {
       if (this.finished) this.#hasGoneOn = true;
       this.#text += text;
@@ -124,15 +141,16 @@ export class ReplyDecoder {
     if (finished) this.finished = true;
     if (over) this.isClosed = true;
     if (callsTool) this.#callsTool = true;
-    if (failed && finished) this.#failedAs ??= failed;
-    else if (failed) this.fault = new UpstreamError(failed);
-    else if (this.finished && this.#callsTool && !this.#hasSpoken) this.fault = new UpstreamError("unreadable reply");
+    if (this.#isEnding && failed === "unreadable reply") this.#endInsideEvent();
+    else if (failed && finished) this.#failedAs ??= failed;
+    else if (failed) this.#fail(new UpstreamError(failed));
+    else if (this.finished && this.#callsTool && !this.#hasSpoken) this.#fail(new UpstreamError("unreadable reply"));
   }
 }
 
 /**
- * Reads one JSON document. Errors look alike in all dialects and may come instead of any document, after HTTP said
- * 200 too; Google may wrap them in an array. Never throws.
+ * Parses one JSON document. Errors look alike in all dialects and may come instead of any document, with HTTP status 200
+ * too. Google may wrap them in an array. Never throws.
  */
 export function parseDocument(json: string, map: (document: object) => ParsedEvent, isError = false): ParsedEvent {
   let document: unknown;
@@ -152,17 +170,14 @@ export function parseDocument(json: string, map: (document: object) => ParsedEve
   }
 }
 
-/**
- * A piece of text that may be absent.
- * @throws TypeError when there is something else in its place
- */
+/** Text that may be absent. @throws TypeError for any other type */
 export function requireText(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value !== "string") throw new TypeError("Text is a string.");
   return value;
 }
 
-/** Half a count is none, and neither is nonsense. What caches held was read all the same. */
+/** Complete counts, or undefined. Input that caches held counts as input. */
 export function toUsage(counts: UsageCounts = {}): Usage | undefined {
   const { inputTokens: fresh, cacheWriteTokens: written = 0, cacheReadTokens: cached = 0, outputTokens } = counts;
   if (![fresh, written, cached].every(isCount)) return undefined;

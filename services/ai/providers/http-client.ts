@@ -60,7 +60,10 @@ export function createHttpClient(connectMs: number): HttpClient {
         sending.on("close", () => isAnswered || reject(new UpstreamError("unreadable reply")));
         sending.on("socket", (socket) => {
           if (!socket.connecting) return;
-          const alarm = setTimeout(() => sending.destroy(new UpstreamError("timed out")), connectMs);
+          const alarm = setTimeout(
+            () => sending.destroy(new UpstreamError("timed out", { retryable: true })),
+            connectMs,
+          );
           const quiet = () => clearTimeout(alarm);
           socket.once(isPlain ? "connect" : "secureConnect", quiet).once("close", quiet);
         });

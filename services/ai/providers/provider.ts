@@ -1,4 +1,3 @@
-import type { Take } from "../../flow.ts";
 import type { CatalogueModel } from "../catalogue.ts";
 
 /** One turn of the conversation, in the public vocabulary; each dialect finds its own place for system text. */
@@ -20,26 +19,28 @@ export type Usage = { inputTokens: number; outputTokens: number };
 /** The whole reply. `usage` is absent when the provider didn't report any. */
 export type Completion = { content: string; usage?: Usage | undefined };
 
-/** Told what a call costs this process. */
-export type CallTimings = {
-  /** An attempt left for the provider, by `performance.now()`; told once it is answered. */
-  sent(at: number): void;
-  /** So many milliseconds went into what the provider answered. */
-  worked(ms: number): void;
+/** Observes one call of a provider. */
+export type CallObserver = {
+  /** An attempt was sent, at that `performance.now()`. Called when its response has begun. */
+  onSent(at: number): void;
+  /** Decoding what the provider sent took so many milliseconds. */
+  onDecoded(ms: number): void;
+  /** The provider reported the usage of a streamed reply, which is complete. */
+  onUsage(usage: Usage): void;
 };
 
 /**
- * A chat model host. Both functions throw ProviderFailure for whatever goes wrong on the provider's side and the
- * signal's own reason when that fires; either way the upstream connection is free by then.
+ * A chat model host. Both functions throw ProviderError for whatever goes wrong on the provider's side, and the signal's
+ * own reason when that fires. Either way the upstream connection is free by then.
  */
 export type Provider = {
-  complete(prompt: Prompt, signal: AbortSignal, timings?: CallTimings): Promise<Completion>;
+  complete(prompt: Prompt, signal: AbortSignal, observer?: CallObserver): Promise<Completion>;
   /**
-   * Hands over a reply as it comes: texts that are never empty, of whole characters. What `take` throws ends the reply,
-   * and is thrown again. It resolves when the provider has ended the reply with its finish marker, with what it cost,
-   * unless the provider didn't say.
+   * Streams a reply: pieces of text that are never empty, of whole characters. Text that has arrived since the last pull
+   * is one piece. Ends without an error only if the provider has ended the reply by its finish marker. Leaving the loop
+   * closes the upstream connection.
    */
-  stream(prompt: Prompt, take: Take<string>, signal: AbortSignal, timings?: CallTimings): Promise<Usage | undefined>;
+  stream(prompt: Prompt, signal: AbortSignal, observer?: CallObserver): AsyncIterable<string>;
 };
 
 /** Bounds of one call: durations in milliseconds, sizes in bytes. */

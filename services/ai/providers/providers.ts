@@ -1,5 +1,5 @@
 import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../catalogue.ts";
-import { type Adapter, asProvider } from "./adapter.ts";
+import { type Adapter, createProvider } from "./adapter.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
 import { createHttpClient, type Endpoint } from "./http-client.ts";
@@ -39,7 +39,7 @@ export function openProviders(
     const key = variables[keyVariable];
     if (!key) continue;
     const endpoint = { key, baseUrl: variables[baseUrlVariable] || baseUrl, http };
-    open.set(id, asProvider(id, ADAPTERS[dialect](endpoint), bounds));
+    open.set(id, createProvider(id, ADAPTERS[dialect](endpoint), bounds));
   }
   return { of: ({ id }) => open.get(id), close: http.close };
 }

@@ -1,101 +1,84 @@
 import type { IncomingMessage } from "node:http";
 import { pipeline, type Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
-import { soon } from "../../process/turns.ts";
-import { type ParsedEvent, parseDocument, type ResponseParser, toUsage } from "./decode.ts";
+import { parseDocument, type ResponseParser, toUsage } from "./decode.ts";
 import { classifyError, retryDelayOf, toUpstreamError, UpstreamError } from "./errors.ts";
 import type { UpstreamResponse } from "./http-client.ts";
-import type { Completion, ProviderBounds } from "./provider.ts";
+import type { CallObserver, Completion, ProviderBounds } from "./provider.ts";
 import type { UpstreamRequest } from "./upstream-request.ts";
 
-/** The part of an error's body that is looked at. Bytes. */
+/** Largest body of an error response that is parsed. Bytes. */
 const ERROR_BYTES = 64 * 1024;
 
-/** Sends one request and resolves when its status line has arrived. */
-export type Send = (signal: AbortSignal) => Promise<UpstreamResponse>;
-
-/** A success that has begun to arrive: its body, decompressed, and its media type ("" when the provider named none). */
+/** A success that has begun to arrive: its decompressed body and its media type ("" when the provider named none). */
 export type OpenReply = { body: Readable; type: string };
 
 /**
- * Gets an answer that is a success and has begun to arrive, trying again what may pass until the first byte.
- * The wait is what the provider asked for, if there is time for it, and otherwise a growing, jittered one.
- * @throws Fault
+ * Sends a request until a successful response begins to arrive. Retries what may pass until the first byte. Waits as long
+ * as the provider asks for, if there is time for it, and otherwise with exponential backoff and jitter.
+ * @param send sends the request once and resolves when the status line has arrived
+ * @throws UpstreamError
  */
-export async function sendWithRetry(send: Send, exchange: UpstreamRequest, limits: ProviderBounds): Promise<OpenReply> {
+export async function sendWithRetry(
+  send: () => Promise<UpstreamResponse>,
+  request: UpstreamRequest,
+  { firstByteMs, retries, backoffMs }: ProviderBounds,
+  observer?: CallObserver,
+): Promise<OpenReply> {
   for (let attempt = 0; ; attempt++) {
-    exchange.resetIdleTimer(limits.firstByteMs);
+    request.resetIdleTimer(firstByteMs);
     try {
-      const { message, sentAt } = await send(exchange.signal);
-      exchange.timings?.sent(sentAt);
+      const { message, sentAt } = await send();
+      observer?.onSent(sentAt);
       await checkStatus(message);
+      request.pauseIdleTimer();
       return { body: decompressed(message), type: mediaType(message) };
     } catch (thrown) {
-      if (exchange.signal.aborted) throw thrown;
-      const fault = toUpstreamError(thrown, "unreachable");
-      const askedMs = fault.retryAfterMs ?? 0;
-      const waitMs = Math.max(askedMs, limits.backoffMs * 2 ** attempt * (0.5 + Math.random()));
-      const isWorthIt = fault.retryable && attempt < limits.retries;
-      if (!isWorthIt || askedMs > limits.firstByteMs || waitMs > exchange.remainingMs) throw fault;
-      await exchange.sleep(waitMs);
+      if (request.signal.aborted) throw thrown;
+      const error = toUpstreamError(thrown, "unreachable");
+      const retryAfterMs = error.retryAfterMs ?? 0;
+      const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
+      const isWorthIt = error.retryable && attempt < retries;
+      if (!isWorthIt || retryAfterMs > firstByteMs || waitMs > request.remainingMs) throw error;
+      await request.sleep(waitMs);
     }
   }
 }
 
 /**
  * Reads a reply that comes as one JSON document.
- * @throws Fault
+ * @throws UpstreamError
  */
 export async function readReply(
   { body, type }: OpenReply,
   { parseBody }: ResponseParser,
-  exchange: UpstreamRequest,
-  limits: ProviderBounds,
+  { chatBytes }: ProviderBounds,
+  observer?: CallObserver,
 ): Promise<Completion> {
   if (type !== "" && !type.endsWith("json")) throw new UpstreamError("unreadable reply");
-  const bytes = await readAll(body, exchange, limits);
-  exchange.pauseIdleTimer(); // it is our turn
-  const read = () => {
-    const startedAt = performance.now();
-    const meaning = parseDocument(textOf(bytes), parseBody);
-    exchange.timings?.worked(performance.now() - startedAt);
-    return meaning;
-  };
-  const meaning = await new Promise<ParsedEvent>((resolve, reject) => {
-    soon(() => (exchange.signal.aborted ? reject(exchange.cause) : resolve(read())));
-  });
-  const { text = "", usage, finished, failed, callsTool } = meaning;
+  const bytes = await readAll(body, chatBytes);
+  const startedAt = performance.now();
+  const { text = "", usage, finished, failed, callsTool } = parseDocument(textOf(bytes), parseBody);
+  observer?.onDecoded(performance.now() - startedAt);
   if (failed) throw new UpstreamError(failed, { usage: toUsage(usage) });
   if (!finished) throw new UpstreamError("broke off");
   if (callsTool && text === "") throw new UpstreamError("unreadable reply");
   return { content: text.toWellFormed(), usage: toUsage(usage) };
 }
 
-/**
- * Collects a body that has to be whole to mean anything. Blank bytes, with which some servers keep a connection busy,
- * are silence.
- * @throws Fault when it is larger than allowed or breaks off
- */
-async function readAll(body: Readable, exchange: UpstreamRequest, limits: ProviderBounds): Promise<Buffer[]> {
+/** Reads a body to its end. @throws UpstreamError if it is larger than `maxBytes` or breaks off */
+async function readAll(body: Readable, maxBytes: number): Promise<Buffer[]> {
   const chunks: Buffer[] = [];
   let size = 0;
-  exchange.resetIdleTimer(limits.idleMs);
-  await new Promise<void>((resolve, reject) => {
-    body.on("data", (chunk: Buffer) => {
-      size += chunk.length;
-      if (size > limits.chatBytes) return void body.destroy(new UpstreamError("reply too large"));
-      chunks.push(chunk);
-      if (chunk.some((byte) => byte > 0x20)) exchange.resetIdleTimer(limits.idleMs);
-    });
-    body
-      .once("end", resolve)
-      .once("error", reject)
-      .once("close", () => body.readableEnded || reject(new UpstreamError("broke off")));
-  });
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxBytes) throw new UpstreamError("reply too large");
+    chunks.push(chunk);
+  }
   return chunks;
 }
 
-/** A document's text; "" if it is no UTF-8, which is as unreadable. */
+/** The text of a document. "" if it is not UTF-8, which is unreadable too. */
 function textOf(chunks: Buffer[]): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
@@ -104,12 +87,10 @@ function textOf(chunks: Buffer[]): string {
   }
 }
 
-/** Waits for the first byte of a success; anything else is a fault. Only statuses that say "later" may pass. */
+/** Waits for the first byte of a success. Any other status is an error, which is retryable for 408, 429 and 5xx. */
 async function checkStatus(message: IncomingMessage): Promise<void> {
   const status = message.statusCode ?? 0;
-  if (status === 200) {
-    return waitForFirstByte(message);
-  }
+  if (status === 200) return waitForFirstByte(message);
   const error = await errorIn(message);
   const kind = classifyError(error, status);
   const retryable = (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
@@ -120,7 +101,7 @@ async function checkStatus(message: IncomingMessage): Promise<void> {
   });
 }
 
-/** Waits until there is something to read or, without any, the end. */
+/** Waits until there is something to read, or for the end. */
 function waitForFirstByte(message: IncomingMessage): Promise<void> {
   return new Promise((resolve, reject) => {
     if (message.readableLength > 0 || message.complete) return resolve();
@@ -128,7 +109,7 @@ function waitForFirstByte(message: IncomingMessage): Promise<void> {
   });
 }
 
-/** The error object in an error's body; undefined when there is none, as on the error pages of proxies. */
+/** The error object in the body of an error response. undefined if there is none, as on the error pages of proxies. */
 async function errorIn(message: IncomingMessage): Promise<unknown> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -142,7 +123,7 @@ async function errorIn(message: IncomingMessage): Promise<unknown> {
     const body = (Array.isArray(parsed) ? parsed[0] : parsed) as { error?: unknown } | null;
     return body?.error ?? body;
   } catch {
-    return undefined; // the status alone has to do
+    return undefined; // the status alone decides
   }
 }
 
@@ -154,7 +135,7 @@ function retryAfterOf(headers: IncomingMessage["headers"]): number | undefined {
   return waits.find((wait) => wait >= 0 && Number.isFinite(wait));
 }
 
-/** Every form of a date in HTTP begins so; `Date.parse` alone finds a date in almost anything. */
+/** How an HTTP date begins. `Date.parse` alone finds a date in almost anything. */
 const WEEKDAY = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)/;
 
 const decimalIn = (value: string | string[] | undefined) =>
@@ -171,10 +152,10 @@ const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
   zstd: createZstdDecompress,
 };
 
-/** We ask for plain bytes; some proxies compress all the same. */
+/** The request asks for an uncompressed body, but some proxies compress all the same. */
 function decompressed(message: IncomingMessage): Readable {
   const create = DECOMPRESSORS[message.headers["content-encoding"]?.toLowerCase() ?? ""];
   if (!create) return message;
-  // The error of either end reaches whoever reads the result; there is nothing left to do with it here.
+  // An error of either stream reaches the reader of the result.
   return pipeline(message, create(), () => {}) as unknown as Readable;
 }

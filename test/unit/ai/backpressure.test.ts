@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { untilStill } from "../../support/until.ts";
 import { summary } from "./expectations.ts";
-import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, textsOf } from "./support.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 const MIB = 1024 * 1024;
 /** What the kernel may hold of one connection on the loopback interface, both ends together. */
@@ -19,7 +19,7 @@ describe.each(DIALECTS)("memory for %s", (dialect) => {
   test("a reader that stops pauses the provider", async () => {
     const before = bench.simulator.requests.length;
     const client = new AbortController();
-    const pieces = textsOf(bench.provider, promptOf(bench, "case: endless"), client.signal)[Symbol.asyncIterator]();
+    const pieces = bench.provider.stream(promptOf(bench, "case: endless"), client.signal)[Symbol.asyncIterator]();
     await pieces.next();
     const sent = () => bench.simulator.requests[before]?.sentBytes ?? 0;
     await untilStill("the provider to be paused", sent);

@@ -55,7 +55,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   "reset-after-going-on": [{ text: `${REPLY} P.S.`, failure: "broke off" }, nothing("broke off")],
   "closed-midway": [prefix("broke off"), nothing("broke off")],
   "ended-midway": [prefix("broke off"), nothing("unreadable reply")],
-  "half-an-event": [prefix("unreadable reply"), nothing("unreadable reply")],
+  "half-an-event": [prefix("broke off"), nothing("unreadable reply")],
   silent: nothing("timed out"),
   "silent-after-headers": nothing("timed out"),
   "silent-midway": [prefix("timed out"), nothing("timed out")],

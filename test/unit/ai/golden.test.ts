@@ -36,12 +36,12 @@ describe.each([
     let text = "";
     for (const [index, cut] of [0, ...cuts].entries()) text += transcript.push(whole.subarray(cut, cuts[index]));
     text += transcript.end();
-    return { text, usage: transcript.usage, fault: transcript.fault };
+    return { text, usage: transcript.usage, error: transcript.error };
   }
   const expected = {
     text: REPLY,
     usage: { inputTokens: TOKENS.input, outputTokens: TOKENS.output },
-    fault: undefined,
+    error: undefined,
   };
 
   test.each([...ENDINGS.map((ending) => [ending]), ENDINGS])(
@@ -56,9 +56,9 @@ describe.each([
     const cutShort = [...prefix(speaker.events(PIECES, TOKENS, ASKED)), { data: "[DONE]" }]
       .map((event) => encode(event, "\n"))
       .join("");
-    const { text, fault } = read(Buffer.from(cutShort), []);
+    const { text, error } = read(Buffer.from(cutShort), []);
     expect(text).toBe(PREFIX);
-    expect(fault?.kind).toBe(mapping === openaiMapping ? undefined : "broke off");
+    expect(error?.kind).toBe(mapping === openaiMapping ? undefined : "broke off");
   });
 
   test("reads the same cut at 20,000 random places", () => {

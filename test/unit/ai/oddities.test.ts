@@ -8,7 +8,6 @@ import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/provi
 import { googleMapping } from "../../../services/ai/providers/google.ts";
 import { openaiMapping } from "../../../services/ai/providers/openai.ts";
 import { DEFAULT_BOUNDS, type Prompt } from "../../../services/ai/providers/provider.ts";
-import type { Take } from "../../../services/flow.ts";
 import { promptOf, readStream, startBench } from "./support.ts";
 
 const ASKED = { model: "simulated", stream: true, usage: true, said: "", input: "" };
@@ -56,7 +55,7 @@ describe.each([
         const bytes = Buffer.from(frames.map((frame) => encode(frame, "\n")).join(""));
         const text = transcript.push(bytes) + transcript.end();
         expect(text, JSON.stringify(changed)).not.toMatch(MADE_UP);
-        expect([undefined, "unreadable reply", "broke off"]).toContain(transcript.fault?.kind);
+        expect([undefined, "unreadable reply", "broke off"]).toContain(transcript.error?.kind);
         expectCounts(transcript.usage);
       }
     }
@@ -86,22 +85,20 @@ function expectCounts(usage: object | undefined): void {
   for (const count of Object.values(usage ?? {})) expect(Number.isInteger(count) && count >= 0).toBe(true);
 }
 
-test("whatever else goes wrong while a reply is heard ends that reply alone", async () => {
+test("an unexpected error while a reply is read ends that reply alone", async () => {
   const bench = await startBench("openai");
-  const timings = {
-    sent() {},
-    worked() {
-      throw new Error("The timings broke.");
+  const observer = {
+    onSent() {},
+    onDecoded() {
+      throw new Error("The observer broke.");
     },
+    onUsage() {},
   };
-  const watched = {
+  const observed = {
     ...bench.provider,
-    stream: (prompt: Prompt, take: Take<string>, signal: AbortSignal) =>
-      bench.provider.stream(prompt, take, signal, timings),
+    stream: (prompt: Prompt, signal: AbortSignal) => bench.provider.stream(prompt, signal, observer),
   };
-  expect(await readStream(watched, promptOf(bench, "case: silent-midway"))).toMatchObject({
-    failure: "unreadable reply",
-  });
+  expect(await readStream(observed, promptOf(bench, "case: silent-midway"))).toMatchObject({ failure: "broke off" });
   expect(await readStream(bench.provider, promptOf(bench, "case: plain"))).toMatchObject({ text: REPLY });
   await bench.close();
 });

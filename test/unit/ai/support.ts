@@ -7,7 +7,6 @@ import { type CatalogueProvider, readCatalogue } from "../../../services/ai/cata
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
 import type { Prompt, Provider, ProviderBounds, Usage } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { type Flow, flow } from "../../../services/flow.ts";
 
 export const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
 const KEY = "simulated-key";
@@ -52,11 +51,6 @@ export function promptOf({ entry }: Pick<Bench, "entry">, content: string): Prom
   return { model: entry.models[0], messages: [{ role: "user", content }] };
 }
 
-/** The texts of a stream, for whoever reads them one by one. */
-export function textsOf(provider: Provider, prompt: Prompt, signal: AbortSignal): Flow<string> {
-  return flow(async (take) => void (await provider.stream(prompt, take, signal)));
-}
-
 /** What came of a call. */
 export type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
 
@@ -68,12 +62,14 @@ export async function readStream(
 ): Promise<Outcome> {
   const outcome: Outcome = { text: "" };
   try {
-    const take = (text: string) => {
-      outcome.text += text;
-      return undefined;
+    const observer = {
+      onSent() {},
+      onDecoded() {},
+      onUsage(usage: Usage) {
+        outcome.usage = usage;
+      },
     };
-    const usage = await provider.stream(prompt, take, signal);
-    if (usage) outcome.usage = usage;
+    for await (const text of provider.stream(prompt, signal, observer)) outcome.text += text;
   } catch (thrown) {
     outcome.failure = failureOf(thrown);
   }

@@ -3,32 +3,26 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Adapter, asProvider } from "../../../services/ai/providers/adapter.ts";
+import { type Adapter, createProvider } from "../../../services/ai/providers/adapter.ts";
 import type { ParsedEvent } from "../../../services/ai/providers/decode.ts";
 import { createHttpClient, joinUrl } from "../../../services/ai/providers/http-client.ts";
 import { DEFAULT_BOUNDS, type Prompt, type Provider } from "../../../services/ai/providers/provider.ts";
-import { inLine } from "../../../services/process/turns.ts";
 import { until } from "../../support/until.ts";
-import { textsOf } from "./support.ts";
 
 const IDLE_MS = 150;
 const prompt = {} as Prompt;
 
 const server = http.createServer();
 const wire = createHttpClient(5_000);
-let heard: ParsedEvent[];
+
 let provider: Provider;
 beforeAll(() => new Promise<void>((resolve) => void server.listen(0, "127.0.0.1", resolve)));
 beforeEach(() => {
-  heard = [];
   const target = joinUrl(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "chat");
   const send: Adapter["send"] = (_prompt, _stream, signal) => wire.post(target, {}, {}, signal);
   /** A dialect whose events say what they mean. */
-  const event = (meaning: ParsedEvent) => {
-    heard.push(meaning);
-    return meaning;
-  };
-  provider = asProvider(
+  const event = (parsed: object): ParsedEvent => parsed;
+  provider = createProvider(
     "provider-a",
     { send, parseEvent: event, parseBody: event },
     { ...DEFAULT_BOUNDS, idleMs: IDLE_MS },
@@ -47,55 +41,67 @@ async function asked(): Promise<{ say(meaning: ParsedEvent): void; response: Ser
   return { say: (meaning) => void response.write(`data: ${JSON.stringify(meaning)}\n\n`), response };
 }
 
-/** Takes texts; holds up the first until it is let go. */
-function slowTaker() {
-  const { promise, resolve: letGo } = Promise.withResolvers<void>();
-  const taken: string[] = [];
-  const take = (text: string) => (taken.push(text) === 1 ? promise : undefined);
-  return { taken, take, letGo };
+/** Reads a stream; holds on to the first piece until `release` is called. */
+function readSlowly(client: AbortSignal) {
+  const { promise, resolve: release } = Promise.withResolvers<void>();
+  const pieces: string[] = [];
+  const read = async () => {
+    for await (const piece of provider.stream(prompt, client)) {
+      if (pieces.push(piece) === 1) await promise;
+    }
+  };
+  return { pieces, release, reading: read() };
 }
 
-test("a reply that is given up while its text is being taken doesn't end well, where every piece might be the last", async () => {
-  const { taken, take, letGo } = slowTaker();
+test("a stream fails if it is aborted while its last piece is being read, though every piece carries a finish marker", async () => {
   const client = new AbortController();
-  const reading = provider.stream(prompt, take, client.signal);
+  const { pieces, release, reading } = readSlowly(client.signal);
   const { say } = await asked();
   say({ text: "some", finished: true });
-  await until("the first text", () => taken.length === 1);
+  await until("the first piece", () => pieces.length === 1);
   say({ text: " more", finished: true });
   const reason = new Error("The session has ended.");
   client.abort(reason);
-  letGo();
+  release();
   await expect(reading).rejects.toBe(reason);
 });
 
-test("in a busy process too, the silence of a reply that is held up isn't the provider's", async () => {
-  const { taken, take, letGo } = slowTaker();
-  let isBusy = true;
-  const work = () => void (isBusy && inLine(work));
-  work();
-  const reading = provider.stream(prompt, take, new AbortController().signal);
+test("a stream whose complete reply has arrived fails if it is aborted before the reply is read", async () => {
+  const client = new AbortController();
+  const { pieces, release, reading } = readSlowly(client.signal);
+  const { say } = await asked();
+  say({ text: "all", finished: true, over: true });
+  await until("the first piece", () => pieces.length === 1);
+  const reason = new Error("The session has ended.");
+  client.abort(reason);
+  release();
+  await expect(reading).rejects.toBe(reason);
+});
+
+test("what arrives while the reader is busy is one piece, and the idle timer does not run meanwhile", async () => {
+  const { pieces, release, reading } = readSlowly(new AbortController().signal);
   const { say, response } = await asked();
   say({ text: "some" });
+  await until("the first piece", () => pieces.length === 1);
   say({ text: " more" });
-  await until("both texts to be heard, after the first is being taken", () => heard.length === 2 && taken.length === 1);
-  isBusy = false;
+  say({ text: ", and more" });
   await wait(2 * IDLE_MS);
-  letGo();
+  release();
+  await until("the second piece", () => pieces.length === 2);
   say({ text: ".", finished: true });
   response.end();
   await reading;
-  expect(taken.join("")).toBe("some more.");
+  expect(pieces).toEqual(["some", " more, and more", "."]);
 });
 
-test("whoever leaves while the next text is awaited has left when it comes", async () => {
-  const texts = textsOf(provider, prompt, new AbortController().signal)[Symbol.asyncIterator]();
-  const awaited = texts.next();
+test("a reader that leaves while it waits for the next piece closes the upstream connection", async () => {
+  const pieces = provider.stream(prompt, new AbortController().signal)[Symbol.asyncIterator]();
+  void pieces.next();
   const { say, response } = await asked();
-  const left = texts.return?.();
+  const left = pieces.return?.();
   const closed = once(response, "close");
   say({ text: "some" });
   await left;
-  expect(await awaited).toEqual({ done: true, value: undefined });
+  expect(await pieces.next()).toEqual({ done: true, value: undefined });
   await closed;
 });
