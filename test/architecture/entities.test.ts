@@ -9,19 +9,16 @@ import { createDatabase } from "../support/databases.ts";
 const MIGRATIONS_OWN =
   /^(drop (index|trigger|function) |alter table "\w+" (drop|add) constraint |alter table "\w+" alter column "\w+" (drop default|type (varchar\(255\)|timestamptz) ))/;
 
-test.skipIf(!process.env.TEST_SERVERS)(
-  "entities have the columns that the migrations make, of the same types",
-  async () => {
-    const url = await createDatabase("entities");
-    const store = await openStore({ kind: "postgres", url }, createLog("silent"));
-    await store.migrate();
-    await store.close();
-    const orm = await MikroORM.init({ clientUrl: url, entities });
-    try {
-      const differences = (await orm.schema.getUpdateSchemaSQL({ wrap: false, dropTables: false })).split("\n");
-      expect(differences.filter((line) => line !== "" && !MIGRATIONS_OWN.test(line))).toEqual([]);
-    } finally {
-      await orm.close();
-    }
-  },
-);
+test.skipIf(!process.env.TEST_SERVERS)("Entities: have the columns and types of the migrations", async () => {
+  const url = await createDatabase("entities");
+  const store = await openStore({ kind: "postgres", url }, createLog("silent"));
+  await store.migrate();
+  await store.close();
+  const orm = await MikroORM.init({ clientUrl: url, entities });
+  try {
+    const differences = (await orm.schema.getUpdateSchemaSQL({ wrap: false, dropTables: false })).split("\n");
+    expect(differences.filter((line) => line !== "" && !MIGRATIONS_OWN.test(line))).toEqual([]);
+  } finally {
+    await orm.close();
+  }
+});

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, normalize, relative } from "node:path";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 
 const root = join(import.meta.dirname, "../..");
 const files = ["gen", "services", "gateway"].flatMap((folder) =>
@@ -46,72 +46,70 @@ const ALLOWED: Record<string, string[]> = {
   ai: [...DOMAIN, "config.ts"],
 };
 
-describe("imports", () => {
-  test("lead from generated code outwards; the gateway imports gen and services/platform only", () => {
-    const wrong = files.flatMap((file) =>
-      importsOf(file, { types: true })
-        .filter((to) => {
-          if (layer(file) === layer(to) || layer(to) === "gen") return false;
-          if (file.startsWith("gateway/") && to.startsWith("services/platform/")) return false;
-          return !(file === "gateway/main.ts" && layer(to) === "services");
-        })
-        .map((to) => `${file} -> ${to}`),
-    );
-    expect(wrong).toEqual([]);
-  });
+test("Imports: lead from generated code outwards; the gateway imports gen and services/platform only", () => {
+  const wrong = files.flatMap((file) =>
+    importsOf(file, { types: true })
+      .filter((to) => {
+        if (layer(file) === layer(to) || layer(to) === "gen") return false;
+        if (file.startsWith("gateway/") && to.startsWith("services/platform/")) return false;
+        return !(file === "gateway/main.ts" && layer(to) === "services");
+      })
+      .map((to) => `${file} -> ${to}`),
+  );
+  expect(wrong).toEqual([]);
+});
 
-  test("inside the services lead from handlers to operations to domains to store and platform", () => {
-    const wrong = files.flatMap((file) => {
-      const allowed = ALLOWED[part(file)];
-      if (!allowed) return [];
-      return importsOf(file, { types: false })
-        .filter((to) => layer(to) === "services" && part(to) !== part(file) && !allowed.includes(part(to)))
-        .map((to) => `${file} -> ${to}`);
-    });
-    expect(wrong).toEqual([]);
+test("Imports: inside the services lead from handlers to operations to domains to store and platform", () => {
+  const wrong = files.flatMap((file) => {
+    const allowed = ALLOWED[part(file)];
+    if (!allowed) return [];
+    return importsOf(file, { types: false })
+      .filter((to) => layer(to) === "services" && part(to) !== part(file) && !allowed.includes(part(to)))
+      .map((to) => `${file} -> ${to}`);
   });
+  expect(wrong).toEqual([]);
+});
 
-  test("load a gateway that stands alone without the services", () => {
-    const reached = new Set(["gateway/main.ts"]);
-    for (const file of reached) for (const next of importsOf(file, { types: false, later: false })) reached.add(next);
-    const loaded = [...reached].filter(
-      (file) => layer(file) === "services" && !["platform", "process"].includes(part(file)),
-    );
-    expect(loaded).toEqual([]);
-  });
+test("Imports: a gateway that runs alone loads no service", () => {
+  const reached = new Set(["gateway/main.ts"]);
+  for (const file of reached) for (const next of importsOf(file, { types: false, later: false })) reached.add(next);
+  const loaded = [...reached].filter(
+    (file) => layer(file) === "services" && !["platform", "process"].includes(part(file)),
+  );
+  expect(loaded).toEqual([]);
+});
 
-  test("run in no circle", () => {
-    const graph = new Map(files.map((file) => [file, importsOf(file, { types: false })]));
-    const [done, open] = [new Set<string>(), [] as string[]];
-    const circles: string[] = [];
-    const visit = (file: string) => {
-      if (done.has(file)) return;
-      if (open.includes(file)) return void circles.push([...open.slice(open.indexOf(file)), file].join(" -> "));
-      open.push(file);
-      for (const next of graph.get(file) ?? []) visit(next);
-      open.pop();
-      done.add(file);
-    };
-    for (const file of graph.keys()) visit(file);
-    expect(circles).toEqual([]);
-  });
+test("Imports: form no cycle", () => {
+  const graph = new Map(files.map((file) => [file, importsOf(file, { types: false })]));
+  const [done, open] = [new Set<string>(), [] as string[]];
+  const circles: string[] = [];
+  const visit = (file: string) => {
+    if (done.has(file)) return;
+    if (open.includes(file)) return void circles.push([...open.slice(open.indexOf(file)), file].join(" -> "));
+    open.push(file);
+    for (const next of graph.get(file) ?? []) visit(next);
+    open.pop();
+    done.add(file);
+  };
+  for (const file of graph.keys()) visit(file);
+  expect(circles).toEqual([]);
+});
 
-  test("no provider's SDK is loaded: their types alone are used", () => {
-    const sdks = /^import\s+(?!type\b)[^;]*from\s+"(openai|@anthropic-ai\/sdk|@google\/genai)/m;
-    expect(files.filter((file) => sdks.test(read(file)))).toEqual([]);
-  });
+test("Imports: no provider's SDK is loaded, only its types are used", () => {
+  const sdks = /^import\s+(?!type\b)[^;]*from\s+"(openai|@anthropic-ai\/sdk|@google\/genai)/m;
+  expect(files.filter((file) => sdks.test(read(file)))).toEqual([]);
+});
 
-  test("of what operators run lead to no development package: `npm ci --omit=dev` leaves those out", () => {
-    const { dependencies, scripts } = JSON.parse(read("package.json"));
-    const theirs = ["prepare", "start", "start:services", "demo", "migrate", "admin", "audit:verify"];
-    const reached = new Set(theirs.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string));
-    for (const file of reached) for (const next of importsOf(file, { types: false })) reached.add(next);
-    const packages = /^(?:import|export)\s+(?!type\b)[^;]*?\bfrom\s+"(?!node:|\.)((?:@[^/"]+\/)?[^/"]+)/gms;
-    const missing = [...reached].flatMap((file) =>
-      [...read(file).matchAll(packages)]
-        .filter(([, name]) => !((name as string) in dependencies))
-        .map(([, name]) => `${file} -> ${name}`),
-    );
-    expect(missing).toEqual([]);
-  });
+test("Imports: what operators run loads no development package (`npm ci --omit=dev`)", () => {
+  const { dependencies, scripts } = JSON.parse(read("package.json"));
+  const theirs = ["prepare", "start", "start:services", "demo", "migrate", "admin", "audit:verify"];
+  const reached = new Set(theirs.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string));
+  for (const file of reached) for (const next of importsOf(file, { types: false })) reached.add(next);
+  const packages = /^(?:import|export)\s+(?!type\b)[^;]*?\bfrom\s+"(?!node:|\.)((?:@[^/"]+\/)?[^/"]+)/gms;
+  const missing = [...reached].flatMap((file) =>
+    [...read(file).matchAll(packages)]
+      .filter(([, name]) => !((name as string) in dependencies))
+      .map(([, name]) => `${file} -> ${name}`),
+  );
+  expect(missing).toEqual([]);
 });

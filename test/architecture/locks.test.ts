@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { LOCKS } from "../../services/store/locks.ts";
 
-test("every advisory lock is one thing's alone", () => {
+test("Advisory locks: every lock has a number of its own", () => {
   const numbers = Object.values(LOCKS);
   expect(new Set(numbers).size).toBe(numbers.length);
 });

@@ -1,6 +1,6 @@
 import { create, createFileRegistry, type MessageInitShape, setExtension } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, MethodOptionsSchema } from "@bufbuild/protobuf/wkt";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { Access, LimitKey, Lockout, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { loadPolicies, policyOf } from "../../services/platform/policy.ts";
 import { services } from "../../services/platform/services.ts";
@@ -25,41 +25,33 @@ function serviceWith(rules: MessageInitShape<typeof PolicySchema> | undefined) {
 
 const limit = { bucket: "notes", requests: 1, windowSeconds: 1, by: LimitKey.ADDRESS };
 
-describe("the start is refused", () => {
-  test.each([
-    ["no policy at all", undefined, /does not say who may call it/],
-    ["a policy without access", { successStatus: 201 }, /does not say who may call it/],
-    [
-      "a limit without a window",
-      { access: Access.PUBLIC, limits: [{ ...limit, windowSeconds: 0 }] },
-      /limit that lacks/,
-    ],
-    [
-      "a limit without a key",
-      { access: Access.PUBLIC, limits: [{ ...limit, by: LimitKey.UNSPECIFIED }] },
-      /limit that lacks/,
-    ],
-    ["a lockout of nobody", { access: Access.PUBLIC, lockout: Lockout.PASSWORD }, /no field of its request names one/],
-  ])("for a method with %s", (_what, rules, told) => {
-    expect(() => loadPolicies([serviceWith(rules)])).toThrow(told);
-  });
+test.each([
+  ["no policy at all", undefined, /does not say who may call it/],
+  ["a policy without access", { successStatus: 201 }, /does not say who may call it/],
+  ["a limit without a window", { access: Access.PUBLIC, limits: [{ ...limit, windowSeconds: 0 }] }, /limit that lacks/],
+  [
+    "a limit without a key",
+    { access: Access.PUBLIC, limits: [{ ...limit, by: LimitKey.UNSPECIFIED }] },
+    /limit that lacks/,
+  ],
+  ["a lockout of nobody", { access: Access.PUBLIC, lockout: Lockout.PASSWORD }, /no field of its request names one/],
+])("Method policy: the start is refused for a method with %s", (_what, rules, told) => {
+  expect(() => loadPolicies([serviceWith(rules)])).toThrow(told);
 });
 
-describe("every method of ours", () => {
-  test("says who may call it, and is limited unless it serves keys", () => {
-    loadPolicies(services);
-    const unlimited = services
-      .flatMap(({ methods }) => methods)
-      .filter((method) => policyOf(method)?.limits.length === 0);
-    expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys"]);
-  });
+test("Method policy: every method states its access, and is limited unless it serves keys", () => {
+  loadPolicies(services);
+  const unlimited = services
+    .flatMap(({ methods }) => methods)
+    .filter((method) => policyOf(method)?.limits.length === 0);
+  expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys"]);
+});
 
-  test("of an administrator's is kept from those who impersonate", () => {
-    const methods = services.flatMap((service) => service.methods);
-    const open = methods.filter((method) => {
-      const rules = policyOf(method)?.policy;
-      return rules?.access === Access.ADMIN && !rules.forbidImpersonation;
-    });
-    expect(open.map(({ name }) => name)).toEqual([]);
+test("Method policy: every administrator method is forbidden during impersonation", () => {
+  const methods = services.flatMap((service) => service.methods);
+  const open = methods.filter((method) => {
+    const rules = policyOf(method)?.policy;
+    return rules?.access === Access.ADMIN && !rules.forbidImpersonation;
   });
+  expect(open.map(({ name }) => name)).toEqual([]);
 });

@@ -6,7 +6,7 @@ import { startProxy } from "../support/proxy.ts";
 import { tally, times } from "../support/until.ts";
 
 test.runIf(process.env.TEST_SERVERS)(
-  "a taken address is no error to the database, whose log would keep the statement and the hash in it",
+  "POST /auth/register: an address in use causes no database error, whose log would hold the hash",
   async () => {
     const database = new URL(await createDatabase(`taken_${randomUUID().slice(0, 8)}`));
     let said = "";

@@ -32,8 +32,8 @@ async function signIn(url: string, isNew = true): Promise<string> {
   return (await createHttpClient(url).post("/auth/login", credentials)).body.accessToken;
 }
 
-describe.each(kinds)("kill -9 in the middle of a stream, on %s", (kind) => {
-  test("leaves the row of its usage", async () => {
+describe.each(kinds)("SIGKILL during a stream, on %s", (kind) => {
+  test("leaves the usage row", async () => {
     const database = kind === "embedded" ? {} : { DATABASE_URL: await createDatabase("usage") };
     const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-usage-")), ...database, ...provider() };
     running = await startProcess(env);
@@ -108,7 +108,7 @@ describe("GET /metrics", () => {
     expect([...metrics.keys()].join()).not.toMatch(/secret|ann@/);
   }
 
-  test("tells of everything on one port when all is in one process", async () => {
+  test("covers everything on one port when all runs in one process", async () => {
     const port = await freePort();
     const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-metrics-"));
     running = await startProcess({ ...(await anyDatabase()), DATA_DIR, METRICS_PORT: port, ...provider() });
@@ -123,7 +123,7 @@ describe("GET /metrics", () => {
     expect(await running.end("SIGTERM")).toBe(0);
   }, 60_000);
 
-  test("tells of its own part on each side when gateway and services run apart", async () => {
+  test("covers its own part on each side when gateway and services run apart", async () => {
     const [port, metricsPort] = await Promise.all([freePort(), freePort()]);
     const shared = { INTERNAL_SECRET: "shared-by-gateway-and-services" };
     const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-metrics-"));

@@ -11,7 +11,7 @@ import { describeIf } from "../support/skip-without.ts";
 /** More than a process has connections. */
 const BREAKS = 12;
 
-test.runIf(process.env.TEST_SERVERS)("a statement may take as long as its store is told, and no longer", async () => {
+test.runIf(process.env.TEST_SERVERS)("Store: a statement runs up to its timeout and no longer", async () => {
   const url = await createDatabase(`patient_${randomUUID().slice(0, 8)}`);
   const open = (statementMs: number) => openStore({ kind: "postgres", url, statementMs }, pino({ level: "silent" }));
   const [patient, hasty] = await Promise.all([open(60_000), open(100)]);
@@ -22,13 +22,13 @@ test.runIf(process.env.TEST_SERVERS)("a statement may take as long as its store 
   await Promise.all([patient.close(), hasty.close()]);
 });
 
-test("a database whose socket's file is not there is away", async () => {
+test("Store: a missing database socket means unavailable", async () => {
   const url = `postgres://gatehouse@localhost/gatehouse?host=${tmpdir()}/nowhere`;
   const opened = openStore({ kind: "postgres", url }, pino({ level: "silent" }));
   await expect(opened).rejects.toThrow("DATABASE_URL leads to no database that answers: connect ENOENT");
 });
 
-describeIf(process.env.TEST_SERVERS, "a connection that breaks in a transaction", async () => {
+describeIf(process.env.TEST_SERVERS, "Store: a connection that breaks in a transaction", async () => {
   const database = new URL(await createDatabase(`broken_${randomUUID().slice(0, 8)}`));
   const proxy = await startProxy({ host: database.hostname, port: Number(database.port || 5432) });
   database.host = `127.0.0.1:${proxy.port}`;
@@ -37,7 +37,7 @@ describeIf(process.env.TEST_SERVERS, "a connection that breaks in a transaction"
     ["at its start", "begin"],
     ["in its midst", "statement"],
     ["at its end", "commit"],
-  ])("%s gives its place to another, and lets the store close", async (_when, at) => {
+  ])("%s is released, and the store can close", async (_when, at) => {
     const store = await openStore({ kind: "postgres", url: database.href }, pino({ level: "silent" }));
     const breakAt = (moment: string) => moment === at && proxy.cut();
     for (let i = 0; i < BREAKS; i++) {
@@ -56,7 +56,7 @@ describeIf(process.env.TEST_SERVERS, "a connection that breaks in a transaction"
     await store.close();
   });
 
-  test("is one that falls silent, after longer than any statement may take", async () => {
+  test("is one that stays silent for longer than any statement may take", async () => {
     const store = await openStore(
       { kind: "postgres", url: database.href, statementMs: 1_000 },
       pino({ level: "silent" }),

@@ -11,7 +11,7 @@ import { tally, times } from "../support/until.ts";
 const PASSWORD = "Correct-horse-1";
 const AT_ONCE = 32;
 
-describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service processes", () => {
+describe.skipIf(!process.env.TEST_SERVERS)("Two gateways and two service processes", () => {
   let all: Deployment;
   let provider: Simulator;
   beforeAll(async () => {
@@ -24,7 +24,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     await provider.close();
   });
 
-  test("take every deed at once, of and about the same few people, without a failure of their own", async () => {
+  test("run every operation at once on the same few users without a failure of their own", async () => {
     const admin = await all.signIn();
     await all.sql("update users set role = 'admin' where id = $1", [admin.id]);
     const people = await Promise.all(times(2, () => all.signIn()));

@@ -18,8 +18,8 @@ const SETTINGS = [
   "idle_in_transaction_session_timeout = '1s'",
 ];
 
-describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own settings", () => {
-  test("is used by ours", async () => {
+describe.runIf(process.env.TEST_SERVERS)("Database with its operator's own settings", () => {
+  test("works", async () => {
     const DATABASE_URL = await createDatabase(`settings_${randomUUID().slice(0, 8)}`);
     const client = new pg.Client(DATABASE_URL);
     await client.connect();
@@ -39,7 +39,7 @@ describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own sett
     await app.close();
   });
 
-  test("is served all the same where they lose what was answered, or the URL asks in vain, and told of it", async () => {
+  test("works with a warning where settings lose data or the URL's options have no effect", async () => {
     const url = await createDatabase(`told_${randomUUID().slice(0, 8)}`);
     const lines: string[] = [];
     const asking = `${url}?search_path=app&options=-c%20synchronous_commit%3Doff`;
@@ -51,7 +51,7 @@ describe.runIf(process.env.TEST_SERVERS)("a database with an operator's own sett
     ]);
   });
 
-  test("is refused where it can't hold every character", async () => {
+  test("is refused if its encoding cannot hold every character", async () => {
     const url = new URL(await createDatabase(`told_${randomUUID().slice(0, 8)}`));
     const name = `${url.pathname.slice(1)}_latin`;
     const client = new pg.Client(url.href);

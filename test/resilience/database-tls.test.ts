@@ -8,7 +8,7 @@ import { startEncrypting } from "../support/encrypting.ts";
 
 const certificate = (name: string) => `test/support/tls/${name}.pem`;
 
-describe.runIf(process.env.TEST_SERVERS)("a database that takes TLS alone", () => {
+describe.runIf(process.env.TEST_SERVERS)("Database that accepts TLS only", () => {
   let through: URL;
   let encrypting: Awaited<ReturnType<typeof startEncrypting>>;
   beforeAll(async () => {
@@ -30,19 +30,19 @@ describe.runIf(process.env.TEST_SERVERS)("a database that takes TLS alone", () =
     }
   };
 
-  test("is asked for it by sslmode=require, and nothing else of the URL is lost", async () => {
+  test("sslmode=require uses TLS and keeps the URL's other options", async () => {
     const answer = await ask({ sslmode: "require", application_name: "ours" });
     expect(answer).toEqual([{ application_name: "ours" }]);
   });
 
-  test("is known by its certificate, or not used", async () => {
+  test("sslmode=verify-full checks the certificate", async () => {
     await expect(ask({ sslmode: "verify-full", sslrootcert: certificate("ours") })).resolves.toHaveLength(1);
     for (const query of [{ sslmode: "verify-full" }, { sslmode: "verify-full", sslrootcert: certificate("others") }]) {
       await expect(ask(query)).rejects.toThrow(/^DATABASE_URL can't be used: .*certificate/);
     }
   });
 
-  test("is shown the client's own certificate where the URL names one", async () => {
+  test("gets the client certificate that the URL names", async () => {
     encrypting.clients.length = 0;
     await ask({ sslmode: "require" });
     expect(new Set(encrypting.clients)).toEqual(new Set([undefined]));
@@ -51,14 +51,14 @@ describe.runIf(process.env.TEST_SERVERS)("a database that takes TLS alone", () =
     expect(new Set(encrypting.clients)).toEqual(new Set([readFileSync(certificate("ours"), "utf8")]));
   });
 
-  test("is asked for it by the modes that leave the choice to it, and refused a mode that there isn't", async () => {
+  test("the modes that leave the choice to the server use TLS; an unknown mode is refused", async () => {
     for (const sslmode of ["allow", "prefer"]) await expect(ask({ sslmode })).resolves.toHaveLength(1);
     await expect(ask({ sslmode: "verifyfull" })).rejects.toThrow(
       /^DATABASE_URL can't be used: sslmode must be one of .*full$/,
     );
   });
 
-  test("is not used without it", async () => {
+  test("is not used without TLS", async () => {
     await expect(ask({})).rejects.toThrow(/^DATABASE_URL leads to no database that answers/);
   });
 });

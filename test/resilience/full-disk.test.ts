@@ -19,10 +19,10 @@ function mountDisk(): string | undefined {
 
 const disk = mountDisk();
 
-describe.skipIf(!disk)("an embedded database on a full disk", () => {
+describe.skipIf(!disk)("PGlite on a full disk", () => {
   afterAll(() => void execFileSync("umount", ["--lazy", disk as string]));
 
-  test("is not ready, and is once there is room again", async () => {
+  test("is not ready, and is ready again once there is space", async () => {
     const path = disk as string;
     const app = await startApp({ mode: "embedded", env: { DATABASE_URL: "", DATA_DIR: join(path, "data") } });
     const readiness = async () => (await app.httpClient().get("/health/ready")).status;

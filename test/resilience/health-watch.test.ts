@@ -13,7 +13,7 @@ import { until } from "../support/until.ts";
 /** A look of the watch, and the time that a busy machine needs. */
 const SOON_MS = 10_000;
 
-test("watches of health hear of the end, and do not hold it", async () => {
+test("gRPC health: Watch streams report a shutdown and do not delay it", async () => {
   const env = {
     ...(await anyDatabase()),
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-watch-")),

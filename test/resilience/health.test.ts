@@ -15,7 +15,7 @@ type Part = "database" | "cache" | "mail";
 
 const modes: Mode[] = process.env.TEST_SERVERS ? ["servers", "apart"] : [];
 
-describeConcurrent(modes, "health, %s", async (mode) => {
+describeConcurrent(modes, "GET /health, %s", async (mode) => {
   const smtpServer = await startSmtpServer();
   const database = new URL(await createDatabase(`health_${randomUUID().slice(0, 8)}`));
   const redis = new URL(process.env.TEST_REDIS_URL ?? "");
@@ -47,7 +47,7 @@ describeConcurrent(modes, "health, %s", async (mode) => {
   const grpc = createClient(Health, createGrpcTransport({ baseUrl: app.grpcUrl }));
   const statusOf = async (service: string) => (await grpc.check({ service })).status;
 
-  test("is ok while all is well, each part with its latency", async () => {
+  test("is ok while every part is, each with its latency", async () => {
     const { status, body } = await get("/health");
     const part = { status: "ok", latencyMs: expect.any(Number) };
     expect(status).toBe(200);
@@ -70,7 +70,7 @@ describeConcurrent(modes, "health, %s", async (mode) => {
     ["cache", "silence"],
     ["mail", "cut"],
     ["mail", "silence"],
-  ] as const)("is degraded, and still ready, with its %s away (%s)", async (part, how) => {
+  ] as const)("is degraded and still ready without %s (%s)", async (part, how) => {
     const { accessToken } = await app.signIn();
     proxies[part][how]();
     const well = { database: "ok", cache: "ok", mail: "ok" };
@@ -89,7 +89,7 @@ describeConcurrent(modes, "health, %s", async (mode) => {
   });
 
   test.each(["cut", "silence"] as const)(
-    "is down without its database (%s), alive, and back when it is",
+    "is down without its database (%s), live, and recovers with it",
     async (how) => {
       const { accessToken } = await app.signIn();
       const watched: number[] = [];

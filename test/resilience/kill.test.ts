@@ -18,7 +18,7 @@ const password = "Correct-horse-1";
 let running: Process | undefined;
 afterAll(() => running?.end("SIGKILL"));
 
-describe.each(kinds)("kill -9 right after a 201, on %s", (kind) => {
+describe.each(kinds)("SIGKILL right after a 201, on %s", (kind) => {
   test(`loses neither account nor mail (kills: ${KILLS})`, async () => {
     const dataDir = mkdtempSync(join(tmpdir(), "gatehouse-kill-"));
     const database = kind === "embedded" ? {} : { DATABASE_URL: await createDatabase("kill") };
@@ -46,68 +46,66 @@ describe.each(kinds)("kill -9 right after a 201, on %s", (kind) => {
   }, 600_000);
 });
 
-describe("the process", () => {
-  test("refuses a folder that another process uses, and says so", async () => {
-    const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-lock-")) };
-    running = await startProcess(env);
-    await expect(startProcess(env)).rejects.toThrow(/is in use by another Gatehouse process/);
-    expect(await running.end("SIGTERM")).toBe(0);
-    running = await startProcess(env);
-    expect(await running.end("SIGINT")).toBe(0);
-  }, 60_000);
+test("Process: refuses a data folder that another process uses", async () => {
+  const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-lock-")) };
+  running = await startProcess(env);
+  await expect(startProcess(env)).rejects.toThrow(/is in use by another Gatehouse process/);
+  expect(await running.end("SIGTERM")).toBe(0);
+  running = await startProcess(env);
+  expect(await running.end("SIGINT")).toBe(0);
+}, 60_000);
 
-  test("lets a request in hand be finished, however often it is told to end", async () => {
-    running = await startProcess({
-      ...(await anyDatabase()),
-      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-signals-")),
-    });
-    const { url, end } = running;
-    const body = JSON.stringify({ email: "ann@example.com", password });
-    const request = connect(Number(new URL(url).port), "127.0.0.1");
-    const head = `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
-    request.write(`${head}\r\nConnection: close\r\n\r\n${body.slice(0, 10)}`);
-    await until("the request to be seen", async () => (await fetch(`${url}/health/live`)).ok);
-    const ended = end("SIGINT");
-    await until("the end to begin", async () => (await fetch(`${url}/health/ready`)).status === 503);
-    for (const signal of ["SIGINT", "SIGTERM", "SIGTERM"] as const) end(signal);
-    await until("the process to go on", async () => (await fetch(`${url}/health/live`)).ok);
-    request.write(body.slice(10));
-    expect(await text(request)).toMatch(/^HTTP\/1\.1 401 /);
-    expect(await ended).toBe(0);
-  }, 60_000);
-
-  test("ends at once when it is interrupted again, but not by an echo of the first time", async () => {
-    running = await startProcess({
-      ...(await anyDatabase()),
-      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-interrupted-")),
-    });
-    const { url, end } = running;
-    const request = connect(Number(new URL(url).port), "127.0.0.1");
-    request.on("error", () => {}); // it is never finished
-    request.write("POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
-    await until("the request to be seen", async () => (await fetch(`${url}/health/live`)).ok);
-    const begun = performance.now();
-    const ended = end("SIGINT");
-    end("SIGINT");
-    let code: number | string | undefined;
-    void ended.then((is) => {
-      code = is;
-    });
-    await until("the process to end", () => {
-      end("SIGINT");
-      return code !== undefined;
-    });
-    expect(code).toBe(130);
-    expect(performance.now() - begun).toBeGreaterThan(1_000);
-  }, 60_000);
-
-  test("lists every bad variable and shows no secret", async () => {
-    const env = { PORT: "http", DATABASE_URL: "secret://x", SECRET_KEY: "secret", TRUST_PROXY: "all" };
-    const failure = await startProcess(env).then(
-      () => "it started",
-      (error: Error) => error.message,
-    );
-    for (const name of ["PORT", "DATABASE_URL", "SECRET_KEY", "TRUST_PROXY"]) expect(failure).toContain(name);
-    expect(failure).not.toContain("secret");
+test("Process: finishes open requests on SIGTERM, also a repeated one", async () => {
+  running = await startProcess({
+    ...(await anyDatabase()),
+    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-signals-")),
   });
+  const { url, end } = running;
+  const body = JSON.stringify({ email: "ann@example.com", password });
+  const request = connect(Number(new URL(url).port), "127.0.0.1");
+  const head = `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
+  request.write(`${head}\r\nConnection: close\r\n\r\n${body.slice(0, 10)}`);
+  await until("the request to be seen", async () => (await fetch(`${url}/health/live`)).ok);
+  const ended = end("SIGINT");
+  await until("the end to begin", async () => (await fetch(`${url}/health/ready`)).status === 503);
+  for (const signal of ["SIGINT", "SIGTERM", "SIGTERM"] as const) end(signal);
+  await until("the process to go on", async () => (await fetch(`${url}/health/live`)).ok);
+  request.write(body.slice(10));
+  expect(await text(request)).toMatch(/^HTTP\/1\.1 401 /);
+  expect(await ended).toBe(0);
+}, 60_000);
+
+test("Process: ends at once on a second SIGINT, but not on an echo of the first", async () => {
+  running = await startProcess({
+    ...(await anyDatabase()),
+    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-interrupted-")),
+  });
+  const { url, end } = running;
+  const request = connect(Number(new URL(url).port), "127.0.0.1");
+  request.on("error", () => {}); // it is never finished
+  request.write("POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
+  await until("the request to be seen", async () => (await fetch(`${url}/health/live`)).ok);
+  const begun = performance.now();
+  const ended = end("SIGINT");
+  end("SIGINT");
+  let code: number | string | undefined;
+  void ended.then((is) => {
+    code = is;
+  });
+  await until("the process to end", () => {
+    end("SIGINT");
+    return code !== undefined;
+  });
+  expect(code).toBe(130);
+  expect(performance.now() - begun).toBeGreaterThan(1_000);
+}, 60_000);
+
+test("Process: lists every bad variable and shows no secret", async () => {
+  const env = { PORT: "http", DATABASE_URL: "secret://x", SECRET_KEY: "secret", TRUST_PROXY: "all" };
+  const failure = await startProcess(env).then(
+    () => "it started",
+    (error: Error) => error.message,
+  );
+  for (const name of ["PORT", "DATABASE_URL", "SECRET_KEY", "TRUST_PROXY"]) expect(failure).toContain(name);
+  expect(failure).not.toContain("secret");
 });

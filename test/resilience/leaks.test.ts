@@ -8,7 +8,7 @@ import { mfaTokenFor, setUpFactor } from "../support/authenticator.ts";
 const REDIS_DATABASE = 8;
 const canary = (kind: string) => `Canary-1-${kind}-${randomBytes(9).toString("base64url")}`;
 
-describe.skipIf(!process.env.TEST_SERVERS)("secrets", () => {
+describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
   const settings = {
     INTERNAL_SECRET: canary("internal"),
     SECRET_KEY: randomBytes(32).toString("base64"),
@@ -101,7 +101,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("secrets", () => {
   const found = (text: string) =>
     Object.entries(secrets).flatMap(([name, secret]) => (tracesOf(secret).some((t) => text.includes(t)) ? [name] : []));
 
-  test("are all there to be found", () => {
+  test("exist, so that the search can find them", () => {
     expect(Object.keys(secrets).length).toBe(24);
     expect(refused.length).toBeGreaterThan(25);
     expect(found(`x ${secrets.password} y`)).toEqual(["password"]);

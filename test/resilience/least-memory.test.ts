@@ -10,7 +10,7 @@ const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1
 /** As large as a request to the AI service may be, in bytes. */
 const LONGEST = 2 * 1024 * 1024;
 
-test("a process to which next to no memory is left answers the largest requests all the same, if one at a time", async () => {
+test("Memory: a process with almost no heap left answers the largest requests, one at a time", async () => {
   const process = await startProcess({
     ...(await anyDatabase()),
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-least-")),

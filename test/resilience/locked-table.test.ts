@@ -11,7 +11,7 @@ const CALLS = 12;
 const SOON_MS = 10_000;
 
 test.runIf(process.env.TEST_SERVERS)(
-  "a table that somebody locks leaves connections for what needs others",
+  "Store: a locked table leaves connections for other statements",
   async () => {
     const DATABASE_URL = await createDatabase(`locked_${randomUUID().slice(0, 8)}`);
     const app = await startApp({ mode: "servers", env: { DATABASE_URL } });

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync, openSync } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 
 const LINES = 50_000;
 
@@ -18,39 +18,40 @@ function chatter(stdout: "pipe" | number, then: string): ChildProcess {
   return spawn(process.execPath, ["--input-type=module", "--eval", script], { stdio: ["ignore", stdout, "pipe"] });
 }
 
-describe("a process whose log is not taken", () => {
-  const end = "setTimeout(() => process.exit(0), 200);";
+const end = "setTimeout(() => process.exit(0), 200);";
 
-  test("ends all the same when nobody reads on", async () => {
-    expect(await once(chatter("pipe", end), "exit")).toEqual([0, null]);
-  });
+test("Log that is not read: the process ends all the same", async () => {
+  expect(await once(chatter("pipe", end), "exit")).toEqual([0, null]);
+});
 
-  test("goes on when the readers have left, of what it tells people as well", async () => {
-    const child = chatter("pipe", end);
-    child.stdout?.destroy();
-    child.stderr?.destroy();
-    expect(await once(child, "exit")).toEqual([0, null]);
-  });
+test("Log that is not read: the process and its standard error go on when the readers have left", async () => {
+  const child = chatter("pipe", end);
+  child.stdout?.destroy();
+  child.stderr?.destroy();
+  expect(await once(child, "exit")).toEqual([0, null]);
+});
 
-  test.runIf(existsSync("/dev/full"))("goes on, and ends, while the disk behind it is full", async () => {
+test.runIf(existsSync("/dev/full"))(
+  "Log that is not read: the process goes on, and ends, while the disk is full",
+  async () => {
     expect(await once(chatter(openSync("/dev/full", "w"), end), "exit")).toEqual([0, null]);
-  });
+  },
+);
 
-  test("keeps lines for a reader who comes back, as many as it can, and says how many are missing", async () => {
-    const child = chatter("pipe", 'setInterval(() => log.warn("again"), 20);');
-    await once(child.stderr as Readable, "data");
-    const kept: number[] = [];
-    let missing = 0;
-    for await (const text of createInterface(child.stdout as Readable)) {
-      const { n, lines, msg } = JSON.parse(text);
-      if (msg === "again") break;
-      if (lines) missing = lines;
-      else kept.push(n);
-    }
-    child.kill();
-    expect(kept.length).toBeGreaterThan(10_000);
-    expect(kept).toEqual(kept.map((_, i) => i));
-    expect(missing).toBeGreaterThanOrEqual(LINES - kept.length);
-    expect(missing).toBeGreaterThan(0);
-  });
+test("Log that is not read: keeps as many lines as it can for a reader who returns, and counts the missing ones", async () => {
+  const child = chatter("pipe", 'setInterval(() => log.warn("again"), 20);');
+  await once(child.stderr as Readable, "data");
+  const kept: number[] = [];
+  let missing = 0;
+  for await (const text of createInterface(child.stdout as Readable)) {
+    const { n, lines, msg } = JSON.parse(text);
+    if (msg === "again") break;
+    if (lines) missing = lines;
+    else kept.push(n);
+  }
+  child.kill();
+  expect(kept.length).toBeGreaterThan(10_000);
+  expect(kept).toEqual(kept.map((_, i) => i));
+  expect(missing).toBeGreaterThanOrEqual(LINES - kept.length);
+  expect(missing).toBeGreaterThan(0);
 });

@@ -13,8 +13,8 @@ const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded
 const started: Process[] = [];
 afterAll(() => Promise.all(started.map((process) => process.end("SIGKILL"))));
 
-describe.concurrent.each(kinds)("kill -9 while a letter is on its way, on %s", (kind) => {
-  test("gives at most one duplicate, under the same Message-ID", async () => {
+describe.concurrent.each(kinds)("SIGKILL during a mail's delivery, on %s", (kind) => {
+  test("sends at most one duplicate, with the same Message-ID", async () => {
     const smtpServer = await startSmtpServer();
     const env = {
       DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-mail-kill-")),

@@ -26,20 +26,20 @@ async function open(url: string) {
   return store;
 }
 
-describe.runIf(process.env.TEST_SERVERS)("behind a pooler of connections", () => {
+describe.runIf(process.env.TEST_SERVERS)("Connection pooler", () => {
   test("migrations leave no lock on a connection that outlives its client", async () => {
     const { direct, through } = await pooled("session");
     await (await open(through)).migrate();
     await expect((await open(direct)).migrate()).resolves.toBeUndefined(); // would wait for ever
   });
 
-  test("that mixes up prepared statements no process starts", async () => {
+  test("a pooler that mixes up prepared statements stops the start", async () => {
     const { through } = await pooled("transaction");
     await expect(open(through)).rejects.toThrow(/^DATABASE_URL can't be used: the pooler there mixes up prepared/);
   });
 });
 
-test("a pooler that refuses our settings is told of, with what it has to ignore", async () => {
+test("Connection pooler: one that refuses our settings is warned about, with the setting to ignore", async () => {
   const message = "SFATAL\0C08P01\0Munsupported startup parameter: statement_timeout\0\0";
   const refusing = createServer((client) => {
     client

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { startApp } from "../support/app.ts";
 import { until } from "../support/until.ts";
 
-test("a database that takes no writes, as after a failover, is away and no bug of ours, of which the log has a line when it goes and one when it is back", async () => {
+test("GET /health: a read-only database, as after a failover, is unavailable; the log has one line for each change", async () => {
   const app = await startApp({ mode: "embedded" }); // one connection, for which it is set
   await app.sql("set default_transaction_read_only = on");
   const told = () => app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^database/.test(msg));

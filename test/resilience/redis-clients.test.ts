@@ -10,7 +10,7 @@ import { times, until } from "../support/until.ts";
 
 const clock = { now: () => new Date() };
 
-test("a proxy with no Redis behind it holds no start up, and is told of", async () => {
+test("Redis: a proxy without a server behind it delays no start and is logged", async () => {
   const proxy = createServer((client) =>
     client
       .on("error", () => {})
@@ -29,27 +29,24 @@ test("a proxy with no Redis behind it holds no start up, and is told of", async 
   await new Promise((resolve) => proxy.close(resolve));
 });
 
-test.runIf(process.env.TEST_SERVERS)(
-  "Redis is asked for no more commands and keys than docs/operations.md lists",
-  async () => {
-    const url = new URL(process.env.TEST_REDIS_URL as string);
-    const admin = new Redis(url.href);
-    const [user, password] = [`gatehouse_${randomUUID()}`, randomUUID()];
-    const rights = "~gatehouse:limit:* -@all +ping +info +eval +evalsha +hget +hset +hincrby +pexpire";
-    await admin.call("acl", "setuser", user, "on", `>${password}`, ...rights.split(" "));
-    const cache = await openRedis([Object.assign(url, { username: user, password }).href], pino({ enabled: false }));
-    try {
-      await expect(createLimits(cache, clock).check()).resolves.toBeUndefined();
-      await expect(cache.ping()).resolves.toBeUndefined();
-    } finally {
-      cache.close();
-      await admin.call("acl", "deluser", user);
-      admin.disconnect();
-    }
-  },
-);
+test.runIf(process.env.TEST_SERVERS)("Redis: uses exactly the commands and keys of docs/operations.md", async () => {
+  const url = new URL(process.env.TEST_REDIS_URL as string);
+  const admin = new Redis(url.href);
+  const [user, password] = [`gatehouse_${randomUUID()}`, randomUUID()];
+  const rights = "~gatehouse:limit:* -@all +ping +info +eval +evalsha +hget +hset +hincrby +pexpire";
+  await admin.call("acl", "setuser", user, "on", `>${password}`, ...rights.split(" "));
+  const cache = await openRedis([Object.assign(url, { username: user, password }).href], pino({ enabled: false }));
+  try {
+    await expect(createLimits(cache, clock).check()).resolves.toBeUndefined();
+    await expect(cache.ping()).resolves.toBeUndefined();
+  } finally {
+    cache.close();
+    await admin.call("acl", "deluser", user);
+    admin.disconnect();
+  }
+});
 
-test.runIf(process.env.TEST_SERVERS)("Redis that stops replying delays the first command alone", async () => {
+test.runIf(process.env.TEST_SERVERS)("Redis: a server that stops replying delays the first command only", async () => {
   const { hostname, port } = new URL(process.env.TEST_REDIS_URL as string);
   const proxy = await startProxy({ host: hostname, port: Number(port || 6379) });
   const cache = await openRedis([`redis://127.0.0.1:${proxy.port}`], pino({ enabled: false }));

@@ -5,7 +5,7 @@ import { startRedisCluster } from "../support/redis-cluster.ts";
 import { describeIf, isMissing } from "../support/skip-without.ts";
 import { times } from "../support/until.ts";
 
-describeIf(!isMissing("redis-server"), "replicas that share a Redis cluster", async () => {
+describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async () => {
   const cluster = await startRedisCluster("s3cret+");
   const REDIS_URL = cluster.urls.slice(0, 2).join(); // the third node is found by asking them
   const replicas = await Promise.all(times(2, () => startApp({ mode: "embedded", env: { REDIS_URL } })));
@@ -19,7 +19,7 @@ describeIf(!isMissing("redis-server"), "replicas that share a Redis cluster", as
       .post("/auth/verify-email", { token: "none" })
       .then(({ headers }) => Number(headers.get("ratelimit-remaining")));
 
-  test("count together, whichever node an address is counted on", async () => {
+  test("replicas count together, whichever node holds an address", async () => {
     for (const address of times(20, randomAddress)) {
       const counts = [];
       for (const replica of replicas) counts.push(await remaining(replica, address));
@@ -27,7 +27,7 @@ describeIf(!isMissing("redis-server"), "replicas that share a Redis cluster", as
     }
   });
 
-  test("count together those who come at once, on every node", async () => {
+  test("replicas count parallel requests together, on every node", async () => {
     for (const _ of times(3, String)) {
       const counts = await Promise.all(
         times(10, randomAddress).map((address) =>
@@ -38,7 +38,7 @@ describeIf(!isMissing("redis-server"), "replicas that share a Redis cluster", as
     }
   });
 
-  test("let few wait for a node that has fallen silent", async () => {
+  test("few requests wait for a node that has gone silent", async () => {
     cluster.silence(1);
     const started = performance.now();
     for (const address of times(40, randomAddress)) {

@@ -8,7 +8,7 @@ const NEW = "Brand-new-2";
 const wrong = "Wrong-1-guess";
 const REFRESHES = Number(process.env.REFRESHES ?? 300);
 
-describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service processes", () => {
+describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
   let all: Deployment;
   beforeAll(async () => {
     all = await startDeployment();
@@ -23,7 +23,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     }
   }
 
-  test("give 100 parallel refreshes one identical successor and one row", async () => {
+  test("100 parallel refreshes get one identical successor and leave one row", async () => {
     for (let round = 0; round < repetitions(2); round++) {
       const account = await all.signIn();
       const answers = await Promise.all(times(100, () => all.refresh(account.refreshToken)));
@@ -46,7 +46,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     ],
   ];
 
-  test.each(endings)("leave nothing of a session once %s has answered, refreshes racing it", async (_name, end) => {
+  test.each(endings)("refreshes that race %s leave nothing of the session", async (_name, end) => {
     for (let round = 0; round < repetitions(3); round++) {
       const account = await all.signIn();
       const ending = end(account);
@@ -77,7 +77,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     return all.httpClient().post("/auth/reset-password", { token, password: NEW });
   }
 
-  test("evaluate five guesses, however many arrive at both at once", async () => {
+  test("five guesses are checked, however many arrive at both at once", async () => {
     for (let round = 0; round < repetitions(2); round++) {
       const { email } = round % 2 ? { email: `nobody-${round}@example.com` } : await all.addUser();
       const answers = await Promise.all(
@@ -87,7 +87,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     }
   });
 
-  test("never let a success that races the fifth failure wipe the lock", async () => {
+  test("a success that races the fifth failure never clears the lock", async () => {
     for (let round = 0; round < repetitions(5); round++) {
       const user = await all.addUser();
       const guess = (password: string) => all.httpClient().post("/auth/login", { email: user.email, password });
@@ -108,7 +108,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
     }
   });
 
-  test("have one success for each one-shot among 50 parallel uses, round after round", async () => {
+  test("50 parallel uses of each one-time token have one success", async () => {
     const one = (status: number) => ({ 200: 1, [status]: 49 });
     for (let round = 0; round < repetitions(1); round++) {
       const user = await all.addUser();
@@ -177,7 +177,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("two gateways and two service process
       process.stderr.write(`${REFRESHES} refreshes: ${JSON.stringify({ before, after, hot })}\n`);
   }, 600_000);
 
-  test("refuse what was revoked or locked with Redis emptied, and after being killed", async () => {
+  test("revoked sessions and locks hold with Redis emptied, and after SIGKILL", async () => {
     const [out, mine] = [await all.signIn(), await all.signIn()];
     const other = await all.signIn(mine);
     await out.browser.post("/auth/logout", undefined, out.accessToken);

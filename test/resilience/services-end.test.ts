@@ -24,7 +24,7 @@ afterAll(() => simulator.close());
 describe.each([
   ["SIGTERM", 0],
   ["SIGKILL", "SIGKILL"],
-] as const)("services apart that end by %s", (signal, code) => {
+] as const)("Remote services that end by %s", (signal, code) => {
   let services: Process;
   let gateway: Process;
   beforeAll(async () => {
@@ -45,7 +45,7 @@ describe.each([
     await gateway.end("SIGKILL");
   });
 
-  test("leave no call without an answer: 503, or an error event and [DONE]", async () => {
+  test("leave no call without a response: 503, or an error event and [DONE]", async () => {
     const { url } = gateway;
     await createHttpClient(url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
     const { accessToken } = (await createHttpClient(url).post("/auth/login", credentials)).body;

@@ -7,7 +7,7 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import { type Started, start } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
 
-describe("a shutdown", () => {
+describe("Shutdown", () => {
   let server: Started;
   afterEach(() => server.close());
 
@@ -29,7 +29,7 @@ describe("a shutdown", () => {
     return { gate, answer };
   };
 
-  test("lets open requests finish, refuses new ones, and is not ready", async () => {
+  test("finishes open requests, refuses new ones, and is not ready", async () => {
     const { gate, answer } = await open("10s");
     const drained = server.gateway.drain();
     const refused = await server.send("GET", "/user/profile");
@@ -48,13 +48,13 @@ describe("a shutdown", () => {
     await expect(server.send("GET", "/health/live")).rejects.toThrow();
   });
 
-  test("ends what outlasts its grace by 503", async () => {
+  test("ends requests that outlast the grace period by 503", async () => {
     const { answer } = await open("50ms");
     await server.gateway.drain();
     expect(await answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
   });
 
-  test("cuts off a body that still has not arrived after its grace", async () => {
+  test("cuts off a body that has not arrived within the grace period", async () => {
     server = await start((router) => router.service(UserService, {}), { env: { SHUTDOWN_TIMEOUT: "0" } });
     const socket = net.connect(server.port, "127.0.0.1").on("error", () => {});
     const head = "PUT /user/profile HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
@@ -64,7 +64,7 @@ describe("a shutdown", () => {
     await until("the end of the connection", () => socket.destroyed);
   });
 
-  test("without open requests is immediate, idle connections or not", async () => {
+  test("is immediate without open requests, with or without idle connections", async () => {
     const { gate, answer } = await open("10s");
     gate.resolve({});
     await answer; // its connection stays open
@@ -74,7 +74,7 @@ describe("a shutdown", () => {
   });
 });
 
-test("calls are forgotten once they are answered, or once their client has left", () => {
+test("Shutdown: forgets calls that are answered or whose client has disconnected", () => {
   const calls: OpenCalls = new Set();
   const open = () => {
     const raw = new ServerResponse(new IncomingMessage(new net.Socket()));

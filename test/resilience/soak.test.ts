@@ -3,7 +3,7 @@ import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { anyDatabase } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
@@ -101,52 +101,50 @@ async function held() {
 
 const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
 
-describe("memory", () => {
-  test(`of ${SLOW_READERS} clients that read 1 KB a second of an endless reply is bounded, and the provider waits`, async () => {
-    const first = times(20, () => readSlowly()); // the first megabytes make any process grow
-    await wait(3_000);
+test(`Memory: of ${SLOW_READERS} clients that read 1 KB a second of an endless reply is bounded, and the provider waits`, async () => {
+  const first = times(20, () => readSlowly()); // the first megabytes make any process grow
+  await wait(3_000);
+  const before = await rss();
+  const asked = simulator.requests.length;
+  const readers = times(SLOW_READERS, () => readSlowly());
+  await until("all of them at the provider", () => simulator.requests.length >= asked + SLOW_READERS);
+  const sent = () => simulator.requests.slice(asked).reduce((sum, { sentBytes }) => sum + sentBytes, 0);
+  const sentIn = async (ms: number) => {
+    const already = sent();
+    await wait(ms);
+    return (sent() - already) / SLOW_READERS;
+  };
+  await until("the provider to be paused", async () => (await sentIn(2_000)) < PAUSED_BYTES, 90_000);
+  const more = (await sentIn(READ_SECONDS * 1_000)) / READ_SECONDS;
+  const sentBytes = sent();
+  const each = ((await rss()) - before) / SLOW_READERS;
+  for (const reader of [...first, ...readers]) reader.destroy();
+  process.stdout.write(
+    `${SLOW_READERS} slow readers: ${(each / 1024).toFixed(0)} KiB each; the provider sent ${(sentBytes / SLOW_READERS / MIB).toFixed(2)} MiB each, then ${(more / 1024).toFixed(1)} KiB a second\n`,
+  );
+  expect(each).toBeLessThan(MIB);
+  expect(sentBytes / SLOW_READERS).toBeLessThan(KERNEL_BYTES);
+  expect(more).toBeLessThan(PAUSED_BYTES);
+  await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
+}, 180_000);
+
+test.each(["large-reply 100000000", "endless-event"])(
+  "Memory: of a chat reply of 100 MB is bounded: %s is refused",
+  async (name) => {
     const before = await rss();
     const asked = simulator.requests.length;
-    const readers = times(SLOW_READERS, () => readSlowly());
-    await until("all of them at the provider", () => simulator.requests.length >= asked + SLOW_READERS);
-    const sent = () => simulator.requests.slice(asked).reduce((sum, { sentBytes }) => sum + sentBytes, 0);
-    const sentIn = async (ms: number) => {
-      const already = sent();
-      await wait(ms);
-      return (sent() - already) / SLOW_READERS;
-    };
-    await until("the provider to be paused", async () => (await sentIn(2_000)) < PAUSED_BYTES, 90_000);
-    const more = (await sentIn(READ_SECONDS * 1_000)) / READ_SECONDS;
-    const sentBytes = sent();
-    const each = ((await rss()) - before) / SLOW_READERS;
-    for (const reader of [...first, ...readers]) reader.destroy();
-    process.stdout.write(
-      `${SLOW_READERS} slow readers: ${(each / 1024).toFixed(0)} KiB each; the provider sent ${(sentBytes / SLOW_READERS / MIB).toFixed(2)} MiB each, then ${(more / 1024).toFixed(1)} KiB a second\n`,
-    );
-    expect(each).toBeLessThan(MIB);
-    expect(sentBytes / SLOW_READERS).toBeLessThan(KERNEL_BYTES);
-    expect(more).toBeLessThan(PAUSED_BYTES);
-    await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
-  }, 180_000);
-
-  test.each(["large-reply 100000000", "endless-event"])(
-    "of a chat reply of 100 MB is bounded: %s is refused",
-    async (name) => {
-      const before = await rss();
-      const asked = simulator.requests.length;
-      const answers = await Promise.all(times(4, () => send("/ai/chat", `case: ${name}`)));
-      const grown = (await rss()) - before;
-      for (const answer of answers) {
-        expect(answer.status).toBe(500);
-        expect(await answer.json()).toMatchObject({ message: expect.stringContaining("reply too large") });
-      }
-      for (const { sentBytes } of simulator.requests.slice(asked)) expect(sentBytes).toBeLessThan(100_000_000);
-      process.stdout.write(`4 chat replies of ${name}: ${(grown / MIB).toFixed(0)} MiB in all\n`);
-      expect(grown).toBeLessThan(4 * 100_000_000 * 0.8);
-    },
-    60_000,
-  );
-});
+    const answers = await Promise.all(times(4, () => send("/ai/chat", `case: ${name}`)));
+    const grown = (await rss()) - before;
+    for (const answer of answers) {
+      expect(answer.status).toBe(500);
+      expect(await answer.json()).toMatchObject({ message: expect.stringContaining("reply too large") });
+    }
+    for (const { sentBytes } of simulator.requests.slice(asked)) expect(sentBytes).toBeLessThan(100_000_000);
+    process.stdout.write(`4 chat replies of ${name}: ${(grown / MIB).toFixed(0)} MiB in all\n`);
+    expect(grown).toBeLessThan(4 * 100_000_000 * 0.8);
+  },
+  60_000,
+);
 
 test(`${STREAMS} streams with a third aborted leave memory, sockets, timers and listeners where they were`, async () => {
   const before = await held();

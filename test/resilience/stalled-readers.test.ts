@@ -1,5 +1,5 @@
 import net from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Started, start } from "../support/gateway.ts";
 import { post } from "../support/raw-http.ts";
@@ -9,56 +9,54 @@ const STALLED_MS = 400;
 /** More than the buffers of any two sockets hold. */
 const MUCH = "x".repeat(32 * 1024 * 1024);
 
-describe("a reader", () => {
-  let server: Started;
-  let isLeft: PromiseWithResolvers<void>;
-  const ended = Promise.withResolvers<string>();
-  beforeAll(async () => {
-    server = await start(
-      (router) =>
-        router.service(AIService, {
-          async chat() {
-            await ended.promise;
-            return { content: "at last" };
-          },
-          async *streamChat(_request, { signal }) {
-            isLeft = Promise.withResolvers<void>();
-            signal.addEventListener("abort", () => isLeft.resolve());
-            for (;;) yield { chunk: MUCH };
-          },
-        }),
-      { stalledMs: STALLED_MS },
-    );
-  });
-  afterAll(() => server.close());
+let server: Started;
+let isLeft: PromiseWithResolvers<void>;
+const ended = Promise.withResolvers<string>();
+beforeAll(async () => {
+  server = await start(
+    (router) =>
+      router.service(AIService, {
+        async chat() {
+          await ended.promise;
+          return { content: "at last" };
+        },
+        async *streamChat(_request, { signal }) {
+          isLeft = Promise.withResolvers<void>();
+          signal.addEventListener("abort", () => isLeft.resolve());
+          for (;;) yield { chunk: MUCH };
+        },
+      }),
+    { stalledMs: STALLED_MS },
+  );
+});
+afterAll(() => server.close());
 
-  /** Sends requests and takes nothing of their answers. @returns how long that is put up with, in milliseconds */
-  async function starve(request: string): Promise<number> {
-    const accepted = new Promise<net.Socket>((resolve) => server.gateway.app.server.once("connection", resolve));
-    const client = net.connect(server.port, "127.0.0.1").pause();
-    client.on("error", () => {}).write(request);
-    const socket = await accepted;
-    const startedAt = performance.now();
-    await new Promise((resolve) => socket.once("close", resolve));
-    client.destroy();
-    return performance.now() - startedAt;
-  }
+/** Sends requests and takes nothing of their answers. @returns how long that is put up with, in milliseconds */
+async function starve(request: string): Promise<number> {
+  const accepted = new Promise<net.Socket>((resolve) => server.gateway.app.server.once("connection", resolve));
+  const client = net.connect(server.port, "127.0.0.1").pause();
+  client.on("error", () => {}).write(request);
+  const socket = await accepted;
+  const startedAt = performance.now();
+  await new Promise((resolve) => socket.once("close", resolve));
+  client.destroy();
+  return performance.now() - startedAt;
+}
 
-  test("that takes nothing of documents is cut off", async () => {
-    const lasted = await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500));
-    expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
-  });
+test("Stalled reader: of documents is cut off", async () => {
+  const lasted = await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500));
+  expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
+});
 
-  test("that takes nothing of a stream is cut off, and the call ends", async () => {
-    const lasted = await starve(post("/ai/stream", CONVERSATION));
-    expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
-    await isLeft.promise;
-  });
+test("Stalled reader: of a stream is cut off, and the call ends", async () => {
+  const lasted = await starve(post("/ai/stream", CONVERSATION));
+  expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
+  await isLeft.promise;
+});
 
-  test("that waits for us, however long, is not", async () => {
-    const answer = server.send("POST", "/ai/chat", CONVERSATION, JSON_TYPE);
-    await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500)); // some time passes
-    ended.resolve("");
-    expect(await answer).toMatchObject({ status: 200, body: { content: "at last" } });
-  });
+test("Stalled reader: that waits for us is not cut off", async () => {
+  const answer = server.send("POST", "/ai/chat", CONVERSATION, JSON_TYPE);
+  await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500)); // some time passes
+  ended.resolve("");
+  expect(await answer).toMatchObject({ status: 200, body: { content: "at last" } });
 });

@@ -11,8 +11,8 @@ import { freePort } from "../support/metrics.ts";
 import { startProxy } from "../support/proxy.ts";
 import { times, until } from "../support/until.ts";
 
-describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one empty PostgreSQL", () => {
-  test("migrate once, agree on the signing key, and make one administrator", async () => {
+describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an empty PostgreSQL", () => {
+  test("migrates once, agrees on the signing key, and makes one administrator", async () => {
     const DATABASE_URL = await createDatabase("together");
     const env = {
       DATABASE_URL,
@@ -35,7 +35,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("processes that start together on one
   }, 120_000);
 });
 
-describe("a start with ADMIN_EMAIL", () => {
+describe("Start with ADMIN_EMAIL", () => {
   const own = { email: "root@example.com", password: "Strangers-word-1" };
   const chief = { email: "chief@example.com", password: "Correct-horse-1" };
   const asAdmin = ({ email, password }: typeof own) => ({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password });
@@ -62,7 +62,7 @@ describe("a start with ADMIN_EMAIL", () => {
     };
   }
 
-  test("promotes a confirmed account as it is, and ends what administrators do in its name", async () => {
+  test("promotes a verified account as it is, and ends impersonations of it", async () => {
     const { made, httpClient, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
       const { token } = await folderMailbox(dataDir).letterTo("root@example.com");
       const browser = createHttpClient(url);
@@ -76,7 +76,7 @@ describe("a start with ADMIN_EMAIL", () => {
     await end();
   }, 60_000);
 
-  test("takes an account whose address was never confirmed from whoever registered it, second factor and all", async () => {
+  test("takes over an account whose address was never verified, second factor included", async () => {
     const { made, httpClient, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
       const browser = createHttpClient(url);
       const newEmail = "stranger@example.com";
@@ -96,14 +96,14 @@ describe("a start with ADMIN_EMAIL", () => {
   }, 60_000);
 });
 
-describe("a start with wrong settings", () => {
+describe("Start with wrong settings", () => {
   const refusal = (env: Record<string, string>, main?: string) =>
     startProcess({ DATABASE_URL: "memory:", ...env }, main).then(
       () => "started",
       (error: Error) => error.message,
     );
 
-  test("is refused by one line a variable, whichever side reads it, and shows no value", async () => {
+  test("is refused by one line per variable on either side, without values", async () => {
     const env = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "hidden", SHUTDOWN_TIMEOUT: "hidden" };
     const told = await refusal({ ...env, PUBLIC_URL: "hidden" });
     expect(told).toContain("ended with 1: Gatehouse can't start:\n");
@@ -116,14 +116,14 @@ describe("a start with wrong settings", () => {
     expect(told).not.toContain("hidden");
   });
 
-  test("is refused by services that run alone as well", async () => {
+  test("is refused by services that run alone too", async () => {
     const env = { INTERNAL_SECRET: "between-gateway-and-services", ADMIN_EMAIL: "root@example.com" };
     const told = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
     expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
     expect(told).not.toContain("hidden");
   });
 
-  test("names the variable that leads nowhere, to a place that is taken or to one that can't be written to", async () => {
+  test("names the variable of an unreachable, occupied or unwritable location", async () => {
     const apart = { SERVICES_URL: "http://127.0.0.1:1", INTERNAL_SECRET: "between-gateway-and-services" };
     const taken = await startProxy({ host: "127.0.0.1", port: 1 });
     const wrong: [Record<string, string>, RegExp][] = [
@@ -146,8 +146,8 @@ describe("a start with wrong settings", () => {
   });
 });
 
-describe.skipIf(!process.env.TEST_SERVERS)("a start on a database that has no room", () => {
-  test("is refused in the database's own words, which are not that there is none", async () => {
+describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free connections", () => {
+  test("reports the database's own message", async () => {
     const url = new URL(await createDatabase("crowded"));
     const owner = new pg.Client(url.href);
     await owner.connect();
@@ -166,23 +166,21 @@ describe.skipIf(!process.env.TEST_SERVERS)("a start on a database that has no ro
   });
 });
 
-describe("a start", () => {
-  test("sends people to the documentation at the public address, from where cookies are taken", async () => {
-    const readOn = async (env: Record<string, string>) => {
-      const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-starts-"));
-      const { url, output, end } = await startProcess({ ...(await anyDatabase()), DATA_DIR, ...env });
-      const told = await until("the greeting", () => /Read on: (\S+)\n/.exec(output())?.[1]);
-      expect(await end("SIGTERM")).toBe(0);
-      return { url, told };
-    };
-    const [PORT, other] = [await freePort(), await freePort()];
-    const [usual, named, chosen] = await Promise.all([
-      readOn({ PORT }),
-      readOn({ PORT: other, PUBLIC_URL: "https://a.example/" }),
-      readOn({}),
-    ]);
-    expect(usual.told).toBe(`http://localhost:${PORT}/docs`);
-    expect(named.told).toBe("https://a.example/docs");
-    expect(chosen.told).toBe(`${chosen.url}/docs`);
-  }, 120_000);
-});
+test("Start: prints the documentation's public address, from which cookies are accepted", async () => {
+  const readOn = async (env: Record<string, string>) => {
+    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-starts-"));
+    const { url, output, end } = await startProcess({ ...(await anyDatabase()), DATA_DIR, ...env });
+    const told = await until("the greeting", () => /Read on: (\S+)\n/.exec(output())?.[1]);
+    expect(await end("SIGTERM")).toBe(0);
+    return { url, told };
+  };
+  const [PORT, other] = [await freePort(), await freePort()];
+  const [usual, named, chosen] = await Promise.all([
+    readOn({ PORT }),
+    readOn({ PORT: other, PUBLIC_URL: "https://a.example/" }),
+    readOn({}),
+  ]);
+  expect(usual.told).toBe(`http://localhost:${PORT}/docs`);
+  expect(named.told).toBe("https://a.example/docs");
+  expect(chosen.told).toBe(`${chosen.url}/docs`);
+}, 120_000);

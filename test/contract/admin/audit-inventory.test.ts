@@ -32,7 +32,7 @@ const eventsOf = (requestId: string) =>
     [requestId],
   );
 
-test("the inventory knows every method", () => {
+test("Audit log: the cases cover every method", () => {
   const methods = services.flatMap((service) => service.methods.map(({ name }) => name));
   expect([...Object.keys(inventory), ...unaudited].sort()).toEqual(methods.sort());
 });
@@ -41,8 +41,8 @@ const cases = Object.entries(inventory).flatMap(([rpc, ways]) =>
   Object.entries(ways).map(([way, prepare]) => [rpc, way, prepare] as const),
 );
 
-describe("the audit log", () => {
-  test.each(cases)("tells of %s (%s): what happened, to whom, by whom, from where", async (_rpc, _way, prepare) => {
+describe("Audit log", () => {
+  test.each(cases)("%s (%s) records event, user, actor and address", async (_rpc, _way, prepare) => {
     const { deed, trail } = await prepare();
     const requestId = randomUUID();
     const { address, status } = await send(deed, requestId);
@@ -74,7 +74,7 @@ describe("the audit log", () => {
       ),
     );
 
-  test("holds back every deed that it can't record", async () => {
+  test("an action that cannot be recorded fails", async () => {
     await app.sql(
       `create or replace function refuse_marked() returns trigger language plpgsql as $$ begin
          if new.request_id like 'unrecorded-%' then raise exception 'marked by the test'; end if; return new; end $$`,

@@ -1,5 +1,5 @@
 import { v7 as uuid } from "uuid";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { signInAdmin } from "./support.ts";
 
@@ -14,53 +14,51 @@ async function deniedTo(actorId: string) {
   return rows.map(({ user_id, outcome, details }) => ({ user_id, outcome, ...details }));
 }
 
-describe("a refused deed of administrators is recorded", () => {
-  test("with the e-mail it was about, which is nobody's id", async () => {
-    const admin = await signInAdmin(app);
-    const { email, id: userId } = await app.addUser();
-    await app.mail.letterTo(email);
-    await app.sql("update emails set status = 'sent', next_attempt_at = null where user_id = ?", [userId]);
-    const [letter] = await app.sql<{ id: string }>("select id from emails where user_id = ?", [userId]);
-    const emailId = letter?.id;
-    expect((await admin.post(`/admin/email-logs/${emailId}/retry`)).status).toBe(409);
-    expect(await deniedTo(admin.user.id)).toEqual([
-      { user_id: null, outcome: "failure", reason: "CONFLICT", rpc: "RetryEmail", emailId },
-    ]);
-  });
-
-  test.each([{ role: 5 }, "{", "[]", '{"role":"\\ud800"}'])(
-    "with whom it was about, though %j can't be read",
-    async (body) => {
-      const [{ user, browser, accessToken }, target] = [await app.signIn(), await app.addUser()];
-      expect((await browser.put(`/admin/users/${target.id}`, body, accessToken)).status).toBe(403);
-      expect((await browser.post(`/admin/impersonate/${target.id}`, body, accessToken)).status).toBe(403);
-      const denied = { user_id: target.id, outcome: "failure", reason: "FORBIDDEN" };
-      expect(await deniedTo(user.id)).toEqual([
-        { ...denied, rpc: "UpdateUser" },
-        { ...denied, rpc: "Impersonate" },
-      ]);
-    },
-  );
-
-  test("with the id that nobody has", async () => {
-    const [admin, nobody] = [await signInAdmin(app), uuid()];
-    expect((await admin.put(`/admin/users/${nobody}`, { name: "Bea" })).status).toBe(404);
-    expect((await admin.delete(`/admin/users/${nobody}`)).status).toBe(404);
-    expect((await admin.delete(`/admin/users/${nobody}/sessions`)).status).toBe(404);
-    expect((await admin.post(`/admin/impersonate/${nobody}`, {})).status).toBe(404);
-    expect((await admin.post(`/admin/email-logs/${nobody}/retry`)).status).toBe(404);
-    const unknown = { user_id: nobody, outcome: "failure", reason: "NOT_FOUND" };
-    expect(await deniedTo(admin.user.id)).toEqual([
-      { ...unknown, rpc: "UpdateUser" },
-      { ...unknown, rpc: "DeleteUser" },
-      { ...unknown, rpc: "RevokeUserSessions" },
-      { ...unknown, rpc: "Impersonate" },
-      { ...unknown, user_id: null, rpc: "RetryEmail", emailId: nobody },
-    ]);
-  });
+test("Audit log: a refused administrator action records the e-mail id, which is no user's id", async () => {
+  const admin = await signInAdmin(app);
+  const { email, id: userId } = await app.addUser();
+  await app.mail.letterTo(email);
+  await app.sql("update emails set status = 'sent', next_attempt_at = null where user_id = ?", [userId]);
+  const [letter] = await app.sql<{ id: string }>("select id from emails where user_id = ?", [userId]);
+  const emailId = letter?.id;
+  expect((await admin.post(`/admin/email-logs/${emailId}/retry`)).status).toBe(409);
+  expect(await deniedTo(admin.user.id)).toEqual([
+    { user_id: null, outcome: "failure", reason: "CONFLICT", rpc: "RetryEmail", emailId },
+  ]);
 });
 
-test("a refusal of what is nobody's but one's own is no administrators' matter", async () => {
+test.each([{ role: 5 }, "{", "[]", '{"role":"\\ud800"}'])(
+  "Audit log: a refused administrator action records the user of the path when the body is %j",
+  async (body) => {
+    const [{ user, browser, accessToken }, target] = [await app.signIn(), await app.addUser()];
+    expect((await browser.put(`/admin/users/${target.id}`, body, accessToken)).status).toBe(403);
+    expect((await browser.post(`/admin/impersonate/${target.id}`, body, accessToken)).status).toBe(403);
+    const denied = { user_id: target.id, outcome: "failure", reason: "FORBIDDEN" };
+    expect(await deniedTo(user.id)).toEqual([
+      { ...denied, rpc: "UpdateUser" },
+      { ...denied, rpc: "Impersonate" },
+    ]);
+  },
+);
+
+test("Audit log: a refused administrator action records an unknown id", async () => {
+  const [admin, nobody] = [await signInAdmin(app), uuid()];
+  expect((await admin.put(`/admin/users/${nobody}`, { name: "Bea" })).status).toBe(404);
+  expect((await admin.delete(`/admin/users/${nobody}`)).status).toBe(404);
+  expect((await admin.delete(`/admin/users/${nobody}/sessions`)).status).toBe(404);
+  expect((await admin.post(`/admin/impersonate/${nobody}`, {})).status).toBe(404);
+  expect((await admin.post(`/admin/email-logs/${nobody}/retry`)).status).toBe(404);
+  const unknown = { user_id: nobody, outcome: "failure", reason: "NOT_FOUND" };
+  expect(await deniedTo(admin.user.id)).toEqual([
+    { ...unknown, rpc: "UpdateUser" },
+    { ...unknown, rpc: "DeleteUser" },
+    { ...unknown, rpc: "RevokeUserSessions" },
+    { ...unknown, rpc: "Impersonate" },
+    { ...unknown, user_id: null, rpc: "RetryEmail", emailId: nobody },
+  ]);
+});
+
+test("Audit log: a refused action on one's own account is no administrator event", async () => {
   const [{ user, browser, accessToken }, taken] = [await app.signIn(), await app.addUser()];
   const body = { newEmail: taken.email, password: user.password };
   expect(await browser.post("/user/change-email", body, accessToken)).toMatchObject({

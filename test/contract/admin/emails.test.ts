@@ -5,11 +5,11 @@ import { modes, openMailFixture } from "../../support/mail-fixture.ts";
 import { times } from "../../support/until.ts";
 import { signInAdmin } from "./support.ts";
 
-describe.each(modes)("the log of e-mails, %s", async (mode) => {
+describe.each(modes)("GET /admin/emails and POST /admin/emails/:id/retry, %s", async (mode) => {
   const mail = await openMailFixture(mode);
   const { app, register, rowOf, receivedFor } = mail;
 
-  test("a 5xx ends it; an administrator can queue it again, and nothing but a failed one", async () => {
+  test("a 5xx reply ends delivery; an administrator can requeue a failed mail and no other", async () => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 550, text: "No such user" } : "accept");
     const [gone, fine] = [await register("gone"), await register("fine")];
     const failed = await rowOf(gone, (row) => row.status === "failed");
@@ -38,7 +38,7 @@ describe.each(modes)("the log of e-mails, %s", async (mode) => {
   test.each([
     ["one line", (quote: string) => `5.7.1 Looks like spam: ${quote}`],
     ["many lines", (quote: string) => ["5.7.1 Looks like spam:", ...quote.split("\r\n")]],
-  ])("an answer that quotes the letter in %s is told without a piece of its token", async (_form, answer) => {
+  ])("a reply that quotes the mail in %s is stored without any part of its token", async (_form, answer) => {
     let token = "";
     mail.smtpServer.responses.data = ({ to, raw }) => {
       if (!to.startsWith("cut")) return "accept";
@@ -54,7 +54,7 @@ describe.each(modes)("the log of e-mails, %s", async (mode) => {
     expect(last_error).toMatch(/^554 .*Looks like spam:/);
   });
 
-  test("the log shows every letter and its attempts, by each filter, and never a token or a text", async () => {
+  test("lists every mail and its attempts, by each filter, without token and text", async () => {
     mail.smtpServer.responses.data = ({ to, raw }) =>
       to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "accept";
     const user = await app.addUser({ email: `quoted.${randomUUID()}@example.com` });

@@ -1,6 +1,6 @@
 import { decodeJwt } from "jose";
 import { v7 as uuid } from "uuid";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally } from "../../support/until.ts";
@@ -8,29 +8,30 @@ import { auditOf, signInAdmin } from "./support.ts";
 
 const app = await testApp();
 
-describe("POST /admin/impersonate/:userId", () => {
-  test("opens a marked session of 15 minutes without a refresh token", async () => {
-    const admin = await signInAdmin(app);
-    const { user, browser, accessToken: own } = await app.signIn();
-    const { status, body, headers } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Ticket 7" });
-    expect(status).toBe(200);
-    expect(headers.get("set-cookie")).toBeNull();
-    expect(Object.keys(body).sort()).toEqual(["accessToken", "expiresAt", "user"]);
-    const claims = decodeJwt(body.accessToken);
-    expect(claims).toMatchObject({ sub: user.id, act: { sub: admin.user.id }, type: "access" });
-    expect((claims.exp ?? 0) - (claims.iat ?? 0)).toBeLessThanOrEqual(15 * 60);
-    expect(body.user).toMatchObject({ id: user.id, passwordExpiresAt: expect.any(String) });
-    expect((await browser.get("/user/profile", body.accessToken)).body).toEqual(body.user);
-    const { body: sessions } = await admin.get(`/admin/users/${user.id}/sessions`);
-    expect(sessions.map(({ impersonated }: { impersonated?: true }) => impersonated)).toEqual([true, undefined]);
-    expect((await browser.get("/user/profile", own)).status).toBe(200);
-    const [event] = await auditOf(app, user.id, "admin.impersonated");
-    expect(event).toMatchObject({ actor_id: admin.user.id, details: { reason: "Ticket 7" } });
-    app.clock.advance("15m");
-    expect((await browser.get("/user/profile", body.accessToken)).status).toBe(401);
-  });
+test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes without a refresh token", async () => {
+  const admin = await signInAdmin(app);
+  const { user, browser, accessToken: own } = await app.signIn();
+  const { status, body, headers } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Ticket 7" });
+  expect(status).toBe(200);
+  expect(headers.get("set-cookie")).toBeNull();
+  expect(Object.keys(body).sort()).toEqual(["accessToken", "expiresAt", "user"]);
+  const claims = decodeJwt(body.accessToken);
+  expect(claims).toMatchObject({ sub: user.id, act: { sub: admin.user.id }, type: "access" });
+  expect((claims.exp ?? 0) - (claims.iat ?? 0)).toBeLessThanOrEqual(15 * 60);
+  expect(body.user).toMatchObject({ id: user.id, passwordExpiresAt: expect.any(String) });
+  expect((await browser.get("/user/profile", body.accessToken)).body).toEqual(body.user);
+  const { body: sessions } = await admin.get(`/admin/users/${user.id}/sessions`);
+  expect(sessions.map(({ impersonated }: { impersonated?: true }) => impersonated)).toEqual([true, undefined]);
+  expect((await browser.get("/user/profile", own)).status).toBe(200);
+  const [event] = await auditOf(app, user.id, "admin.impersonated");
+  expect(event).toMatchObject({ actor_id: admin.user.id, details: { reason: "Ticket 7" } });
+  app.clock.advance("15m");
+  expect((await browser.get("/user/profile", body.accessToken)).status).toBe(401);
+});
 
-  test.each(["logout", "revocation", "demotion", "deletion"])("ends with the administrator's %s", async (end) => {
+test.each(["logout", "revocation", "demotion", "deletion"])(
+  "POST /admin/impersonate/:userId: the session ends with the administrator's %s",
+  async (end) => {
     const [admin, chief] = [await signInAdmin(app), await signInAdmin(app)];
     const user = await app.addUser();
     const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
@@ -41,31 +42,34 @@ describe("POST /admin/impersonate/:userId", () => {
     if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
     expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
     expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
-  });
+  },
+);
 
-  test("acts under the administrator's name in the audit log", async () => {
-    const admin = await signInAdmin(app);
-    const user = await app.addUser();
-    const { body } = await admin.post(`/admin/impersonate/${user.id}`);
-    expect((await app.httpClient().put("/user/profile", { name: "Bea" }, body.accessToken)).status).toBe(200);
-    expect((await auditOf(app, user.id, "user.profile_updated"))[0]?.actor_id).toBe(admin.user.id);
-  });
+test("POST /admin/impersonate/:userId: the audit log names the administrator as the actor", async () => {
+  const admin = await signInAdmin(app);
+  const user = await app.addUser();
+  const { body } = await admin.post(`/admin/impersonate/${user.id}`);
+  expect((await app.httpClient().put("/user/profile", { name: "Bea" }, body.accessToken)).status).toBe(200);
+  expect((await auditOf(app, user.id, "user.profile_updated"))[0]?.actor_id).toBe(admin.user.id);
+});
 
-  test("refuses oneself and other administrators, unknown and malformed ids", async () => {
-    const [admin, other] = [await signInAdmin(app), await signInAdmin(app)];
-    const ask = async (id: string) => (await admin.post(`/admin/impersonate/${id}`, {})).status;
-    expect(await ask(admin.user.id)).toBe(409);
-    expect(await ask(other.user.id)).toBe(409);
-    expect(await ask(uuid())).toBe(404);
-    const gone = await app.addUser();
-    await app.sql("update users set deletion_at = ? where id = ?", [app.clock.now(), gone.id]); // erased within a minute
-    expect(await ask(gone.id)).toBe(404);
-    expect(await ask("nobody")).toBe(400);
-    const [denied] = await auditOf(app, other.user.id, "admin.denied");
-    expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "CONFLICT", rpc: "Impersonate" } });
-  });
+test("POST /admin/impersonate/:userId: refuses oneself, other administrators, unknown and malformed ids", async () => {
+  const [admin, other] = [await signInAdmin(app), await signInAdmin(app)];
+  const ask = async (id: string) => (await admin.post(`/admin/impersonate/${id}`, {})).status;
+  expect(await ask(admin.user.id)).toBe(409);
+  expect(await ask(other.user.id)).toBe(409);
+  expect(await ask(uuid())).toBe(404);
+  const gone = await app.addUser();
+  await app.sql("update users set deletion_at = ? where id = ?", [app.clock.now(), gone.id]); // erased within a minute
+  expect(await ask(gone.id)).toBe(404);
+  expect(await ask("nobody")).toBe(400);
+  const [denied] = await auditOf(app, other.user.id, "admin.denied");
+  expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "CONFLICT", rpc: "Impersonate" } });
+});
 
-  test.runIf(app.mode !== "embedded")("refuses a user who is being promoted", async () => {
+test.runIf(app.mode !== "embedded")(
+  "POST /admin/impersonate/:userId: refuses a user who is being promoted",
+  async () => {
     const admin = await signInAdmin(app);
     const user = await app.addUser();
     const url = app.settings.DATABASE_URL as string;
@@ -74,76 +78,76 @@ describe("POST /admin/impersonate/:userId", () => {
     await promotion.toBeWaitedFor();
     await promotion.commit();
     expect(await asked).toMatchObject({ status: 409, body: { code: "CONFLICT" } });
-  });
+  },
+);
 
-  test
-    .runIf(app.mode !== "embedded")
-    .each(["update sessions set revoked_at = now() where user_id = $1", "delete from sessions where user_id = $1"])(
-    "tells an administrator whose own session ends meanwhile: %s",
-    async (end) => {
-      const admin = await signInAdmin(app);
-      const user = await app.addUser();
-      const other = await begin(app.settings.DATABASE_URL as string, "select 1 from users where id = $1 for update", [
-        user.id,
-      ]);
-      const asked = admin.post(`/admin/impersonate/${user.id}`, {});
-      await other.toBeWaitedFor();
-      await other.run(end, [admin.user.id]);
-      await other.commit();
-      expect(await asked).toMatchObject({ status: 401, body: { code: "UNAUTHENTICATED" } });
-      expect(await auditOf(app, user.id, "admin.impersonated")).toEqual([]);
-    },
-  );
-
-  test("never drives out a session of the user's own, and is driven out by it", async () => {
-    const admin = await signInAdmin(app);
-    const { user, browser, accessToken } = await app.signIn();
-    await app.sql(
-      `insert into sessions select (jsonb_populate_record(s, jsonb_build_object(
-           'id', gen_random_uuid(), 'actor_id', ?::text, 'created_at', s.created_at + n * interval '1 ms'))).*
-         from sessions s, generate_series(1, 99) n where s.user_id = ?`,
-      [admin.user.id, user.id],
-    );
-    const kinds = async () => {
-      const { body } = await admin.get(`/admin/users/${user.id}/sessions`);
-      return tally(body as { impersonated?: true }[], ({ impersonated }) => (impersonated ? "theirs" : "own"));
-    };
-    expect(await kinds()).toEqual({ own: 1, theirs: 99 });
-    expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
-    expect(await kinds()).toEqual({ own: 1, theirs: 99 });
-    await app.signIn(user);
-    expect(await kinds()).toEqual({ own: 2, theirs: 98 });
-    expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
-  });
-
-  test("forbids what the owner alone may do, and everything of administrators; each try is recorded", async () => {
+test
+  .runIf(app.mode !== "embedded")
+  .each(["update sessions set revoked_at = now() where user_id = $1", "delete from sessions where user_id = $1"])(
+  "POST /admin/impersonate/:userId: refuses when the administrator's own session ends meanwhile: %s",
+  async (end) => {
     const admin = await signInAdmin(app);
     const user = await app.addUser();
-    const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
-    const tries: [string, string, unknown?][] = [
-      ["POST", "/user/change-password", { currentPassword: user.password, newPassword: "Other-horse-1" }],
-      ["POST", "/user/change-email", { newEmail: "other@example.com", password: user.password }],
-      ["POST", "/user/delete-account", {}],
-      ["POST", "/auth/setup-totp"],
-      ["POST", "/auth/disable-totp", { password: user.password }],
-      ["POST", "/auth/backup-codes", { password: user.password, code: "123456" }],
-      ["GET", "/admin/users"],
-      ["PUT", `/admin/users/${user.id}`, { role: "admin" }],
-      ["DELETE", `/admin/users/${user.id}`],
-      ["GET", "/admin/audit-logs"],
-      ["GET", "/admin/email-logs"],
-      ["POST", `/admin/impersonate/${admin.user.id}`, {}],
-    ];
-    for (const [method, path, data] of tries) {
-      const answer = await app.httpClient().send(method, path, data, { authorization: `Bearer ${body.accessToken}` });
-      expect({ path, status: answer.status }).toEqual({ path, status: 403 });
-    }
-    const denied = await app.sql<{ user_id: string | null }>(
-      "select user_id from audit_events where event = 'admin.denied' and actor_id = ? order by id",
-      [admin.user.id],
-    );
-    const own = tries.slice(0, 6).map(() => user.id);
-    const targets = [null, user.id, user.id, null, null, admin.user.id];
-    expect(denied.map(({ user_id }) => user_id)).toEqual([...own, ...targets]);
-  });
+    const other = await begin(app.settings.DATABASE_URL as string, "select 1 from users where id = $1 for update", [
+      user.id,
+    ]);
+    const asked = admin.post(`/admin/impersonate/${user.id}`, {});
+    await other.toBeWaitedFor();
+    await other.run(end, [admin.user.id]);
+    await other.commit();
+    expect(await asked).toMatchObject({ status: 401, body: { code: "UNAUTHENTICATED" } });
+    expect(await auditOf(app, user.id, "admin.impersonated")).toEqual([]);
+  },
+);
+
+test("POST /admin/impersonate/:userId: never displaces a session of the user's own; the user's logins displace it", async () => {
+  const admin = await signInAdmin(app);
+  const { user, browser, accessToken } = await app.signIn();
+  await app.sql(
+    `insert into sessions select (jsonb_populate_record(s, jsonb_build_object(
+           'id', gen_random_uuid(), 'actor_id', ?::text, 'created_at', s.created_at + n * interval '1 ms'))).*
+         from sessions s, generate_series(1, 99) n where s.user_id = ?`,
+    [admin.user.id, user.id],
+  );
+  const kinds = async () => {
+    const { body } = await admin.get(`/admin/users/${user.id}/sessions`);
+    return tally(body as { impersonated?: true }[], ({ impersonated }) => (impersonated ? "theirs" : "own"));
+  };
+  expect(await kinds()).toEqual({ own: 1, theirs: 99 });
+  expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
+  expect(await kinds()).toEqual({ own: 1, theirs: 99 });
+  await app.signIn(user);
+  expect(await kinds()).toEqual({ own: 2, theirs: 98 });
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
+});
+
+test("POST /admin/impersonate/:userId: forbids the owner's own actions and all administrator routes, and records each attempt", async () => {
+  const admin = await signInAdmin(app);
+  const user = await app.addUser();
+  const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
+  const tries: [string, string, unknown?][] = [
+    ["POST", "/user/change-password", { currentPassword: user.password, newPassword: "Other-horse-1" }],
+    ["POST", "/user/change-email", { newEmail: "other@example.com", password: user.password }],
+    ["POST", "/user/delete-account", {}],
+    ["POST", "/auth/setup-totp"],
+    ["POST", "/auth/disable-totp", { password: user.password }],
+    ["POST", "/auth/backup-codes", { password: user.password, code: "123456" }],
+    ["GET", "/admin/users"],
+    ["PUT", `/admin/users/${user.id}`, { role: "admin" }],
+    ["DELETE", `/admin/users/${user.id}`],
+    ["GET", "/admin/audit-logs"],
+    ["GET", "/admin/email-logs"],
+    ["POST", `/admin/impersonate/${admin.user.id}`, {}],
+  ];
+  for (const [method, path, data] of tries) {
+    const answer = await app.httpClient().send(method, path, data, { authorization: `Bearer ${body.accessToken}` });
+    expect({ path, status: answer.status }).toEqual({ path, status: 403 });
+  }
+  const denied = await app.sql<{ user_id: string | null }>(
+    "select user_id from audit_events where event = 'admin.denied' and actor_id = ? order by id",
+    [admin.user.id],
+  );
+  const own = tries.slice(0, 6).map(() => user.id);
+  const targets = [null, user.id, user.id, null, null, admin.user.id];
+  expect(denied.map(({ user_id }) => user_id)).toEqual([...own, ...targets]);
 });

@@ -1,63 +1,61 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
 import { signInAdmin } from "./support.ts";
 
 const app = await testApp();
 
-describe("administrators against each other", () => {
-  test.each(["demote", "delete", "demote and delete"])(
-    "of two who %s each other one stays, every time",
-    async (deed) => {
-      for (const round of times(8, (i) => i)) {
-        const pair = await Promise.all([signInAdmin(app), signInAdmin(app)]);
-        const answers = await Promise.all(
-          pair.map((admin, i) => {
-            const path = `/admin/users/${pair[1 - i]?.user.id}`;
-            const demotes = deed === "demote" || (deed !== "delete" && i === round % 2);
-            return demotes ? admin.put(path, { role: "user" }) : admin.delete(path);
-          }),
-        );
-        const statuses = answers.map(({ status }) => status).sort();
-        expect(statuses[0]).toBe(200);
-        expect([401, 403, 404]).toContain(statuses[1]); // by then no administrator, or no session any more
-        const left = await app.sql("select id from users where role = 'admin' and id in (?)", [
-          pair.map(({ user }) => user.id),
-        ]);
-        expect(left).toHaveLength(1);
-      }
-    },
-  );
-
-  test("six who all demote each other leave one or more", async () => {
-    const admins = await Promise.all(times(6, () => signInAdmin(app)));
-    const ids = admins.map(({ user }) => user.id);
-    const answers = await Promise.all(
-      admins.flatMap((admin) =>
-        ids.filter((id) => id !== admin.user.id).map((id) => admin.put(`/admin/users/${id}`, { role: "user" })),
-      ),
-    );
-    for (const { status } of answers) expect([200, 401, 403]).toContain(status);
-    const left = await app.sql("select id from users where role = 'admin' and id in (?)", [ids]);
-    expect(left.length).toBeGreaterThan(0); // whoever was demoted demotes nobody any more
-  });
-
-  test("the last one can't go", async () => {
-    const admin = await signInAdmin(app);
-    const others = await app.sql<{ id: string }>("select id from users where role = 'admin' and id <> ?", [
-      admin.user.id,
-    ]);
-    await app.sql("update users set role = 'user' where role = 'admin' and id <> ?", [admin.user.id]);
-    try {
-      const root = await signInAdmin(app);
-      const answers = await Promise.all([
-        admin.put(`/admin/users/${root.user.id}`, { role: "user" }),
-        root.delete(`/admin/users/${admin.user.id}`),
+test.each(["demote", "delete", "demote and delete"])(
+  "Last administrator: when two %s each other at once, one stays",
+  async (deed) => {
+    for (const round of times(8, (i) => i)) {
+      const pair = await Promise.all([signInAdmin(app), signInAdmin(app)]);
+      const answers = await Promise.all(
+        pair.map((admin, i) => {
+          const path = `/admin/users/${pair[1 - i]?.user.id}`;
+          const demotes = deed === "demote" || (deed !== "delete" && i === round % 2);
+          return demotes ? admin.put(path, { role: "user" }) : admin.delete(path);
+        }),
+      );
+      const statuses = answers.map(({ status }) => status).sort();
+      expect(statuses[0]).toBe(200);
+      expect([401, 403, 404]).toContain(statuses[1]); // by then no administrator, or no session any more
+      const left = await app.sql("select id from users where role = 'admin' and id in (?)", [
+        pair.map(({ user }) => user.id),
       ]);
-      expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
-      expect(await app.sql("select id from users where role = 'admin'")).toHaveLength(1);
-    } finally {
-      await app.sql("update users set role = 'admin' where id in (?)", [others.map(({ id }) => id)]);
+      expect(left).toHaveLength(1);
     }
-  });
+  },
+);
+
+test("Last administrator: when six demote each other at once, at least one stays", async () => {
+  const admins = await Promise.all(times(6, () => signInAdmin(app)));
+  const ids = admins.map(({ user }) => user.id);
+  const answers = await Promise.all(
+    admins.flatMap((admin) =>
+      ids.filter((id) => id !== admin.user.id).map((id) => admin.put(`/admin/users/${id}`, { role: "user" })),
+    ),
+  );
+  for (const { status } of answers) expect([200, 401, 403]).toContain(status);
+  const left = await app.sql("select id from users where role = 'admin' and id in (?)", [ids]);
+  expect(left.length).toBeGreaterThan(0); // whoever was demoted demotes nobody any more
+});
+
+test("Last administrator: cannot be demoted or deleted", async () => {
+  const admin = await signInAdmin(app);
+  const others = await app.sql<{ id: string }>("select id from users where role = 'admin' and id <> ?", [
+    admin.user.id,
+  ]);
+  await app.sql("update users set role = 'user' where role = 'admin' and id <> ?", [admin.user.id]);
+  try {
+    const root = await signInAdmin(app);
+    const answers = await Promise.all([
+      admin.put(`/admin/users/${root.user.id}`, { role: "user" }),
+      root.delete(`/admin/users/${admin.user.id}`),
+    ]);
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+    expect(await app.sql("select id from users where role = 'admin'")).toHaveLength(1);
+  } finally {
+    await app.sql("update users set role = 'admin' where id in (?)", [others.map(({ id }) => id)]);
+  }
 });

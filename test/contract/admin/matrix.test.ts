@@ -106,8 +106,8 @@ async function askGrpc({ service, name }: (typeof routes)[number], id: string, t
   }
 }
 
-describe.each(Object.entries(holders))("to %s", (_who, { status, token }) => {
-  test("every route of administrators is closed, over REST and gRPC, whether or not the object exists", async () => {
+describe.each(Object.entries(holders))("Administrator routes as %s", (_who, { status, token }) => {
+  test("are closed over REST and gRPC, whether or not the object exists", async () => {
     const held = await token();
     for (const route of routes) {
       const rest = [await askRest(route, ids.existing, held), await askRest(route, ids.absent, held)];
@@ -125,35 +125,33 @@ describe.each(Object.entries(holders))("to %s", (_who, { status, token }) => {
   });
 });
 
-describe("to an administrator", () => {
-  test("every route is open, tells absent objects by 404 and malformed ids by 400, over REST and gRPC", async () => {
-    const { accessToken } = await signInAdmin(app);
-    const [bystander, absent] = [await app.addUser(), uuid()];
-    for (const route of routes) {
-      const named = route.path.includes("{");
-      const [rest, grpc] = [await askRest(route, absent, accessToken), await askGrpc(route, absent, accessToken)];
-      expect({ route: route.name, status: rest.status }).toEqual({ route: route.name, status: named ? 404 : 200 });
-      expect(grpc.code).toBe(named ? Code.NotFound : undefined);
-      if (!named) continue;
-      expect((await askRest(route, "not-an-id", accessToken)).status).toBe(400);
-      expect((await askGrpc(route, "not-an-id", accessToken)).code).toBe(Code.InvalidArgument);
-      if (route.name !== "deleteUser" && route.name !== "retryEmail") {
-        expect((await askRest(route, bystander.id, accessToken)).status).toBe(route.name === "impersonate" ? 409 : 200);
-      }
+test("Administrator routes as an administrator: are open; unknown objects are 404 and malformed ids 400, over REST and gRPC", async () => {
+  const { accessToken } = await signInAdmin(app);
+  const [bystander, absent] = [await app.addUser(), uuid()];
+  for (const route of routes) {
+    const named = route.path.includes("{");
+    const [rest, grpc] = [await askRest(route, absent, accessToken), await askGrpc(route, absent, accessToken)];
+    expect({ route: route.name, status: rest.status }).toEqual({ route: route.name, status: named ? 404 : 200 });
+    expect(grpc.code).toBe(named ? Code.NotFound : undefined);
+    if (!named) continue;
+    expect((await askRest(route, "not-an-id", accessToken)).status).toBe(400);
+    expect((await askGrpc(route, "not-an-id", accessToken)).code).toBe(Code.InvalidArgument);
+    if (route.name !== "deleteUser" && route.name !== "retryEmail") {
+      expect((await askRest(route, bystander.id, accessToken)).status).toBe(route.name === "impersonate" ? 409 : 200);
     }
-  });
+  }
+});
 
-  test("refusals of others are recorded with who asked and whom for", async () => {
-    const { user, accessToken } = await app.signIn();
-    for (const route of routes) await askRest(route, ids.existing, accessToken);
-    const denied = await app.sql<{ user_id: string | null; details: { rpc: string; emailId?: string } }>(
-      "select user_id, details from audit_events where event = 'admin.denied' and actor_id = ? order by id",
-      [user.id],
-    );
-    expect(denied.map(({ details }) => details.rpc).sort()).toEqual(methods.map(({ name }) => name).sort());
-    const aimed = routes.filter(({ path }) => path.includes("{") && !path.includes("email-logs"));
-    expect(denied.filter(({ user_id }) => user_id === target.id)).toHaveLength(aimed.length);
-    const [retry] = denied.filter(({ details }) => details.rpc === "RetryEmail");
-    expect(retry).toMatchObject({ user_id: null, details: { emailId: target.id } });
-  });
+test("Administrator routes as an administrator: the audit log names the caller and the user of each refusal", async () => {
+  const { user, accessToken } = await app.signIn();
+  for (const route of routes) await askRest(route, ids.existing, accessToken);
+  const denied = await app.sql<{ user_id: string | null; details: { rpc: string; emailId?: string } }>(
+    "select user_id, details from audit_events where event = 'admin.denied' and actor_id = ? order by id",
+    [user.id],
+  );
+  expect(denied.map(({ details }) => details.rpc).sort()).toEqual(methods.map(({ name }) => name).sort());
+  const aimed = routes.filter(({ path }) => path.includes("{") && !path.includes("email-logs"));
+  expect(denied.filter(({ user_id }) => user_id === target.id)).toHaveLength(aimed.length);
+  const [retry] = denied.filter(({ details }) => details.rpc === "RetryEmail");
+  expect(retry).toMatchObject({ user_id: null, details: { emailId: target.id } });
 });

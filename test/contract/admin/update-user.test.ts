@@ -1,144 +1,142 @@
 import { randomUUID } from "node:crypto";
 import { v7 as uuid } from "uuid";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { auditOf, signInAdmin } from "./support.ts";
 
 const app = await testApp();
 
-describe("PUT /admin/users/:id", () => {
-  test("changes what is given, answers the user, and leaves a trace with the actor", async () => {
-    const admin = await signInAdmin(app);
-    const user = await app.addUser();
-    const { status, body } = await admin.put(`/admin/users/${user.id}`, { name: " Bea ", emailVerified: true });
-    expect(status).toBe(200);
-    expect(body).toEqual({
-      message: expect.any(String),
-      user: {
-        id: user.id,
-        email: user.email,
-        name: "Bea",
-        role: "user",
-        emailVerified: true,
-        mfaEnabled: false,
-        locked: false,
-        createdAt: expect.stringMatching(/Z$/),
-        updatedAt: expect.stringMatching(/Z$/),
-      },
-    });
-    const [event] = await auditOf(app, user.id, "admin.user_updated");
-    expect(event).toMatchObject({ actor_id: admin.user.id, details: { fields: ["name", "emailVerified"] } });
-    expect((await admin.put(`/admin/users/${user.id}`, { emailVerified: false })).body.user.emailVerified).toBe(false);
+test("PUT /admin/users/:id: changes the given fields, returns the user, and records the actor", async () => {
+  const admin = await signInAdmin(app);
+  const user = await app.addUser();
+  const { status, body } = await admin.put(`/admin/users/${user.id}`, { name: " Bea ", emailVerified: true });
+  expect(status).toBe(200);
+  expect(body).toEqual({
+    message: expect.any(String),
+    user: {
+      id: user.id,
+      email: user.email,
+      name: "Bea",
+      role: "user",
+      emailVerified: true,
+      mfaEnabled: false,
+      locked: false,
+      createdAt: expect.stringMatching(/Z$/),
+      updatedAt: expect.stringMatching(/Z$/),
+    },
   });
+  const [event] = await auditOf(app, user.id, "admin.user_updated");
+  expect(event).toMatchObject({ actor_id: admin.user.id, details: { fields: ["name", "emailVerified"] } });
+  expect((await admin.put(`/admin/users/${user.id}`, { emailVerified: false })).body.user.emailVerified).toBe(false);
+});
 
-  test("moves an account to another address, unproved, and tells the old one", async () => {
-    const admin = await signInAdmin(app);
-    const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser());
-    const elsewhere = `elsewhere-${user.email}`;
-    await browser.post("/user/change-email", { newEmail: elsewhere, password: user.password }, accessToken);
-    const { token } = await app.mail.letterTo(elsewhere);
-    const email = `${randomUUID()}@Example.com`;
-    const { body } = await admin.put(`/admin/users/${user.id}`, { email });
-    expect(body.user).toMatchObject({ email, emailVerified: false });
-    expect((await app.mail.letterTo(user.email, /was changed/)).text).toContain(email);
-    expect((await app.httpClient().post("/auth/verify-email", { token })).status).toBe(400);
-    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(401);
-    expect((await app.httpClient().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
-    const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
-    expect(taken).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
-    const [denied] = await auditOf(app, user.id, "admin.denied");
-    expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "EMAIL_TAKEN", rpc: "UpdateUser" } });
-  });
+test("PUT /admin/users/:id: moves an account to another address, unverified, and notifies the old one", async () => {
+  const admin = await signInAdmin(app);
+  const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser());
+  const elsewhere = `elsewhere-${user.email}`;
+  await browser.post("/user/change-email", { newEmail: elsewhere, password: user.password }, accessToken);
+  const { token } = await app.mail.letterTo(elsewhere);
+  const email = `${randomUUID()}@Example.com`;
+  const { body } = await admin.put(`/admin/users/${user.id}`, { email });
+  expect(body.user).toMatchObject({ email, emailVerified: false });
+  expect((await app.mail.letterTo(user.email, /was changed/)).text).toContain(email);
+  expect((await app.httpClient().post("/auth/verify-email", { token })).status).toBe(400);
+  expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(401);
+  expect((await app.httpClient().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
+  const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
+  expect(taken).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
+  const [denied] = await auditOf(app, user.id, "admin.denied");
+  expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "EMAIL_TAKEN", rpc: "UpdateUser" } });
+});
 
-  test("unlocks", async () => {
-    const admin = await signInAdmin(app);
-    const user = await app.addUser();
-    const login = (password: string) => app.httpClient().post("/auth/login", { email: user.email, password });
-    for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
-    expect((await login(user.password)).status).toBe(423);
-    expect((await admin.get(`/admin/users?search=${user.email}`)).body.items[0].locked).toBe(true);
-    expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
-    expect((await login(user.password)).status).toBe(200);
-  });
+test("PUT /admin/users/:id: unlocks an account", async () => {
+  const admin = await signInAdmin(app);
+  const user = await app.addUser();
+  const login = (password: string) => app.httpClient().post("/auth/login", { email: user.email, password });
+  for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
+  expect((await login(user.password)).status).toBe(423);
+  expect((await admin.get(`/admin/users?search=${user.email}`)).body.items[0].locked).toBe(true);
+  expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
+  expect((await login(user.password)).status).toBe(200);
+});
 
-  test("shows a locked second factor, and unlocks it", async () => {
-    const admin = await signInAdmin(app);
-    const { user, authenticator } = await setUpFactor(app);
-    const search = `search=${encodeURIComponent(user.email)}`;
-    const found = async (query = "") => (await admin.get(`/admin/users?${search}${query}`)).body.items;
-    const verify = async (code: string) =>
-      app.httpClient().post("/auth/verify-mfa", { tempToken: await mfaTokenFor(app, user), code });
-    expect(await found("&locked=false")).toMatchObject([{ id: user.id, locked: false }]);
-    for (let i = 0; i < 5; i++) await verify("000000");
-    expect((await verify(await authenticator.code())).status).toBe(423);
-    expect(await found()).toMatchObject([{ id: user.id, locked: true }]);
-    expect(await found("&locked=true")).toHaveLength(1);
-    expect(await found("&locked=false")).toEqual([]);
-    expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
-    expect(await found("&locked=true")).toEqual([]);
-    expect((await verify(await authenticator.code())).status).toBe(200);
-  });
+test("PUT /admin/users/:id: shows and clears the lock of the second factor", async () => {
+  const admin = await signInAdmin(app);
+  const { user, authenticator } = await setUpFactor(app);
+  const search = `search=${encodeURIComponent(user.email)}`;
+  const found = async (query = "") => (await admin.get(`/admin/users?${search}${query}`)).body.items;
+  const verify = async (code: string) =>
+    app.httpClient().post("/auth/verify-mfa", { tempToken: await mfaTokenFor(app, user), code });
+  expect(await found("&locked=false")).toMatchObject([{ id: user.id, locked: false }]);
+  for (let i = 0; i < 5; i++) await verify("000000");
+  expect((await verify(await authenticator.code())).status).toBe(423);
+  expect(await found()).toMatchObject([{ id: user.id, locked: true }]);
+  expect(await found("&locked=true")).toHaveLength(1);
+  expect(await found("&locked=false")).toEqual([]);
+  expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
+  expect(await found("&locked=true")).toEqual([]);
+  expect((await verify(await authenticator.code())).status).toBe(200);
+});
 
-  test("leaves the lock of an old address behind, and unlocks a new one", async () => {
-    const admin = await signInAdmin(app);
-    const user = await app.addUser();
-    const email = `moved-${user.email}`;
-    const guess = (at: string) => app.httpClient().post("/auth/login", { email: at, password: "Wrong-1-guess" });
-    for (let i = 0; i < 5; i++) await Promise.all([guess(user.email), guess(email)]);
-    const changed = await admin.put(`/admin/users/${user.id}`, { email, locked: false });
-    expect(changed.body.user).toMatchObject({ email, locked: false });
-    expect((await app.httpClient().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
-    expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
-  });
+test("PUT /admin/users/:id: unlocks the new address and leaves the old address locked", async () => {
+  const admin = await signInAdmin(app);
+  const user = await app.addUser();
+  const email = `moved-${user.email}`;
+  const guess = (at: string) => app.httpClient().post("/auth/login", { email: at, password: "Wrong-1-guess" });
+  for (let i = 0; i < 5; i++) await Promise.all([guess(user.email), guess(email)]);
+  const changed = await admin.put(`/admin/users/${user.id}`, { email, locked: false });
+  expect(changed.body.user).toMatchObject({ email, locked: false });
+  expect((await app.httpClient().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
+  expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
+});
 
-  test("takes a second factor off, and says so by mail", async () => {
-    const admin = await signInAdmin(app);
-    const user = await app.addUser();
-    await app.sql("update users set mfa_secret = 'x', mfa_confirmed_at = now() where id = ?", [user.id]);
-    expect((await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(false);
-    await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
-  });
+test("PUT /admin/users/:id: removes a second factor and notifies by mail", async () => {
+  const admin = await signInAdmin(app);
+  const user = await app.addUser();
+  await app.sql("update users set mfa_secret = 'x', mfa_confirmed_at = now() where id = ?", [user.id]);
+  expect((await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(false);
+  await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
+});
 
-  test("promotes, which ends impersonations; a demotion ends the sessions at once", async () => {
-    const admin = await signInAdmin(app);
-    const { user, browser, accessToken } = await app.signIn();
-    const { body } = await admin.post(`/admin/impersonate/${user.id}`);
-    await admin.put(`/admin/users/${user.id}`, { role: "admin" });
-    expect((await browser.get("/user/profile", body.accessToken)).status).toBe(401);
-    expect((await browser.get("/admin/users?limit=1", accessToken)).status).toBe(200);
-    expect((await admin.put(`/admin/users/${user.id}`, { role: "user" })).body.user.role).toBe("user");
-    expect((await browser.get("/admin/users?limit=1", accessToken)).status).toBe(401);
-    expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
-  });
+test("PUT /admin/users/:id: a promotion ends impersonations; a demotion ends the sessions at once", async () => {
+  const admin = await signInAdmin(app);
+  const { user, browser, accessToken } = await app.signIn();
+  const { body } = await admin.post(`/admin/impersonate/${user.id}`);
+  await admin.put(`/admin/users/${user.id}`, { role: "admin" });
+  expect((await browser.get("/user/profile", body.accessToken)).status).toBe(401);
+  expect((await browser.get("/admin/users?limit=1", accessToken)).status).toBe(200);
+  expect((await admin.put(`/admin/users/${user.id}`, { role: "user" })).body.user.role).toBe("user");
+  expect((await browser.get("/admin/users?limit=1", accessToken)).status).toBe(401);
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
+});
 
-  test.each([
-    [{ role: "root" }, "role"],
-    [{ locked: true }, "locked"],
-    [{ mfaEnabled: true }, "mfaEnabled"],
-    [{ name: "" }, "name"],
-    [{ email: "nobody" }, "email"],
-  ])("refuses %j", async (body, field) => {
-    const admin = await signInAdmin(app);
-    const answer = await admin.put(`/admin/users/${admin.user.id}`, body);
-    expect(answer).toMatchObject({ status: 400, body: { violations: [{ field }] } });
-  });
+test.each([
+  [{ role: "root" }, "role"],
+  [{ locked: true }, "locked"],
+  [{ mfaEnabled: true }, "mfaEnabled"],
+  [{ name: "" }, "name"],
+  [{ email: "nobody" }, "email"],
+])("PUT /admin/users/:id: refuses %j", async (body, field) => {
+  const admin = await signInAdmin(app);
+  const answer = await admin.put(`/admin/users/${admin.user.id}`, body);
+  expect(answer).toMatchObject({ status: 400, body: { violations: [{ field }] } });
+});
 
-  test("answers 404 for an unknown id, 400 for a malformed one", async () => {
-    const admin = await signInAdmin(app);
-    expect((await admin.put(`/admin/users/${uuid()}`, { name: "Ann" })).status).toBe(404);
-    expect((await admin.put("/admin/users/7", { name: "Ann" })).status).toBe(400);
-  });
+test("PUT /admin/users/:id: answers 404 for an unknown id, 400 for a malformed one", async () => {
+  const admin = await signInAdmin(app);
+  expect((await admin.put(`/admin/users/${uuid()}`, { name: "Ann" })).status).toBe(404);
+  expect((await admin.put("/admin/users/7", { name: "Ann" })).status).toBe(400);
+});
 
-  test("lets no administrator demote or delete themselves, and records the try", async () => {
-    const admin = await signInAdmin(app);
-    const own = `/admin/users/${admin.user.id}`;
-    expect(await admin.put(own, { role: "user" })).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });
-    expect(await admin.delete(own)).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });
-    const denied = await auditOf(app, admin.user.id, "admin.denied");
-    expect(denied.map(({ actor_id, outcome, details }) => ({ actor_id, outcome, ...details }))).toEqual([
-      { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "DeleteUser" },
-      { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "UpdateUser" },
-    ]);
-  });
+test("PUT /admin/users/:id: no administrator can demote or delete themselves; the attempt is recorded", async () => {
+  const admin = await signInAdmin(app);
+  const own = `/admin/users/${admin.user.id}`;
+  expect(await admin.put(own, { role: "user" })).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });
+  expect(await admin.delete(own)).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });
+  const denied = await auditOf(app, admin.user.id, "admin.denied");
+  expect(denied.map(({ actor_id, outcome, details }) => ({ actor_id, outcome, ...details }))).toEqual([
+    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "DeleteUser" },
+    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "UpdateUser" },
+  ]);
 });

@@ -1,40 +1,38 @@
 import { v7 as uuid } from "uuid";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { auditOf, signInAdmin } from "./support.ts";
 
 const app = await testApp();
 
-describe("/admin/users/:id/sessions", () => {
-  test("GET lists the open ones as a bare array", async () => {
-    const admin = await signInAdmin(app);
-    const { user } = await app.signIn();
-    const { body } = await admin.get(`/admin/users/${user.id}/sessions`);
-    expect(body).toEqual([
-      {
-        id: expect.any(String),
-        device: expect.any(String),
-        ip: expect.stringMatching(/^10\./),
-        createdAt: expect.stringMatching(/Z$/),
-        lastActive: expect.stringMatching(/Z$/),
-        current: false,
-      },
-    ]);
-    expect((await admin.get(`/admin/users/${admin.user.id}/sessions`)).body[0].current).toBe(true);
-    expect((await admin.get(`/admin/users/${uuid()}/sessions`)).status).toBe(404);
-    expect((await admin.get("/admin/users/x/sessions")).status).toBe(400);
-  });
+test("GET /admin/users/:id/sessions: lists the open sessions as a bare array", async () => {
+  const admin = await signInAdmin(app);
+  const { user } = await app.signIn();
+  const { body } = await admin.get(`/admin/users/${user.id}/sessions`);
+  expect(body).toEqual([
+    {
+      id: expect.any(String),
+      device: expect.any(String),
+      ip: expect.stringMatching(/^10\./),
+      createdAt: expect.stringMatching(/Z$/),
+      lastActive: expect.stringMatching(/Z$/),
+      current: false,
+    },
+  ]);
+  expect((await admin.get(`/admin/users/${admin.user.id}/sessions`)).body[0].current).toBe(true);
+  expect((await admin.get(`/admin/users/${uuid()}/sessions`)).status).toBe(404);
+  expect((await admin.get("/admin/users/x/sessions")).status).toBe(400);
+});
 
-  test("DELETE ends them all, access tokens included", async () => {
-    const admin = await signInAdmin(app);
-    const { user, browser, accessToken } = await app.signIn();
-    const { browser: other } = await app.signIn(user);
-    expect((await admin.delete(`/admin/users/${user.id}/sessions`)).status).toBe(200);
-    expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
-    expect((await other.post("/auth/refresh")).status).toBe(401);
-    expect((await admin.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
-    const [event] = await auditOf(app, user.id, "admin.sessions_revoked");
-    expect(event).toMatchObject({ actor_id: admin.user.id, details: { sessions: 2 } });
-    expect((await admin.delete(`/admin/users/${uuid()}/sessions`)).status).toBe(404);
-  });
+test("DELETE /admin/users/:id/sessions: ends every session, access tokens included", async () => {
+  const admin = await signInAdmin(app);
+  const { user, browser, accessToken } = await app.signIn();
+  const { browser: other } = await app.signIn(user);
+  expect((await admin.delete(`/admin/users/${user.id}/sessions`)).status).toBe(200);
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
+  expect((await other.post("/auth/refresh")).status).toBe(401);
+  expect((await admin.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
+  const [event] = await auditOf(app, user.id, "admin.sessions_revoked");
+  expect(event).toMatchObject({ actor_id: admin.user.id, details: { sessions: 2 } });
+  expect((await admin.delete(`/admin/users/${uuid()}/sessions`)).status).toBe(404);
 });

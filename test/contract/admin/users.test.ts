@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
@@ -17,132 +17,130 @@ async function group(count: number) {
 
 const idsOf = (items: { id: string }[]) => items.map(({ id }) => id);
 
-describe("GET /admin/users", () => {
-  test("answers the documented fields, newest first", async () => {
-    const admin = await signInAdmin(app);
-    const { word, users, newest } = await group(3);
-    const { status, body, headers } = await admin.get(`/admin/users?search=${word}`);
-    expect(status).toBe(200);
-    expect(headers.get("cache-control")).toBe("no-store");
-    expect(body).toEqual({ items: expect.any(Array), total: 3 });
-    expect(idsOf(body.items)).toEqual(newest);
-    expect(body.items[2]).toEqual({
-      id: users[0]?.id,
-      email: users[0]?.email,
-      name: "Ann Example",
-      role: "user",
-      emailVerified: false,
-      mfaEnabled: false,
-      locked: false,
-      createdAt: expect.stringMatching(/Z$/),
-      updatedAt: expect.stringMatching(/Z$/),
-    });
+test("GET /admin/users: answers the documented fields, newest first", async () => {
+  const admin = await signInAdmin(app);
+  const { word, users, newest } = await group(3);
+  const { status, body, headers } = await admin.get(`/admin/users?search=${word}`);
+  expect(status).toBe(200);
+  expect(headers.get("cache-control")).toBe("no-store");
+  expect(body).toEqual({ items: expect.any(Array), total: 3 });
+  expect(idsOf(body.items)).toEqual(newest);
+  expect(body.items[2]).toEqual({
+    id: users[0]?.id,
+    email: users[0]?.email,
+    name: "Ann Example",
+    role: "user",
+    emailVerified: false,
+    mfaEnabled: false,
+    locked: false,
+    createdAt: expect.stringMatching(/Z$/),
+    updatedAt: expect.stringMatching(/Z$/),
   });
+});
 
-  test("tells when a user signed in last", async () => {
-    const user = await app.addUser();
-    await app.signIn(user);
-    app.clock.advance("1h");
-    await app.signIn(user);
-    const [{ lastLoginAt }] = (await (await signInAdmin(app)).get(`/admin/users?search=${user.email}`)).body.items;
-    expect(app.clock.now().getTime() - new Date(lastLoginAt).getTime()).toBeLessThan(60_000);
-  });
+test("GET /admin/users: shows the last login", async () => {
+  const user = await app.addUser();
+  await app.signIn(user);
+  app.clock.advance("1h");
+  await app.signIn(user);
+  const [{ lastLoginAt }] = (await (await signInAdmin(app)).get(`/admin/users?search=${user.email}`)).body.items;
+  expect(app.clock.now().getTime() - new Date(lastLoginAt).getTime()).toBeLessThan(60_000);
+});
 
-  test("walks by cursor and by page, and tells the total", async () => {
-    const admin = await signInAdmin(app);
-    const { word, newest } = await group(5);
-    const seen: string[] = [];
-    let query = `search=${word}&limit=2`;
-    for (let cursor = ""; cursor !== undefined; ) {
-      const { body } = await admin.get(`/admin/users?${query}`);
-      expect(body.total).toBe(5);
-      seen.push(...idsOf(body.items));
-      cursor = body.nextCursor;
-      query = `search=${word}&limit=2&cursor=${cursor}`;
-      if (seen.length === 2) await app.addUser({ email: `late.${word}@example.com` });
-    }
-    expect(seen).toEqual(newest);
-    const third = await admin.get(`/admin/users?search=${word}&limit=2&page=3`);
-    expect(idsOf(third.body.items)).toEqual(newest.slice(3)); // one came in front
-    expect(third.body).toMatchObject({ total: 6 });
-    expect(third.body.nextCursor).toBeUndefined();
-  });
+test("GET /admin/users: pages by cursor and by number, with the total", async () => {
+  const admin = await signInAdmin(app);
+  const { word, newest } = await group(5);
+  const seen: string[] = [];
+  let query = `search=${word}&limit=2`;
+  for (let cursor = ""; cursor !== undefined; ) {
+    const { body } = await admin.get(`/admin/users?${query}`);
+    expect(body.total).toBe(5);
+    seen.push(...idsOf(body.items));
+    cursor = body.nextCursor;
+    query = `search=${word}&limit=2&cursor=${cursor}`;
+    if (seen.length === 2) await app.addUser({ email: `late.${word}@example.com` });
+  }
+  expect(seen).toEqual(newest);
+  const third = await admin.get(`/admin/users?search=${word}&limit=2&page=3`);
+  expect(idsOf(third.body.items)).toEqual(newest.slice(3)); // one came in front
+  expect(third.body).toMatchObject({ total: 6 });
+  expect(third.body.nextCursor).toBeUndefined();
+});
 
-  test("finds a part of the address or the name, in any case, and takes no wildcard for one", async () => {
-    const admin = await signInAdmin(app);
-    const word = randomUUID().slice(0, 8);
-    const user = await app.addUser({ name: `Zoë 100%_${word} Ärger`, email: `MiXed.${word}@Example.com` });
-    const find = async (search: string) =>
-      idsOf((await admin.get(`/admin/users?search=${encodeURIComponent(search)}`)).body.items);
-    for (const search of [`mixed.${word}`, `XED.${word}@EXAM`, `zoë 100%_${word}`, `_${word} är`]) {
-      expect(await find(search)).toEqual([user.id]);
-    }
-    const long = `mixed.${word}@example.`; // longer than what the index is asked for
-    expect([await find(`${long}com`), await find(`${long}org`)]).toEqual([[user.id], []]);
-    for (const search of [`mixed%${word}`, `mixed_${word}`, `${word}\\`, `com zoë 100%_${word}`]) {
-      expect(await find(search)).toEqual([]);
-    }
-    expect(await find(word.slice(0, 2))).toContain(user.id);
-  });
+test("GET /admin/users: finds a part of the address or the name, in any case, and escapes wildcards", async () => {
+  const admin = await signInAdmin(app);
+  const word = randomUUID().slice(0, 8);
+  const user = await app.addUser({ name: `Zoë 100%_${word} Ärger`, email: `MiXed.${word}@Example.com` });
+  const find = async (search: string) =>
+    idsOf((await admin.get(`/admin/users?search=${encodeURIComponent(search)}`)).body.items);
+  for (const search of [`mixed.${word}`, `XED.${word}@EXAM`, `zoë 100%_${word}`, `_${word} är`]) {
+    expect(await find(search)).toEqual([user.id]);
+  }
+  const long = `mixed.${word}@example.`; // longer than what the index is asked for
+  expect([await find(`${long}com`), await find(`${long}org`)]).toEqual([[user.id], []]);
+  for (const search of [`mixed%${word}`, `mixed_${word}`, `${word}\\`, `com zoë 100%_${word}`]) {
+    expect(await find(search)).toEqual([]);
+  }
+  expect(await find(word.slice(0, 2))).toContain(user.id);
+});
 
-  test("filters by role, proved address and lock, alone and together", async () => {
-    const admin = await signInAdmin(app);
-    const { word, users, newest } = await group(4);
-    const [a = "", b = "", c = "", d = ""] = users.map(({ id }) => id);
-    await admin.put(`/admin/users/${a}`, { role: "admin" });
-    await admin.put(`/admin/users/${b}`, { emailVerified: true });
-    for (let i = 0; i < 5; i++) {
-      await app.httpClient().post("/auth/login", { email: users[2]?.email, password: "Wrong-1-guess" });
-    }
-    const find = async (query: string) => {
-      const { body } = await admin.get(`/admin/users?search=${word}&${query}`);
-      expect(body.total).toBe(body.items.length);
-      return idsOf(body.items);
-    };
-    expect(await find("role=admin")).toEqual([a]);
-    expect(await find("role=user")).toEqual([d, c, b]);
-    expect(await find("emailVerified=true")).toEqual([b]);
-    expect(await find("emailVerified=false")).toEqual([d, c, a]);
-    expect(await find("locked=true")).toEqual([c]);
-    expect(await find("locked=false")).toEqual([d, b, a]);
-    expect(await find("role=user&emailVerified=false&locked=false")).toEqual([d]);
-    expect(await find("role=admin&locked=true")).toEqual([]);
-    app.clock.advance("15m");
-    const later = await signInAdmin(app, admin.user);
-    expect(idsOf((await later.get(`/admin/users?search=${word}&locked=false`)).body.items)).toEqual(newest);
-  });
+test("GET /admin/users: filters by role, verified address and lock, alone and combined", async () => {
+  const admin = await signInAdmin(app);
+  const { word, users, newest } = await group(4);
+  const [a = "", b = "", c = "", d = ""] = users.map(({ id }) => id);
+  await admin.put(`/admin/users/${a}`, { role: "admin" });
+  await admin.put(`/admin/users/${b}`, { emailVerified: true });
+  for (let i = 0; i < 5; i++) {
+    await app.httpClient().post("/auth/login", { email: users[2]?.email, password: "Wrong-1-guess" });
+  }
+  const find = async (query: string) => {
+    const { body } = await admin.get(`/admin/users?search=${word}&${query}`);
+    expect(body.total).toBe(body.items.length);
+    return idsOf(body.items);
+  };
+  expect(await find("role=admin")).toEqual([a]);
+  expect(await find("role=user")).toEqual([d, c, b]);
+  expect(await find("emailVerified=true")).toEqual([b]);
+  expect(await find("emailVerified=false")).toEqual([d, c, a]);
+  expect(await find("locked=true")).toEqual([c]);
+  expect(await find("locked=false")).toEqual([d, b, a]);
+  expect(await find("role=user&emailVerified=false&locked=false")).toEqual([d]);
+  expect(await find("role=admin&locked=true")).toEqual([]);
+  app.clock.advance("15m");
+  const later = await signInAdmin(app, admin.user);
+  expect(idsOf((await later.get(`/admin/users?search=${word}&locked=false`)).body.items)).toEqual(newest);
+});
 
-  test.each([
-    ["limit=0", "limit"],
-    ["limit=101", "limit"],
-    ["limit=ten", "limit"],
-    ["page=0", "page"],
-    ["page=101&limit=100", "page"],
-    ["cursor=nonsense", "cursor"],
-    ["role=root", "role"],
-    ["emailVerified=maybe", "emailVerified"],
-    ["search=", "search"],
-    ["search=example.com%0A", "search"],
-    ["search=%7F", "search"],
-    ["search=tab%09%C2%85", "search"],
-  ])("refuses %s", async (query, field) => {
-    const admin = await signInAdmin(app);
-    const { status, body } = await admin.get(`/admin/users?${query}`);
-    expect(status).toBe(400);
-    expect(JSON.stringify(body)).toContain(field);
-  });
+test.each([
+  ["limit=0", "limit"],
+  ["limit=101", "limit"],
+  ["limit=ten", "limit"],
+  ["page=0", "page"],
+  ["page=101&limit=100", "page"],
+  ["cursor=nonsense", "cursor"],
+  ["role=root", "role"],
+  ["emailVerified=maybe", "emailVerified"],
+  ["search=", "search"],
+  ["search=example.com%0A", "search"],
+  ["search=%7F", "search"],
+  ["search=tab%09%C2%85", "search"],
+])("GET /admin/users: refuses %s", async (query, field) => {
+  const admin = await signInAdmin(app);
+  const { status, body } = await admin.get(`/admin/users?${query}`);
+  expect(status).toBe(400);
+  expect(JSON.stringify(body)).toContain(field);
+});
 
-  test("takes a cursor or a page, not both", async () => {
-    const admin = await signInAdmin(app);
-    const { body } = await admin.get("/admin/users?limit=1");
-    expect((await admin.get(`/admin/users?cursor=${body.nextCursor}&page=2`)).status).toBe(400);
-  });
+test("GET /admin/users: refuses a cursor together with a page", async () => {
+  const admin = await signInAdmin(app);
+  const { body } = await admin.get("/admin/users?limit=1");
+  expect((await admin.get(`/admin/users?cursor=${body.nextCursor}&page=2`)).status).toBe(400);
+});
 
-  test("answers the same over gRPC", async () => {
-    const admin = await signInAdmin(app);
-    const { word, newest } = await group(2);
-    const headers = { authorization: `Bearer ${admin.accessToken}` };
-    const { items, total } = await app.grpc(AdminService).listUsers({ search: word }, { headers });
-    expect({ ids: idsOf(items), total }).toEqual({ ids: newest, total: 2 });
-  });
+test("GET /admin/users: answers the same over gRPC", async () => {
+  const admin = await signInAdmin(app);
+  const { word, newest } = await group(2);
+  const headers = { authorization: `Bearer ${admin.accessToken}` };
+  const { items, total } = await app.grpc(AdminService).listUsers({ search: word }, { headers });
+  expect({ ids: idsOf(items), total }).toEqual({ ids: newest, total: 2 });
 });

@@ -1,5 +1,5 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../../scripts/simulators/play.ts";
 import { startApp, type TestApp, testApp } from "../../support/app.ts";
@@ -41,39 +41,40 @@ const outcomesOf = (userId: string) =>
     [userId],
   );
 
-describe("a stream whose session ends", () => {
-  test("ends with an error event and [DONE], and is in the books", async () => {
-    const { user, browser, accessToken } = await app.signIn();
-    const stream = await listen(app, accessToken);
-    expect((await browser.post("/auth/logout", undefined, accessToken)).status).toBe(200);
-    const endedAt = performance.now();
-    expect(eventsIn(await stream.rest())).toEqual({ text: PREFIX, error: "The session has ended." });
-    expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
-    const [row] = await until("the settled row", async () => {
-      const rows = await outcomesOf(user.id);
-      return rows.length > 0 ? rows : undefined;
-    });
-    expect(row).toMatchObject({ outcome: "cancelled" });
-    expect(row?.output_tokens).toBeGreaterThan(0);
-    const [simulator] = app.providers;
-    await until("no open reply at the provider", () =>
-      simulator?.requests.every(({ closedAt }) => closedAt !== undefined) ? true : undefined,
-    );
+test("POST /ai/stream: a session that ends ends the stream with an error event and [DONE], and usage is recorded", async () => {
+  const { user, browser, accessToken } = await app.signIn();
+  const stream = await listen(app, accessToken);
+  expect((await browser.post("/auth/logout", undefined, accessToken)).status).toBe(200);
+  const endedAt = performance.now();
+  expect(eventsIn(await stream.rest())).toEqual({ text: PREFIX, error: "The session has ended." });
+  expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
+  const [row] = await until("the settled row", async () => {
+    const rows = await outcomesOf(user.id);
+    return rows.length > 0 ? rows : undefined;
   });
+  expect(row).toMatchObject({ outcome: "cancelled" });
+  expect(row?.output_tokens).toBeGreaterThan(0);
+  const [simulator] = app.providers;
+  await until("no open reply at the provider", () =>
+    simulator?.requests.every(({ closedAt }) => closedAt !== undefined) ? true : undefined,
+  );
+});
 
-  test("ends over gRPC as UNAUTHENTICATED", async () => {
-    const { browser, accessToken } = await app.signIn();
-    const headers = { authorization: `Bearer ${accessToken}` };
-    const read = async () => {
-      for await (const _ of app.grpc(AIService).streamChat(asked(), { headers })) {
-        await browser.post("/auth/logout", undefined, accessToken);
-      }
-    };
-    const error = ConnectError.from(await read().catch((thrown) => thrown));
-    expect(error.code).toBe(Code.Unauthenticated);
-  });
+test("StreamChat: a session that ends ends the stream as UNAUTHENTICATED", async () => {
+  const { browser, accessToken } = await app.signIn();
+  const headers = { authorization: `Bearer ${accessToken}` };
+  const read = async () => {
+    for await (const _ of app.grpc(AIService).streamChat(asked(), { headers })) {
+      await browser.post("/auth/logout", undefined, accessToken);
+    }
+  };
+  const error = ConnectError.from(await read().catch((thrown) => thrown));
+  expect(error.code).toBe(Code.Unauthenticated);
+});
 
-  test.runIf(app.mode !== "embedded")("ends on another replica too; those of other sessions go on", async () => {
+test.runIf(app.mode !== "embedded")(
+  "POST /ai/stream: a session that ends on one replica ends its streams on the other, and no other streams",
+  async () => {
     const { DATABASE_URL, DATA_DIR } = app.settings;
     const replica = await startApp({ env: { DATABASE_URL, DATA_DIR } });
     const { user, accessToken } = await app.signIn();
@@ -89,10 +90,10 @@ describe("a stream whose session ends", () => {
     await app.httpClient().post("/auth/logout", undefined, other.accessToken);
     await rest;
     await replica.close();
-  });
-});
+  },
+);
 
-test("a shutdown ends streams with an error event and [DONE], and settles their usage", async () => {
+test("POST /ai/stream: a shutdown ends streams with an error event and [DONE], and settles their usage", async () => {
   const isShared = app.mode !== "embedded";
   const { DATABASE_URL, DATA_DIR } = app.settings;
   const ending = await startApp({ env: { SHUTDOWN_TIMEOUT: "200ms", ...(isShared && { DATABASE_URL, DATA_DIR }) } });
@@ -107,7 +108,7 @@ test("a shutdown ends streams with an error event and [DONE], and settles their 
   if (isShared) expect(await outcomesOf(user.id)).toMatchObject([{ outcome: "cancelled" }]);
 });
 
-test("a client that goes away is no failure of the provider: by either door, neither log nor books blame it", async () => {
+test("AI: a client that disconnects is no provider failure in log or usage, over REST and gRPC", async () => {
   const { user, accessToken } = await app.signIn();
   const logged = app.logs.length;
   const leave = new AbortController();

@@ -36,33 +36,36 @@ const kindIn = (message: string, provider: string) =>
   new RegExp(`^The AI provider ${provider} failed: (.*)\\.$`).exec(message)?.[1] ?? message;
 const saying = (provider: string, content: string) => ({ provider, messages: [{ role: "user", content }] });
 
-describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)("%s, %s", (provider, name) => {
-  const expected = expectedOf(name);
+describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)(
+  "AI provider %s, case %s",
+  (provider, name) => {
+    const expected = expectedOf(name);
 
-  test.concurrent("POST /ai/stream", async () => {
-    const body = saying(provider, `case: ${name} (REST stream)`);
-    const answer = await app.httpClient().post("/ai/stream", body, token);
-    expect(answer.status).toBe(200);
-    const { text, error } = eventsIn(answer.body);
-    const failure = error === undefined ? {} : { failure: kindIn(error, provider) };
-    expect(summary({ text, ...failure })).toEqual(summary(expected.stream));
-  });
+    test.concurrent("POST /ai/stream", async () => {
+      const body = saying(provider, `case: ${name} (REST stream)`);
+      const answer = await app.httpClient().post("/ai/stream", body, token);
+      expect(answer.status).toBe(200);
+      const { text, error } = eventsIn(answer.body);
+      const failure = error === undefined ? {} : { failure: kindIn(error, provider) };
+      expect(summary({ text, ...failure })).toEqual(summary(expected.stream));
+    });
 
-  test.concurrent("POST /ai/chat", async () => {
-    const { status, body } = await app
-      .httpClient()
-      .post("/ai/chat", saying(provider, `case: ${name} (REST chat)`), token);
-    if (expected.chat.failure === undefined) {
-      expect(status).toBe(200);
-      expect(summary({ text: body.content })).toEqual(summary(expected.chat));
-    } else {
-      expect(body).toMatchObject({ statusCode: 500, code: "PROVIDER_ERROR", error: "Internal Server Error" });
-      expect(kindIn(body.message, provider)).toBe(expected.chat.failure);
-    }
-  });
-});
+    test.concurrent("POST /ai/chat", async () => {
+      const { status, body } = await app
+        .httpClient()
+        .post("/ai/chat", saying(provider, `case: ${name} (REST chat)`), token);
+      if (expected.chat.failure === undefined) {
+        expect(status).toBe(200);
+        expect(summary({ text: body.content })).toEqual(summary(expected.chat));
+      } else {
+        expect(body).toMatchObject({ statusCode: 500, code: "PROVIDER_ERROR", error: "Internal Server Error" });
+        expect(kindIn(body.message, provider)).toBe(expected.chat.failure);
+      }
+    });
+  },
+);
 
-describe.concurrent.each(IN_TURN)("%s, %s", (provider, name) => {
+describe.concurrent.each(IN_TURN)("AI provider %s, case %s", (provider, name) => {
   const expected = expectedOf(name);
 
   test.concurrent("StreamChat", async () => {

@@ -23,33 +23,31 @@ test("GET /ai/providers lists all of them", async () => {
   );
 });
 
-describe("POST /ai/chat", () => {
-  test.each(PROVIDERS)("answers the complete reply of %s", async (provider) => {
-    const { browser, accessToken } = await app.signIn();
-    const { status, body } = await browser.post("/ai/chat", saying("case: plain", provider), accessToken);
-    expect(status).toBe(200);
-    expect(body).toEqual({
-      content: REPLY,
-      model: `model-${provider.at(-1)}-1`,
-      provider,
-      usage: usage("case: plain"),
-    });
-  });
-
-  test("hands on a reply of 10 MB, whole", async () => {
-    const { browser, accessToken } = await app.signIn();
-    const { status, body } = await browser.post("/ai/chat", saying("case: large-reply 10000000"), accessToken);
-    expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
-  });
-
-  test("leaves out usage that wasn't reported", async () => {
-    const { browser, accessToken } = await app.signIn();
-    const { body } = await browser.post("/ai/chat", saying("case: no-usage"), accessToken);
-    expect(body).toEqual({ content: REPLY, model: "model-a-1", provider: "provider-a" });
+test.each(PROVIDERS)("POST /ai/chat: returns the complete reply of %s", async (provider) => {
+  const { browser, accessToken } = await app.signIn();
+  const { status, body } = await browser.post("/ai/chat", saying("case: plain", provider), accessToken);
+  expect(status).toBe(200);
+  expect(body).toEqual({
+    content: REPLY,
+    model: `model-${provider.at(-1)}-1`,
+    provider,
+    usage: usage("case: plain"),
   });
 });
 
-test.each(["/ai/chat", "/ai/stream"])("POST %s refuses what makes no sense, before any stream header", async (path) => {
+test("POST /ai/chat: returns a reply of 10 MB complete", async () => {
+  const { browser, accessToken } = await app.signIn();
+  const { status, body } = await browser.post("/ai/chat", saying("case: large-reply 10000000"), accessToken);
+  expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
+});
+
+test("POST /ai/chat: omits usage that was not reported", async () => {
+  const { browser, accessToken } = await app.signIn();
+  const { body } = await browser.post("/ai/chat", saying("case: no-usage"), accessToken);
+  expect(body).toEqual({ content: REPLY, model: "model-a-1", provider: "provider-a" });
+});
+
+test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any stream header", async (path) => {
   const { browser, accessToken } = await app.signIn();
   const good = saying("case: plain");
   for (const [wrong, field] of [
@@ -75,14 +73,14 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s refuses what makes no sense, befo
   expect((await browser.post(path, good)).status).toBe(401);
 });
 
-test("POST /ai/chat counts characters, whatever room they take", async () => {
+test("POST /ai/chat: limits count characters, not bytes", async () => {
   const { browser, accessToken } = await app.signIn();
   const sizes = [262_144, 262_145].map((size) => `case: plain ${"👍".repeat(size - "case: plain ".length)}`);
   const answers = await Promise.all(sizes.map((content) => browser.post("/ai/chat", saying(content), accessToken)));
   expect(answers.map(({ status }) => status)).toEqual([200, 400]);
 });
 
-test("a provider without a key: 422 for chat, an event for stream", async () => {
+test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and an event for stream", async () => {
   const poor = await startApp({ env: { MISTRAL_API_KEY: "" } });
   const { browser, accessToken } = await poor.signIn();
   const message = "The AI provider provider-d is not configured: MISTRAL_API_KEY is missing.";
@@ -97,7 +95,7 @@ test("a provider without a key: 422 for chat, an event for stream", async () => 
   await poor.close();
 });
 
-test("GET /user/usage tells what it cost, GET /admin/usage what everybody's did", async () => {
+test("GET /user/usage and /admin/usage: show one's own cost and everyone's", async () => {
   const { user, browser, accessToken } = await app.signIn();
   await browser.post("/ai/chat", saying("case: plain"), accessToken);
   eventsIn((await browser.post("/ai/stream", saying("case: plain"), accessToken)).body);
@@ -115,7 +113,7 @@ test("GET /user/usage tells what it cost, GET /admin/usage what everybody's did"
 });
 
 describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 30000"])(
-  "a client that goes away while the provider is at %s frees the upstream connection",
+  "AI: a client that disconnects while the provider is at %s frees the provider connection",
   RETRY_ON_SLOW_CI,
   (name) => {
     const [simulator] = app.providers;

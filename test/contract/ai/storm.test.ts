@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { times, until } from "../../support/until.ts";
@@ -47,8 +47,9 @@ const doors: Record<string, (content: string, signal: AbortSignal) => Promise<un
     app.grpc(AIService).chat(saying(content), { signal, headers: { authorization: `Bearer ${token}` } }),
 };
 
-describe("clients that leave", () => {
-  test.each(Object.keys(doors))("at any moment of %s leave nothing open at the provider", async (name) => {
+test.each(Object.keys(doors))(
+  "AI: clients that disconnect at any moment of %s leave no provider connection open",
+  async (name) => {
     const call = doors[name] as (typeof doors)[string];
     const before = simulator().requests.length;
     const leaveAfter = async (ms: number | undefined) => {
@@ -79,24 +80,24 @@ describe("clients that leave", () => {
     }
     expect(openMs.filter((ms) => ms > CLOSED_WITHIN_MS).length).toBeLessThanOrEqual(PAUSES);
     expect(simulator().requests.length).toBeGreaterThan(before + 2);
-  });
+  },
+);
 
-  test(`${LEAVING} in ${STORM_MS} ms do no harm to ${STEADY} streams that go on`, { timeout: 120_000 }, async () => {
-    const clients = times(LEAVING, () => new AbortController());
-    const leaving: Promise<unknown>[] = [];
-    for (let i = 0; i < LEAVING; i += 100) {
-      const batch = clients.slice(i, i + 100).map(({ signal }) => send("/ai/stream", "case: silent-midway", signal));
-      leaving.push(...(await Promise.all(batch)).map((answer) => answer.text().catch(() => {})));
-    }
-    const steady = await Promise.all(times(STEADY, () => follow(`case: counting ${NUMBERS}`)));
-    expect(openReplies()).toBe(LEAVING + STEADY);
-    await Promise.all(clients.map((client, i) => wait((i * STORM_MS) / LEAVING).then(() => client.abort())));
-    await Promise.all(leaving);
-    await until("the steady ones alone at the provider", () => openReplies() <= STEADY);
-    const texts = await Promise.all(steady.map(({ text }) => text));
-    for (const text of texts) expect(text).toBe(times(NUMBERS, (i) => `${i} `).join(""));
-    await until("nothing open at the provider", () => openReplies() === 0);
-  });
+test(`AI: ${LEAVING} in ${STORM_MS} ms do no harm to ${STEADY} streams that go on`, { timeout: 120_000 }, async () => {
+  const clients = times(LEAVING, () => new AbortController());
+  const leaving: Promise<unknown>[] = [];
+  for (let i = 0; i < LEAVING; i += 100) {
+    const batch = clients.slice(i, i + 100).map(({ signal }) => send("/ai/stream", "case: silent-midway", signal));
+    leaving.push(...(await Promise.all(batch)).map((answer) => answer.text().catch(() => {})));
+  }
+  const steady = await Promise.all(times(STEADY, () => follow(`case: counting ${NUMBERS}`)));
+  expect(openReplies()).toBe(LEAVING + STEADY);
+  await Promise.all(clients.map((client, i) => wait((i * STORM_MS) / LEAVING).then(() => client.abort())));
+  await Promise.all(leaving);
+  await until("the steady ones alone at the provider", () => openReplies() <= STEADY);
+  const texts = await Promise.all(steady.map(({ text }) => text));
+  for (const text of texts) expect(text).toBe(times(NUMBERS, (i) => `${i} `).join(""));
+  await until("nothing open at the provider", () => openReplies() === 0);
 });
 
 /** Reads a stream that counts; resolves once it has begun. */

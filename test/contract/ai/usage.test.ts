@@ -33,7 +33,7 @@ async function talk() {
   return { user, browser, accessToken, headers, lines };
 }
 
-test("GET /user/usage and ListUsage tell one's own, by day, provider and model", async () => {
+test("GET /user/usage: shows one's own usage by day, provider and model, as does ListUsage", async () => {
   const [{ browser, accessToken, headers, lines }] = await Promise.all([talk(), talk()]);
   const rest = await until("four calls in the books", async () => {
     const { body } = await browser.get("/user/usage", accessToken);
@@ -45,23 +45,20 @@ test("GET /user/usage and ListUsage tell one's own, by day, provider and model",
   expect((await browser.get("/user/usage")).status).toBe(401);
 });
 
-test.each(["/ai/chat", "/ai/stream"])(
-  "a reply that was blocked costs what the provider says: POST %s",
-  async (path) => {
-    const { browser, accessToken } = await app.signIn();
-    const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
-    for (const provider of providers) await browser.post(path, saying(provider, "case: blocked"), accessToken);
-    const { body } = await browser.get("/user/export", accessToken);
-    const told = body.usage.map(({ provider, outcome, estimated }: Record<string, unknown>) => [
-      provider,
-      outcome,
-      estimated,
-    ]);
-    expect(told.reverse()).toEqual(providers.map((provider) => [provider, "blocked the content", false]));
-  },
-);
+test.each(["/ai/chat", "/ai/stream"])("POST %s: a blocked reply costs what the provider reports", async (path) => {
+  const { browser, accessToken } = await app.signIn();
+  const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
+  for (const provider of providers) await browser.post(path, saying(provider, "case: blocked"), accessToken);
+  const { body } = await browser.get("/user/export", accessToken);
+  const told = body.usage.map(({ provider, outcome, estimated }: Record<string, unknown>) => [
+    provider,
+    outcome,
+    estimated,
+  ]);
+  expect(told.reverse()).toEqual(providers.map((provider) => [provider, "blocked the content", false]));
+});
 
-test("GET /user/export tells the outcome of a call as soon as it has been answered", async () => {
+test("GET /user/export: shows the outcome of a call as soon as it is answered", async () => {
   const { browser, accessToken } = await app.signIn();
   for (let calls = 1; calls <= 5; calls++) {
     await browser.post("/ai/chat", saying("provider-a", "case: plain"), accessToken);
@@ -71,7 +68,7 @@ test("GET /user/export tells the outcome of a call as soon as it has been answer
   }
 });
 
-test("GET /user/export tells of calls whose process has gone that they failed", async () => {
+test("GET /user/export: shows calls of a process that has died as failed", async () => {
   const { user, browser, accessToken } = await app.signIn();
   for (const minutes of [9, 11]) {
     await app.sql(
@@ -84,7 +81,7 @@ test("GET /user/export tells of calls whose process has gone that they failed", 
   expect(body.usage.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["running", "failed"]);
 });
 
-test("GET /admin/usage and ListAllUsage tell everybody's, per user, to administrators alone", async () => {
+test("GET /admin/usage: shows everyone's usage per user, to administrators only, as does ListAllUsage", async () => {
   const [ann, bob] = await Promise.all([talk(), talk()]);
   const admin = await app.signIn(await app.addUser({ role: "admin" }));
   const headers = { authorization: `Bearer ${admin.accessToken}` };
@@ -105,7 +102,7 @@ test("GET /admin/usage and ListAllUsage tell everybody's, per user, to administr
   expect(denied).toBe(Code.PermissionDenied);
 });
 
-test.each(["/user/usage", "/admin/usage"])("GET %s tells the last 31 days, or from and to", async (path) => {
+test.each(["/user/usage", "/admin/usage"])("GET %s: shows the last 31 days, or from and to", async (path) => {
   const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
   const daysAgo = (days: number) => new Date(app.clock.now().getTime() - days * 86_400_000).toISOString();
   for (const [days, model] of [
@@ -136,7 +133,7 @@ test.each(["/user/usage", "/admin/usage"])("GET %s tells the last 31 days, or fr
   }
 });
 
-test.each(["/user/usage", "/admin/usage"])("GET %s tells everything, page by page", async (path) => {
+test.each(["/user/usage", "/admin/usage"])("GET %s: pages through everything", async (path) => {
   const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
   await app.sql(
     `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, created_at)

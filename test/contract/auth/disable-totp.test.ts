@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { tally, times } from "../../support/until.ts";
@@ -22,76 +22,72 @@ async function confirmed(): Promise<Account> {
   return account;
 }
 
-describe("POST /auth/disable-totp", () => {
-  test("needs only the password while no code was ever accepted", async () => {
-    const account = await setUpFactor(app);
-    expect(await disable(account, { password: "Wrong-1-guess" })).toMatchObject({
-      status: 400,
-      body: { code: "INVALID_CURRENT_PASSWORD" },
-    });
-    expect(await disable(account, {})).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-    const { body } = await app.httpClient().post("/auth/login", account.user.credentials);
-    expect(body.requiresMfa).toBe(false);
-    await app.mail.letterTo(account.user.email, /Two-factor sign-in is off/);
-    const events = await app.sql("select id from audit_events where user_id = ? and event = 'auth.mfa_disabled'", [
-      account.user.id,
-    ]);
-    expect(events).toHaveLength(1);
-    expect(await disable(account, {})).toMatchObject({ status: 409, body: { code: "MFA_NOT_ENABLED" } });
+test("POST /auth/disable-totp: needs only the password until a code has been accepted", async () => {
+  const account = await setUpFactor(app);
+  expect(await disable(account, { password: "Wrong-1-guess" })).toMatchObject({
+    status: 400,
+    body: { code: "INVALID_CURRENT_PASSWORD" },
   });
-
-  test("needs a code or a backup code afterwards", async () => {
-    const account = await confirmed();
-    expect(await disable(account, {})).toMatchObject({ status: 400, body: { violations: [{ field: "code" }] } });
-    expect(await disable(account, { code: "000000" })).toMatchObject({ status: 401, body: { code: "INVALID_CODE" } });
-    expect((await disable(account, { code: await account.authenticator.code() })).status).toBe(200);
-    const other = await confirmed();
-    expect((await disable(other, { backupCode: other.authenticator.backupCodes[3] })).status).toBe(200);
-    const left = await app.sql("select digest from backup_codes where user_id = ?", [other.user.id]);
-    expect(left).toEqual([]);
-  });
-
-  test("makes a waiting MFA token void", async () => {
-    const account = await setUpFactor(app);
-    const tempToken = await mfaTokenFor(app, account.user);
-    expect((await disable(account, {})).status).toBe(200);
-    const answer = await app
-      .httpClient()
-      .post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
-    expect(answer).toMatchObject({ status: 401, body: { code: "TICKET_INVALID" } });
-  });
+  expect(await disable(account, {})).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  const { body } = await app.httpClient().post("/auth/login", account.user.credentials);
+  expect(body.requiresMfa).toBe(false);
+  await app.mail.letterTo(account.user.email, /Two-factor sign-in is off/);
+  const events = await app.sql("select id from audit_events where user_id = ? and event = 'auth.mfa_disabled'", [
+    account.user.id,
+  ]);
+  expect(events).toHaveLength(1);
+  expect(await disable(account, {})).toMatchObject({ status: 409, body: { code: "MFA_NOT_ENABLED" } });
 });
 
-describe("POST /auth/backup-codes", () => {
-  test("makes a new set, the old one void", async () => {
-    const account = await confirmed();
-    const { status, body } = await renew(account, { code: await account.authenticator.code() });
-    expect(status).toBe(200);
-    expect(Object.keys(body)).toEqual(["backupCodes"]);
-    expect(new Set(body.backupCodes).size).toBe(10);
-    const attempt = async (backupCode: unknown) => {
-      const tempToken = await mfaTokenFor(app, account.user);
-      return (await app.httpClient().post("/auth/verify-mfa", { tempToken, backupCode })).status;
-    };
-    expect(await attempt(account.authenticator.backupCodes[0])).toBe(401);
-    expect(await attempt(body.backupCodes[0])).toBe(200);
-  });
+test("POST /auth/disable-totp: needs a code or a backup code afterwards", async () => {
+  const account = await confirmed();
+  expect(await disable(account, {})).toMatchObject({ status: 400, body: { violations: [{ field: "code" }] } });
+  expect(await disable(account, { code: "000000" })).toMatchObject({ status: 401, body: { code: "INVALID_CODE" } });
+  expect((await disable(account, { code: await account.authenticator.code() })).status).toBe(200);
+  const other = await confirmed();
+  expect((await disable(other, { backupCode: other.authenticator.backupCodes[3] })).status).toBe(200);
+  const left = await app.sql("select digest from backup_codes where user_id = ?", [other.user.id]);
+  expect(left).toEqual([]);
+});
 
-  test("takes a code once, however many use it at once", async () => {
-    const account = await confirmed();
-    const code = await account.authenticator.code();
-    const answers = await Promise.all(times(4, () => renew(account, { code })));
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 3 });
-  });
+test("POST /auth/disable-totp: voids pending MFA tokens", async () => {
+  const account = await setUpFactor(app);
+  const tempToken = await mfaTokenFor(app, account.user);
+  expect((await disable(account, {})).status).toBe(200);
+  const answer = await app
+    .httpClient()
+    .post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
+  expect(answer).toMatchObject({ status: 401, body: { code: "TICKET_INVALID" } });
+});
 
-  test("needs password and code, each of which it counts", async () => {
-    const account = await confirmed();
-    expect((await renew(account, { password: "Wrong-1-guess", code: "000000" })).status).toBe(400);
-    expect(await renew(account, { code: "000000" })).toMatchObject({ status: 401, body: { code: "INVALID_CODE" } });
-    expect((await renew(account, {})).status).toBe(400);
-    const plain = await app.signIn();
-    const { password } = plain.user;
-    const answer = await plain.browser.post("/auth/backup-codes", { password, code: "000000" }, plain.accessToken);
-    expect(answer).toMatchObject({ status: 409, body: { code: "MFA_NOT_ENABLED" } });
-  });
+test("POST /auth/backup-codes: makes a new set and voids the old one", async () => {
+  const account = await confirmed();
+  const { status, body } = await renew(account, { code: await account.authenticator.code() });
+  expect(status).toBe(200);
+  expect(Object.keys(body)).toEqual(["backupCodes"]);
+  expect(new Set(body.backupCodes).size).toBe(10);
+  const attempt = async (backupCode: unknown) => {
+    const tempToken = await mfaTokenFor(app, account.user);
+    return (await app.httpClient().post("/auth/verify-mfa", { tempToken, backupCode })).status;
+  };
+  expect(await attempt(account.authenticator.backupCodes[0])).toBe(401);
+  expect(await attempt(body.backupCodes[0])).toBe(200);
+});
+
+test("POST /auth/backup-codes: accepts a code once, under parallel use too", async () => {
+  const account = await confirmed();
+  const code = await account.authenticator.code();
+  const answers = await Promise.all(times(4, () => renew(account, { code })));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 3 });
+});
+
+test("POST /auth/backup-codes: needs password and code, and counts failures of both", async () => {
+  const account = await confirmed();
+  expect((await renew(account, { password: "Wrong-1-guess", code: "000000" })).status).toBe(400);
+  expect(await renew(account, { code: "000000" })).toMatchObject({ status: 401, body: { code: "INVALID_CODE" } });
+  expect((await renew(account, {})).status).toBe(400);
+  const plain = await app.signIn();
+  const { password } = plain.user;
+  const answer = await plain.browser.post("/auth/backup-codes", { password, code: "000000" }, plain.accessToken);
+  expect(answer).toMatchObject({ status: 409, body: { code: "MFA_NOT_ENABLED" } });
 });

@@ -12,7 +12,7 @@ const unknown = () => `${randomUUID()}@example.com`;
 describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s", (path) => {
   const subject = path.endsWith("password") ? /Reset your password/ : /Confirm your e-mail address/;
 
-  test("answers known and unknown addresses alike: status, body and header names", async () => {
+  test("responds alike for known and unknown addresses: status, body and header names", async () => {
     const user = await app.addUser();
     const answers = [];
     for (const email of [user.email, unknown()]) answers.push(await app.httpClient().post(path, { email }));
@@ -47,14 +47,14 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     expect((await app.mail.letterTo(stored, subject)).token).toHaveLength(43);
   });
 
-  test("mails nothing once the account's time has come", async () => {
+  test("mails nothing once the account's deletion date has passed", async () => {
     const user = await app.addUser();
     await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
     await app.httpClient().post(path, { email: user.email });
     expect((await app.sql("select id from emails where user_id = ?", [user.id])).length).toBeLessThan(2);
   });
 
-  test("lets an address ask three times an hour for one account", async () => {
+  test("accepts three requests an hour per address and account", async () => {
     const user = await app.addUser();
     const httpClient = app.httpClient();
     await httpClient.post("/auth/login", user.credentials); // which has a limit of its own
@@ -64,7 +64,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     expect((await httpClient.post(path, { email: unknown() })).status).toBe(200);
   });
 
-  test("takes nothing for the link from Host or forwarded headers", async () => {
+  test("ignores Host and forwarded headers for the link", async () => {
     const user = await app.addUser();
     await app.mail.letterTo(user.email, /Confirm/);
     await app.httpClient().send(
@@ -85,7 +85,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     }
   });
 
-  test("is the same over gRPC", async () => {
+  test("behaves the same over gRPC", async () => {
     const user = await app.addUser();
     const client = app.grpc(AuthService);
     const ask = path.endsWith("password") ? client.forgotPassword : client.resendVerification;
@@ -95,32 +95,28 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
   });
 });
 
-describe("POST /auth/resend-verification", () => {
-  test("voids the older token, and mails nothing once the address is verified", async () => {
-    const user = await app.addUser();
-    const first = await app.mail.letterTo(user.email);
-    await app.httpClient().post("/auth/resend-verification", { email: user.email });
-    await expect.poll(async () => (await app.mail.lettersTo(user.email)).length).toBe(2);
-    const second = (await app.mail.lettersTo(user.email)).find(({ token }) => token !== first.token);
-    const verify = async (token: unknown) => (await app.httpClient().post("/auth/verify-email", { token })).status;
-    expect(await verify(first.token)).toBe(400);
-    expect(await verify(second?.token)).toBe(200);
-    await app.httpClient().post("/auth/resend-verification", { email: user.email });
-    expect(await app.sql("select id from emails where user_id = ?", [user.id])).toHaveLength(2);
-  });
+test("POST /auth/resend-verification: voids the older token, and mails nothing once the address is verified", async () => {
+  const user = await app.addUser();
+  const first = await app.mail.letterTo(user.email);
+  await app.httpClient().post("/auth/resend-verification", { email: user.email });
+  await expect.poll(async () => (await app.mail.lettersTo(user.email)).length).toBe(2);
+  const second = (await app.mail.lettersTo(user.email)).find(({ token }) => token !== first.token);
+  const verify = async (token: unknown) => (await app.httpClient().post("/auth/verify-email", { token })).status;
+  expect(await verify(first.token)).toBe(400);
+  expect(await verify(second?.token)).toBe(200);
+  await app.httpClient().post("/auth/resend-verification", { email: user.email });
+  expect(await app.sql("select id from emails where user_id = ?", [user.id])).toHaveLength(2);
 });
 
-describe("POST /auth/forgot-password", () => {
-  test("writes token, mail and audit event in one go, and keeps the newest token only", async () => {
-    const user = await app.addUser();
-    await Promise.all(times(3, () => app.httpClient().post("/auth/forgot-password", { email: user.email })));
-    const [row] = await app.sql(
-      `select (select count(*)::int from one_time_tokens where user_id = u.id and kind = 'reset-password') as tokens,
+test("POST /auth/forgot-password: writes token, mail and audit event in one transaction, and keeps the newest token only", async () => {
+  const user = await app.addUser();
+  await Promise.all(times(3, () => app.httpClient().post("/auth/forgot-password", { email: user.email })));
+  const [row] = await app.sql(
+    `select (select count(*)::int from one_time_tokens where user_id = u.id and kind = 'reset-password') as tokens,
          (select count(*)::int from emails where user_id = u.id and template = 'reset-password') as emails,
          (select count(*)::int from audit_events where user_id = u.id and event = 'auth.password_reset_requested') as events
        from users u where id = ?`,
-      [user.id],
-    );
-    expect(row).toEqual({ tokens: 1, emails: 3, events: 3 });
-  });
+    [user.id],
+  );
+  expect(row).toEqual({ tokens: 1, emails: 3, events: 3 });
 });

@@ -43,70 +43,66 @@ const NOT: [string, (id: string) => string][] = [
   ["a domain that punycode makes too long", (id) => `${id}@${`${"日本語".repeat(4)}.`.repeat(9)}example`],
 ];
 
-describe("e-mail identity", () => {
-  test.each(SAME)("%s never make a second account, nor send mail elsewhere", async (_what, spelling) => {
-    const id = randomUUID();
-    const stored = `${id}.ann@bücher.example`;
-    expect((await register(stored)).status).toBe(201);
-    const variant = spelling(id);
-    expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
-    expect(await login(variant)).toBe(200);
-    await app.httpClient().post("/auth/forgot-password", { email: variant });
-    const to = await app.sql<{ to: string }>(
-      `select "to" from emails e join users u on u.id = e.user_id where u.email = ? order by e.id`,
-      [stored],
-    );
-    expect(to.map((row) => row.to)).toEqual([stored, stored]);
-  });
-
-  test.each(NOT)("%s is no address anywhere", async (_what, spelling) => {
-    const email = spelling(randomUUID());
-    const refused = { status: 400, body: { code: "VALIDATION_FAILED", violations: [{ field: "email" }] } };
-    expect(await register(email)).toMatchObject(refused);
-    for (const path of ["/auth/forgot-password", "/auth/resend-verification"]) {
-      expect(await app.httpClient().post(path, { email })).toMatchObject(refused);
-    }
-    expect(await login(email)).toBe(400);
-  });
-
-  test("plus and dots of the name are people's own: other accounts", async () => {
-    const id = randomUUID();
-    for (const email of [`${id}.ann@example.com`, `${id}ann@example.com`, `${id}.ann+x@example.com`]) {
-      expect((await register(email)).status).toBe(201);
-    }
-  });
-
-  test("Kelvin sign and K are two accounts nowhere: the first is none, the second one's own", async () => {
-    const id = randomUUID();
-    expect((await register(`${id}.kate@example.com`)).status).toBe(201);
-    await app.httpClient().post("/auth/forgot-password", { email: `${id}.\u212Aate@example.com` });
-    const mails = await app.sql(`select id from emails where "to" like ?`, [`${id}%`]);
-    expect(mails).toHaveLength(1);
-  });
+test.each(SAME)("E-mail identity: %s: no second account, and no mail to another address", async (_what, spelling) => {
+  const id = randomUUID();
+  const stored = `${id}.ann@bücher.example`;
+  expect((await register(stored)).status).toBe(201);
+  const variant = spelling(id);
+  expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
+  expect(await login(variant)).toBe(200);
+  await app.httpClient().post("/auth/forgot-password", { email: variant });
+  const to = await app.sql<{ to: string }>(
+    `select "to" from emails e join users u on u.id = e.user_id where u.email = ? order by e.id`,
+    [stored],
+  );
+  expect(to.map((row) => row.to)).toEqual([stored, stored]);
 });
 
-describe("line breaks", () => {
-  test("never reach a header of a mail", async () => {
-    for (const name of ["Ann\r\nBcc: evil@example.com", "Ann\nX: y", "Ann\u2028Bcc: x", "Ann\u0085Bcc: x"]) {
-      const email = `${randomUUID()}@example.com`;
-      const { status } = await register(email, { name });
-      if (status === 400) continue;
-      const letter = await app.mail.letterTo(email);
-      expect(letter.headers.map(({ key }) => key)).not.toContain("bcc");
-      expect(letter.headers.map(({ key }) => key)).not.toContain("x");
-    }
-  });
-
-  test("never reach the log or the audit log as lines of their own", async () => {
-    const { browser, accessToken, user } = await app.signIn();
-    const answer = await browser.put("/user/profile", { bio: "two\r\nlines" }, accessToken);
-    expect(answer.body.user.bio).toBe("two\r\nlines");
-    const rows = await app.sql("select user_agent from audit_events where user_id = ?", [user.id]);
-    expect(JSON.stringify(rows)).not.toContain("\\n");
-  });
+test.each(NOT)("E-mail identity: %s is refused as an address everywhere", async (_what, spelling) => {
+  const email = spelling(randomUUID());
+  const refused = { status: 400, body: { code: "VALIDATION_FAILED", violations: [{ field: "email" }] } };
+  expect(await register(email)).toMatchObject(refused);
+  for (const path of ["/auth/forgot-password", "/auth/resend-verification"]) {
+    expect(await app.httpClient().post(path, { email })).toMatchObject(refused);
+  }
+  expect(await login(email)).toBe(400);
 });
 
-describe("mass assignment", () => {
+test("E-mail identity: plus signs and dots of the local part make different accounts", async () => {
+  const id = randomUUID();
+  for (const email of [`${id}.ann@example.com`, `${id}ann@example.com`, `${id}.ann+x@example.com`]) {
+    expect((await register(email)).status).toBe(201);
+  }
+});
+
+test("E-mail identity: the Kelvin sign is refused; K is an ordinary letter", async () => {
+  const id = randomUUID();
+  expect((await register(`${id}.kate@example.com`)).status).toBe(201);
+  await app.httpClient().post("/auth/forgot-password", { email: `${id}.\u212Aate@example.com` });
+  const mails = await app.sql(`select id from emails where "to" like ?`, [`${id}%`]);
+  expect(mails).toHaveLength(1);
+});
+
+test("Line breaks: never reach a header of a mail", async () => {
+  for (const name of ["Ann\r\nBcc: evil@example.com", "Ann\nX: y", "Ann\u2028Bcc: x", "Ann\u0085Bcc: x"]) {
+    const email = `${randomUUID()}@example.com`;
+    const { status } = await register(email, { name });
+    if (status === 400) continue;
+    const letter = await app.mail.letterTo(email);
+    expect(letter.headers.map(({ key }) => key)).not.toContain("bcc");
+    expect(letter.headers.map(({ key }) => key)).not.toContain("x");
+  }
+});
+
+test("Line breaks: never make a line of their own in the log or the audit log", async () => {
+  const { browser, accessToken, user } = await app.signIn();
+  const answer = await browser.put("/user/profile", { bio: "two\r\nlines" }, accessToken);
+  expect(answer.body.user.bio).toBe("two\r\nlines");
+  const rows = await app.sql("select user_agent from audit_events where user_id = ?", [user.id]);
+  expect(JSON.stringify(rows)).not.toContain("\\n");
+});
+
+describe("Mass assignment", () => {
   const extra = { role: "admin", emailVerified: true, mfaEnabled: true, id: randomUUID(), deletionAt: null, sub: "x" };
 
   test.each([
@@ -115,7 +111,7 @@ describe("mass assignment", () => {
     ["POST", "/user/change-email", { newEmail: `${randomUUID()}@example.com`, password: PASSWORD }],
     ["POST", "/auth/setup-totp", {}],
     ["POST", "/auth/logout", {}],
-  ])("%s %s takes nothing that it does not name", async (method, path, body) => {
+  ])("%s %s ignores fields that it does not name", async (method, path, body) => {
     const { user, browser, accessToken } = await app.signIn();
     const columns = "select id, role, email_verified_at, deletion_at from users where id = ?";
     const before = await app.sql(columns, [user.id]);
@@ -124,7 +120,7 @@ describe("mass assignment", () => {
     expect(await app.sql(columns, [user.id])).toEqual(before);
   });
 
-  test("POST /auth/login and reset-password take nothing that they do not name", async () => {
+  test("POST /auth/login and /auth/reset-password ignore fields that they do not name", async () => {
     const user = await app.addUser();
     await app.httpClient().post("/auth/forgot-password", { email: user.email });
     const { token } = await app.mail.letterTo(user.email, /Reset/);

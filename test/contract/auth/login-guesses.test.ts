@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { tally, times } from "../../support/until.ts";
 
@@ -15,97 +15,95 @@ const die = (email: string, guesses: number, agoMs: number) =>
     new Date(app.clock.now().getTime() - agoMs),
   ]);
 
-describe("POST /auth/login, guessed at", () => {
-  test("evaluates five guesses and no more, however many arrive at once", async () => {
-    const user = await app.addUser();
-    const httpClient = app.httpClient();
-    const answers = await Promise.all(times(40, () => guess(user.email, httpClient)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 35 });
-    const [row] = await app.sql<{ n: number }>(
-      "select count(*)::int as n from audit_events where user_id = ? and event = 'auth.login_failed'",
-      [user.id],
-    );
-    expect(row?.n).toBe(5);
-    const locked = await app.httpClient().post("/auth/login", user.credentials);
-    expect(locked).toMatchObject({ status: 423, body: { code: "ACCOUNT_LOCKED", error: "Locked" } });
-    expect(Number(locked.headers.get("retry-after"))).toBeGreaterThan(890);
-    app.clock.advance("15m");
-    expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
-  });
+test("POST /auth/login: checks five guesses and no more, however many arrive at once", async () => {
+  const user = await app.addUser();
+  const httpClient = app.httpClient();
+  const answers = await Promise.all(times(40, () => guess(user.email, httpClient)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 35 });
+  const [row] = await app.sql<{ n: number }>(
+    "select count(*)::int as n from audit_events where user_id = ? and event = 'auth.login_failed'",
+    [user.id],
+  );
+  expect(row?.n).toBe(5);
+  const locked = await app.httpClient().post("/auth/login", user.credentials);
+  expect(locked).toMatchObject({ status: 423, body: { code: "ACCOUNT_LOCKED", error: "Locked" } });
+  expect(Number(locked.headers.get("retry-after"))).toBeGreaterThan(890);
+  app.clock.advance("15m");
+  expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
+});
 
-  test("evaluates five guesses from 40 addresses, for an account that does not exist as well", async () => {
-    const email = `${randomUUID()}@example.com`;
-    const answers = await Promise.all(times(40, () => guess(email)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 35 });
-  });
+test("POST /auth/login: checks five guesses from 40 addresses, for an unknown account too", async () => {
+  const email = `${randomUUID()}@example.com`;
+  const answers = await Promise.all(times(40, () => guess(email)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 35 });
+});
 
-  test("answers five wrong logins by 401 and the sixth by 423, six good ones by 429", async () => {
-    const [victim, regular] = [await app.addUser(), await app.addUser()];
-    const [stranger, owner] = [app.httpClient(), app.httpClient()];
-    const [bad, good] = [[] as number[], [] as number[]];
-    for (let i = 0; i < 6; i++) bad.push((await guess(victim.email, stranger)).status);
-    for (let i = 0; i < 5; i++) good.push((await owner.post("/auth/login", regular.credentials)).status);
-    const sixth = await owner.post("/auth/login", regular.credentials);
-    expect(bad).toEqual([401, 401, 401, 401, 401, 423]);
-    expect([...good, sixth.status]).toEqual([200, 200, 200, 200, 200, 429]);
-    expect(sixth.body.message).toMatch(/too many login attempts/i);
-  });
+test("POST /auth/login: answers five wrong logins by 401 and the sixth by 423, six correct ones by 429", async () => {
+  const [victim, regular] = [await app.addUser(), await app.addUser()];
+  const [stranger, owner] = [app.httpClient(), app.httpClient()];
+  const [bad, good] = [[] as number[], [] as number[]];
+  for (let i = 0; i < 6; i++) bad.push((await guess(victim.email, stranger)).status);
+  for (let i = 0; i < 5; i++) good.push((await owner.post("/auth/login", regular.credentials)).status);
+  const sixth = await owner.post("/auth/login", regular.credentials);
+  expect(bad).toEqual([401, 401, 401, 401, 401, 423]);
+  expect([...good, sixth.status]).toEqual([200, 200, 200, 200, 200, 429]);
+  expect(sixth.body.message).toMatch(/too many login attempts/i);
+});
 
-  test("lets an office behind one address sign in, and counts its twentyfold", async () => {
-    const office = app.httpClient();
-    const users = await Promise.all(times(8, () => app.addUser()));
-    const answers = await Promise.all(users.map((user) => office.post("/auth/login", user.credentials)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 8 });
-    const strangers = await Promise.all(times(100, () => guess(`${randomUUID()}@example.com`, office)));
-    expect(tally(strangers, (a) => a.status)).toEqual({ 401: 92, 429: 8 });
-  });
+test("POST /auth/login: an office behind one address can sign in, and has twenty times the limit", async () => {
+  const office = app.httpClient();
+  const users = await Promise.all(times(8, () => app.addUser()));
+  const answers = await Promise.all(users.map((user) => office.post("/auth/login", user.credentials)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 8 });
+  const strangers = await Promise.all(times(100, () => guess(`${randomUUID()}@example.com`, office)));
+  expect(tally(strangers, (a) => a.status)).toEqual({ 401: 92, 429: 8 });
+});
 
-  test("keeps no counters for the accounts that a limited address invents", async () => {
-    const flooder = app.httpClient();
-    const domain = `${randomUUID()}.example.com`;
-    const answers = await Promise.all(times(120, (i) => guess(`ann${i}@${domain}`, flooder)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 401: 100, 429: 20 });
-    const [kept] = await app.sql<{ n: number }>("select count(*)::int as n from attempts where subject like ?", [
-      `%@${domain}`,
-    ]);
-    expect(kept?.n).toBe(100);
-  });
+test("POST /auth/login: keeps no counters for accounts that a limited address invents", async () => {
+  const flooder = app.httpClient();
+  const domain = `${randomUUID()}.example.com`;
+  const answers = await Promise.all(times(120, (i) => guess(`ann${i}@${domain}`, flooder)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 401: 100, 429: 20 });
+  const [kept] = await app.sql<{ n: number }>("select count(*)::int as n from attempts where subject like ?", [
+    `%@${domain}`,
+  ]);
+  expect(kept?.n).toBe(100);
+});
 
-  test("starts the count anew with a success, and an hour after the last failure", async () => {
-    const user = await app.addUser();
-    const signIn = async () => (await app.httpClient().post("/auth/login", user.credentials)).status;
-    for (let i = 0; i < 4; i++) expect((await guess(user.email)).status).toBe(401);
-    expect(await signIn()).toBe(200);
-    for (let i = 0; i < 4; i++) expect((await guess(user.email)).status).toBe(401);
-    app.clock.advance("1h");
-    expect((await guess(user.email)).status).toBe(401);
-    expect(await signIn()).toBe(200);
-  });
+test("POST /auth/login: a success, or an hour after the last failure, restarts the count", async () => {
+  const user = await app.addUser();
+  const signIn = async () => (await app.httpClient().post("/auth/login", user.credentials)).status;
+  for (let i = 0; i < 4; i++) expect((await guess(user.email)).status).toBe(401);
+  expect(await signIn()).toBe(200);
+  for (let i = 0; i < 4; i++) expect((await guess(user.email)).status).toBe(401);
+  app.clock.advance("1h");
+  expect((await guess(user.email)).status).toBe(401);
+  expect(await signIn()).toBe(200);
+});
 
-  test("is not kept locked by attempts while it is locked", async () => {
-    const user = await app.addUser();
-    for (let i = 0; i < 5; i++) await guess(user.email);
-    app.clock.advance("14m");
-    const locked = await guess(user.email);
-    expect(locked.status).toBe(423);
-    expect(Number(locked.headers.get("retry-after"))).toBeLessThanOrEqual(60);
-    app.clock.advance("61s");
-    expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
-  });
+test("POST /auth/login: attempts during a lock do not extend it", async () => {
+  const user = await app.addUser();
+  for (let i = 0; i < 5; i++) await guess(user.email);
+  app.clock.advance("14m");
+  const locked = await guess(user.email);
+  expect(locked.status).toBe(423);
+  expect(Number(locked.headers.get("retry-after"))).toBeLessThanOrEqual(60);
+  app.clock.advance("61s");
+  expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
+});
 
-  test("forgets guesses whose process died once the right password is given", async () => {
-    const user = await app.addUser();
-    await die(user.email, 4, 60_000);
-    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
-    for (let i = 0; i < 2; i++) expect((await guess(user.email)).status).toBe(401);
-    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
-  });
+test("POST /auth/login: the correct password clears attempts whose process died", async () => {
+  const user = await app.addUser();
+  await die(user.email, 4, 60_000);
+  expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
+  for (let i = 0; i < 2; i++) expect((await guess(user.email)).status).toBe(401);
+  expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
+});
 
-  test("counts guesses as wrong whose process has died over them", async () => {
-    const user = await app.addUser();
-    await die(user.email, 5, 31_000);
-    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(423);
-    app.clock.advance("15m");
-    expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
-  });
+test("POST /auth/login: counts attempts whose process died as wrong", async () => {
+  const user = await app.addUser();
+  await die(user.email, 5, 31_000);
+  expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(423);
+  app.clock.advance("15m");
+  expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
 });

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { decodeJwt, decodeProtectedHeader } from "jose";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally, times } from "../../support/until.ts";
@@ -8,81 +8,82 @@ import { tally, times } from "../../support/until.ts";
 const app = await testApp();
 const wrong = "Wrong-1-guess";
 
-describe("POST /auth/login", () => {
-  test("answers tokens and user, and sets the refresh cookie", async () => {
-    const user = await app.addUser();
-    const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
-    expect(status).toBe(200);
-    expect(body).toEqual({
-      accessToken: expect.any(String),
-      refreshToken: expect.any(String),
-      user: { id: user.id, email: user.email, name: user.name, role: "user" },
-      requiresMfa: false,
-    });
-    expect(headers.get("set-cookie")).toMatch(
-      new RegExp(`^refreshToken=${body.refreshToken}; Max-Age=60[34]\\d{3}; Path=/auth; HttpOnly; SameSite=Strict$`),
-    );
-    expect(headers.get("cache-control")).toBe("no-store");
+test("POST /auth/login: returns tokens and user, and sets the refresh cookie", async () => {
+  const user = await app.addUser();
+  const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
+  expect(status).toBe(200);
+  expect(body).toEqual({
+    accessToken: expect.any(String),
+    refreshToken: expect.any(String),
+    user: { id: user.id, email: user.email, name: user.name, role: "user" },
+    requiresMfa: false,
   });
+  expect(headers.get("set-cookie")).toMatch(
+    new RegExp(`^refreshToken=${body.refreshToken}; Max-Age=60[34]\\d{3}; Path=/auth; HttpOnly; SameSite=Strict$`),
+  );
+  expect(headers.get("cache-control")).toBe("no-store");
+});
 
-  test("issues the documented claims, signed with a published key", async () => {
-    const { user, accessToken, refreshToken } = await app.signIn();
-    const access = decodeJwt(accessToken);
-    expect(access).toMatchObject({
-      sub: user.id,
-      email: user.email,
-      role: "user",
-      type: "access",
-      iss: "http://gatehouse.test",
-    });
-    expect((access.exp ?? 0) - (access.iat ?? 0)).toBe(15 * 60);
-    const refresh = decodeJwt(refreshToken);
-    expect(refresh).toMatchObject({ sub: user.id, type: "refresh", jti: expect.any(String) });
-    expect((refresh.exp ?? 0) - (refresh.iat ?? 0)).toBe(7 * 24 * 3600);
-    const { body: jwks } = await app.httpClient().get("/.well-known/jwks.json");
-    const { kid, alg } = decodeProtectedHeader(accessToken);
-    expect(alg).toBe("EdDSA");
-    expect(jwks.keys.map((key: { kid: string }) => key.kid)).toContain(kid);
-    expect(JSON.stringify(jwks)).not.toContain('"d"');
+test("POST /auth/login: issues the documented claims, signed with a published key", async () => {
+  const { user, accessToken, refreshToken } = await app.signIn();
+  const access = decodeJwt(accessToken);
+  expect(access).toMatchObject({
+    sub: user.id,
+    email: user.email,
+    role: "user",
+    type: "access",
+    iss: "http://gatehouse.test",
   });
+  expect((access.exp ?? 0) - (access.iat ?? 0)).toBe(15 * 60);
+  const refresh = decodeJwt(refreshToken);
+  expect(refresh).toMatchObject({ sub: user.id, type: "refresh", jti: expect.any(String) });
+  expect((refresh.exp ?? 0) - (refresh.iat ?? 0)).toBe(7 * 24 * 3600);
+  const { body: jwks } = await app.httpClient().get("/.well-known/jwks.json");
+  const { kid, alg } = decodeProtectedHeader(accessToken);
+  expect(alg).toBe("EdDSA");
+  expect(jwks.keys.map((key: { kid: string }) => key.kid)).toContain(kid);
+  expect(JSON.stringify(jwks)).not.toContain('"d"');
+});
 
-  test("tells wrong password and unknown address alike", async () => {
-    const user = await app.addUser();
-    const answers = [];
-    for (const email of [user.email, `${randomUUID()}@example.com`]) {
-      answers.push(await app.httpClient().post("/auth/login", { email, password: wrong }));
-    }
-    const [known, unknown] = answers.map(({ status, body, headers }) => ({
-      status,
-      body,
-      names: [...headers.keys()].filter((name) => name !== "date"),
-    }));
-    expect(known).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS", error: "Unauthorized" } });
-    expect(unknown).toEqual(known);
-    expect(known?.names).toContain("www-authenticate");
-  });
+test("POST /auth/login: responds alike to a wrong password and an unknown address", async () => {
+  const user = await app.addUser();
+  const answers = [];
+  for (const email of [user.email, `${randomUUID()}@example.com`]) {
+    answers.push(await app.httpClient().post("/auth/login", { email, password: wrong }));
+  }
+  const [known, unknown] = answers.map(({ status, body, headers }) => ({
+    status,
+    body,
+    names: [...headers.keys()].filter((name) => name !== "date"),
+  }));
+  expect(known).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS", error: "Unauthorized" } });
+  expect(unknown).toEqual(known);
+  expect(known?.names).toContain("www-authenticate");
+});
 
-  test.runIf(app.mode !== "embedded").each([
-    ["the password is changed", "password_changed_at = password_changed_at + '1s'"],
-    ["a second factor is set up", "mfa_secret = 'sealed'"],
-    ["the account's time comes", "deletion_at = '2000-01-01'"],
-    ["the password of one with a second factor is changed", "password_changed_at = now()", "mfa_secret = 'sealed'"],
-  ])("fails, and says so in the log, where %s meanwhile", async (_, changes, before = "") => {
-    const user = await app.addUser();
-    if (before) await app.sql(`update users set ${before} where id = ?`, [user.id]);
-    const url = app.settings.DATABASE_URL as string;
-    const change = await begin(url, `update users set ${changes} where id = $1`, [user.id]);
-    const answer = app.httpClient().post("/auth/login", user.credentials);
-    await change.toBeWaitedFor();
-    await change.commit();
-    expect(await answer).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS" } });
-    const events = await app.sql("select event, outcome from audit_events where user_id = ? order by id desc limit 1", [
-      user.id,
-    ]);
-    expect(events).toEqual([{ event: "auth.login_failed", outcome: "failure" }]);
-  });
+test.runIf(app.mode !== "embedded").each([
+  ["the password is changed", "password_changed_at = password_changed_at + '1s'"],
+  ["a second factor is set up", "mfa_secret = 'sealed'"],
+  ["the account's time comes", "deletion_at = '2000-01-01'"],
+  ["the password of one with a second factor is changed", "password_changed_at = now()", "mfa_secret = 'sealed'"],
+])("POST /auth/login: fails, and logs it, where %s meanwhile", async (_, changes, before = "") => {
+  const user = await app.addUser();
+  if (before) await app.sql(`update users set ${before} where id = ?`, [user.id]);
+  const url = app.settings.DATABASE_URL as string;
+  const change = await begin(url, `update users set ${changes} where id = $1`, [user.id]);
+  const answer = app.httpClient().post("/auth/login", user.credentials);
+  await change.toBeWaitedFor();
+  await change.commit();
+  expect(await answer).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS" } });
+  const events = await app.sql("select event, outcome from audit_events where user_id = ? order by id desc limit 1", [
+    user.id,
+  ]);
+  expect(events).toEqual([{ event: "auth.login_failed", outcome: "failure" }]);
+});
 
-  test.runIf(app.mode !== "embedded")("tells role and address as they are once the session is open", async () => {
+test.runIf(app.mode !== "embedded")(
+  "POST /auth/login: returns role and address as of the moment the session opens",
+  async () => {
     const user = await app.addUser({ role: "admin" });
     const email = `${randomUUID()}@example.com`;
     const change = await begin(
@@ -96,15 +97,18 @@ describe("POST /auth/login", () => {
     const { body } = await answer;
     expect(body.user).toEqual({ id: user.id, name: user.name, email, role: "user" });
     expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
-  });
+  },
+);
 
-  test("signs everybody in when right passwords arrive at once", async () => {
-    const user = await app.addUser();
-    const answers = await Promise.all(times(20, () => app.httpClient().post("/auth/login", user.credentials)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 20 });
-  });
+test("POST /auth/login: accepts every correct password when many arrive at once", async () => {
+  const user = await app.addUser();
+  const answers = await Promise.all(times(20, () => app.httpClient().post("/auth/login", user.credentials)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 20 });
+});
 
-  test.runIf(app.mode !== "embedded")("signs everybody in at once while their AI calls are recorded", async () => {
+test.runIf(app.mode !== "embedded")(
+  "POST /auth/login: accepts every correct password at once while the users' AI calls are recorded",
+  async () => {
     const user = await app.addUser();
     let isOver = false;
     const record = async () => {
@@ -116,20 +120,20 @@ describe("POST /auth/login", () => {
     isOver = true;
     await Promise.all(recorders);
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 60 });
-  });
+  },
+);
 
-  test("refuses a password of over 128 characters before any hashing", async () => {
-    const user = await app.addUser();
-    const answer = await app.httpClient().post("/auth/login", { email: user.email, password: "x".repeat(129) });
-    expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "password" }] } });
-  });
+test("POST /auth/login: refuses a password of over 128 characters before hashing", async () => {
+  const user = await app.addUser();
+  const answer = await app.httpClient().post("/auth/login", { email: user.email, password: "x".repeat(129) });
+  expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "password" }] } });
+});
 
-  test("says that the password is old, and still signs in", async () => {
-    const user = await app.addUser();
-    app.clock.advance("90d");
-    expect((await app.httpClient().post("/auth/login", user.credentials)).body).toMatchObject({
-      passwordExpired: true,
-      requiresMfa: false,
-    });
+test("POST /auth/login: reports an old password, and still signs in", async () => {
+  const user = await app.addUser();
+  app.clock.advance("90d");
+  expect((await app.httpClient().post("/auth/login", user.credentials)).body).toMatchObject({
+    passwordExpired: true,
+    requiresMfa: false,
   });
 });

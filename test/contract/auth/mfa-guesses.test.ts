@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { repetitions } from "../../support/repeat.ts";
@@ -9,101 +9,99 @@ const verify = (tempToken: string, factor: object) =>
   app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor });
 const wrongCode = { code: "000000" };
 
-describe("guesses and races at POST /auth/verify-mfa", () => {
-  test("ends an MFA token with five wrong codes", async () => {
+test("POST /auth/verify-mfa: five wrong codes void an MFA token", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const tempToken = await mfaTokenFor(app, user);
+  for (let i = 0; i < 5; i++) {
+    expect(await verify(tempToken, wrongCode)).toMatchObject({ status: 401, body: { code: "INVALID_CODE" } });
+    await app.sql("delete from attempts where subject = ?", [user.id]); // the account's own lock is another promise
+  }
+  expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject({
+    status: 401,
+    body: { code: "TICKET_INVALID" },
+  });
+});
+
+test("POST /auth/verify-mfa: five wrong codes lock the second factor, not the password", async () => {
+  const { user, authenticator, browser, accessToken } = await setUpFactor(app);
+  const tempToken = await mfaTokenFor(app, user);
+  const answers = [];
+  for (let i = 0; i < 6; i++) answers.push(await verify(tempToken, wrongCode));
+  expect(answers.map((a) => a.status)).toEqual([401, 401, 401, 401, 401, 423]);
+  expect(answers[5]?.body.code).toBe("ACCOUNT_LOCKED");
+  expect(Number(answers[5]?.headers.get("retry-after"))).toBeGreaterThan(890);
+  const again = await mfaTokenFor(app, user);
+  expect((await verify(again, { code: await authenticator.code() })).status).toBe(423);
+  const { password } = user;
+  expect((await browser.post("/auth/disable-totp", { password, ...wrongCode }, accessToken)).status).toBe(423);
+  const events = await app.sql<{ event: string; n: number }>(
+    "select event, count(*)::int as n from audit_events where user_id = ? and outcome = 'failure' group by event order by event",
+    [user.id],
+  );
+  expect(events).toEqual([
+    { event: "auth.locked", n: 1 },
+    { event: "auth.mfa_failed", n: 5 },
+  ]);
+  app.clock.advance("15m");
+  expect(await verify(await mfaTokenFor(app, user), { code: await authenticator.code() })).toMatchObject({
+    status: 200,
+  });
+});
+
+test("POST /auth/verify-mfa: a correct code restarts the count", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  for (let round = 0; round < 2; round++) {
+    const tempToken = await mfaTokenFor(app, user);
+    for (let i = 0; i < 4; i++) expect((await verify(tempToken, wrongCode)).status).toBe(401);
+    expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
+    app.clock.advance("30s"); // the next code
+  }
+});
+
+test("POST /auth/verify-mfa: checks five codes and no more, however many arrive at once from anywhere", async () => {
+  const { user } = await setUpFactor(app);
+  const tempToken = await mfaTokenFor(app, user);
+  const answers = await Promise.all(times(30, () => verify(tempToken, wrongCode)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 25 });
+});
+
+test("POST /auth/verify-mfa: 50 parallel uses of an MFA token and code have one success", async () => {
+  for (let round = 0; round < repetitions(2); round++) {
     const { user, authenticator } = await setUpFactor(app);
     const tempToken = await mfaTokenFor(app, user);
-    for (let i = 0; i < 5; i++) {
-      expect(await verify(tempToken, wrongCode)).toMatchObject({ status: 401, body: { code: "INVALID_CODE" } });
-      await app.sql("delete from attempts where subject = ?", [user.id]); // the account's own lock is another promise
-    }
-    expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject({
-      status: 401,
-      body: { code: "TICKET_INVALID" },
-    });
-  });
+    const code = await authenticator.code();
+    const answers = await Promise.all(times(50, () => verify(tempToken, { code })));
+    expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
+    const open = await app.sql("select id from sessions where user_id = ?", [user.id]);
+    expect(open).toHaveLength(2);
+  }
+});
 
-  test("locks the second factor after five wrong codes, and the password not", async () => {
+test("POST /auth/verify-mfa: 50 parallel uses of an MFA token and backup code have one success", async () => {
+  for (let round = 0; round < repetitions(2); round++) {
+    const { user, authenticator } = await setUpFactor(app);
+    const tempToken = await mfaTokenFor(app, user);
+    const backupCode = authenticator.backupCodes[round % 10];
+    const answers = await Promise.all(times(50, () => verify(tempToken, { backupCode })));
+    expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
+    const left = await app.sql("select digest from backup_codes where user_id = ?", [user.id]);
+    expect(left).toHaveLength(9);
+  }
+});
+
+test("POST /auth/verify-mfa: an MFA token that races a reset or a change of the password opens no session", async () => {
+  for (let round = 0; round < 5; round++) {
     const { user, authenticator, browser, accessToken } = await setUpFactor(app);
     const tempToken = await mfaTokenFor(app, user);
-    const answers = [];
-    for (let i = 0; i < 6; i++) answers.push(await verify(tempToken, wrongCode));
-    expect(answers.map((a) => a.status)).toEqual([401, 401, 401, 401, 401, 423]);
-    expect(answers[5]?.body.code).toBe("ACCOUNT_LOCKED");
-    expect(Number(answers[5]?.headers.get("retry-after"))).toBeGreaterThan(890);
-    const again = await mfaTokenFor(app, user);
-    expect((await verify(again, { code: await authenticator.code() })).status).toBe(423);
-    const { password } = user;
-    expect((await browser.post("/auth/disable-totp", { password, ...wrongCode }, accessToken)).status).toBe(423);
-    const events = await app.sql<{ event: string; n: number }>(
-      "select event, count(*)::int as n from audit_events where user_id = ? and outcome = 'failure' group by event order by event",
-      [user.id],
-    );
-    expect(events).toEqual([
-      { event: "auth.locked", n: 1 },
-      { event: "auth.mfa_failed", n: 5 },
+    const change = { currentPassword: user.password, newPassword: "Brand-new-2" };
+    const [changed, verified] = await Promise.all([
+      browser.post("/user/change-password", change, accessToken),
+      verify(tempToken, { code: await authenticator.code() }),
     ]);
-    app.clock.advance("15m");
-    expect(await verify(await mfaTokenFor(app, user), { code: await authenticator.code() })).toMatchObject({
-      status: 200,
-    });
-  });
-
-  test("starts the count anew with a right code", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    for (let round = 0; round < 2; round++) {
-      const tempToken = await mfaTokenFor(app, user);
-      for (let i = 0; i < 4; i++) expect((await verify(tempToken, wrongCode)).status).toBe(401);
-      expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
-      app.clock.advance("30s"); // the next code
+    expect(changed.status).toBe(200);
+    if (verified.status === 200) {
+      expect((await app.httpClient().get("/user/profile", verified.body.accessToken)).status).toBe(401);
     }
-  });
-
-  test("evaluates five codes and no more, however many arrive at once from anywhere", async () => {
-    const { user } = await setUpFactor(app);
-    const tempToken = await mfaTokenFor(app, user);
-    const answers = await Promise.all(times(30, () => verify(tempToken, wrongCode)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 25 });
-  });
-
-  test("has one success among 50 parallel uses of MFA token and code, round after round", async () => {
-    for (let round = 0; round < repetitions(2); round++) {
-      const { user, authenticator } = await setUpFactor(app);
-      const tempToken = await mfaTokenFor(app, user);
-      const code = await authenticator.code();
-      const answers = await Promise.all(times(50, () => verify(tempToken, { code })));
-      expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
-      const open = await app.sql("select id from sessions where user_id = ?", [user.id]);
-      expect(open).toHaveLength(2);
-    }
-  });
-
-  test("has one success among 50 parallel uses of MFA token and backup code, round after round", async () => {
-    for (let round = 0; round < repetitions(2); round++) {
-      const { user, authenticator } = await setUpFactor(app);
-      const tempToken = await mfaTokenFor(app, user);
-      const backupCode = authenticator.backupCodes[round % 10];
-      const answers = await Promise.all(times(50, () => verify(tempToken, { backupCode })));
-      expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
-      const left = await app.sql("select digest from backup_codes where user_id = ?", [user.id]);
-      expect(left).toHaveLength(9);
-    }
-  });
-
-  test("leaves no session to an MFA token that a reset or a change of the password races", async () => {
-    for (let round = 0; round < 5; round++) {
-      const { user, authenticator, browser, accessToken } = await setUpFactor(app);
-      const tempToken = await mfaTokenFor(app, user);
-      const change = { currentPassword: user.password, newPassword: "Brand-new-2" };
-      const [changed, verified] = await Promise.all([
-        browser.post("/user/change-password", change, accessToken),
-        verify(tempToken, { code: await authenticator.code() }),
-      ]);
-      expect(changed.status).toBe(200);
-      if (verified.status === 200) {
-        expect((await app.httpClient().get("/user/profile", verified.body.accessToken)).status).toBe(401);
-      }
-      expect((await verify(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
-    }
-  });
+    expect((await verify(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
+  }
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally, times, until } from "../../support/until.ts";
@@ -15,61 +15,62 @@ const refresh = (token: string | undefined, headers: Record<string, string> = {}
 const profile = async (token: string) => (await app.httpClient().get("/user/profile", token)).status;
 const refused = { status: 401, body: { code: "REFRESH_TOKEN_INVALID" } };
 
-describe("POST /auth/refresh", () => {
-  test("answers a new pair and sets the cookie anew", async () => {
-    const { browser, refreshToken, accessToken } = await app.signIn();
-    app.clock.advance("1s");
-    const { status, body, headers } = await browser.post("/auth/refresh");
-    expect(status).toBe(200);
-    expect(Object.keys(body).sort()).toEqual(["accessToken", "refreshToken"]);
-    expect(body.refreshToken).not.toBe(refreshToken);
-    expect(body.accessToken).not.toBe(accessToken);
-    expect(headers.get("set-cookie")).toContain(`refreshToken=${body.refreshToken}; Max-Age=604`);
-    expect(await profile(body.accessToken)).toBe(200);
-  });
+test("POST /auth/refresh: returns a new pair and sets the cookie", async () => {
+  const { browser, refreshToken, accessToken } = await app.signIn();
+  app.clock.advance("1s");
+  const { status, body, headers } = await browser.post("/auth/refresh");
+  expect(status).toBe(200);
+  expect(Object.keys(body).sort()).toEqual(["accessToken", "refreshToken"]);
+  expect(body.refreshToken).not.toBe(refreshToken);
+  expect(body.accessToken).not.toBe(accessToken);
+  expect(headers.get("set-cookie")).toContain(`refreshToken=${body.refreshToken}; Max-Age=604`);
+  expect(await profile(body.accessToken)).toBe(200);
+});
 
-  test("rotates once for 32 parallel callers, who all get the identical successor", async () => {
-    const { user, refreshToken } = await app.signIn();
-    const answers = await Promise.all(times(32, () => refresh(refreshToken)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 32 });
-    expect(new Set(answers.map((a) => a.body.refreshToken)).size).toBe(1);
-    expect(new Set(answers.map((a) => a.body.accessToken)).size).toBe(1);
-    const rows = await app.sql("select generation, revoked_at from sessions where user_id = ?", [user.id]);
-    expect(rows).toEqual([{ generation: 1, revoked_at: null }]);
-  });
+test("POST /auth/refresh: 32 parallel callers rotate once and get the same successor", async () => {
+  const { user, refreshToken } = await app.signIn();
+  const answers = await Promise.all(times(32, () => refresh(refreshToken)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 32 });
+  expect(new Set(answers.map((a) => a.body.refreshToken)).size).toBe(1);
+  expect(new Set(answers.map((a) => a.body.accessToken)).size).toBe(1);
+  const rows = await app.sql("select generation, revoked_at from sessions where user_id = ?", [user.id]);
+  expect(rows).toEqual([{ generation: 1, revoked_at: null }]);
+});
 
-  test("answers a lost answer again within the grace", async () => {
-    const { refreshToken } = await app.signIn();
-    const lost = await refresh(refreshToken);
-    app.clock.advance("9s");
-    const again = await refresh(refreshToken);
-    expect(again.body).toEqual(lost.body);
-    expect(await profile(again.body.accessToken)).toBe(200);
-  });
+test("POST /auth/refresh: repeats a lost response within the grace period", async () => {
+  const { refreshToken } = await app.signIn();
+  const lost = await refresh(refreshToken);
+  app.clock.advance("9s");
+  const again = await refresh(refreshToken);
+  expect(again.body).toEqual(lost.body);
+  expect(await profile(again.body.accessToken)).toBe(200);
+});
 
-  test.each(["access", "refresh"] as const)(
-    "ends the grace with the first use of the successor's %s token",
-    async (kind) => {
-      const { user, refreshToken, accessToken } = await app.signIn();
-      const { body: next } = await refresh(refreshToken);
-      if (kind === "access") expect(await profile(next.accessToken)).toBe(200);
-      else expect((await refresh(next.refreshToken)).status).toBe(200);
-      expect(await refresh(refreshToken)).toMatchObject(refused);
-      expect(await profile(next.accessToken)).toBe(401);
-      expect(await profile(accessToken)).toBe(401);
-      expect((await refresh(next.refreshToken)).status).toBe(401);
-      const letter = await app.mail.letterTo(user.email, /ended for your safety/);
-      expect(letter.text).toContain("your session on node was presented again");
-      expect(letter.text).toContain("We have ended that session");
-      const events = await app.sql(
-        "select outcome from audit_events where user_id = ? and event = 'auth.refresh_reused'",
-        [user.id],
-      );
-      expect(events).toEqual([{ outcome: "failure" }]);
-    },
-  );
+test.each(["access", "refresh"] as const)(
+  "POST /auth/refresh: the first use of the successor's %s token ends the grace period",
+  async (kind) => {
+    const { user, refreshToken, accessToken } = await app.signIn();
+    const { body: next } = await refresh(refreshToken);
+    if (kind === "access") expect(await profile(next.accessToken)).toBe(200);
+    else expect((await refresh(next.refreshToken)).status).toBe(200);
+    expect(await refresh(refreshToken)).toMatchObject(refused);
+    expect(await profile(next.accessToken)).toBe(401);
+    expect(await profile(accessToken)).toBe(401);
+    expect((await refresh(next.refreshToken)).status).toBe(401);
+    const letter = await app.mail.letterTo(user.email, /ended for your safety/);
+    expect(letter.text).toContain("your session on node was presented again");
+    expect(letter.text).toContain("We have ended that session");
+    const events = await app.sql(
+      "select outcome from audit_events where user_id = ? and event = 'auth.refresh_reused'",
+      [user.id],
+    );
+    expect(events).toEqual([{ outcome: "failure" }]);
+  },
+);
 
-  test.runIf(app.mode !== "embedded")("leaves the session to whoever has gone, and has asked again since", async () => {
+test.runIf(app.mode !== "embedded")(
+  "POST /auth/refresh: a caller that has disconnected and repeats the request keeps the session",
+  async () => {
     const { user, refreshToken } = await app.signIn();
     const { body: next } = await refresh(refreshToken);
     expect(await profile(next.accessToken)).toBe(200);
@@ -88,88 +89,82 @@ describe("POST /auth/refresh", () => {
     await others.commit();
     await told('"rpc"');
     expect(await profile(next.accessToken)).toBe(200);
-  });
+  },
+);
 
-  test("ends the session when the old token comes after the grace", async () => {
-    const { refreshToken } = await app.signIn();
-    const { body: next } = await refresh(refreshToken);
-    app.clock.advance("11s");
-    expect(await refresh(refreshToken)).toMatchObject(refused);
-    expect((await refresh(next.refreshToken)).status).toBe(401);
-  });
+test("POST /auth/refresh: an old token after the grace period ends the session", async () => {
+  const { refreshToken } = await app.signIn();
+  const { body: next } = await refresh(refreshToken);
+  app.clock.advance("11s");
+  expect(await refresh(refreshToken)).toMatchObject(refused);
+  expect((await refresh(next.refreshToken)).status).toBe(401);
+});
 
-  test("does not take the use of an older access token for the use of the successor", async () => {
-    const { refreshToken, accessToken } = await app.signIn();
-    const first = await refresh(refreshToken);
-    expect(await profile(accessToken)).toBe(200);
-    expect((await refresh(refreshToken)).body).toEqual(first.body);
-  });
+test("POST /auth/refresh: the use of an older access token does not count as use of the successor", async () => {
+  const { refreshToken, accessToken } = await app.signIn();
+  const first = await refresh(refreshToken);
+  expect(await profile(accessToken)).toBe(200);
+  expect((await refresh(refreshToken)).body).toEqual(first.body);
+});
 
-  test("ends 7 days after the last refresh, and 30 days after the start at the latest", async () => {
-    const idle = await app.signIn();
-    let token = (await app.signIn()).refreshToken;
-    for (let day = 6; day <= 24; day += 6) {
-      app.clock.advance("6d");
-      const answer = await refresh(token);
-      expect(answer.status).toBe(200);
-      token = answer.body.refreshToken;
-    }
-    expect(await refresh(idle.refreshToken)).toMatchObject(refused);
+test("POST /auth/refresh: the session ends 7 days after the last refresh, and 30 days after its start at the latest", async () => {
+  const idle = await app.signIn();
+  let token = (await app.signIn()).refreshToken;
+  for (let day = 6; day <= 24; day += 6) {
     app.clock.advance("6d");
-    expect(await refresh(token)).toMatchObject(refused);
-  });
+    const answer = await refresh(token);
+    expect(answer.status).toBe(200);
+    token = answer.body.refreshToken;
+  }
+  expect(await refresh(idle.refreshToken)).toMatchObject(refused);
+  app.clock.advance("6d");
+  expect(await refresh(token)).toMatchObject(refused);
+});
 
-  test("refuses every other kind of token, altered ones and none, and clears the cookie", async () => {
+test("POST /auth/refresh: refuses every other kind of token, altered ones and none, and clears the cookie", async () => {
+  const { refreshToken, accessToken } = await app.signIn();
+  const [head, claims, signature] = refreshToken.split(".") as [string, string, string];
+  const none = `${Buffer.from('{"alg":"none"}').toString("base64url")}.${claims}.`;
+  const altered = `${head}.${Buffer.from(Buffer.from(claims, "base64url").toString().replace('"gen":0', '"gen":1')).toString("base64url")}.${signature}`;
+  for (const token of [undefined, "", "x", accessToken, none, altered, refreshToken.slice(0, -4)]) {
+    const answer = await refresh(token);
+    expect(answer).toMatchObject(refused);
+    expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=; Max-Age=0; Path=\/auth/);
+  }
+  expect((await refresh(refreshToken)).status).toBe(200);
+});
+
+test("POST /auth/refresh: refuses a refresh token as an access token", async () => {
+  const { refreshToken } = await app.signIn();
+  expect(await profile(refreshToken)).toBe(401);
+});
+
+test("POST /auth/refresh: refuses requests of other sites and leaves the session alone", async () => {
+  const { refreshToken } = await app.signIn();
+  for (const headers of [{ origin: "https://evil.example" }, { "sec-fetch-site": "cross-site" }, { origin: "null" }]) {
+    const answer = await refresh(refreshToken, headers);
+    expect(answer).toMatchObject({ status: 403, body: { code: "CROSS_SITE" } });
+    expect(answer.headers.get("set-cookie")).toBeNull();
+  }
+  expect((await refresh(refreshToken, { origin: "http://gatehouse.test" })).status).toBe(200);
+});
+
+test("POST /auth/refresh: many refreshes leave one row", async () => {
+  const { user, browser } = await app.signIn();
+  for (let i = 0; i < 100; i++) expect((await browser.post("/auth/refresh")).status).toBe(200);
+  expect(await app.sql("select generation from sessions where user_id = ?", [user.id])).toEqual([{ generation: 100 }]);
+});
+
+test("POST /auth/refresh: never succeeds once a logout has answered", async () => {
+  for (let round = 0; round < 10; round++) {
     const { refreshToken, accessToken } = await app.signIn();
-    const [head, claims, signature] = refreshToken.split(".") as [string, string, string];
-    const none = `${Buffer.from('{"alg":"none"}').toString("base64url")}.${claims}.`;
-    const altered = `${head}.${Buffer.from(Buffer.from(claims, "base64url").toString().replace('"gen":0', '"gen":1')).toString("base64url")}.${signature}`;
-    for (const token of [undefined, "", "x", accessToken, none, altered, refreshToken.slice(0, -4)]) {
-      const answer = await refresh(token);
-      expect(answer).toMatchObject(refused);
-      expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=; Max-Age=0; Path=\/auth/);
-    }
-    expect((await refresh(refreshToken)).status).toBe(200);
-  });
-
-  test("refuses a refresh token as an access token", async () => {
-    const { refreshToken } = await app.signIn();
-    expect(await profile(refreshToken)).toBe(401);
-  });
-
-  test("refuses requests of other sites without touching the session", async () => {
-    const { refreshToken } = await app.signIn();
-    for (const headers of [
-      { origin: "https://evil.example" },
-      { "sec-fetch-site": "cross-site" },
-      { origin: "null" },
-    ]) {
-      const answer = await refresh(refreshToken, headers);
-      expect(answer).toMatchObject({ status: 403, body: { code: "CROSS_SITE" } });
-      expect(answer.headers.get("set-cookie")).toBeNull();
-    }
-    expect((await refresh(refreshToken, { origin: "http://gatehouse.test" })).status).toBe(200);
-  });
-
-  test("leaves one row after many refreshes", async () => {
-    const { user, browser } = await app.signIn();
-    for (let i = 0; i < 100; i++) expect((await browser.post("/auth/refresh")).status).toBe(200);
-    expect(await app.sql("select generation from sessions where user_id = ?", [user.id])).toEqual([
-      { generation: 100 },
+    const [out, ...racers] = await Promise.all([
+      app.httpClient().post("/auth/logout", undefined, accessToken),
+      ...times(4, () => refresh(refreshToken)),
     ]);
-  });
-
-  test("never succeeds once a logout has answered", async () => {
-    for (let round = 0; round < 10; round++) {
-      const { refreshToken, accessToken } = await app.signIn();
-      const [out, ...racers] = await Promise.all([
-        app.httpClient().post("/auth/logout", undefined, accessToken),
-        ...times(4, () => refresh(refreshToken)),
-      ]);
-      expect(out?.status).toBe(200);
-      const successors = racers.filter((a) => a.status === 200).map((a) => a.body.refreshToken);
-      for (const token of [refreshToken, ...successors]) expect((await refresh(token)).status).toBe(401);
-      for (const racer of racers) if (racer.status === 200) expect(await profile(racer.body.accessToken)).toBe(401);
-    }
-  });
+    expect(out?.status).toBe(200);
+    const successors = racers.filter((a) => a.status === 200).map((a) => a.body.refreshToken);
+    for (const token of [refreshToken, ...successors]) expect((await refresh(token)).status).toBe(401);
+    for (const racer of racers) if (racer.status === 200) expect(await profile(racer.body.accessToken)).toBe(401);
+  }
 });

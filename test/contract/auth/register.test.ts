@@ -1,5 +1,5 @@
 import { randomInt, randomUUID } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { tally, times } from "../../support/until.ts";
 
@@ -12,118 +12,116 @@ const body = (changes = {}) => ({
   ...changes,
 });
 
-describe("POST /auth/register", () => {
-  test("makes an account and mails the proof of its address in text and HTML", async () => {
-    const wanted = body({ name: "Ann <b>O'Neil</b>" });
-    const answer = await app.httpClient().post("/auth/register", wanted);
-    expect(answer).toMatchObject({ status: 201, body: { message: expect.any(String) } });
-    expect(answer.body.userId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-    const letter = await app.mail.letterTo(wanted.email);
-    expect(letter.subject).toBe("Confirm your e-mail address");
-    expect(letter.link).toBe(`http://gatehouse.test/verify-email#token=${letter.token}`);
-    expect(letter.text).toContain("Hello Ann <b>O'Neil</b>,");
-    expect(letter.html).toContain("Hello Ann &lt;b&gt;O&#39;Neil&lt;/b&gt;,");
-    expect(letter.html).toContain(letter.token);
-    expect(letter.text).toContain("for 24 hours");
-    expect(letter.from).toMatchObject({ name: "Gatehouse", address: "no-reply@localhost" });
-  });
+test("POST /auth/register: creates an account and mails the verification link in text and HTML", async () => {
+  const wanted = body({ name: "Ann <b>O'Neil</b>" });
+  const answer = await app.httpClient().post("/auth/register", wanted);
+  expect(answer).toMatchObject({ status: 201, body: { message: expect.any(String) } });
+  expect(answer.body.userId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  const letter = await app.mail.letterTo(wanted.email);
+  expect(letter.subject).toBe("Confirm your e-mail address");
+  expect(letter.link).toBe(`http://gatehouse.test/verify-email#token=${letter.token}`);
+  expect(letter.text).toContain("Hello Ann <b>O'Neil</b>,");
+  expect(letter.html).toContain("Hello Ann &lt;b&gt;O&#39;Neil&lt;/b&gt;,");
+  expect(letter.html).toContain(letter.token);
+  expect(letter.text).toContain("for 24 hours");
+  expect(letter.from).toMatchObject({ name: "Gatehouse", address: "no-reply@localhost" });
+});
 
-  test("names every offending field at once", async () => {
-    const { status, body: answer } = await app
-      .httpClient()
-      .post("/auth/register", { email: "nobody", password: "short", name: " " });
-    expect(status).toBe(400);
-    expect(answer).toMatchObject({ statusCode: 400, error: "Bad Request", code: "VALIDATION_FAILED" });
-    const fields = new Set(answer.violations.map(({ field }: { field: string }) => field));
-    expect(fields).toEqual(new Set(["email", "password", "name", "acceptTerms"]));
-  });
+test("POST /auth/register: names every invalid field at once", async () => {
+  const { status, body: answer } = await app
+    .httpClient()
+    .post("/auth/register", { email: "nobody", password: "short", name: " " });
+  expect(status).toBe(400);
+  expect(answer).toMatchObject({ statusCode: 400, error: "Bad Request", code: "VALIDATION_FAILED" });
+  const fields = new Set(answer.violations.map(({ field }: { field: string }) => field));
+  expect(fields).toEqual(new Set(["email", "password", "name", "acceptTerms"]));
+});
 
-  test.each([
-    ["Short1!", "8 to 128"],
-    [`Aa1!${"x".repeat(125)}`, "8 to 128"],
-    ["lowercase-1", "uppercase"],
-    ["UPPERCASE-1", "lowercase"],
-    ["No-digits-here", "digit"],
-    ["NoSpecial123", "special"],
-  ])("refuses the password %s", async (password, told) => {
-    const answer = await app.httpClient().post("/auth/register", body({ password }));
-    expect(answer.status).toBe(400);
-    expect(answer.body.violations).toEqual([{ field: "password", message: expect.stringContaining(told) }]);
-    expect(JSON.stringify(answer.body)).not.toContain(password);
-  });
+test.each([
+  ["Short1!", "8 to 128"],
+  [`Aa1!${"x".repeat(125)}`, "8 to 128"],
+  ["lowercase-1", "uppercase"],
+  ["UPPERCASE-1", "lowercase"],
+  ["No-digits-here", "digit"],
+  ["NoSpecial123", "special"],
+])("POST /auth/register: refuses the password %s", async (password, told) => {
+  const answer = await app.httpClient().post("/auth/register", body({ password }));
+  expect(answer.status).toBe(400);
+  expect(answer.body.violations).toEqual([{ field: "password", message: expect.stringContaining(told) }]);
+  expect(JSON.stringify(answer.body)).not.toContain(password);
+});
 
-  test("needs the terms to be accepted, by true and nothing like it", async () => {
-    for (const acceptTerms of [false, "true", 1, null]) {
-      const answer = await app.httpClient().post("/auth/register", body({ acceptTerms }));
-      expect(answer.body).toMatchObject({ statusCode: 400, violations: [{ field: "acceptTerms" }] });
-    }
-  });
+test("POST /auth/register: acceptTerms must be true", async () => {
+  for (const acceptTerms of [false, "true", 1, null]) {
+    const answer = await app.httpClient().post("/auth/register", body({ acceptTerms }));
+    expect(answer.body).toMatchObject({ statusCode: 400, violations: [{ field: "acceptTerms" }] });
+  }
+});
 
-  test("takes an address once, in whatever spelling", async () => {
-    const name = randomUUID();
-    const first = body({ email: `  ${name}.Ann@Bücher.example ` });
-    expect(await app.httpClient().post("/auth/register", first)).toMatchObject({ status: 201 });
-    for (const email of [
-      `${name}.ann@bücher.example`,
-      `${name}.ANN@XN--BCHER-KVA.EXAMPLE`,
-      `${name}.Ann@bücher。example`,
-    ]) {
-      const again = await app.httpClient().post("/auth/register", body({ email }));
-      expect(again).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN", error: "Conflict" } });
-    }
-    const { browser, accessToken } = await app.signIn({
-      ...(await app.addUser()),
-      credentials: { email: `${name}.ann@bücher.example`, password: first.password },
-    });
-    expect((await browser.get("/user/profile", accessToken)).body.email).toBe(`${name}.Ann@Bücher.example`);
+test("POST /auth/register: accepts an address once, in any spelling", async () => {
+  const name = randomUUID();
+  const first = body({ email: `  ${name}.Ann@Bücher.example ` });
+  expect(await app.httpClient().post("/auth/register", first)).toMatchObject({ status: 201 });
+  for (const email of [
+    `${name}.ann@bücher.example`,
+    `${name}.ANN@XN--BCHER-KVA.EXAMPLE`,
+    `${name}.Ann@bücher。example`,
+  ]) {
+    const again = await app.httpClient().post("/auth/register", body({ email }));
+    expect(again).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN", error: "Conflict" } });
+  }
+  const { browser, accessToken } = await app.signIn({
+    ...(await app.addUser()),
+    credentials: { email: `${name}.ann@bücher.example`, password: first.password },
   });
+  expect((await browser.get("/user/profile", accessToken)).body.email).toBe(`${name}.Ann@Bücher.example`);
+});
 
-  test("makes one account of many attempts at once", async () => {
-    const wanted = body();
-    const answers = await Promise.all(times(12, () => app.httpClient().post("/auth/register", wanted)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 201: 1, 409: 11 });
-  });
+test("POST /auth/register: parallel requests create one account", async () => {
+  const wanted = body();
+  const answers = await Promise.all(times(12, () => app.httpClient().post("/auth/register", wanted)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 201: 1, 409: 11 });
+});
 
-  test("takes no role, id or verified mark from the body", async () => {
-    const id = randomUUID();
-    const wanted = body({ role: "admin", id, emailVerified: true, mfaEnabled: true });
-    const { body: made } = await app.httpClient().post("/auth/register", wanted);
-    expect(made.userId).not.toBe(id);
-    const [row] = await app.sql("select role, email_verified_at, mfa_secret from users where id = ?", [made.userId]);
-    expect(row).toEqual({ role: "user", email_verified_at: null, mfa_secret: null });
-  });
+test("POST /auth/register: ignores role, id and verified mark in the body", async () => {
+  const id = randomUUID();
+  const wanted = body({ role: "admin", id, emailVerified: true, mfaEnabled: true });
+  const { body: made } = await app.httpClient().post("/auth/register", wanted);
+  expect(made.userId).not.toBe(id);
+  const [row] = await app.sql("select role, email_verified_at, mfa_secret from users where id = ?", [made.userId]);
+  expect(row).toEqual({ role: "user", email_verified_at: null, mfa_secret: null });
+});
 
-  test("lets one address make ten accounts in 15 minutes", async () => {
-    const httpClient = app.httpClient();
-    const answers = [];
-    for (let i = 0; i < 11; i++) answers.push(await httpClient.post("/auth/register", body()));
-    expect(tally(answers, (a) => a.status)).toEqual({ 201: 10, 429: 1 });
-    expect(answers[0]?.headers.get("ratelimit-remaining")).toBe("9");
-    expect(answers[10]?.body).toMatchObject({ statusCode: 429, error: "Too Many Requests", code: "RATE_LIMITED" });
-    expect(answers[10]?.headers.get("ratelimit-remaining")).toBe("0");
-    expect(Number(answers[10]?.headers.get("retry-after"))).toBeGreaterThan(890);
-    app.clock.advance("15m");
-    expect(await httpClient.post("/auth/register", body())).toMatchObject({ status: 201 });
-  });
+test("POST /auth/register: allows ten accounts in 15 minutes per address", async () => {
+  const httpClient = app.httpClient();
+  const answers = [];
+  for (let i = 0; i < 11; i++) answers.push(await httpClient.post("/auth/register", body()));
+  expect(tally(answers, (a) => a.status)).toEqual({ 201: 10, 429: 1 });
+  expect(answers[0]?.headers.get("ratelimit-remaining")).toBe("9");
+  expect(answers[10]?.body).toMatchObject({ statusCode: 429, error: "Too Many Requests", code: "RATE_LIMITED" });
+  expect(answers[10]?.headers.get("ratelimit-remaining")).toBe("0");
+  expect(Number(answers[10]?.headers.get("retry-after"))).toBeGreaterThan(890);
+  app.clock.advance("15m");
+  expect(await httpClient.post("/auth/register", body())).toMatchObject({ status: 201 });
+});
 
-  test("counts an IPv6 address by its /64", async () => {
-    const left = async (address: string) =>
-      (await app.httpClient(address).post("/auth/register", {})).headers.get("ratelimit-remaining");
-    const network = `2001:db8:${randomInt(65_536).toString(16)}`;
-    expect(await left(`${network}:1::1`)).toBe("9");
-    expect(await left(`${network}:1:ffff::2`)).toBe("8");
-    expect(await left(`${network}:2::1`)).toBe("9");
-  });
+test("POST /auth/register: counts an IPv6 address by its /64", async () => {
+  const left = async (address: string) =>
+    (await app.httpClient(address).post("/auth/register", {})).headers.get("ratelimit-remaining");
+  const network = `2001:db8:${randomInt(65_536).toString(16)}`;
+  expect(await left(`${network}:1::1`)).toBe("9");
+  expect(await left(`${network}:1:ffff::2`)).toBe("8");
+  expect(await left(`${network}:2::1`)).toBe("9");
+});
 
-  test("writes account, proof, mail and audit event in one go", async () => {
-    const { id } = await app.addUser();
-    const rows = await app.sql(
-      `select (select count(*)::int from one_time_tokens where user_id = u.id) as tokens,
+test("POST /auth/register: writes account, token, mail and audit event in one transaction", async () => {
+  const { id } = await app.addUser();
+  const rows = await app.sql(
+    `select (select count(*)::int from one_time_tokens where user_id = u.id) as tokens,
          (select count(*)::int from emails where user_id = u.id) as emails,
          (select array_agg(event) from audit_events where user_id = u.id) as events
        from users u where id = ?`,
-      [id],
-    );
-    expect(rows).toEqual([{ tokens: 1, emails: 1, events: ["auth.register"] }]);
-  });
+    [id],
+  );
+  expect(rows).toEqual([{ tokens: 1, emails: 1, events: ["auth.register"] }]);
 });

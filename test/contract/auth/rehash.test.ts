@@ -9,7 +9,7 @@ const app = await testApp();
 const outdated = (password: string) =>
   hash(password, { memoryCost: CHEAP.memoryCost / 2, timeCost: 1, parallelism: 1 });
 
-test("a login brings an old hash up to today's parameters, parallel logins included", async () => {
+test("POST /auth/login: rehashes an old hash with today's parameters, under parallel logins too", async () => {
   const user = await app.addUser();
   await app.sql("update users set password_hash = ? where id = ?", [await outdated(user.password), user.id]);
   const answers = await Promise.all(times(4, () => app.httpClient().post("/auth/login", user.credentials)));
@@ -19,17 +19,22 @@ test("a login brings an old hash up to today's parameters, parallel logins inclu
   expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
 });
 
-test.runIf(app.mode !== "embedded")("it does not bring back a password that is changed meanwhile", async () => {
-  const user = await app.addUser();
-  await app.sql("update users set password_hash = ? where id = ?", [await outdated(user.password), user.id]);
-  const change = await begin(
-    app.settings.DATABASE_URL as string,
-    "update users set password_hash = 'new', password_changed_at = now() where id = $1",
-    [user.id],
-  );
-  const answer = app.httpClient().post("/auth/login", user.credentials);
-  await change.toBeWaitedFor();
-  await change.commit();
-  expect((await answer).status).toBe(401);
-  expect(await app.sql("select password_hash from users where id = ?", [user.id])).toEqual([{ password_hash: "new" }]);
-});
+test.runIf(app.mode !== "embedded")(
+  "POST /auth/login: a rehash never restores a password that is changed meanwhile",
+  async () => {
+    const user = await app.addUser();
+    await app.sql("update users set password_hash = ? where id = ?", [await outdated(user.password), user.id]);
+    const change = await begin(
+      app.settings.DATABASE_URL as string,
+      "update users set password_hash = 'new', password_changed_at = now() where id = $1",
+      [user.id],
+    );
+    const answer = app.httpClient().post("/auth/login", user.credentials);
+    await change.toBeWaitedFor();
+    await change.commit();
+    expect((await answer).status).toBe(401);
+    expect(await app.sql("select password_hash from users where id = ?", [user.id])).toEqual([
+      { password_hash: "new" },
+    ]);
+  },
+);

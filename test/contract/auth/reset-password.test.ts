@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
@@ -18,94 +18,95 @@ async function tokenFor(user: TestUser): Promise<string> {
   return (await app.mail.letterTo(user.email, /Reset/)).token as string;
 }
 
-describe("POST /auth/reset-password", () => {
-  test("sets the password once, ends every session and tells the user", async () => {
-    const { user, browser, accessToken, refreshToken } = await app.signIn(await app.addVerifiedUser());
-    const token = await tokenFor(user);
-    expect(await reset(token)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-    expect(await reset(token)).toMatchObject(refused);
-    expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
-    const old = { cookie: `refreshToken=${refreshToken}` };
-    expect((await app.httpClient().send("POST", "/auth/refresh", undefined, old)).status).toBe(401);
-    expect((await login(user)).status).toBe(401);
-    expect((await login(user, NEW)).status).toBe(200);
-    await app.mail.letterTo(user.email, /password was reset/);
-    const events = await app.sql("select ip, request_id from audit_events where user_id = ? and event = ?", [
-      user.id,
-      "auth.password_reset",
-    ]);
-    expect(events).toHaveLength(1);
-  });
+test("POST /auth/reset-password: sets the password once, ends every session and notifies the user", async () => {
+  const { user, browser, accessToken, refreshToken } = await app.signIn(await app.addVerifiedUser());
+  const token = await tokenFor(user);
+  expect(await reset(token)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  expect(await reset(token)).toMatchObject(refused);
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
+  const old = { cookie: `refreshToken=${refreshToken}` };
+  expect((await app.httpClient().send("POST", "/auth/refresh", undefined, old)).status).toBe(401);
+  expect((await login(user)).status).toBe(401);
+  expect((await login(user, NEW)).status).toBe(200);
+  await app.mail.letterTo(user.email, /password was reset/);
+  const events = await app.sql("select ip, request_id from audit_events where user_id = ? and event = ?", [
+    user.id,
+    "auth.password_reset",
+  ]);
+  expect(events).toHaveLength(1);
+});
 
-  test("clears the login's lock", async () => {
-    const user = await app.addVerifiedUser();
-    const token = await tokenFor(user);
-    for (let i = 0; i < 5; i++) await login(user, "Wrong-1-guess");
-    expect((await login(user)).status).toBe(423);
-    expect((await reset(token)).status).toBe(200);
-    expect((await login(user, NEW)).status).toBe(200);
-  });
+test("POST /auth/reset-password: clears the lock of the login", async () => {
+  const user = await app.addVerifiedUser();
+  const token = await tokenFor(user);
+  for (let i = 0; i < 5; i++) await login(user, "Wrong-1-guess");
+  expect((await login(user)).status).toBe(423);
+  expect((await reset(token)).status).toBe(200);
+  expect((await login(user, NEW)).status).toBe(200);
+});
 
-  test("clears the second factor's lock, and leaves the factor in force", async () => {
-    const { user, authenticator } = await setUpFactor(app, await app.addVerifiedUser());
-    const verify = async (tempToken: string, code: string) =>
-      (await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status;
-    const locked = await mfaTokenFor(app, user);
-    for (let i = 0; i < 5; i++) expect(await verify(locked, "000000")).toBe(401);
-    expect(await verify(await mfaTokenFor(app, user), await authenticator.code())).toBe(423);
+test("POST /auth/reset-password: clears the lock of the second factor, and keeps the factor", async () => {
+  const { user, authenticator } = await setUpFactor(app, await app.addVerifiedUser());
+  const verify = async (tempToken: string, code: string) =>
+    (await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status;
+  const locked = await mfaTokenFor(app, user);
+  for (let i = 0; i < 5; i++) expect(await verify(locked, "000000")).toBe(401);
+  expect(await verify(await mfaTokenFor(app, user), await authenticator.code())).toBe(423);
+  expect((await reset(await tokenFor(user))).status).toBe(200);
+  const afterwards = await mfaTokenFor(app, { ...user, credentials: { email: user.email, password: NEW } });
+  expect(await verify(afterwards, "000000")).toBe(401);
+  expect(await verify(afterwards, await authenticator.code())).toBe(200);
+});
+
+test("POST /auth/reset-password: a weak password leaves the token valid; a success verifies the address", async () => {
+  const user = await app.addUser();
+  const token = await tokenFor(user);
+  for (const weak of ["short", "lowercase-1", "x".repeat(5000)]) {
+    expect(await reset(token, weak)).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
+  }
+  expect((await reset(token)).status).toBe(200);
+  const { body } = await login(user, NEW);
+  expect((await app.httpClient().get("/user/profile", body.accessToken)).body.emailVerified).toBe(true);
+});
+
+test("POST /auth/reset-password: refuses altered tokens, those of another kind, and old ones", async () => {
+  const user = await app.addUser();
+  const { token: verification } = await app.mail.letterTo(user.email);
+  const token = await tokenFor(user);
+  for (const wrong of [verification, `${token}A`, token.slice(1), "x", "a".repeat(4096)]) {
+    expect(await reset(wrong)).toMatchObject(refused);
+  }
+  expect(await app.httpClient().post("/auth/verify-email", { token })).toMatchObject(refused);
+  app.clock.advance("1h");
+  expect(await reset(token)).toMatchObject(refused);
+});
+
+test("POST /auth/reset-password: keeps the second factor of a verified account, and drops it if the address was never verified", async () => {
+  for (const [user, kept] of [
+    [await app.addVerifiedUser(), true],
+    [await app.addUser(), false],
+  ] as const) {
+    const { browser, accessToken } = await app.signIn(user);
+    expect((await browser.post("/auth/setup-totp", undefined, accessToken)).status).toBe(200);
     expect((await reset(await tokenFor(user))).status).toBe(200);
-    const afterwards = await mfaTokenFor(app, { ...user, credentials: { email: user.email, password: NEW } });
-    expect(await verify(afterwards, "000000")).toBe(401);
-    expect(await verify(afterwards, await authenticator.code())).toBe(200);
-  });
+    expect((await login(user, NEW)).body.requiresMfa).toBe(kept);
+    const [codes] = await app.sql<{ n: number }>("select count(*)::int as n from backup_codes where user_id = ?", [
+      user.id,
+    ]);
+    expect(codes?.n).toBe(kept ? 10 : 0);
+    const events = await app.sql<{ event: string }>("select event from audit_events where user_id = ?", [user.id]);
+    expect(events.filter(({ event }) => event === "auth.mfa_disabled")).toHaveLength(kept ? 0 : 1);
+    expect(events.filter(({ event }) => event === "auth.email_verified")).toHaveLength(1);
+    if (!kept) await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
+  }
+});
 
-  test("leaves the token good after a weak password, and counts the address as verified", async () => {
-    const user = await app.addUser();
-    const token = await tokenFor(user);
-    for (const weak of ["short", "lowercase-1", "x".repeat(5000)]) {
-      expect(await reset(token, weak)).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
-    }
-    expect((await reset(token)).status).toBe(200);
-    const { body } = await login(user, NEW);
-    expect((await app.httpClient().get("/user/profile", body.accessToken)).body.emailVerified).toBe(true);
-  });
-
-  test("refuses altered tokens, those of another kind, and old ones", async () => {
-    const user = await app.addUser();
-    const { token: verification } = await app.mail.letterTo(user.email);
-    const token = await tokenFor(user);
-    for (const wrong of [verification, `${token}A`, token.slice(1), "x", "a".repeat(4096)]) {
-      expect(await reset(wrong)).toMatchObject(refused);
-    }
-    expect(await app.httpClient().post("/auth/verify-email", { token })).toMatchObject(refused);
-    app.clock.advance("1h");
-    expect(await reset(token)).toMatchObject(refused);
-  });
-
-  test("keeps the second factor of a verified account, and drops it where nobody proved the address", async () => {
-    for (const [user, kept] of [
-      [await app.addVerifiedUser(), true],
-      [await app.addUser(), false],
-    ] as const) {
-      const { browser, accessToken } = await app.signIn(user);
-      expect((await browser.post("/auth/setup-totp", undefined, accessToken)).status).toBe(200);
-      expect((await reset(await tokenFor(user))).status).toBe(200);
-      expect((await login(user, NEW)).body.requiresMfa).toBe(kept);
-      const [codes] = await app.sql<{ n: number }>("select count(*)::int as n from backup_codes where user_id = ?", [
-        user.id,
-      ]);
-      expect(codes?.n).toBe(kept ? 10 : 0);
-      const events = await app.sql<{ event: string }>("select event from audit_events where user_id = ?", [user.id]);
-      expect(events.filter(({ event }) => event === "auth.mfa_disabled")).toHaveLength(kept ? 0 : 1);
-      expect(events.filter(({ event }) => event === "auth.email_verified")).toHaveLength(1);
-      if (!kept) await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
-    }
-  });
-
-  test.each([
-    ["the mark of a verified address is taken back", () => ({ emailVerified: false })],
-    ["the address is changed by an administrator", (user: TestUser) => ({ email: `moved-${user.email}` })],
-  ])("keeps the second factor of an account that was verified before %s", async (_, changes) => {
+test.each([
+  ["the mark of a verified address is taken back", () => ({ emailVerified: false })],
+  ["the address is changed by an administrator", (user: TestUser) => ({ email: `moved-${user.email}` })],
+])(
+  "POST /auth/reset-password: keeps the second factor of an account that was verified before %s",
+  async (_, changes) => {
     const [admin, user] = [await signInAdmin(app), await app.addVerifiedUser()];
     const { browser, accessToken } = await app.signIn(user);
     expect((await browser.post("/auth/setup-totp", undefined, accessToken)).status).toBe(200);
@@ -114,48 +115,48 @@ describe("POST /auth/reset-password", () => {
     const moved = { ...user, email: changed.body.user.email };
     expect((await reset(await tokenFor(moved))).status).toBe(200);
     expect((await login(moved, NEW)).body.requiresMfa).toBe(true);
-  });
+  },
+);
 
-  test("voids links to another address that were asked for before", async () => {
-    const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser());
-    const newEmail = `new-${user.email}`;
-    await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
-    const { token } = await app.mail.letterTo(newEmail);
-    expect((await reset(await tokenFor(user))).status).toBe(200);
-    expect(await app.httpClient().post("/auth/verify-email", { token })).toMatchObject(refused);
-  });
+test("POST /auth/reset-password: voids pending links to another address", async () => {
+  const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser());
+  const newEmail = `new-${user.email}`;
+  await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
+  const { token } = await app.mail.letterTo(newEmail);
+  expect((await reset(await tokenFor(user))).status).toBe(200);
+  expect(await app.httpClient().post("/auth/verify-email", { token })).toMatchObject(refused);
+});
 
-  test.each([
-    ["an address that the account has left", "email = 'new-' || email, canonical_email = 'new-' || canonical_email"],
-    ["an account whose time has come", "deletion_at = '2000-01-01'"],
-  ])("refuses the token of %s", async (_, change) => {
-    const user = await app.addUser();
+test.each([
+  ["an address that the account has left", "email = 'new-' || email, canonical_email = 'new-' || canonical_email"],
+  ["an account whose time has come", "deletion_at = '2000-01-01'"],
+])("POST /auth/reset-password: refuses the token of %s", async (_, change) => {
+  const user = await app.addUser();
+  const token = await tokenFor(user);
+  await app.sql(`update users set ${change} where id = ?`, [user.id]);
+  expect(await reset(token)).toMatchObject(refused);
+});
+
+test("POST /auth/reset-password: 50 parallel uses have one success", async () => {
+  const user = await app.addUser();
+  const token = await tokenFor(user);
+  const answers = await Promise.all(
+    times(50, (i) => app.httpClient().post("/auth/reset-password", { token, password: `${NEW}-${i}` })),
+  );
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
+  const winner = answers.findIndex((a) => a.status === 200);
+  expect((await login(user, `${NEW}-${winner}`)).status).toBe(200);
+});
+
+test("POST /auth/reset-password: logins with the old password that race it open no session", async () => {
+  for (let round = 0; round < 5; round++) {
+    const user = await app.addVerifiedUser();
     const token = await tokenFor(user);
-    await app.sql(`update users set ${change} where id = ?`, [user.id]);
-    expect(await reset(token)).toMatchObject(refused);
-  });
-
-  test("has one success among 50 parallel uses", async () => {
-    const user = await app.addUser();
-    const token = await tokenFor(user);
-    const answers = await Promise.all(
-      times(50, (i) => app.httpClient().post("/auth/reset-password", { token, password: `${NEW}-${i}` })),
-    );
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
-    const winner = answers.findIndex((a) => a.status === 200);
-    expect((await login(user, `${NEW}-${winner}`)).status).toBe(200);
-  });
-
-  test("leaves no session to logins with the old password that race it", async () => {
-    for (let round = 0; round < 5; round++) {
-      const user = await app.addVerifiedUser();
-      const token = await tokenFor(user);
-      const [outcome, ...logins] = await Promise.all([reset(token), ...times(5, () => login(user))]);
-      expect(outcome.status).toBe(200);
-      for (const { status, body } of logins) {
-        expect([200, 401]).toContain(status);
-        if (status === 200) expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
-      }
+    const [outcome, ...logins] = await Promise.all([reset(token), ...times(5, () => login(user))]);
+    expect(outcome.status).toBe(200);
+    for (const { status, body } of logins) {
+      expect([200, 401]).toContain(status);
+      if (status === 200) expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
     }
-  });
+  }
 });

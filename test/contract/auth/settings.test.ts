@@ -20,7 +20,7 @@ async function clearing(app: TestApp): Promise<void> {
   await until("the counters to be cleared", async () => (await left()).length === 0);
 }
 
-describe("a deployment that refuses old passwords and unverified addresses, and knows places", () => {
+describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", () => {
   let app: TestApp;
   beforeAll(async () => {
     const file = join(mkdtempSync(join(tmpdir(), "gatehouse-places-")), "places.mmdb");
@@ -37,7 +37,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
       [userId],
     );
 
-  test("answers 403 to a right password of an unverified address, 401 to a wrong one", async () => {
+  test("POST /auth/login: a correct password of an unverified address is 403, a wrong one 401", async () => {
     const user = await app.addUser();
     expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({
       status: 403,
@@ -51,7 +51,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     ]);
   });
 
-  test("shows where a session is, and where it went with a refresh", async () => {
+  test("GET /user/sessions: shows the place of a session, and its new place after a refresh", async () => {
     const user = await app.addVerifiedUser();
     const london = app.httpClient("81.2.69.142");
     const { body } = await london.post("/auth/login", user.credentials);
@@ -67,7 +67,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     expect(session).not.toHaveProperty("location");
   });
 
-  test("refuses an old password by 403 and mails a token to set a new one", async () => {
+  test("POST /auth/login: an old password is 403 and a mail brings a token to set a new one", async () => {
     const user = await app.addVerifiedUser();
     app.clock.advance("90d");
     expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({
@@ -87,7 +87,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     expect((await app.httpClient().post("/auth/login", { email: user.email, password })).status).toBe(200);
   });
 
-  test("clears sessions, tokens and counters that have ended, off the request path", async () => {
+  test("the cleanup job removes ended sessions, tokens and counters", async () => {
     const [idle, out, open] = [await app.addVerifiedUser(), await app.addVerifiedUser(), await app.addVerifiedUser()];
     await app.signIn(idle);
     app.clock.advance("6d");
@@ -109,7 +109,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
     expect(await count("sessions where user_id = ?", [open.id])).toBe(1);
   });
 
-  test("clears no counter that still counts", async () => {
+  test("the cleanup job keeps counters that still count", async () => {
     const { credentials } = await app.addVerifiedUser();
     const guess = async () =>
       (await app.httpClient().post("/auth/login", { ...credentials, password: "Wrong-1-guess" })).status;
@@ -123,7 +123,7 @@ describe("a deployment that refuses old passwords and unverified addresses, and 
   });
 });
 
-describe("a deployment with lifetimes of its own", () => {
+describe("Settings of lifetimes", () => {
   let app: TestApp;
   beforeAll(async () => {
     const lifetimes = {
@@ -136,7 +136,7 @@ describe("a deployment with lifetimes of its own", () => {
   });
   afterAll(() => app.close());
 
-  test("refreshes without a grace, however long the database takes, and takes no token twice", async () => {
+  test("POST /auth/refresh: without a grace period, no token is accepted twice, however slow the database", async () => {
     const { browser, refreshToken } = await app.signIn();
     const steps = Array.from({ length: 20 });
     for (const _ of steps) expect((await browser.post("/auth/refresh")).status).toBe(200);
@@ -145,7 +145,7 @@ describe("a deployment with lifetimes of its own", () => {
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
-  test("ends a session at its greatest age, which no token of it outlives", async () => {
+  test("a session ends at its maximum age, and so do its tokens", async () => {
     const user = await app.addUser();
     const { browser, accessToken, refreshToken } = await app.signIn(await app.addUser({ role: "admin" }));
     const { iat: start = 0 } = decodeJwt(refreshToken);
@@ -166,7 +166,7 @@ describe("a deployment with lifetimes of its own", () => {
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
-  test("keeps an account locked for as long as it says, whenever counters are cleared", async () => {
+  test("an account stays locked for LOCKOUT_DURATION, whenever counters are cleaned up", async () => {
     const { credentials } = await app.addUser();
     const login = async (password: string) =>
       (await app.httpClient().post("/auth/login", { ...credentials, password })).status;
@@ -178,7 +178,7 @@ describe("a deployment with lifetimes of its own", () => {
     expect(await login(credentials.password)).toBe(200);
   });
 
-  test("lets no password get old", async () => {
+  test("PASSWORD_MAX_AGE=0 turns password expiry off", async () => {
     const { user } = await app.signIn();
     app.clock.advance("365d");
     const { body } = await app.httpClient().post("/auth/login", user.credentials);

@@ -2,91 +2,89 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { authenticatorOf, mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
 import { isMissing } from "../../support/skip-without.ts";
 
 const app = await testApp();
 
-describe("POST /auth/setup-totp", () => {
-  test("answers secret, picture and ten backup codes, and tells the user", async () => {
-    const { user, browser, accessToken, authenticator } = await setUpFactor(app);
-    expect(authenticator.secret).toMatch(/^[A-Z2-7]{32}$/);
-    expect(authenticator.qrCode).toMatch(/^data:image\/png;base64,/);
-    expect(new Set(authenticator.backupCodes).size).toBe(10);
-    for (const code of authenticator.backupCodes) {
-      expect(code).toMatch(/^[23456789A-HJKMNP-TV-Z]{4}-[23456789A-HJKMNP-TV-Z]{4}$/);
-    }
-    expect((await browser.get("/user/profile", accessToken)).body.mfaEnabled).toBe(true);
-    expect((await app.mail.letterTo(user.email, /Two-factor sign-in is on/)).text).toContain("Hello Ann Example");
-    const events = await app.sql("select details from audit_events where user_id = ? and event = 'auth.mfa_setup'", [
-      user.id,
-    ]);
-    expect(events).toEqual([{ details: {} }]);
-  });
+test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and notifies the user", async () => {
+  const { user, browser, accessToken, authenticator } = await setUpFactor(app);
+  expect(authenticator.secret).toMatch(/^[A-Z2-7]{32}$/);
+  expect(authenticator.qrCode).toMatch(/^data:image\/png;base64,/);
+  expect(new Set(authenticator.backupCodes).size).toBe(10);
+  for (const code of authenticator.backupCodes) {
+    expect(code).toMatch(/^[23456789A-HJKMNP-TV-Z]{4}-[23456789A-HJKMNP-TV-Z]{4}$/);
+  }
+  expect((await browser.get("/user/profile", accessToken)).body.mfaEnabled).toBe(true);
+  expect((await app.mail.letterTo(user.email, /Two-factor sign-in is on/)).text).toContain("Hello Ann Example");
+  const events = await app.sql("select details from audit_events where user_id = ? and event = 'auth.mfa_setup'", [
+    user.id,
+  ]);
+  expect(events).toEqual([{ details: {} }]);
+});
 
-  test.skipIf(isMissing("oathtool"))("agrees with oathtool, step by step", async () => {
-    const { authenticator } = await setUpFactor(app);
-    for (const steps of [-1, 0, 1, 7, 100_000]) {
-      const seconds = Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000);
-      const now = new Date(seconds * 1000).toISOString().replace("T", " ").replace(/\..*/, " UTC");
-      const theirs = execFileSync("oathtool", ["--totp", "-b", authenticator.secret, "--now", now]).toString().trim();
-      expect(await authenticator.code(steps)).toBe(theirs);
-    }
-  });
+test.skipIf(isMissing("oathtool"))("POST /auth/setup-totp: agrees with oathtool, step by step", async () => {
+  const { authenticator } = await setUpFactor(app);
+  for (const steps of [-1, 0, 1, 7, 100_000]) {
+    const seconds = Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000);
+    const now = new Date(seconds * 1000).toISOString().replace("T", " ").replace(/\..*/, " UTC");
+    const theirs = execFileSync("oathtool", ["--totp", "-b", authenticator.secret, "--now", now]).toString().trim();
+    expect(await authenticator.code(steps)).toBe(theirs);
+  }
+});
 
-  test.skipIf(isMissing("oathtool"))("lets oathtool sign in", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await mfaTokenFor(app, user);
-    const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
-    const code = execFileSync("oathtool", ["--totp", "-b", authenticator.secret, "--now", now]).toString().trim();
-    expect((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status).toBe(200);
-  });
+test.skipIf(isMissing("oathtool"))("POST /auth/setup-totp: oathtool's code signs in", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const tempToken = await mfaTokenFor(app, user);
+  const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
+  const code = execFileSync("oathtool", ["--totp", "-b", authenticator.secret, "--now", now]).toString().trim();
+  expect((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status).toBe(200);
+});
 
-  test.skipIf(isMissing("zbarimg"))("draws a picture that zbarimg reads back", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const file = join(mkdtempSync(join(tmpdir(), "gatehouse-qr-")), "qr.png");
-    writeFileSync(file, Buffer.from(authenticator.qrCode.split(",")[1] as string, "base64"));
-    const read = execFileSync("zbarimg", ["-q", "--raw", file], { stdio: ["ignore", "pipe", "ignore"] });
-    const uri = new URL(read.toString().trim());
-    expect([uri.protocol, uri.host]).toEqual(["otpauth:", "totp"]);
-    expect(decodeURIComponent(uri.pathname)).toBe(`/Gatehouse:${user.email}`);
-    expect(Object.fromEntries(uri.searchParams)).toMatchObject({ secret: authenticator.secret, issuer: "Gatehouse" });
-  });
+test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR code", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const file = join(mkdtempSync(join(tmpdir(), "gatehouse-qr-")), "qr.png");
+  writeFileSync(file, Buffer.from(authenticator.qrCode.split(",")[1] as string, "base64"));
+  const read = execFileSync("zbarimg", ["-q", "--raw", file], { stdio: ["ignore", "pipe", "ignore"] });
+  const uri = new URL(read.toString().trim());
+  expect([uri.protocol, uri.host]).toEqual(["otpauth:", "totp"]);
+  expect(decodeURIComponent(uri.pathname)).toBe(`/Gatehouse:${user.email}`);
+  expect(Object.fromEntries(uri.searchParams)).toMatchObject({ secret: authenticator.secret, issuer: "Gatehouse" });
+});
 
-  // a backup code proves nothing about the authenticator, so it does not count as the first code
-  test("replaces secret and codes until the authenticator's first code is accepted, then answers 409", async () => {
-    const first = await setUpFactor(app);
-    const { user, browser, accessToken } = first;
-    const { body: second } = await browser.post("/auth/setup-totp", undefined, accessToken);
-    expect(second.secret).not.toBe(first.authenticator.secret);
-    let tempToken = await mfaTokenFor(app, user);
-    const verify = async (factor: object) =>
-      (await app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor })).status;
-    expect(await verify({ code: await first.authenticator.code() })).toBe(401);
-    expect(await verify({ backupCode: first.authenticator.backupCodes[0] })).toBe(401);
-    expect(await verify({ backupCode: second.backupCodes[0] })).toBe(200);
-    const { status, body: third } = await browser.post("/auth/setup-totp", undefined, accessToken);
-    expect(status).toBe(200);
-    tempToken = await mfaTokenFor(app, user);
-    expect(await verify({ code: await authenticatorOf(app, third).code() })).toBe(200);
-    expect(await browser.post("/auth/setup-totp", undefined, accessToken)).toMatchObject({
-      status: 409,
-      body: { code: "MFA_ALREADY_ENABLED" },
-    });
+// a backup code proves nothing about the authenticator, so it does not count as the first code
+test("POST /auth/setup-totp: replaces secret and codes until a first code is accepted, then answers 409", async () => {
+  const first = await setUpFactor(app);
+  const { user, browser, accessToken } = first;
+  const { body: second } = await browser.post("/auth/setup-totp", undefined, accessToken);
+  expect(second.secret).not.toBe(first.authenticator.secret);
+  let tempToken = await mfaTokenFor(app, user);
+  const verify = async (factor: object) =>
+    (await app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor })).status;
+  expect(await verify({ code: await first.authenticator.code() })).toBe(401);
+  expect(await verify({ backupCode: first.authenticator.backupCodes[0] })).toBe(401);
+  expect(await verify({ backupCode: second.backupCodes[0] })).toBe(200);
+  const { status, body: third } = await browser.post("/auth/setup-totp", undefined, accessToken);
+  expect(status).toBe(200);
+  tempToken = await mfaTokenFor(app, user);
+  expect(await verify({ code: await authenticatorOf(app, third).code() })).toBe(200);
+  expect(await browser.post("/auth/setup-totp", undefined, accessToken)).toMatchObject({
+    status: 409,
+    body: { code: "MFA_ALREADY_ENABLED" },
   });
+});
 
-  test("keeps the secret encrypted and the codes only as digests", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const rows = await app.sql(
-      "select to_jsonb(u)::text || (select string_agg(digest, ' ') from backup_codes where user_id = u.id) as row from users u where id = ?",
-      [user.id],
-    );
-    const dump = JSON.stringify(rows);
-    for (const secret of [authenticator.secret, ...authenticator.backupCodes]) {
-      expect(dump).not.toContain(secret);
-      expect(dump).not.toContain(secret.replace("-", ""));
-    }
-  });
+test("POST /auth/setup-totp: stores the secret encrypted and the codes as digests", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const rows = await app.sql(
+    "select to_jsonb(u)::text || (select string_agg(digest, ' ') from backup_codes where user_id = u.id) as row from users u where id = ?",
+    [user.id],
+  );
+  const dump = JSON.stringify(rows);
+  for (const secret of [authenticator.secret, ...authenticator.backupCodes]) {
+    expect(dump).not.toContain(secret);
+    expect(dump).not.toContain(secret.replace("-", ""));
+  }
 });

@@ -1,84 +1,82 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { until } from "../../support/until.ts";
 
-describe("signing keys", () => {
-  let app: TestApp;
-  beforeAll(async () => {
-    app = await startApp(); // its clock is moved by months
-  });
-  afterAll(() => app.close());
+let app: TestApp;
+beforeAll(async () => {
+  app = await startApp(); // its clock is moved by months
+});
+afterAll(() => app.close());
 
-  const jwks = async () => (await app.httpClient().get("/.well-known/jwks.json")).body as { keys: { kid: string }[] };
-  const kids = async () => (await jwks()).keys.map(({ kid }) => kid);
-  const kidOf = (token: string) => decodeProtectedHeader(token).kid as string;
-  const refresh = async (token: string) =>
-    (await app.httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).body;
-  const profile = async (token: string) => (await app.httpClient().get("/user/profile", token)).status;
+const jwks = async () => (await app.httpClient().get("/.well-known/jwks.json")).body as { keys: { kid: string }[] };
+const kids = async () => (await jwks()).keys.map(({ kid }) => kid);
+const kidOf = (token: string) => decodeProtectedHeader(token).kid as string;
+const refresh = async (token: string) =>
+  (await app.httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).body;
+const profile = async (token: string) => (await app.httpClient().get("/user/profile", token)).status;
 
-  test("are renewed without signing anyone out, and go when no token can be signed with them", async () => {
-    const [first] = await kids();
-    app.clock.advance("89d");
-    const early = await app.signIn();
-    expect(kidOf(early.accessToken)).toBe(first);
+test("Signing keys: rotate without signing anyone out, and go once no token can be signed with them", async () => {
+  const [first] = await kids();
+  app.clock.advance("89d");
+  const early = await app.signIn();
+  expect(kidOf(early.accessToken)).toBe(first);
 
-    app.clock.advance("2d"); // 91 days old
-    const [, second = ""] = await until("the next key", async () => ((await kids()).length === 2 ? kids() : undefined));
-    const before = await app.signIn();
-    expect(kidOf(before.accessToken)).toBe(first); // published, but verifiers get time to fetch it
-    const { user: mfaUser, authenticator } = await setUpFactor(app);
-    const mfaToken = await mfaTokenFor(app, mfaUser);
+  app.clock.advance("2d"); // 91 days old
+  const [, second = ""] = await until("the next key", async () => ((await kids()).length === 2 ? kids() : undefined));
+  const before = await app.signIn();
+  expect(kidOf(before.accessToken)).toBe(first); // published, but verifiers get time to fetch it
+  const { user: mfaUser, authenticator } = await setUpFactor(app);
+  const mfaToken = await mfaTokenFor(app, mfaUser);
 
-    app.clock.advance("1h");
-    const { accessToken, refreshToken } = await refresh(before.refreshToken);
-    expect([kidOf(accessToken), kidOf(refreshToken)]).toEqual([second, second]);
-    expect(await profile(accessToken)).toBe(200);
-    const waiting = await refresh(early.refreshToken); // two days old, signed with the old key
-    expect(kidOf(waiting.accessToken)).toBe(second);
-    expect(kidOf(mfaToken)).toBe(first);
-    expect(authenticator.secret).toBeTruthy();
+  app.clock.advance("1h");
+  const { accessToken, refreshToken } = await refresh(before.refreshToken);
+  expect([kidOf(accessToken), kidOf(refreshToken)]).toEqual([second, second]);
+  expect(await profile(accessToken)).toBe(200);
+  const waiting = await refresh(early.refreshToken); // two days old, signed with the old key
+  expect(kidOf(waiting.accessToken)).toBe(second);
+  expect(kidOf(mfaToken)).toBe(first);
+  expect(authenticator.secret).toBeTruthy();
 
-    const verifier = createLocalJWKSet((await jwks()) as Parameters<typeof createLocalJWKSet>[0]);
-    for (const token of [before.accessToken, accessToken]) {
-      const { payload } = await jwtVerify(token, verifier, {
-        issuer: "http://gatehouse.test",
-        audience: "gatehouse",
-        currentDate: new Date((JSON.parse(atob(token.split(".")[1] as string)).iat + 1) * 1000),
-      });
-      expect(payload.type).toBe("access");
-    }
+  const verifier = createLocalJWKSet((await jwks()) as Parameters<typeof createLocalJWKSet>[0]);
+  for (const token of [before.accessToken, accessToken]) {
+    const { payload } = await jwtVerify(token, verifier, {
+      issuer: "http://gatehouse.test",
+      audience: "gatehouse",
+      currentDate: new Date((JSON.parse(atob(token.split(".")[1] as string)).iat + 1) * 1000),
+    });
+    expect(payload.type).toBe("access");
+  }
 
-    app.clock.advance("6d");
-    const kept = await refresh(refreshToken);
-    expect((await kids()).length).toBe(2);
-    app.clock.advance("26h"); // the last refresh token of the old key has ended, and an hour more
-    await until("the old key to go", async () => (await kids()).length === 1);
-    expect(await kids()).toEqual([second]);
-    const still = await refresh(kept.refreshToken);
-    expect(await profile(still.accessToken)).toBe(200);
-    expect(await profile(before.accessToken)).toBe(401);
-  });
+  app.clock.advance("6d");
+  const kept = await refresh(refreshToken);
+  expect((await kids()).length).toBe(2);
+  app.clock.advance("26h"); // the last refresh token of the old key has ended, and an hour more
+  await until("the old key to go", async () => (await kids()).length === 1);
+  expect(await kids()).toEqual([second]);
+  const still = await refresh(kept.refreshToken);
+  expect(await profile(still.accessToken)).toBe(200);
+  expect(await profile(before.accessToken)).toBe(401);
+});
 
-  test("are encrypted in the database, and published without their secret part", async () => {
-    const rows = await app.sql<{ private_key: string }>("select private_key from signing_keys");
-    for (const { private_key } of rows) expect(private_key).not.toMatch(/"d"|OKP/);
-    for (const key of (await jwks()).keys) {
-      expect(Object.keys(key).sort()).toEqual(["alg", "crv", "kid", "kty", "use", "x"]);
-    }
-  });
+test("Signing keys: are encrypted in the database, and published without their secret part", async () => {
+  const rows = await app.sql<{ private_key: string }>("select private_key from signing_keys");
+  for (const { private_key } of rows) expect(private_key).not.toMatch(/"d"|OKP/);
+  for (const key of (await jwks()).keys) {
+    expect(Object.keys(key).sort()).toEqual(["alg", "crv", "kid", "kty", "use", "x"]);
+  }
+});
 
-  test("are encrypted by a secret that nobody else on the machine can read, nor the mail beside it", () => {
-    const folder = app.settings.DATA_DIR as string;
-    const names = readdirSync(folder, { recursive: true, encoding: "utf8" });
-    expect(names).toContain("secret-key");
-    const modes = names.map((name) => [
-      name,
-      (statSync(join(folder, name), { throwIfNoEntry: false })?.mode ?? 0) & 0o77,
-    ]);
-    expect(modes.filter(([, others]) => others !== 0)).toEqual([]);
-  });
+test("Signing keys: the files of the secret and of the mails are readable by their owner only", () => {
+  const folder = app.settings.DATA_DIR as string;
+  const names = readdirSync(folder, { recursive: true, encoding: "utf8" });
+  expect(names).toContain("secret-key");
+  const modes = names.map((name) => [
+    name,
+    (statSync(join(folder, name), { throwIfNoEntry: false })?.mode ?? 0) & 0o77,
+  ]);
+  expect(modes.filter(([, others]) => others !== 0)).toEqual([]);
 });

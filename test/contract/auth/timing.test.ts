@@ -11,7 +11,7 @@ afterAll(() => app.close());
 const STORM = 450;
 const wrong = "Wrong-1-guess";
 
-test("passwords are kept as argon2id of 19 MiB and two passes", async () => {
+test("Passwords: are stored as argon2id of 19 MiB and two passes", async () => {
   const { id } = await app.addUser();
   const [row] = await app.sql<{ password_hash: string }>("select password_hash from users where id = ?", [id]);
   expect(row?.password_hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
@@ -32,7 +32,7 @@ describe("POST /auth/login", () => {
     expect(apart).toBeLessThan(Math.max(8, one * 0.4));
   });
 
-  test("costs nothing with over-long input: the time of no hash", RETRY_ON_SLOW_CI, async () => {
+  test("refuses over-long input without hashing", RETRY_ON_SLOW_CI, async () => {
     const user = await app.addUser();
     const tooLong = guess(user.email, 400, "x".repeat(10_000));
     const { one, other } = await compareTimes(9, tooLong, () => guess(`${randomUUID()}@example.com`, 401)());
@@ -42,7 +42,7 @@ describe("POST /auth/login", () => {
 
   // an embedded database lets logins through more slowly than they are hashed: there the queue never fills; once is enough
   test.skipIf(app.mode !== "apart")(
-    "answers a storm by 503 with Retry-After beyond its queue, other routes staying open",
+    "answers 503 with Retry-After beyond the queue, and other routes stay open",
     async () => {
       const { browser, accessToken } = await app.signIn();
       const victims = times(STORM, () => `${randomUUID()}@example.com`);

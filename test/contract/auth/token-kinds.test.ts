@@ -2,7 +2,7 @@ import { createHmac, createPrivateKey, generateKeyPairSync, type KeyObject, sign
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { decodeJwt, decodeProtectedHeader, type JWTPayload, SignJWT } from "jose";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
@@ -133,35 +133,33 @@ async function forgeries(token: string): Promise<[string, string][]> {
   ];
 }
 
-describe("kinds of tokens", () => {
-  beforeAll(async () => {
-    made = await makeTokens();
-  });
+beforeAll(async () => {
+  made = await makeTokens();
+});
 
-  test.each(Object.keys(entries))("%s takes its own kind and refuses every other", async (name) => {
-    const entry = entries[name];
-    if (!entry) throw new Error(name);
-    for (const kind of kinds) {
-      if (entry.takes.includes(kind)) continue;
-      expect([kind, await entry.send(made.tokens[kind])]).toEqual([kind, entry.refused]);
-    }
-  });
+test.each(Object.keys(entries))("Token kinds: %s accepts its own kind and refuses every other", async (name) => {
+  const entry = entries[name];
+  if (!entry) throw new Error(name);
+  for (const kind of kinds) {
+    if (entry.takes.includes(kind)) continue;
+    expect([kind, await entry.send(made.tokens[kind])]).toEqual([kind, entry.refused]);
+  }
+});
 
-  test.each(signed)("nothing that is nearly a token of kind %s is taken where it belongs", async (kind) => {
+test.each(signed)("Token kinds: an almost valid token of kind %s is refused at its own entry", async (kind) => {
+  const entry = Object.values(entries).find(({ takes }) => takes.includes(kind));
+  if (!entry) throw new Error(kind);
+  for (const [what, token] of await forgeries(made.tokens[kind])) {
+    const status = await entry.send(token).catch(() => "not sendable");
+    const expected = token === "" && kind === "mfaToken" ? 400 : entry.refused;
+    expect([what, status]).toEqual([what, what === "no token" && status === "not sendable" ? status : expected]);
+  }
+});
+
+test("Token kinds: all of them still work afterwards, each at its own entry", async () => {
+  const order = ["access", "mfaToken", "refresh", "verification", "reset"] as const;
+  for (const kind of order) {
     const entry = Object.values(entries).find(({ takes }) => takes.includes(kind));
-    if (!entry) throw new Error(kind);
-    for (const [what, token] of await forgeries(made.tokens[kind])) {
-      const status = await entry.send(token).catch(() => "not sendable");
-      const expected = token === "" && kind === "mfaToken" ? 400 : entry.refused;
-      expect([what, status]).toEqual([what, what === "no token" && status === "not sendable" ? status : expected]);
-    }
-  });
-
-  test("all of them still work afterwards, each at its own entry", async () => {
-    const order = ["access", "mfaToken", "refresh", "verification", "reset"] as const;
-    for (const kind of order) {
-      const entry = Object.values(entries).find(({ takes }) => takes.includes(kind));
-      expect([kind, await entry?.send(made.tokens[kind])]).toEqual([kind, 200]);
-    }
-  });
+    expect([kind, await entry?.send(made.tokens[kind])]).toEqual([kind, 200]);
+  }
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { repetitions } from "../../support/repeat.ts";
 import { tally, times } from "../../support/until.ts";
@@ -13,57 +13,54 @@ async function newcomer() {
   return { user, token: token as string };
 }
 
-describe("POST /auth/verify-email", () => {
-  test("takes the mailed token once", async () => {
-    const { user, token } = await newcomer();
-    expect(await verify(token)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-    expect(await verify(token)).toMatchObject(refused);
-    const { browser, accessToken } = await app.signIn(user);
-    expect((await browser.get("/user/profile", accessToken)).body.emailVerified).toBe(true);
-  });
+test("POST /auth/verify-email: accepts the mailed token once", async () => {
+  const { user, token } = await newcomer();
+  expect(await verify(token)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  expect(await verify(token)).toMatchObject(refused);
+  const { browser, accessToken } = await app.signIn(user);
+  expect((await browser.get("/user/profile", accessToken)).body.emailVerified).toBe(true);
+});
 
-  test("has one success among 50 parallel uses, round after round", async () => {
-    for (let round = 0; round < repetitions(3); round++) {
-      const { token } = await newcomer();
-      const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
-      expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
-    }
-  });
-
-  test("refuses altered, truncated, foreign and empty tokens", async () => {
+test("POST /auth/verify-email: 50 parallel uses have one success", async () => {
+  for (let round = 0; round < repetitions(3); round++) {
     const { token } = await newcomer();
-    const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
-    const madeUp = ["A", "x", "_"].map((c) => c.repeat(token.length)); // of the right length, and of no UUID
-    for (const wrong of [altered, token.slice(1), `${token}A`, ...madeUp, "x", "é", "a".repeat(4096)]) {
-      expect(await verify(wrong)).toMatchObject(refused);
-    }
-    expect(await verify("")).toMatchObject({ status: 400, body: { violations: [{ field: "token" }] } });
-    expect(await verify(token)).toMatchObject({ status: 200 });
-  });
+    const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
+    expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
+  }
+});
 
-  test("refuses the token of an address that the account has left", async () => {
-    const { user, token } = await newcomer();
-    await app.sql(
-      "update users set email = 'new-' || email, canonical_email = 'new-' || canonical_email where id = ?",
-      [user.id],
-    );
-    expect(await verify(token)).toMatchObject(refused);
-  });
+test("POST /auth/verify-email: refuses altered, truncated, foreign and empty tokens", async () => {
+  const { token } = await newcomer();
+  const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
+  const madeUp = ["A", "x", "_"].map((c) => c.repeat(token.length)); // of the right length, and of no UUID
+  for (const wrong of [altered, token.slice(1), `${token}A`, ...madeUp, "x", "é", "a".repeat(4096)]) {
+    expect(await verify(wrong)).toMatchObject(refused);
+  }
+  expect(await verify("")).toMatchObject({ status: 400, body: { violations: [{ field: "token" }] } });
+  expect(await verify(token)).toMatchObject({ status: 200 });
+});
 
-  test("refuses a token after 24 hours", async () => {
-    const { token } = await newcomer();
-    app.clock.advance("24h");
-    expect(await verify(token)).toMatchObject(refused);
-  });
+test("POST /auth/verify-email: refuses the token of an address that the account no longer has", async () => {
+  const { user, token } = await newcomer();
+  await app.sql("update users set email = 'new-' || email, canonical_email = 'new-' || canonical_email where id = ?", [
+    user.id,
+  ]);
+  expect(await verify(token)).toMatchObject(refused);
+});
 
-  test("keeps no token in the database", async () => {
-    const { user, token } = await newcomer();
-    const dump = await app.sql(
-      `select to_jsonb(t)::text || coalesce((select string_agg(to_jsonb(e)::text, '') from emails e where user_id = t.user_id), '') as row
+test("POST /auth/verify-email: refuses a token after 24 hours", async () => {
+  const { token } = await newcomer();
+  app.clock.advance("24h");
+  expect(await verify(token)).toMatchObject(refused);
+});
+
+test("POST /auth/verify-email: keeps no token in the database", async () => {
+  const { user, token } = await newcomer();
+  const dump = await app.sql(
+    `select to_jsonb(t)::text || coalesce((select string_agg(to_jsonb(e)::text, '') from emails e where user_id = t.user_id), '') as row
        from one_time_tokens t where user_id = ?`,
-      [user.id],
-    );
-    expect(JSON.stringify(dump)).not.toContain(token);
-    expect(dump).toHaveLength(1);
-  });
+    [user.id],
+  );
+  expect(JSON.stringify(dump)).not.toContain(token);
+  expect(dump).toHaveLength(1);
 });

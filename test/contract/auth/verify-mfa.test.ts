@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
@@ -11,118 +11,114 @@ const invalidCode = { status: 401, body: { code: "INVALID_CODE" } };
 const invalidTicket = { status: 401, body: { code: "TICKET_INVALID" } };
 const wrongCode = { code: "000000" };
 
-describe("POST /auth/login with a second factor", () => {
-  test("answers an MFA token: no tokens, no user, no cookie", async () => {
-    const { user } = await setUpFactor(app);
-    const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
-    expect(status).toBe(200);
-    expect(body).toEqual({ requiresMfa: true, tempToken: expect.any(String) });
-    expect(headers.get("set-cookie")).toBeNull();
-    const open = await app.sql("select id from sessions where user_id = ? and revoked_at is null", [user.id]);
-    expect(open).toHaveLength(1);
-  });
+test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async () => {
+  const { user } = await setUpFactor(app);
+  const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
+  expect(status).toBe(200);
+  expect(body).toEqual({ requiresMfa: true, tempToken: expect.any(String) });
+  expect(headers.get("set-cookie")).toBeNull();
+  const open = await app.sql("select id from sessions where user_id = ? and revoked_at is null", [user.id]);
+  expect(open).toHaveLength(1);
 });
 
-describe("POST /auth/verify-mfa", () => {
-  test("signs in with a code, once", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await mfaTokenFor(app, user);
-    const code = await authenticator.code();
-    const answer = await verify(tempToken, { code });
-    expect(answer.body).toEqual({
-      accessToken: expect.any(String),
-      refreshToken: expect.any(String),
-      user: { id: user.id, email: user.email },
-    });
-    expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
-    expect((await app.httpClient().get("/user/profile", answer.body.accessToken)).status).toBe(200);
-    expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
-    const events = await app.sql<{ event: string }>(
-      "select event from audit_events where user_id = ? and event like 'auth.%' order by id desc limit 2",
-      [user.id],
-    );
-    expect(events.map(({ event }) => event)).toEqual(["auth.mfa_verified", "auth.login"]);
+test("POST /auth/verify-mfa: signs in with a code, once", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const tempToken = await mfaTokenFor(app, user);
+  const code = await authenticator.code();
+  const answer = await verify(tempToken, { code });
+  expect(answer.body).toEqual({
+    accessToken: expect.any(String),
+    refreshToken: expect.any(String),
+    user: { id: user.id, email: user.email },
   });
+  expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
+  expect((await app.httpClient().get("/user/profile", answer.body.accessToken)).status).toBe(200);
+  expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
+  const events = await app.sql<{ event: string }>(
+    "select event from audit_events where user_id = ? and event like 'auth.%' order by id desc limit 2",
+    [user.id],
+  );
+  expect(events.map(({ event }) => event)).toEqual(["auth.mfa_verified", "auth.login"]);
+});
 
-  test("takes the code of the step before and the step after, none further off, and none twice or older", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const attempt = async (steps: number) =>
-      (await verify(await mfaTokenFor(app, user), { code: await authenticator.code(steps) })).status;
-    app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // a step has just begun
-    expect(await attempt(-2)).toBe(401);
-    expect(await attempt(2)).toBe(401);
-    expect(await attempt(-1)).toBe(200);
-    expect(await attempt(-1)).toBe(401);
-    expect(await attempt(1)).toBe(200);
-    expect(await attempt(0)).toBe(401);
-    expect(await attempt(1)).toBe(401);
-  });
+test("POST /auth/verify-mfa: accepts the previous, current and next code, and none twice or older", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const attempt = async (steps: number) =>
+    (await verify(await mfaTokenFor(app, user), { code: await authenticator.code(steps) })).status;
+  app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // a step has just begun
+  expect(await attempt(-2)).toBe(401);
+  expect(await attempt(2)).toBe(401);
+  expect(await attempt(-1)).toBe(200);
+  expect(await attempt(-1)).toBe(401);
+  expect(await attempt(1)).toBe(200);
+  expect(await attempt(0)).toBe(401);
+  expect(await attempt(1)).toBe(401);
+});
 
-  test("takes each backup code once, in any case and without the hyphen, and tells the user", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const [first, second] = authenticator.backupCodes as [string, string];
-    const attempt = async (backupCode: string) => verify(await mfaTokenFor(app, user), { backupCode });
-    expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
-    expect(await attempt(first)).toMatchObject(invalidCode);
-    expect((await attempt(` ${second} `)).status).toBe(200);
-    expect((await app.mail.letterTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
-    const events = await app.sql("select details from audit_events where user_id = ? and event = ? order by id", [
-      user.id,
-      "auth.backup_code_used",
-    ]);
-    expect(events).toEqual([{ details: { left: 9 } }, { details: { left: 8 } }]);
-  });
+test("POST /auth/verify-mfa: accepts each backup code once, in any case and without the hyphen, and notifies the user", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const [first, second] = authenticator.backupCodes as [string, string];
+  const attempt = async (backupCode: string) => verify(await mfaTokenFor(app, user), { backupCode });
+  expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
+  expect(await attempt(first)).toMatchObject(invalidCode);
+  expect((await attempt(` ${second} `)).status).toBe(200);
+  expect((await app.mail.letterTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
+  const events = await app.sql("select details from audit_events where user_id = ? and event = ? order by id", [
+    user.id,
+    "auth.backup_code_used",
+  ]);
+  expect(events).toEqual([{ details: { left: 9 } }, { details: { left: 8 } }]);
+});
 
-  test("needs exactly one of code and backupCode, and an MFA token", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await mfaTokenFor(app, user);
-    for (const factor of [{}, { code: "1", backupCode: "2" }]) {
-      const message = "Invalid request: code must be given, or backupCode, and not both.";
-      const body = { message, violations: [{ field: "code" }] };
-      expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body });
-    }
-    expect(await verify("", wrongCode)).toMatchObject({ status: 400, body: { violations: [{ field: "tempToken" }] } });
-    expect(await verify("x.y.z", wrongCode)).toMatchObject(invalidTicket);
-    for (const code of ["12345", "1234567", "abcdef", "１２３４５６"]) {
-      expect(await verify(tempToken, { code })).toMatchObject(invalidCode);
-    }
-    expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
-  });
+test("POST /auth/verify-mfa: needs exactly one of code and backupCode, and an MFA token", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const tempToken = await mfaTokenFor(app, user);
+  for (const factor of [{}, { code: "1", backupCode: "2" }]) {
+    const message = "Invalid request: code must be given, or backupCode, and not both.";
+    const body = { message, violations: [{ field: "code" }] };
+    expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body });
+  }
+  expect(await verify("", wrongCode)).toMatchObject({ status: 400, body: { violations: [{ field: "tempToken" }] } });
+  expect(await verify("x.y.z", wrongCode)).toMatchObject(invalidTicket);
+  for (const code of ["12345", "1234567", "abcdef", "１２３４５６"]) {
+    expect(await verify(tempToken, { code })).toMatchObject(invalidCode);
+  }
+  expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
+});
 
-  test("ends an MFA token when the account's time has come", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await mfaTokenFor(app, user);
-    await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
-    expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
-  });
+test("POST /auth/verify-mfa: an MFA token ends when the account's deletion date has passed", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const tempToken = await mfaTokenFor(app, user);
+  await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
+  expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+});
 
-  test("ends an MFA token after five minutes, and an older one with a newer", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const older = await mfaTokenFor(app, user);
-    const newer = await mfaTokenFor(app, user);
-    expect(await verify(older, { code: await authenticator.code() })).toMatchObject(invalidTicket);
-    app.clock.advance("5m");
-    expect(await verify(newer, { code: await authenticator.code() })).toMatchObject(invalidTicket);
-  });
+test("POST /auth/verify-mfa: an MFA token ends after five minutes, and when a newer one is issued", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const older = await mfaTokenFor(app, user);
+  const newer = await mfaTokenFor(app, user);
+  expect(await verify(older, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  app.clock.advance("5m");
+  expect(await verify(newer, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+});
 
-  test("is the same over gRPC", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const client = app.grpc(AuthService);
-    const { tempToken = "" } = await client.login(user.credentials);
-    const response = await client.verifyMfa({ tempToken, code: await authenticator.code() });
-    expect(response.user?.id).toBe(user.id);
-  });
+test("POST /auth/verify-mfa: behaves the same over gRPC", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const client = app.grpc(AuthService);
+  const { tempToken = "" } = await client.login(user.credentials);
+  const response = await client.verifyMfa({ tempToken, code: await authenticator.code() });
+  expect(response.user?.id).toBe(user.id);
+});
 
-  test("takes a code of the widespread algorithm and nothing else", async () => {
-    const { user, authenticator } = await setUpFactor(app);
-    const key = Buffer.from(base32(authenticator.secret));
-    const counter = Buffer.alloc(8);
-    counter.writeBigUInt64BE(BigInt(Math.floor(app.clock.now().getTime() / STEP_MS)));
-    const mac = createHmac("sha1", key).update(counter).digest(); // RFC 4226 section 5.3, written out
-    const offset = (mac.at(-1) as number) & 15;
-    const code = String((mac.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
-    expect((await verify(await mfaTokenFor(app, user), { code })).status).toBe(200);
-  });
+test("POST /auth/verify-mfa: accepts SHA-1 codes only, as authenticator apps make them", async () => {
+  const { user, authenticator } = await setUpFactor(app);
+  const key = Buffer.from(base32(authenticator.secret));
+  const counter = Buffer.alloc(8);
+  counter.writeBigUInt64BE(BigInt(Math.floor(app.clock.now().getTime() / STEP_MS)));
+  const mac = createHmac("sha1", key).update(counter).digest(); // RFC 4226 section 5.3, written out
+  const offset = (mac.at(-1) as number) & 15;
+  const code = String((mac.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
+  expect((await verify(await mfaTokenFor(app, user), { code })).status).toBe(200);
 });
 
 function base32(text: string): number[] {

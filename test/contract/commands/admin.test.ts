@@ -21,7 +21,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
       [id],
     );
 
-  test("promotes an account, and leaves a trace", async () => {
+  test("promotes an account and records it", async () => {
     const { user, browser, accessToken } = await app.signIn();
     expect((await browser.get("/admin/users", accessToken)).status).toBe(403);
     expect(await admin("promote", user.email.toUpperCase())).toEqual({
@@ -37,7 +37,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     });
   });
 
-  test("makes an administrator where there is no account, with a password that is shown once", async () => {
+  test("creates an administrator where there is no account, and shows a password once", async () => {
     const email = `${randomUUID()}@example.com`;
     const { code, out } = await admin("promote", email);
     expect(code).toBe(0);
@@ -55,7 +55,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect((await admin("promote", email)).out).not.toContain("password");
   });
 
-  test("promotes the account that appears meanwhile, and shows no password that isn't its own", async () => {
+  test("promotes an account that appears meanwhile, and shows no password", async () => {
     const user = await app.addVerifiedUser();
     const email = `${randomUUID()}@example.com`;
     const taking = await begin(url, "update users set email = $1, canonical_email = $1 where id = $2", [
@@ -69,7 +69,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect(await app.sql("select role from users where id = ?", [user.id])).toEqual([{ role: "admin" }]);
   });
 
-  test("unlocks, and ends sessions", async () => {
+  test("unlocks accounts and ends sessions", async () => {
     const { user, browser, accessToken } = await app.signIn();
     for (let i = 0; i < 5; i++) {
       await app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
@@ -88,7 +88,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     ]);
   });
 
-  test("says what is wrong, and how it is used", async () => {
+  test("explains errors and usage", async () => {
     expect(await admin("unlock", "nobody@example.com")).toMatchObject({
       code: 2,
       out: expect.stringMatching(/No account/),
@@ -103,7 +103,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     }
   });
 
-  test("verifies the audit log against the head that the log has shown", async () => {
+  test("verifies the audit log against the head that was logged", async () => {
     const { user } = await app.signIn();
     await until("every event to be sealed", async () => {
       const [row] = await app.sql<{ n: number }>("select count(*)::int as n from audit_unsealed");
@@ -128,7 +128,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
 });
 
 describe("npm run admin, on the embedded database", () => {
-  test("works for a user who has a number and no name, as containers may", async () => {
+  test("works for a user id without a name, as in containers", async () => {
     const nameless = `
       import os from "node:os";
       import { syncBuiltinESMExports } from "node:module";

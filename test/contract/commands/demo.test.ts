@@ -11,7 +11,7 @@ import { until } from "../../support/until.ts";
 const run = promisify(execFile);
 
 describe("npm run demo", () => {
-  test("prints lines that work as printed", async () => {
+  test("prints commands that work as printed", async () => {
     const demo = await startProcess(
       { PORT: await freePort(), DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-demo-")), LOG_LEVEL: "warn" },
       "scripts/demo.ts",

@@ -24,11 +24,11 @@ test.each([
   ["plain", "FIRST=1\nSECOND=2 # two\nTAKEN=after\n"],
   ["of Windows, with its mark of UTF-8", "\uFEFFFIRST=1\r\nSECOND=2\r\n"],
   ["of a shell", "export FIRST='1'\nexport SECOND=\"2\"\n"],
-])("a .env is read: %s", async (_how, text) => {
+])(".env: is read, %s", async (_how, text) => {
   expect(await readFrom(text)).toEqual(["1", "2", "before"]);
 });
 
-test("a .env in an encoding that would lose its variables is refused", async () => {
+test(".env: an encoding that would lose variables is refused", async () => {
   await expect(readFrom(Buffer.from("FIRST=1\n", "utf16le"))).rejects.toMatchObject({
     code: 1,
     stderr: "Gatehouse can't start:\n  .env can't be read: it is to be UTF-8\n",

@@ -10,7 +10,7 @@ import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
 describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
-  test("reads .env, and says in a sentence what is wrong", async () => {
+  test("reads .env, and explains errors in one sentence", async () => {
     const folder = mkdtempSync(join(tmpdir(), "gatehouse-migrate-"));
     const url = await createDatabase(`migrate_${randomUUID().slice(0, 8)}`);
     writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
@@ -26,7 +26,7 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     expect(unread).toMatchObject({ code: 1, out: expect.stringContaining(".env can't be read") });
   });
 
-  test("tries again until it can add a month, while somebody reads the audit log for long", async () => {
+  test("retries adding a month while a long read holds the audit log", async () => {
     const env = { DATABASE_URL: await createDatabase(`migrate_${randomUUID().slice(0, 8)}`) };
     expect(await runScript("migrate", [], env)).toMatchObject({ code: 0 });
     const client = new pg.Client(env.DATABASE_URL);

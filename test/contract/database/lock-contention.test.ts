@@ -6,9 +6,9 @@ import { signInAdmin } from "../admin/support.ts";
 
 const app = await testApp();
 
-describe.skipIf(app.mode === "embedded")("others in the way of a transaction", () => {
+describe.skipIf(app.mode === "embedded")("Lock contention", () => {
   const url = app.settings.DATABASE_URL as string;
-  test("are told of as something that passes, when each waits for the other", async () => {
+  test("a deadlock is answered as a temporary failure", async () => {
     const { user, browser, accessToken } = await app.signIn();
     const ask = () => browser.post("/auth/logout", undefined, accessToken);
     const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
@@ -23,7 +23,7 @@ describe.skipIf(app.mode === "embedded")("others in the way of a transaction", (
     expect((await ask()).status).toBe(200);
   });
 
-  test("don't hold up those who clear what has ended: an impersonation goes before the session it came from", async () => {
+  test("the cleanup job is not blocked: an impersonation goes before the session that opened it", async () => {
     const [admin, sentinel] = [await signInAdmin(app), await app.signIn()];
     const user = await app.addUser();
     expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);

@@ -1,185 +1,183 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Started, start } from "../../support/gateway.ts";
 
-describe("GET /openapi.json", () => {
-  let server: Started;
-  beforeAll(async () => {
-    server = await start(() => {}, { env: { PUBLIC_URL: "https://api.example.com/below" } });
-  });
-  afterAll(() => server.close());
+let server: Started;
+beforeAll(async () => {
+  server = await start(() => {}, { env: { PUBLIC_URL: "https://api.example.com/below" } });
+});
+afterAll(() => server.close());
 
-  type HttpResponse = { content?: Record<string, { schema: object }>; headers?: object };
-  type Operation = {
-    operationId: string;
-    description: string;
-    tags: string[];
-    responses: Record<number | "default", HttpResponse>;
-    security: object[];
-    requestBody?: object;
+type HttpResponse = { content?: Record<string, { schema: object }>; headers?: object };
+type Operation = {
+  operationId: string;
+  description: string;
+  tags: string[];
+  responses: Record<number | "default", HttpResponse>;
+  security: object[];
+  requestBody?: object;
+};
+type Document = {
+  openapi: string;
+  servers: object[];
+  tags: { name: string; description: string }[];
+  paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, object>; headers: Record<string, object> };
+};
+const document = async () => (await server.send("GET", "/openapi.json")).body as Document;
+
+test("GET /openapi.json: describes every route, and no other", async () => {
+  const { openapi, servers, paths } = await document();
+  expect(openapi).toBe("3.1.0");
+  expect(servers).toEqual([{ url: "https://api.example.com/below" }]);
+  const described = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.keys(methods).map((m) => `${m.toUpperCase()} ${path}`),
+  );
+  expect(described).toContain("POST /auth/login");
+  expect(described).toContain("PUT /admin/users/{id}");
+  expect(described).toContain("GET /health/ready");
+  for (const each of described) {
+    const [method, path = ""] = each.split(" ");
+    const answer = await server.send(method ?? "", path.replace(/\{\w+\}/, "1"));
+    expect(answer.status, each).not.toBe(405);
+    expect(answer.text, each).not.toContain("nothing at this address");
+  }
+});
+
+test("GET /openapi.json: defines everything that it refers to", async () => {
+  const whole = await document();
+  const names = [...JSON.stringify(whole).matchAll(/#\/components\/(?:schemas|headers)\/([\w-]+)/g)].map(
+    ([, name]) => name,
+  );
+  const { schemas, headers } = whole.components;
+  expect(Object.keys({ ...schemas, ...headers })).toEqual(expect.arrayContaining(names));
+});
+
+test("GET /openapi.json: lists required properties by their JSON names", async () => {
+  const { paths, components } = await document();
+  const required = (schema: unknown) => (schema as { required: string[] }).required;
+  expect(required(components.schemas.User)).toEqual(expect.arrayContaining(["createdAt", "updatedAt"]));
+  const answer = (path: string) => paths[path]?.post?.responses[200]?.content?.["application/json"]?.schema;
+  expect(required(answer("/auth/login"))).toEqual(["requiresMfa"]);
+  expect(required(answer("/ai/chat"))).toEqual(["content", "model", "provider"]);
+  expect(paths["/auth/register"]?.post?.requestBody).toMatchObject({ required: true });
+  expect(paths["/user/profile"]?.put?.requestBody).not.toHaveProperty("required");
+  expect(JSON.stringify({ paths, components })).not.toMatch(/`[a-z]+_[a-z_]+`|[Ss]pec section/);
+});
+
+test("GET /openapi.json: lists the failures of each route by status and code", async () => {
+  const { paths } = await document();
+  const codes = (path: string, status: number, method = "post") => {
+    const schema = paths[path]?.[method]?.responses[status]?.content?.["application/json"]?.schema;
+    // not beside a $ref, where makers of clients look over it
+    return (schema as { allOf: { properties: { code: { enum: string[] } } }[] } | undefined)?.allOf[1]?.properties.code
+      .enum;
   };
-  type Document = {
-    openapi: string;
-    servers: object[];
-    tags: { name: string; description: string }[];
-    paths: Record<string, Record<string, Operation>>;
-    components: { schemas: Record<string, object>; headers: Record<string, object> };
-  };
-  const document = async () => (await server.send("GET", "/openapi.json")).body as Document;
+  expect(codes("/auth/register", 409)).toEqual(["EMAIL_TAKEN"]);
+  expect(codes("/auth/login", 401)).toEqual(["INVALID_CREDENTIALS"]);
+  expect(codes("/auth/login", 423)).toEqual(["ACCOUNT_LOCKED"]);
+  expect(codes("/auth/refresh", 403)).toEqual(["CROSS_SITE"]);
+  expect(codes("/admin/users", 403, "get")).toEqual(["FORBIDDEN", "IMPERSONATING"]);
+  expect(codes("/ai/chat", 422)).toEqual(["PROVIDER_NOT_CONFIGURED"]);
+  expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
+  expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
+  expect(codes("/ai/stream", 413)).toEqual(["PAYLOAD_TOO_LARGE"]);
+});
 
-  test("describes every route, and nothing that is not there", async () => {
-    const { openapi, servers, paths } = await document();
-    expect(openapi).toBe("3.1.0");
-    expect(servers).toEqual([{ url: "https://api.example.com/below" }]);
-    const described = Object.entries(paths).flatMap(([path, methods]) =>
-      Object.keys(methods).map((m) => `${m.toUpperCase()} ${path}`),
-    );
-    expect(described).toContain("POST /auth/login");
-    expect(described).toContain("PUT /admin/users/{id}");
-    expect(described).toContain("GET /health/ready");
-    for (const each of described) {
-      const [method, path = ""] = each.split(" ");
-      const answer = await server.send(method ?? "", path.replace(/\{\w+\}/, "1"));
-      expect(answer.status, each).not.toBe(405);
-      expect(answer.text, each).not.toContain("nothing at this address");
-    }
-  });
-
-  test("refers to nothing that it does not define", async () => {
-    const whole = await document();
-    const names = [...JSON.stringify(whole).matchAll(/#\/components\/(?:schemas|headers)\/([\w-]+)/g)].map(
-      ([, name]) => name,
-    );
-    const { schemas, headers } = whole.components;
-    expect(Object.keys({ ...schemas, ...headers })).toEqual(expect.arrayContaining(names));
-  });
-
-  test("tells what is always there, by the names that JSON has", async () => {
-    const { paths, components } = await document();
-    const required = (schema: unknown) => (schema as { required: string[] }).required;
-    expect(required(components.schemas.User)).toEqual(expect.arrayContaining(["createdAt", "updatedAt"]));
-    const answer = (path: string) => paths[path]?.post?.responses[200]?.content?.["application/json"]?.schema;
-    expect(required(answer("/auth/login"))).toEqual(["requiresMfa"]);
-    expect(required(answer("/ai/chat"))).toEqual(["content", "model", "provider"]);
-    expect(paths["/auth/register"]?.post?.requestBody).toMatchObject({ required: true });
-    expect(paths["/user/profile"]?.put?.requestBody).not.toHaveProperty("required");
-    expect(JSON.stringify({ paths, components })).not.toMatch(/`[a-z]+_[a-z_]+`|[Ss]pec section/);
-  });
-
-  test("names what each route refuses, by status and code", async () => {
-    const { paths } = await document();
-    const codes = (path: string, status: number, method = "post") => {
-      const schema = paths[path]?.[method]?.responses[status]?.content?.["application/json"]?.schema;
-      // not beside a $ref, where makers of clients look over it
-      return (schema as { allOf: { properties: { code: { enum: string[] } } }[] } | undefined)?.allOf[1]?.properties
-        .code.enum;
-    };
-    expect(codes("/auth/register", 409)).toEqual(["EMAIL_TAKEN"]);
-    expect(codes("/auth/login", 401)).toEqual(["INVALID_CREDENTIALS"]);
-    expect(codes("/auth/login", 423)).toEqual(["ACCOUNT_LOCKED"]);
-    expect(codes("/auth/refresh", 403)).toEqual(["CROSS_SITE"]);
-    expect(codes("/admin/users", 403, "get")).toEqual(["FORBIDDEN", "IMPERSONATING"]);
-    expect(codes("/ai/chat", 422)).toEqual(["PROVIDER_NOT_CONFIGURED"]);
-    expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
-    expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
-    expect(codes("/ai/stream", 413)).toEqual(["PAYLOAD_TOO_LARGE"]);
-  });
-
-  test("tells of every failure what programs switch on, and what it means", async () => {
-    const { components } = await document();
-    expect(components.schemas.Error).toMatchObject({
-      required: ["statusCode", "message", "error", "code"],
-      properties: {
-        code: {
-          enum: expect.arrayContaining(["INTERNAL", "NOT_FOUND", "UNAVAILABLE", "EMAIL_TAKEN"]),
-          description: expect.stringContaining("`NOT_FOUND`: The route or the object does not exist."),
-        },
-        violations: { items: { $ref: "#/components/schemas/Violation" } },
+test("GET /openapi.json: explains every failure code", async () => {
+  const { components } = await document();
+  expect(components.schemas.Error).toMatchObject({
+    required: ["statusCode", "message", "error", "code"],
+    properties: {
+      code: {
+        enum: expect.arrayContaining(["INTERNAL", "NOT_FOUND", "UNAVAILABLE", "EMAIL_TAKEN"]),
+        description: expect.stringContaining("`NOT_FOUND`: The route or the object does not exist."),
       },
-    });
-    expect(components.schemas.Violation).toMatchObject({ required: ["field", "message"] });
+      violations: { items: { $ref: "#/components/schemas/Violation" } },
+    },
   });
+  expect(components.schemas.Violation).toMatchObject({ required: ["field", "message"] });
+});
 
-  test("tells of answers what their values can be", async () => {
-    const { paths, components } = await document();
-    const is = (properties: object) => expect.objectContaining({ properties: expect.objectContaining(properties) });
-    const [role, id] = [
-      expect.objectContaining({ enum: ["user", "admin"] }),
-      expect.objectContaining({ format: "uuid" }),
-    ];
-    expect(components.schemas).toMatchObject({
-      User: is({ role, id }),
-      AdminUser: is({ role, id }),
-      Session: is({ id }),
-    });
-    const exported = paths["/user/export"]?.get?.responses[200];
-    expect(exported).toMatchObject({ description: expect.stringContaining("`nextPage`") });
-    expect(exported?.content?.["application/json"]?.schema).toEqual({ type: "object", additionalProperties: true });
+test("GET /openapi.json: describes the possible values of responses", async () => {
+  const { paths, components } = await document();
+  const is = (properties: object) => expect.objectContaining({ properties: expect.objectContaining(properties) });
+  const [role, id] = [
+    expect.objectContaining({ enum: ["user", "admin"] }),
+    expect.objectContaining({ format: "uuid" }),
+  ];
+  expect(components.schemas).toMatchObject({
+    User: is({ role, id }),
+    AdminUser: is({ role, id }),
+    Session: is({ id }),
   });
+  const exported = paths["/user/export"]?.get?.responses[200];
+  expect(exported).toMatchObject({ description: expect.stringContaining("`nextPage`") });
+  expect(exported?.content?.["application/json"]?.schema).toEqual({ type: "object", additionalProperties: true });
+});
 
-  test("names every operation, and no two alike", async () => {
-    const { paths } = await document();
-    const ids = Object.values(paths).flatMap((methods) => Object.values(methods).map(({ operationId }) => operationId));
-    expect(ids.filter((id) => !/^[a-z][A-Za-z]+$/.test(id))).toEqual([]);
-    expect(new Set(ids).size).toBe(ids.length);
+test("GET /openapi.json: gives every operation a unique name", async () => {
+  const { paths } = await document();
+  const ids = Object.values(paths).flatMap((methods) => Object.values(methods).map(({ operationId }) => operationId));
+  expect(ids.filter((id) => !/^[a-z][A-Za-z]+$/.test(id))).toEqual([]);
+  expect(new Set(ids).size).toBe(ids.length);
+});
+
+test("GET /openapi.json: groups operations by subject, and lists no failure that cannot happen", async () => {
+  const { tags, paths } = await document();
+  expect(tags).toContainEqual({
+    name: "UserService",
+    description: "Operations of signed-in users on their own account.",
   });
+  const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
+  expect(operations.filter(({ description }) => !description)).toEqual([]);
+  expect(new Set(operations.flatMap((each) => each.tags))).toEqual(new Set(tags.map(({ name }) => name)));
+  expect(Object.keys(paths["/health/live"]?.get?.responses ?? {})).toEqual(["200", "default"]);
+  expect(JSON.stringify(paths["/auth/refresh"]?.post?.responses[400])).not.toContain("VALIDATION_FAILED");
+});
 
-  test("groups operations by what it tells of, and tells of no failure that there is not", async () => {
-    const { tags, paths } = await document();
-    expect(tags).toContainEqual({
-      name: "UserService",
-      description: "Operations of signed-in users on their own account.",
-    });
-    const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
-    expect(operations.filter(({ description }) => !description)).toEqual([]);
-    expect(new Set(operations.flatMap((each) => each.tags))).toEqual(new Set(tags.map(({ name }) => name)));
-    expect(Object.keys(paths["/health/live"]?.get?.responses ?? {})).toEqual(["200", "default"]);
-    expect(JSON.stringify(paths["/auth/refresh"]?.post?.responses[400])).not.toContain("VALIDATION_FAILED");
-  });
+test("GET /openapi.json: lists the rate-limit headers on every response that carries them", async () => {
+  const { paths } = await document();
+  const ofOther = (path: string, method: string) => paths[path]?.[method]?.responses.default?.headers;
+  expect(ofOther("/auth/login", "post")).toHaveProperty("RateLimit-Reset");
+  expect(ofOther("/health", "get")).not.toHaveProperty("RateLimit-Reset");
+});
 
-  test("tells of the limits' headers with whatever is answered after them", async () => {
-    const { paths } = await document();
-    const ofOther = (path: string, method: string) => paths[path]?.[method]?.responses.default?.headers;
-    expect(ofOther("/auth/login", "post")).toHaveProperty("RateLimit-Reset");
-    expect(ofOther("/health", "get")).not.toHaveProperty("RateLimit-Reset");
-  });
-
-  test("states who may call, how often, and the rules of fields", async () => {
-    const { paths } = await document();
-    expect(paths["/auth/login"]?.post).toMatchObject({
-      security: [],
-      description: expect.stringContaining("5 requests in 900 seconds"),
-      requestBody: {
-        content: {
-          "application/json": {
-            schema: { required: ["email", "password"], properties: { email: { format: "email" } } },
-          },
+test("GET /openapi.json: states access, limits and field rules", async () => {
+  const { paths } = await document();
+  expect(paths["/auth/login"]?.post).toMatchObject({
+    security: [],
+    description: expect.stringContaining("5 requests in 900 seconds"),
+    requestBody: {
+      content: {
+        "application/json": {
+          schema: { required: ["email", "password"], properties: { email: { format: "email" } } },
         },
       },
-      responses: { 200: {}, 400: {}, 429: {} },
-    });
-    expect(paths["/auth/register"]?.post?.responses).toHaveProperty("201");
-    expect(paths["/user/profile"]?.get).toMatchObject({ security: [{ accessToken: [] }], responses: { 401: {} } });
-    expect(paths["/auth/refresh"]?.post).toMatchObject({
-      security: [{ refreshCookie: [] }],
-      responses: { 200: { headers: { "Set-Cookie": {} } }, 401: { headers: { "Set-Cookie": {} } } },
-    });
-    expect(paths["/auth/logout"]?.post).toMatchObject({
-      security: [{ accessToken: [] }],
-      parameters: [{ name: "refreshToken", in: "cookie", required: false, schema: { type: "string" } }],
-    });
-    expect(paths["/ai/chat"]?.post).toMatchObject({
-      requestBody: {
-        content: {
-          "application/json": {
-            schema: {
-              properties: {
-                temperature: { type: "number", minimum: 0, maximum: 2 },
-                messages: { type: "array", minItems: 1, maxItems: 512 },
-              },
+    },
+    responses: { 200: {}, 400: {}, 429: {} },
+  });
+  expect(paths["/auth/register"]?.post?.responses).toHaveProperty("201");
+  expect(paths["/user/profile"]?.get).toMatchObject({ security: [{ accessToken: [] }], responses: { 401: {} } });
+  expect(paths["/auth/refresh"]?.post).toMatchObject({
+    security: [{ refreshCookie: [] }],
+    responses: { 200: { headers: { "Set-Cookie": {} } }, 401: { headers: { "Set-Cookie": {} } } },
+  });
+  expect(paths["/auth/logout"]?.post).toMatchObject({
+    security: [{ accessToken: [] }],
+    parameters: [{ name: "refreshToken", in: "cookie", required: false, schema: { type: "string" } }],
+  });
+  expect(paths["/ai/chat"]?.post).toMatchObject({
+    requestBody: {
+      content: {
+        "application/json": {
+          schema: {
+            properties: {
+              temperature: { type: "number", minimum: 0, maximum: 2 },
+              messages: { type: "array", minItems: 1, maxItems: 512 },
             },
           },
         },
       },
-    });
+    },
   });
 });

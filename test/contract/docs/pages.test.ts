@@ -30,7 +30,7 @@ beforeEach(() => {
 });
 
 describe.each(pages)("GET %s", (path) => {
-  test("loads nothing, is kept nowhere, leaks no address and can't be framed", async () => {
+  test("loads nothing, is not stored, leaks no address and cannot be framed", async () => {
     const { status, headers, text } = await server.send("GET", path);
     expect(status).toBe(200);
     expect(headers.get("content-type")).toBe("text/html; charset=utf-8");
@@ -49,7 +49,7 @@ describe.each(pages)("GET %s", (path) => {
   });
 });
 
-describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => {
+describe.runIf(existsSync(CHROMIUM))("Pages in a browser", { timeout: 30_000 }, () => {
   let browser: Awaited<ReturnType<typeof chromium.launch>>;
   beforeAll(async () => {
     browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
@@ -63,7 +63,7 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     return { page, errors };
   };
 
-  test("the verification link posts its token on a click, not before", async () => {
+  test("GET /verify-email: posts its token on a click, not before", async () => {
     const { page, errors } = await visit("/verify-email#token=abc.def");
     expect(given).toEqual([]);
     expect(page.url()).not.toContain("abc");
@@ -73,7 +73,7 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     expect(errors).toEqual([]);
   });
 
-  test("the reset link sets the password that is typed", async () => {
+  test("GET /reset-password: sets the password that is typed", async () => {
     const { page } = await visit("/reset-password#token=abc");
     await page.fill("input", "Secret-1!");
     await page.click("button");
@@ -81,7 +81,7 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     expect(given).toEqual(["abc", "Secret-1!"]);
   });
 
-  test.each(["/verify-email", "/reset-password"])("a second link to %s takes the place of the first", async (path) => {
+  test.each(["/verify-email", "/reset-password"])("GET %s: a second link replaces the first", async (path) => {
     const { page, errors } = await visit(`${path}#token=`);
     await page.getByText("This link is not complete.").waitFor();
     await page.goto(`${server.url}${path}#token=second`);
@@ -94,7 +94,7 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     expect(errors).toEqual([]);
   });
 
-  test.each(pages)("%s can be read by ear, on a narrow screen and in the dark", async (path) => {
+  test.each(pages)("GET %s: is accessible, also on a narrow screen and in dark mode", async (path) => {
     const { page } = await visit(path);
     await page.emulateMedia({ colorScheme: "dark" });
     await page.setViewportSize({ width: 320, height: 640 });
@@ -109,7 +109,7 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     expect(seen).toEqual({ nameless: 0, width: 320, ink: "rgb(255, 255, 255)" });
   });
 
-  test("the documentation suggests what a request requires, and nothing else", async () => {
+  test("GET /docs: suggests required fields only", async () => {
     const { page } = await visit("/docs");
     const suggested = async (route: string) =>
       JSON.parse(await page.locator("details", { hasText: route }).first().locator("textarea").inputValue());
@@ -118,7 +118,7 @@ describe.runIf(existsSync(CHROMIUM))("in a browser", { timeout: 30_000 }, () => 
     expect(await suggested("POST/ai/chat ")).toEqual({ provider: "", messages: [{ role: "user", content: "" }] });
   });
 
-  test("the documentation lists every route and sends a request", async () => {
+  test("GET /docs: lists every route and sends a request", async () => {
     const { page, errors } = await visit("/docs");
     await page.locator("details", { hasText: "/health/live" }).locator("summary").click();
     await page.locator("details[open] button").click();

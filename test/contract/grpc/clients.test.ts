@@ -26,7 +26,7 @@ async function bufCurl(rpc: string, message: unknown, ...options: string[]) {
 
 describe.each(["grpc", "grpcweb", "connect"])("buf curl by %s", (protocol) => {
   test.each([["by reflection"], ["by the schema", "--schema", "."]])(
-    "does the main job %s",
+    "registers, signs in and reads the profile %s",
     async (_how, ...schema) => {
       const options = ["--protocol", protocol, ...schema];
       const user = await app.addVerifiedUser();
@@ -45,96 +45,94 @@ describe.each(["grpc", "grpcweb", "connect"])("buf curl by %s", (protocol) => {
   );
 });
 
-describe("the gRPC door", () => {
-  test("meets the same rules as REST: validation, access, limits", async () => {
-    const auth = app.grpc(AuthService);
-    const error = ConnectError.from(await auth.register({ email: "nobody" }).catch((e) => e));
-    expect(error.code).toBe(Code.InvalidArgument);
-    const [failure] = error.findDetails(FailureSchema);
-    expect(failure?.reason).toBe(Reason.VALIDATION_FAILED);
-    expect(new Set(failure?.violations.map(({ field }) => field))).toEqual(
-      new Set(["email", "password", "name", "acceptTerms"]),
-    );
-    const denied = ConnectError.from(await auth.logout({}).catch((e) => e));
-    expect([denied.code, denied.findDetails(FailureSchema)[0]?.reason]).toEqual([
-      Code.Unauthenticated,
-      Reason.UNAUTHENTICATED,
-    ]);
-    const { accessToken } = await app.signIn();
-    const crowd = { provider: "provider-a", messages: Array(513).fill({ role: "robot" }) };
-    const headers = { authorization: `Bearer ${accessToken}` };
-    const many = ConnectError.from(
-      await app
-        .grpc(AIService)
-        .chat(crowd, { headers })
-        .catch((e) => e),
-    );
-    expect(many.findDetails(FailureSchema)[0]?.violations).toMatchObject([
-      { field: "messages", message: "must contain at most 512 items" },
-    ]);
-    const nul = ConnectError.from(await auth.verifyEmail({ token: "a\0b" }).catch((e) => e));
-    expect(nul.findDetails(FailureSchema)[0]?.violations).toEqual([expect.objectContaining({ field: "token" })]);
-  });
+test("gRPC: applies the same validation, access and limits as REST", async () => {
+  const auth = app.grpc(AuthService);
+  const error = ConnectError.from(await auth.register({ email: "nobody" }).catch((e) => e));
+  expect(error.code).toBe(Code.InvalidArgument);
+  const [failure] = error.findDetails(FailureSchema);
+  expect(failure?.reason).toBe(Reason.VALIDATION_FAILED);
+  expect(new Set(failure?.violations.map(({ field }) => field))).toEqual(
+    new Set(["email", "password", "name", "acceptTerms"]),
+  );
+  const denied = ConnectError.from(await auth.logout({}).catch((e) => e));
+  expect([denied.code, denied.findDetails(FailureSchema)[0]?.reason]).toEqual([
+    Code.Unauthenticated,
+    Reason.UNAUTHENTICATED,
+  ]);
+  const { accessToken } = await app.signIn();
+  const crowd = { provider: "provider-a", messages: Array(513).fill({ role: "robot" }) };
+  const headers = { authorization: `Bearer ${accessToken}` };
+  const many = ConnectError.from(
+    await app
+      .grpc(AIService)
+      .chat(crowd, { headers })
+      .catch((e) => e),
+  );
+  expect(many.findDetails(FailureSchema)[0]?.violations).toMatchObject([
+    { field: "messages", message: "must contain at most 512 items" },
+  ]);
+  const nul = ConnectError.from(await auth.verifyEmail({ token: "a\0b" }).catch((e) => e));
+  expect(nul.findDetails(FailureSchema)[0]?.violations).toEqual([expect.objectContaining({ field: "token" })]);
+});
 
-  test("believes no client address without the gateway's secret", async () => {
-    const auth = app.grpc(AuthService);
-    const email = "nobody-at-all@example.com";
-    const answers = [];
-    for (let i = 0; i < 4; i++) {
-      const headers = { "x-gatehouse-client-address": `10.9.9.${i}`, "x-gatehouse-secret": "a-guess" };
-      answers.push(
-        await auth.login({ email, password: "Wrong-1-guess" }, { headers }).catch((e) => ConnectError.from(e)),
-      );
-    }
-    const remaining = answers.map((answer) => (answer as ConnectError).metadata.get("ratelimit-remaining"));
-    expect(new Set(remaining).size).toBeLessThanOrEqual(4);
-    const ips = await app.sql<{ ip: string }>(
-      "select distinct ip from audit_events where event = 'auth.login_failed' and ip like '10.9.9.%'",
+test("gRPC: ignores client addresses without the internal secret", async () => {
+  const auth = app.grpc(AuthService);
+  const email = "nobody-at-all@example.com";
+  const answers = [];
+  for (let i = 0; i < 4; i++) {
+    const headers = { "x-gatehouse-client-address": `10.9.9.${i}`, "x-gatehouse-secret": "a-guess" };
+    answers.push(
+      await auth.login({ email, password: "Wrong-1-guess" }, { headers }).catch((e) => ConnectError.from(e)),
     );
-    expect(ips).toEqual([]);
-  });
+  }
+  const remaining = answers.map((answer) => (answer as ConnectError).metadata.get("ratelimit-remaining"));
+  expect(new Set(remaining).size).toBeLessThanOrEqual(4);
+  const ips = await app.sql<{ ip: string }>(
+    "select distinct ip from audit_events where event = 'auth.login_failed' and ip like '10.9.9.%'",
+  );
+  expect(ips).toEqual([]);
+});
 
-  test("is understood by grpc-js, status details included", async () => {
-    const { register } = AuthService.method;
-    const Client = grpc.makeGenericClientConstructor(
-      {
-        register: {
-          path: `/${AuthService.typeName}/${register.name}`,
-          requestStream: false,
-          responseStream: false,
-          requestSerialize: (value: object) => Buffer.from(toBinary(register.input, create(register.input, value))),
-          requestDeserialize: (bytes: Buffer) => fromBinary(register.input, bytes),
-          responseSerialize: (value) => Buffer.from(toBinary(register.output, value)),
-          responseDeserialize: (bytes: Buffer) => fromBinary(register.output, bytes),
-        },
+test("gRPC: grpc-js reads responses and status details", async () => {
+  const { register } = AuthService.method;
+  const Client = grpc.makeGenericClientConstructor(
+    {
+      register: {
+        path: `/${AuthService.typeName}/${register.name}`,
+        requestStream: false,
+        responseStream: false,
+        requestSerialize: (value: object) => Buffer.from(toBinary(register.input, create(register.input, value))),
+        requestDeserialize: (bytes: Buffer) => fromBinary(register.input, bytes),
+        responseSerialize: (value) => Buffer.from(toBinary(register.output, value)),
+        responseDeserialize: (bytes: Buffer) => fromBinary(register.output, bytes),
       },
-      AuthService.typeName,
-    );
-    const client = new Client(new URL(app.grpcUrl).host, grpc.credentials.createInsecure());
-    const given = { email: "ö", password: "Secret-1!", name: "%41\u0007" };
-    const error = await new Promise<grpc.ServiceError>((resolve) => client.register?.(given, resolve));
-    client.close();
-    expect(error.code).toBe(grpc.status.INVALID_ARGUMENT);
-    expect(error.details).toBe(
-      "Invalid request: email must be a valid e-mail address; name must be 1 to 100 characters, without control characters; " +
-        "acceptTerms must be true: the terms have to be accepted.",
-    );
-    expect(error.metadata.get("grpc-status-details-bin")).toHaveLength(1);
-  });
+    },
+    AuthService.typeName,
+  );
+  const client = new Client(new URL(app.grpcUrl).host, grpc.credentials.createInsecure());
+  const given = { email: "ö", password: "Secret-1!", name: "%41\u0007" };
+  const error = await new Promise<grpc.ServiceError>((resolve) => client.register?.(given, resolve));
+  client.close();
+  expect(error.code).toBe(grpc.status.INVALID_ARGUMENT);
+  expect(error.details).toBe(
+    "Invalid request: email must be a valid e-mail address; name must be 1 to 100 characters, without control characters; " +
+      "acceptTerms must be true: the terms have to be accepted.",
+  );
+  expect(error.metadata.get("grpc-status-details-bin")).toHaveLength(1);
+});
 
-  test("answers health for the whole and its parts", async () => {
-    for (const service of ["", AuthService.typeName, "database", "cache", "mail"]) {
-      expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toEqual([
-        { status: "SERVING" },
-      ]);
-    }
-    const [{ statuses }] = await bufCurl("grpc.health.v1.Health/List", {}, "--protocol", "grpc");
-    const parts = ["", ...services.map(({ typeName }) => typeName), "database", "cache", "mail"];
-    expect(statuses).toEqual(Object.fromEntries(parts.map((part) => [part, { status: "SERVING" }])));
-    for (const service of ["nothing", "gatehouse.no.such.Service", "constructor"]) {
-      expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toMatchObject({
-        code: "not_found",
-      });
-    }
-  });
+test("gRPC: health answers for the whole and its parts", async () => {
+  for (const service of ["", AuthService.typeName, "database", "cache", "mail"]) {
+    expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toEqual([
+      { status: "SERVING" },
+    ]);
+  }
+  const [{ statuses }] = await bufCurl("grpc.health.v1.Health/List", {}, "--protocol", "grpc");
+  const parts = ["", ...services.map(({ typeName }) => typeName), "database", "cache", "mail"];
+  expect(statuses).toEqual(Object.fromEntries(parts.map((part) => [part, { status: "SERVING" }])));
+  for (const service of ["nothing", "gatehouse.no.such.Service", "constructor"]) {
+    expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toMatchObject({
+      code: "not_found",
+    });
+  }
 });

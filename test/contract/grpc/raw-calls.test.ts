@@ -1,7 +1,7 @@
 import http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { AuthService, LoginRequestSchema } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -15,66 +15,64 @@ const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
-describe("the gRPC door", () => {
-  let session: http2.ClientHttp2Session;
-  beforeAll(() => {
-    session = http2.connect(app.grpcUrl);
-  });
-  afterAll(() => session.close());
+let session: http2.ClientHttp2Session;
+beforeAll(() => {
+  session = http2.connect(app.grpcUrl);
+});
+afterAll(() => session.close());
 
-  const asJson = { ":path": LOGIN, "content-type": "application/json" };
+const asJson = { ":path": LOGIN, "content-type": "application/json" };
 
-  test.each(["[", "a:99999", "%"])("answers 400 to the authority %s, and goes on", async (authority) => {
-    const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
-    expect(status).toBe(400);
-    expect((await send(session, asJson, json({}))).status).toBe(400);
-  });
+test.each(["[", "a:99999", "%"])("gRPC: answers 400 to the authority %s, and goes on", async (authority) => {
+  const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
+  expect(status).toBe(400);
+  expect((await send(session, asJson, json({}))).status).toBe(400);
+});
 
-  test("refuses what it can't decode without a word of it, and names the reason", async () => {
-    const given = { email: "ann@example.com", password: 12_345_678 };
-    const answer = await send(session, asJson, json(given));
-    const { status, text } = answer;
-    expect(status).toBe(400);
-    expect(text).not.toContain("12345678");
-    expect(JSON.parse(text)).toMatchObject({ code: "invalid_argument", message: "The request can't be read." });
-    expect(failureOf(answer).reason).toBe(Reason.MALFORMED_REQUEST);
-  });
+test("gRPC: refuses an undecodable message with a reason, and without quoting it", async () => {
+  const given = { email: "ann@example.com", password: 12_345_678 };
+  const answer = await send(session, asJson, json(given));
+  const { status, text } = answer;
+  expect(status).toBe(400);
+  expect(text).not.toContain("12345678");
+  expect(JSON.parse(text)).toMatchObject({ code: "invalid_argument", message: "The request can't be read." });
+  expect(failureOf(answer).reason).toBe(Reason.MALFORMED_REQUEST);
+});
 
-  test("takes no larger body than the method says", async () => {
-    const password = "y".repeat(40_000);
-    const answer = await send(session, asJson, json({ email: "ann@example.com", password }));
-    expect(failureOf(answer).reason).toBe(Reason.PAYLOAD_TOO_LARGE);
-    const login = app.grpc(AuthService).login(create(LoginRequestSchema, { email: "ann@example.com", password }));
-    await expect(login).rejects.toMatchObject({ code: Code.OutOfRange });
-  });
+test("gRPC: refuses bodies over the method's limit", async () => {
+  const password = "y".repeat(40_000);
+  const answer = await send(session, asJson, json({ email: "ann@example.com", password }));
+  expect(failureOf(answer).reason).toBe(Reason.PAYLOAD_TOO_LARGE);
+  const login = app.grpc(AuthService).login(create(LoginRequestSchema, { email: "ann@example.com", password }));
+  await expect(login).rejects.toMatchObject({ code: Code.OutOfRange });
+});
 
-  test("reads a body that was cut into crumbs, at no more than its size costs", async () => {
-    const stream = session.request({ ":method": "POST", ":path": CHAT, "content-type": "application/grpc" });
-    const answer = answerTo(stream);
-    const started = performance.now();
-    stream.write(framed(new Uint8Array(), { length: 1_000_000 }));
-    for (let i = 0; i < 100_000; i++) await new Promise((sent) => stream.write(Buffer.alloc(1), sent));
-    stream.end();
-    expect(failureOf(await answer).code).toBe(Code.Unauthenticated);
-    expect(performance.now() - started).toBeLessThan(10_000);
-  });
+test("gRPC: a body in many small parts costs no more memory than its size", async () => {
+  const stream = session.request({ ":method": "POST", ":path": CHAT, "content-type": "application/grpc" });
+  const answer = answerTo(stream);
+  const started = performance.now();
+  stream.write(framed(new Uint8Array(), { length: 1_000_000 }));
+  for (let i = 0; i < 100_000; i++) await new Promise((sent) => stream.write(Buffer.alloc(1), sent));
+  stream.end();
+  expect(failureOf(await answer).code).toBe(Code.Unauthenticated);
+  expect(performance.now() - started).toBeLessThan(10_000);
+});
 
-  test("keeps a deadline, and takes one beyond every timer for none", async () => {
-    const { accessToken } = await app.signIn();
-    const ask = (content: string, deadline: string) => {
-      const message = create(StreamChatRequestSchema, {
-        provider: "provider-a",
-        messages: [{ role: "user", content }],
-      });
-      const headers = {
-        ":path": STREAM,
-        "content-type": "application/grpc",
-        authorization: `Bearer ${accessToken}`,
-        "grpc-timeout": deadline,
-      };
-      return send(session, headers, framed(toBinary(StreamChatRequestSchema, message)));
+test("gRPC: keeps deadlines, and ignores one that no timer can run for", async () => {
+  const { accessToken } = await app.signIn();
+  const ask = (content: string, deadline: string) => {
+    const message = create(StreamChatRequestSchema, {
+      provider: "provider-a",
+      messages: [{ role: "user", content }],
+    });
+    const headers = {
+      ":path": STREAM,
+      "content-type": "application/grpc",
+      authorization: `Bearer ${accessToken}`,
+      "grpc-timeout": deadline,
     };
-    expect((await ask("case: silent", "200m")).trailers["grpc-status"]).toBe(String(Code.DeadlineExceeded));
-    expect((await ask("case: plain", "3000H")).trailers["grpc-status"]).toBe("0");
-  });
+    return send(session, headers, framed(toBinary(StreamChatRequestSchema, message)));
+  };
+  expect((await ask("case: silent", "200m")).trailers["grpc-status"]).toBe(String(Code.DeadlineExceeded));
+  expect((await ask("case: plain", "3000H")).trailers["grpc-status"]).toBe("0");
 });

@@ -15,7 +15,7 @@ const transports = {
 };
 const NEW = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-describe.each(Object.entries(transports))("an answer over %s", (protocol, transport) => {
+describe.each(Object.entries(transports))("Request id over %s", (protocol, transport) => {
   const client = <T extends DescService>(service: T) => createClient(service, transport);
   const chat = async (wanted: CallOptions) => {
     const asked = { provider: "provider-a", messages: [{ role: "user", content: "case: plain" }] };
@@ -35,7 +35,7 @@ describe.each(Object.entries(transports))("an answer over %s", (protocol, transp
     return { id: id ?? failure?.metadata.get("x-request-id"), failed: failure !== undefined };
   }
 
-  test("carries the caller's id, or a new one for want of a sane one: successes, failures and streams", async () => {
+  test("is the caller's, or a new one if the caller's is invalid: for successes, failures and streams", async () => {
     const { user, accessToken } = await app.signIn();
     const authorization = `Bearer ${accessToken}`;
     const calls = {
@@ -57,7 +57,7 @@ describe.each(Object.entries(transports))("an answer over %s", (protocol, transp
     }
   });
 
-  test("carries the id that the log and the audit log have, when it is a new one too", async () => {
+  test("is the same in response, log and audit log", async () => {
     const user = await app.addUser();
     const { id } = await idOf((wanted) => client(AuthService).login(user.credentials, wanted));
     const events = await app.sql("select event from audit_events where request_id = ?", [id]);

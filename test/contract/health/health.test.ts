@@ -4,7 +4,7 @@ import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.t
 import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../../../gen/health/v1/health_pb.ts";
 import { type Settings, type Started, start, transportKinds } from "../../support/gateway.ts";
 
-describe.each(transportKinds)("health %s", (transportKind) => {
+describe.each(transportKinds)("GET /health %s", (transportKind) => {
   let server: Started;
   afterEach(() => server.close());
   /** Services whose parts named here are away. */
@@ -26,7 +26,7 @@ describe.each(transportKinds)("health %s", (transportKind) => {
   const ok = { status: "ok", latencyMs: expect.closeTo(1.3, 5) };
   const down = { ...ok, status: "down" };
 
-  test("is ok with every part", async () => {
+  test("is ok when every part is", async () => {
     await open([]);
     expect(await server.send("GET", "/health")).toMatchObject({
       status: 200,
@@ -64,20 +64,18 @@ describe.each(transportKinds)("health %s", (transportKind) => {
   });
 });
 
-describe("readiness", () => {
-  test("is denied without services, within the bound of a check", async () => {
-    const server = await start((router) => router.service(UserService, {}), { transportKind: "over gRPC" });
-    await server.stopServices();
-    expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
-    expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
-    await server.close();
-  });
+test("GET /health/ready: is 503 without services, within the time limit of a check", async () => {
+  const server = await start((router) => router.service(UserService, {}), { transportKind: "over gRPC" });
+  await server.stopServices();
+  expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+  expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
+  await server.close();
+});
 
-  test("is denied while services hang", async () => {
-    const server = await start((router) => router.service(Health, { check: () => new Promise(() => {}) }));
-    const started = performance.now();
-    expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503 });
-    expect(performance.now() - started).toBeLessThan(3_000);
-    await server.close();
-  });
+test("GET /health/ready: is 503 while services hang", async () => {
+  const server = await start((router) => router.service(Health, { check: () => new Promise(() => {}) }));
+  const started = performance.now();
+  expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503 });
+  expect(performance.now() - started).toBeLessThan(3_000);
+  await server.close();
 });

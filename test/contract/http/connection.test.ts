@@ -8,7 +8,7 @@ import { post, sendRawHttp } from "../../support/raw-http.ts";
 import { CONVERSATION } from "../../support/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
 
-describe("a body without end", () => {
+describe("Endless request body", () => {
   let server: Started;
   beforeAll(async () => {
     server = await start((router) => router.service(AuthService, { login: () => ({}) }));
@@ -43,14 +43,14 @@ describe("a body without end", () => {
     [405, `PUT /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
     [404, `POST /nope HTTP/1.1\r\nHost: x\r\n${chunked}`, "broken\r\n"],
     [200, `GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, ""],
-  ])("gets its %i, is read a little longer, and is cut off", async (status, head, pieces) => {
+  ])("is answered by %i, read a little longer, and cut off", async (status, head, pieces) => {
     expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
   });
 
   test.each([
     [404, "/nope", "{}"],
     [413, "/auth/login", " ".repeat(20_000)],
-  ])("that ends soon after its %i leaves the connection open to the next request", async (status, path, body) => {
+  ])("one that ends soon after its %i keeps the connection open for the next request", async (status, path, body) => {
     const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     const head = `POST ${path} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: ${body.length}\r\n\r\n`;
     const text = await sendRawHttp(server.port, head + body + next);
@@ -58,7 +58,7 @@ describe("a body without end", () => {
   });
 });
 
-describe("a failure tells whether its connection goes on", () => {
+describe("Connection header", () => {
   let server: Started;
   beforeAll(async () => {
     server = await start(() => {});
@@ -70,14 +70,14 @@ describe("a failure tells whether its connection goes on", () => {
     [404, "GET /nope"],
     [405, "DELETE /auth/login"],
     [400, "GET /user/%zz"],
-  ])("%i: %s", async (status, line) => {
+  ])("tells whether the connection stays open after %i: %s", async (status, line) => {
     const close = "Connection: close\r\n\r\n";
     expect(await ask(line, close)).toMatch(new RegExp(`^HTTP/1.1 ${status} .*^connection: close\r$`, "ims"));
     const [first] = (await ask(line, `\r\nGET /health/live HTTP/1.1\r\nHost: x\r\n${close}`)).split(/(?<!^)HTTP/);
     expect(first).toMatch(new RegExp(`^HTTP/1.1 ${status} .*^connection: keep-alive\r$.*^keep-alive: timeout=`, "ims"));
   });
 
-  test("413, of a client that closes", async () => {
+  test("tells that the connection closes after 413 to a client that closes", async () => {
     const head = "Content-Type: application/json\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n";
     const text = await ask("POST /auth/login", head + " ".repeat(20_000));
     expect(text).toMatch(/^HTTP\/1\.1 413 .*^connection: close\r$/ims);
@@ -87,11 +87,11 @@ describe("a failure tells whether its connection goes on", () => {
 describe.each([
   ["rubbish", "JUNK\r\n\r\n", "clientError"],
   ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", "connect"],
-])("%s behind", (_what, junk, event) => {
+])("HTTP pipelining: %s after", (_what, junk, event) => {
   let server: Started;
   afterEach(() => server.close());
 
-  test("good requests leaves them their answers, and closes the connection", async () => {
+  test("good requests leaves them their responses, and closes the connection", async () => {
     server = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));
     const login = post("/auth/login", { email: "a@b.cd", password: "x" });
     const text = await sendRawHttp(server.port, login + login + junk);
@@ -99,7 +99,7 @@ describe.each([
     expect(text).toMatch(/"given".*connection: close.*"given"/is);
   });
 
-  test("a body under way is answered in its turn", async () => {
+  test("a body in transfer is answered in its turn", async () => {
     server = await start((router) => router.service(AuthService, { login: () => ({ accessToken: "given" }) }));
     const login = post("/auth/login", { email: "a@b.cd", password: "x" });
     const begun = login.replace(/Content-Length: \d+/, "Transfer-Encoding: chunked").replace(/\{.*/, junk);
@@ -108,7 +108,7 @@ describe.each([
     expect(text).toContain('"given"');
   });
 
-  test("a stream under way lets it come to its end, and closes the connection", async () => {
+  test("a stream in progress lets it finish, and closes the connection", async () => {
     const behind = Promise.withResolvers<void>();
     server = await start((router) =>
       router.service(AIService, {
@@ -131,7 +131,7 @@ describe.each([
     expect(text).toMatch(/one.*two.*\[DONE\]\n\n\r\n0\r\n\r\n$/s);
   });
 
-  test("a call under way ends it at once when the client goes", async () => {
+  test("a call in progress cancels it when the client disconnects", async () => {
     let held = 0;
     const chat = async (_request: unknown, { signal }: { signal: AbortSignal }) => {
       held++;
@@ -148,7 +148,7 @@ describe.each([
   });
 });
 
-test("a tunnel whose client is gone at once harms nobody", async () => {
+test("CONNECT: a client that disconnects at once does no harm", async () => {
   const server = await start((router) => router.service(AuthService, {}));
   for (let i = 0; i < 20; i++) {
     const socket = net.connect(server.port, "127.0.0.1", () => {
@@ -160,7 +160,7 @@ test("a tunnel whose client is gone at once harms nobody", async () => {
   await server.close();
 });
 
-test("thousands of requests at once over one connection hold up no other, and are dropped when their client goes", async () => {
+test("HTTP pipelining: thousands of requests delay no other connection, and are dropped when the client disconnects", async () => {
   const env = { SHUTDOWN_TIMEOUT: "20s" };
   const server = await start((router) => router.service(AuthService, { login: () => ({}) }), { env });
   const login = post("/auth/login", { email: "a@b.cd", password: "x" });

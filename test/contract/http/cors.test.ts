@@ -4,7 +4,7 @@ import { stubAccounts } from "../../support/stub-services.ts";
 
 const { routes, metadata } = stubAccounts();
 
-describe("pages of other origins", () => {
+describe("CORS", () => {
   const ours = "https://api.example.com";
   const allowed = "https://app.example.com";
   let server: Started;
@@ -16,7 +16,7 @@ describe("pages of other origins", () => {
   afterAll(() => server.close());
   const get = (origin: string) => server.send("GET", "/user/profile", undefined, { origin });
 
-  test("may read answers, with credentials, if they are allowed", async () => {
+  test("an allowed origin may read responses, with credentials", async () => {
     const { headers } = await get(allowed);
     expect(Object.fromEntries(headers)).toMatchObject({
       "access-control-allow-origin": allowed,
@@ -32,7 +32,7 @@ describe("pages of other origins", () => {
   });
 
   test.each(["https://evil.example.com", "null", "https://app.example.com.evil.com", "http://app.example.com"])(
-    "may not otherwise: %s",
+    "other origins may not read responses: %s",
     async (origin) => {
       const answer = await get(origin);
       expect(answer.headers.has("access-control-allow-origin")).toBe(false);
@@ -40,7 +40,7 @@ describe("pages of other origins", () => {
     },
   );
 
-  test("get a preflight answer if they are allowed", async () => {
+  test("an allowed origin gets a preflight response", async () => {
     const ask = {
       origin: allowed,
       "access-control-request-method": "PUT",
@@ -60,7 +60,7 @@ describe("pages of other origins", () => {
     expect((await server.send("OPTIONS", "/nowhere", undefined, { origin: allowed })).status).toBe(404);
   });
 
-  test("are told by the answer, not by the browser, of what no route takes", async () => {
+  test("an unknown method gets its 405 from the server, not from the browser", async () => {
     for (const [method, path, status] of [
       ["PUT", "/nowhere", 404] as const,
       ["PATCH", "/user/profile", 405] as const,
@@ -73,7 +73,7 @@ describe("pages of other origins", () => {
     }
   });
 
-  test("can't use the refresh cookie", async () => {
+  test("other origins cannot use the refresh cookie", async () => {
     const refresh = (headers: Record<string, string>) => server.send("POST", "/auth/refresh", undefined, headers);
     const refused = { status: 403, body: { code: "CROSS_SITE", error: "Forbidden" } };
     expect(await refresh({ origin: "https://evil.com", cookie: "refreshToken=x" })).toMatchObject(refused);
@@ -89,7 +89,7 @@ describe("pages of other origins", () => {
   });
 });
 
-describe("the client's address", () => {
+describe("Client address", () => {
   let server: Started;
   afterEach(() => server.close());
   const addressFor = async (trusted: string, forwarded: string) => {
@@ -111,7 +111,7 @@ describe("the client's address", () => {
     ["the proxy writes brackets", "127.0.0.1", "[2001:db8::1]", "2001:db8::1"],
     ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
     ["there is nothing to read", "127.0.0.1", "", "127.0.0.1"],
-  ])("where %s", async (_what, trusted, forwarded, expected) => {
+  ])("is taken from the right header where %s", async (_what, trusted, forwarded, expected) => {
     expect(await addressFor(trusted, forwarded)).toBe(expected);
   });
 });

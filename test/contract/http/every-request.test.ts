@@ -7,14 +7,14 @@ import { until } from "../../support/until.ts";
 
 const { routes, metadata } = stubAccounts();
 
-describe("every request", () => {
+describe("Every request", () => {
   let server: Started;
   beforeAll(async () => {
     server = await start(routes, { env: { INTERNAL_SECRET: "between-the-two-of-us" } });
   });
   afterAll(() => server.close());
 
-  test("keeps a sane request id and replaces any other", async () => {
+  test("keeps a valid request id and replaces any other", async () => {
     for (const sane of ["a", "A.b_c-9", "x".repeat(128)]) {
       const answer = await server.send("GET", "/user/profile", undefined, { "x-request-id": sane });
       expect(answer.headers.get("x-request-id")).toBe(sane);
@@ -37,7 +37,7 @@ describe("every request", () => {
     },
   );
 
-  test("to an unknown address is 404 in the error shape, whatever its method, body or type", async () => {
+  test("to an unknown path is 404 in the error shape, whatever its method, body or type", async () => {
     const body = { statusCode: 404, error: "Not Found", code: "NOT_FOUND", message: expect.any(String) };
     for (const path of ["/", "/user", "/user/profile/", "/User/profile", "/auth/login/x", "/%2e%2e/etc/passwd"]) {
       expect(await server.send("GET", path), path).toMatchObject({ status: 404, body });
@@ -61,7 +61,7 @@ describe("every request", () => {
     ["POST", "/user/sessions/1", "DELETE"],
     ["GET", "/admin/users/1?a=b", "PUT, DELETE"],
     ["POST", "/health", "GET, HEAD"],
-  ])("%s %s is 405 and tells what is allowed", async (method, path, allow) => {
+  ])("%s %s is 405 with Allow", async (method, path, allow) => {
     const answer = await server.send(method, path);
     expect(answer.status).toBe(405);
     expect(answer.headers.get("allow")?.split(", ").sort()).toEqual(allow.split(", ").sort());
@@ -69,7 +69,7 @@ describe("every request", () => {
       expect(answer.body).toMatchObject({ code: "METHOD_NOT_ALLOWED", error: "Method Not Allowed" });
   });
 
-  test("carries to the services who asks: token, id, address, agent, and the secret between us", async () => {
+  test("passes token, id, address, agent and the internal secret to the services", async () => {
     await server.send("GET", "/user/profile", undefined, {
       authorization: "Bearer abc",
       "user-agent": `é${"x".repeat(500)}`,
@@ -88,7 +88,7 @@ describe("every request", () => {
     expect(metadata()).not.toHaveProperty("authorization");
   });
 
-  test("leaves one log line, and in it no token, cookie, body or query", async () => {
+  test("logs one line without token, cookie, body and query", async () => {
     server.logs.length = 0;
     await server.send(
       "POST",
@@ -106,7 +106,7 @@ describe("every request", () => {
   });
 });
 
-test("a request's span goes beneath its caller's, tells its status, and names what is our failure", async () => {
+test("Tracing: a request's span continues the caller's, has its status, and marks our failures", async () => {
   const spans: object[] = [];
   const startSpan: StartSpan = (name, kind, parent, attributes) => {
     const span = { name, kind, parent, attributes, told: undefined as unknown };

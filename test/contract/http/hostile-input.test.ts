@@ -10,7 +10,7 @@ const app = await testApp();
 const password = "Correct-horse-1";
 const failureOf = (error: unknown) => ConnectError.from(error).findDetails(FailureSchema)[0];
 
-describe("a request that is wrong in many places", () => {
+describe("Request with many errors", () => {
   const chat = (messages: unknown) => ({ provider: "provider-a", messages });
 
   test.each([
@@ -19,7 +19,7 @@ describe("a request that is wrong in many places", () => {
     ["512 numbers", Array(512).fill(1)],
     ["200,000 numbers", Array(200_000).fill(1)],
     ["60,000 empty objects", Array(60_000).fill({})],
-  ])("answers 400 at once and in few words: %s", async (_what, messages) => {
+  ])("is 400 at once, with a short response: %s", async (_what, messages) => {
     const { browser, accessToken } = await app.signIn();
     for (const path of ["/ai/chat", "/ai/stream"]) {
       const started = performance.now();
@@ -31,7 +31,7 @@ describe("a request that is wrong in many places", () => {
     }
   });
 
-  test("answers the same over gRPC", async () => {
+  test("behaves the same over gRPC", async () => {
     const { accessToken } = await app.signIn();
     const headers = { authorization: `Bearer ${accessToken}` };
     const messages = Array(512).fill({ role: "robot", content: "" });
@@ -46,89 +46,82 @@ describe("a request that is wrong in many places", () => {
   });
 });
 
-describe("a request that can't be read", () => {
-  test("is asked for its token and its role first", async () => {
-    const { browser, accessToken } = await app.signIn();
-    for (const body of ['{"role":', '{"role":1}']) {
-      const path = `/admin/users/${randomUUID()}`;
-      expect((await browser.put(path, body)).status).toBe(401);
-      expect((await browser.put(path, body, "not-a-token")).status).toBe(401);
-      expect((await browser.put(path, body, accessToken)).status).toBe(403);
-    }
-    expect((await browser.post("/ai/stream", "{", accessToken)).body.code).toBe("MALFORMED_REQUEST");
-  });
-
-  test("counts towards the limit", async () => {
-    const httpClient = app.httpClient();
-    const first = await httpClient.post("/auth/register", "{");
-    expect([first.status, first.headers.get("ratelimit-remaining")]).toEqual([400, "9"]);
-    for (let i = 0; i < 9; i++) await httpClient.post("/auth/register", { email: 1 });
-    expect((await httpClient.post("/auth/register", "{")).status).toBe(429);
-  });
+test("Unreadable request: is authenticated and authorized first", async () => {
+  const { browser, accessToken } = await app.signIn();
+  for (const body of ['{"role":', '{"role":1}']) {
+    const path = `/admin/users/${randomUUID()}`;
+    expect((await browser.put(path, body)).status).toBe(401);
+    expect((await browser.put(path, body, "not-a-token")).status).toBe(401);
+    expect((await browser.put(path, body, accessToken)).status).toBe(403);
+  }
+  expect((await browser.post("/ai/stream", "{", accessToken)).body.code).toBe("MALFORMED_REQUEST");
 });
 
-describe("a body where none is wanted", () => {
-  test.each([
-    [413, "PAYLOAD_TOO_LARGE", "x".repeat(20_000), "application/json"],
-    [415, "UNSUPPORTED_MEDIA_TYPE", "x", "text/plain"],
-    [400, "MALFORMED_REQUEST", "{", "application/json"],
-  ])("is refused by %i, as the documentation says", async (status, code, body, type) => {
-    const { browser, accessToken } = await app.signIn();
-    const headers = { authorization: `Bearer ${accessToken}`, "content-type": type };
-    expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject({ status, body: { code } });
-    expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject({ status, body: { code } });
-  });
+test("Unreadable request: counts towards the limit", async () => {
+  const httpClient = app.httpClient();
+  const first = await httpClient.post("/auth/register", "{");
+  expect([first.status, first.headers.get("ratelimit-remaining")]).toEqual([400, "9"]);
+  for (let i = 0; i < 9; i++) await httpClient.post("/auth/register", { email: 1 });
+  expect((await httpClient.post("/auth/register", "{")).status).toBe(429);
 });
 
-describe("every answer of a limited route", () => {
-  test("tells what is left, refusals included", async () => {
-    const { browser, accessToken, user } = await app.signIn();
-    const answers = [
-      await browser.post("/auth/login", { email: user.email, password: "Wrong-1-guess" }),
-      await browser.post("/auth/verify-email", { token: "x" }),
-      await browser.post("/auth/register", {}),
-      await browser.post("/ai/chat", {}, accessToken),
-      await browser.post(
-        "/ai/stream",
-        { provider: "provider-a", messages: [{ role: "user", content: "case: bad-key" }] },
-        accessToken,
-      ),
-      await browser.delete(`/user/sessions/${randomUUID()}`, accessToken),
-    ];
-    expect(answers.map((answer) => answer.status)).toEqual([401, 400, 400, 400, 200, 404]);
-    for (const { headers } of answers) {
-      expect(Number(headers.get("ratelimit-limit"))).toBeGreaterThan(0);
-      expect(headers.get("ratelimit-remaining")).toMatch(/^\d+$/);
-      expect(headers.get("ratelimit-reset")).toMatch(/^\d+$/);
-    }
-  });
+test.each([
+  [413, "PAYLOAD_TOO_LARGE", "x".repeat(20_000), "application/json"],
+  [415, "UNSUPPORTED_MEDIA_TYPE", "x", "text/plain"],
+  [400, "MALFORMED_REQUEST", "{", "application/json"],
+])("Unwanted body: is refused by %i, as documented", async (status, code, body, type) => {
+  const { browser, accessToken } = await app.signIn();
+  const headers = { authorization: `Bearer ${accessToken}`, "content-type": type };
+  expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject({ status, body: { code } });
+  expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject({ status, body: { code } });
 });
 
-describe("what looks like an address or a name", () => {
-  test.each(["victim@ex%61mple.org", "a@%2e.com", "a@\u200b.com", "a@-x.com", "a@x-.com", "a@xn--.com", "a@b..com"])(
-    "is refused as an address: %s",
-    async (email) => {
-      const answer = await app.httpClient().post("/auth/register", { email, password, name: "Eve", acceptTerms: true });
-      expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "email" }] } });
-    },
-  );
+test("Rate-limit headers: are on every response of a limited route, refusals included", async () => {
+  const { browser, accessToken, user } = await app.signIn();
+  const answers = [
+    await browser.post("/auth/login", { email: user.email, password: "Wrong-1-guess" }),
+    await browser.post("/auth/verify-email", { token: "x" }),
+    await browser.post("/auth/register", {}),
+    await browser.post("/ai/chat", {}, accessToken),
+    await browser.post(
+      "/ai/stream",
+      { provider: "provider-a", messages: [{ role: "user", content: "case: bad-key" }] },
+      accessToken,
+    ),
+    await browser.delete(`/user/sessions/${randomUUID()}`, accessToken),
+  ];
+  expect(answers.map((answer) => answer.status)).toEqual([401, 400, 400, 400, 200, 404]);
+  for (const { headers } of answers) {
+    expect(Number(headers.get("ratelimit-limit"))).toBeGreaterThan(0);
+    expect(headers.get("ratelimit-remaining")).toMatch(/^\d+$/);
+    expect(headers.get("ratelimit-reset")).toMatch(/^\d+$/);
+  }
+});
 
-  test.each(["\ufeff", "\u200b", "\u180e\u200d"])("is refused as a name that nobody could see: %j", async (name) => {
+test.each(["victim@ex%61mple.org", "a@%2e.com", "a@\u200b.com", "a@-x.com", "a@x-.com", "a@xn--.com", "a@b..com"])(
+  "Look-alike input: is refused as an address: %s",
+  async (email) => {
+    const answer = await app.httpClient().post("/auth/register", { email, password, name: "Eve", acceptTerms: true });
+    expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "email" }] } });
+  },
+);
+
+test.each(["\ufeff", "\u200b", "\u180e\u200d"])(
+  "Look-alike input: is refused as a name that shows nothing: %j",
+  async (name) => {
     const { browser, accessToken } = await app.signIn();
     expect(await browser.put("/user/profile", { name }, accessToken)).toMatchObject({ status: 400 });
-  });
-});
+  },
+);
 
-describe("a made-up cursor", () => {
-  test.each([0x99, 0x11, 0xff])("answers like any other place (%i)", async (byte) => {
-    const admin = await app.signIn(await app.addUser({ role: "admin" }));
-    const cursor = Buffer.alloc(21, byte).toString("base64url");
-    for (const list of ["users", "audit-logs", "email-logs"]) {
-      const { status } = await admin.browser.get(`/admin/${list}?cursor=${cursor}`, admin.accessToken);
-      expect([200, 400]).toContain(status);
-    }
-    const headers = { authorization: `Bearer ${admin.accessToken}` };
-    const answer = await app.grpc(AdminService).listUsers({ cursor }, { headers }).catch(failureOf);
-    expect(answer).toBeDefined();
-  });
+test.each([0x99, 0x11, 0xff])("Made-up cursor: pages like any other position (%i)", async (byte) => {
+  const admin = await app.signIn(await app.addUser({ role: "admin" }));
+  const cursor = Buffer.alloc(21, byte).toString("base64url");
+  for (const list of ["users", "audit-logs", "email-logs"]) {
+    const { status } = await admin.browser.get(`/admin/${list}?cursor=${cursor}`, admin.accessToken);
+    expect([200, 400]).toContain(status);
+  }
+  const headers = { authorization: `Bearer ${admin.accessToken}` };
+  const answer = await app.grpc(AdminService).listUsers({ cursor }, { headers }).catch(failureOf);
+  expect(answer).toBeDefined();
 });

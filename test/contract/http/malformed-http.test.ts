@@ -1,145 +1,139 @@
 import net from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { commonHeaders, type Started, start } from "../../support/gateway.ts";
 import { sendRawHttp } from "../../support/raw-http.ts";
 import { until } from "../../support/until.ts";
 
-describe("malformed HTTP", () => {
-  let server: Started;
-  beforeAll(async () => {
-    server = await start(
-      (router) =>
-        router
-          .service(UserService, { getProfile: () => ({ user: { id: "1" } }) })
-          .service(AuthService, { login: () => ({}) }),
-      { requestTimeoutMs: 400, env: { PUBLIC_URL: "https://api.example.com" } },
-    );
-  });
-  afterAll(() => server.close());
+let server: Started;
+beforeAll(async () => {
+  server = await start(
+    (router) =>
+      router
+        .service(UserService, { getProfile: () => ({ user: { id: "1" } }) })
+        .service(AuthService, { login: () => ({}) }),
+    { requestTimeoutMs: 400, env: { PUBLIC_URL: "https://api.example.com" } },
+  );
+});
+afterAll(() => server.close());
 
-  const usual = {
-    ...commonHeaders,
-    "strict-transport-security": "max-age=31536000; includeSubDomains",
-    "content-type": "application/json; charset=utf-8",
+const usual = {
+  ...commonHeaders,
+  "strict-transport-security": "max-age=31536000; includeSubDomains",
+  "content-type": "application/json; charset=utf-8",
+};
+
+/** Status, headers and JSON of the last answer in what came back. */
+const read = (text: string) => {
+  const last = text.slice(text.lastIndexOf("HTTP/1.1 "));
+  const [head = "", ...rest] = last.split("\r\n\r\n");
+  return {
+    status: Number(last.slice(9, 12)),
+    headers: Object.fromEntries(
+      head.split("\r\n").map((line) => [line.split(":", 1)[0]?.toLowerCase(), line.replace(/^[^:]*: */, "")]),
+    ) as Record<string, string>,
+    body: JSON.parse(rest.join("\r\n\r\n")),
   };
+};
+const exchange = async (request: string) => read(await sendRawHttp(server.port, request));
+const close = "Connection: close\r\n\r\n";
 
-  /** Status, headers and JSON of the last answer in what came back. */
-  const read = (text: string) => {
-    const last = text.slice(text.lastIndexOf("HTTP/1.1 "));
-    const [head = "", ...rest] = last.split("\r\n\r\n");
-    return {
-      status: Number(last.slice(9, 12)),
-      headers: Object.fromEntries(
-        head.split("\r\n").map((line) => [line.split(":", 1)[0]?.toLowerCase(), line.replace(/^[^:]*: */, "")]),
-      ) as Record<string, string>,
-      body: JSON.parse(rest.join("\r\n\r\n")),
-    };
-  };
-  const exchange = async (request: string) => read(await sendRawHttp(server.port, request));
-  const close = "Connection: close\r\n\r\n";
-
-  test.each([
-    ["no HTTP at all", "hello\r\n\r\n", 400],
-    ["a method in lower case and no version", "get /user/profile\r\n\r\n", 400],
-    ["no version", "GET /user/profile\r\n\r\n", 400],
-    ["another protocol", "DESCRIBE /user/profile RTSP/1.0\r\n\r\n", 400],
-    ["a broken header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nno colon\r\n${close}`, 400],
-    ["a NUL in a header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nA: \0\r\n${close}`, 400],
-    ["two Host headers", `GET /user/profile HTTP/1.1\r\nHost: a\r\nHost: b\r\n${close}`, 400],
-    ["no Host header", `GET /user/profile HTTP/1.1\r\n${close}`, 400],
-    [
-      "two lengths",
-      `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n${close}{}`,
-      400,
-    ],
-    [
-      "length and chunks",
-      `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n${close}{}`,
-      400,
-    ],
-    [
-      "a broken chunk",
-      `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
-      400,
-    ],
-    ["a broken path", `GET /user/%zz HTTP/1.1\r\nHost: x\r\n${close}`, 400],
-    ["a path in broken UTF-8", `GET /user/sessions/%ff HTTP/1.1\r\nHost: x\r\n${close}`, 400],
-    ["headers without end", `GET / HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n${close}`, 431],
-    ["a tunnel", `CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n${close}`, 400],
-  ])("with %s is answered in the error shape", async (_what, request, status) => {
-    const answer = await exchange(request);
-    expect(answer.status).toBe(status);
-    expect(answer.body).toEqual({
-      statusCode: status,
-      message: expect.any(String),
-      error: expect.any(String),
-      code: "MALFORMED_REQUEST",
-    });
-    expect(answer.headers).toMatchObject(usual);
-    const mine = () => server.logs.filter(({ requestId }) => requestId === answer.headers["x-request-id"]);
-    await until("the log line", () => mine().length > 0);
-    expect(mine()).toMatchObject([{ status }]);
+test.each([
+  ["no HTTP at all", "hello\r\n\r\n", 400],
+  ["a method in lower case and no version", "get /user/profile\r\n\r\n", 400],
+  ["no version", "GET /user/profile\r\n\r\n", 400],
+  ["another protocol", "DESCRIBE /user/profile RTSP/1.0\r\n\r\n", 400],
+  ["a broken header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nno colon\r\n${close}`, 400],
+  ["a NUL in a header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nA: \0\r\n${close}`, 400],
+  ["two Host headers", `GET /user/profile HTTP/1.1\r\nHost: a\r\nHost: b\r\n${close}`, 400],
+  ["no Host header", `GET /user/profile HTTP/1.1\r\n${close}`, 400],
+  ["two lengths", `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n${close}{}`, 400],
+  [
+    "length and chunks",
+    `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n${close}{}`,
+    400,
+  ],
+  [
+    "a broken chunk",
+    `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
+    400,
+  ],
+  ["a broken path", `GET /user/%zz HTTP/1.1\r\nHost: x\r\n${close}`, 400],
+  ["a path in broken UTF-8", `GET /user/sessions/%ff HTTP/1.1\r\nHost: x\r\n${close}`, 400],
+  ["headers without end", `GET / HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n${close}`, 431],
+  ["a tunnel", `CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n${close}`, 400],
+])("Malformed HTTP: %s is answered in the error shape", async (_what, request, status) => {
+  const answer = await exchange(request);
+  expect(answer.status).toBe(status);
+  expect(answer.body).toEqual({
+    statusCode: status,
+    message: expect.any(String),
+    error: expect.any(String),
+    code: "MALFORMED_REQUEST",
   });
+  expect(answer.headers).toMatchObject(usual);
+  const mine = () => server.logs.filter(({ requestId }) => requestId === answer.headers["x-request-id"]);
+  await until("the log line", () => mine().length > 0);
+  expect(mine()).toMatchObject([{ status }]);
+});
 
-  // RFC 9110 section 15.6.2 has 501 for a method that no resource takes; the contract has 405 with Allow, whatever the method
-  test.each([
-    ["BREW", "/user/profile", "GET, HEAD, PUT"],
-    ["GET", "http://x/auth/login?a=b", "POST"],
-    ["get", "/user/profile", "GET, HEAD, PUT"],
-    ["GETX", "/%61uth/login?a=b", "POST"],
-    ["M-X!", "/user/sessions/1", "DELETE"],
-  ])("of the wrong or unheard-of method %s to %s is 405 and tells what is allowed", async (method, path, allow) => {
-    const answer = await exchange(`${method} ${path} HTTP/1.1\r\nHost: x\r\n${close}`);
-    expect(answer).toMatchObject({ status: 405, body: { code: "METHOD_NOT_ALLOWED", error: "Method Not Allowed" } });
-    expect(answer.headers).toMatchObject(usual);
-    expect(answer.headers.allow?.split(", ").sort()).toEqual(allow.split(", ").sort());
-  });
+// RFC 9110 section 15.6.2 has 501 for a method that no resource takes; the contract has 405 with Allow, whatever the method
+test.each([
+  ["BREW", "/user/profile", "GET, HEAD, PUT"],
+  ["GET", "http://x/auth/login?a=b", "POST"],
+  ["get", "/user/profile", "GET, HEAD, PUT"],
+  ["GETX", "/%61uth/login?a=b", "POST"],
+  ["M-X!", "/user/sessions/1", "DELETE"],
+])("Malformed HTTP: the method %s of %s is 405 with Allow", async (method, path, allow) => {
+  const answer = await exchange(`${method} ${path} HTTP/1.1\r\nHost: x\r\n${close}`);
+  expect(answer).toMatchObject({ status: 405, body: { code: "METHOD_NOT_ALLOWED", error: "Method Not Allowed" } });
+  expect(answer.headers).toMatchObject(usual);
+  expect(answer.headers.allow?.split(", ").sort()).toEqual(allow.split(", ").sort());
+});
 
-  test("of an unheard-of method to an unknown address is 404", async () => {
-    for (const path of ["/", "/nowhere", "/auth/%zz"]) {
-      const answer = await exchange(`BREW ${path} HTTP/1.1\r\nHost: x\r\n\r\n`);
-      expect(answer, path).toMatchObject({ status: 404, body: { code: "NOT_FOUND" }, headers: usual });
-      expect(answer.headers).not.toHaveProperty("allow");
-    }
-  });
+test("Malformed HTTP: an unknown method of an unknown path is 404", async () => {
+  for (const path of ["/", "/nowhere", "/auth/%zz"]) {
+    const answer = await exchange(`BREW ${path} HTTP/1.1\r\nHost: x\r\n\r\n`);
+    expect(answer, path).toMatchObject({ status: 404, body: { code: "NOT_FOUND" }, headers: usual });
+    expect(answer.headers).not.toHaveProperty("allow");
+  }
+});
 
-  test("that arrives too slowly is 408, in its headers as in its body", async () => {
-    const slow = { status: 408, body: { statusCode: 408, error: "Request Timeout", code: "REQUEST_TIMEOUT" } };
-    expect(await exchange("GET /user/profile HTTP/1.1\r\nHost:")).toMatchObject(slow);
-    const head = "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n";
-    expect(await exchange(`${head}{"email":`)).toMatchObject(slow);
-  });
+test("Malformed HTTP: a request that arrives too slowly is 408, in its headers and in its body", async () => {
+  const slow = { status: 408, body: { statusCode: 408, error: "Request Timeout", code: "REQUEST_TIMEOUT" } };
+  expect(await exchange("GET /user/profile HTTP/1.1\r\nHost:")).toMatchObject(slow);
+  const head = "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n";
+  expect(await exchange(`${head}{"email":`)).toMatchObject(slow);
+});
 
-  test("that is a slow body is no failure of ours", async () => {
-    expect(server.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
-  });
+test("Malformed HTTP: a slow body is no server failure", async () => {
+  expect(server.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
+});
 
-  test("after an answered request garbles nothing", async () => {
-    const text = await sendRawHttp(server.port, "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n");
-    expect(text).toMatch(/^HTTP\/1\.1 (200|400) /);
-    expect((await server.send("GET", "/user/profile")).status).toBe(200);
-  });
+test("Malformed HTTP: rubbish after an answered request corrupts nothing", async () => {
+  const text = await sendRawHttp(server.port, "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n");
+  expect(text).toMatch(/^HTTP\/1\.1 (200|400) /);
+  expect((await server.send("GET", "/user/profile")).status).toBe(200);
+});
 
-  test("may ask for what we do not know of, in vain but without harm", async () => {
-    const expects = `GET /user/profile HTTP/1.1\r\nHost: x\r\nExpect: magic\r\n${close}`;
-    expect((await exchange(expects)).status).toBe(200);
-    const upgrade = "GET /user/profile HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade, close\r\n\r\n";
-    expect((await exchange(upgrade)).status).toBe(200);
-    const old = "GET /user/profile HTTP/1.0\r\n\r\n";
-    expect((await exchange(old)).status).toBe(200);
-  });
+test("Malformed HTTP: unknown protocol upgrades are ignored", async () => {
+  const expects = `GET /user/profile HTTP/1.1\r\nHost: x\r\nExpect: magic\r\n${close}`;
+  expect((await exchange(expects)).status).toBe(200);
+  const upgrade = "GET /user/profile HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade, close\r\n\r\n";
+  expect((await exchange(upgrade)).status).toBe(200);
+  const old = "GET /user/profile HTTP/1.0\r\n\r\n";
+  expect((await exchange(old)).status).toBe(200);
+});
 
-  test("whose client leaves in the middle of a body leaves a log line and no alarm", async () => {
-    server.logs.length = 0;
-    const socket = net.connect(server.port, "127.0.0.1");
-    socket.write(
-      "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
-      () => socket.destroy(),
-    );
-    const line = await until("the log line", () => server.logs.find(({ route }) => route === "/auth/login"));
-    expect(line).toMatchObject({ status: 499, clientGone: true });
-    expect(server.logs.filter(({ level }) => (level as number) >= 40)).toEqual([]);
-  });
+test("Malformed HTTP: a client that disconnects during its body leaves one log line and no error", async () => {
+  server.logs.length = 0;
+  const socket = net.connect(server.port, "127.0.0.1");
+  socket.write(
+    "POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
+    () => socket.destroy(),
+  );
+  const line = await until("the log line", () => server.logs.find(({ route }) => route === "/auth/login"));
+  expect(line).toMatchObject({ status: 499, clientGone: true });
+  expect(server.logs.filter(({ level }) => (level as number) >= 40)).toEqual([]);
 });

@@ -7,7 +7,7 @@ import { startApp, type TestApp } from "../../support/app.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 
-describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("a PUBLIC_URL with a path, which a proxy takes off", () => {
+describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("PUBLIC_URL with a path that a proxy removes", () => {
   let app: TestApp;
   let browser: Browser;
   let publicUrl: string;
@@ -33,7 +33,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("a PUBLIC_URL with a p
     await app.close();
   });
 
-  test("has mailed links that work", async () => {
+  test("mailed links work", async () => {
     const user = await app.addUser();
     const { link } = await app.mail.letterTo(user.email);
     expect(link).toContain(`${publicUrl}/verify-email#token=`);
@@ -55,7 +55,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("a PUBLIC_URL with a p
       .waitFor();
   });
 
-  test("has a documentation to try it, and keeps browsers signed in", async () => {
+  test("the documentation sends requests, and browsers stay signed in", async () => {
     const { credentials } = await app.addUser();
     const page = await browser.newPage();
     await page.goto(`${publicUrl}/docs`);

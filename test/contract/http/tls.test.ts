@@ -34,7 +34,7 @@ async function agree({ port }: GrpcServer, files: Parameters<typeof createServic
   }
 }
 
-describe("services apart, by TLS", () => {
+describe("TLS between gateway and services", () => {
   let open: GrpcServer;
   let mutual: GrpcServer;
   beforeAll(async () => {
@@ -42,20 +42,20 @@ describe("services apart, by TLS", () => {
   });
   afterAll(() => Promise.all([open.close(0), mutual.close(0)]));
 
-  test("are trusted by their authority alone", async () => {
+  test("trusts its own authority only", async () => {
     expect(await agree(open, { ca: ours.cert })).toBe(true);
     expect(await agree(open, { ca: others.cert })).toBe(false);
     expect(await agree(open, {})).toBe(false);
   });
 
-  test("that want a certificate see the gateway's", async () => {
+  test("presents the gateway's certificate where the services want one", async () => {
     expect(await agree(mutual, { ...ours, ca: ours.cert })).toBe(true);
     expect(await agree(mutual, { ca: ours.cert })).toBe(false);
     expect(await agree(mutual, { ...others, ca: ours.cert })).toBe(false);
   });
 });
 
-test("files that can't be used are told by the names of their variables, on either side", async () => {
+test("TLS: unusable files are reported by the names of their variables, on either side", async () => {
   for (const wrong of [
     { ...ours, cert: "missing.pem" },
     { ...ours, key: others.key },

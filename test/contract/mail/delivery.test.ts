@@ -4,12 +4,12 @@ import { describeConcurrent } from "../../support/describe-concurrent.ts";
 import { BASE_MS, modes, openMailFixture, type Row } from "../../support/mail-fixture.ts";
 import { times, until } from "../../support/until.ts";
 
-describeConcurrent(modes, "mail delivery, %s", async (mode) => {
+describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
   const mail = await openMailFixture(mode);
   const { app, register, rowOf, receivedFor } = mail;
   const delayOf = (row: Row) => new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
 
-  test.each([421, 451])("tries again after a %i, ever later and never at one time, until it is taken", async (code) => {
+  test.each([421, 451])("retries after a %i with growing, jittered delays until accepted", async (code) => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("busy") ? { code, text: "Try again later" } : "accept");
     const emails = await Promise.all(times(5, () => register("busy")));
     for (const attempt of [1, 2, 3]) {
@@ -37,7 +37,7 @@ describeConcurrent(modes, "mail delivery, %s", async (mode) => {
     }
   });
 
-  test("waits while its sender is refused: that is not about the letter", async () => {
+  test("a refused sender delays the mail and does not fail it", async () => {
     mail.smtpServer.responses.mail = () => ({ code: 550, text: "Sender rejected" });
     const email = await register("waiting");
     const row = await rowOf(email, ({ status, attempts }) => status !== "sending" && attempts === 1);
@@ -54,7 +54,7 @@ describeConcurrent(modes, "mail delivery, %s", async (mode) => {
     await rowOf(email, ({ status }) => status === "sent");
   });
 
-  test("is given up when it has been put off for a day", async () => {
+  test("gives up a mail that has been deferred for a day", async () => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("never") ? { code: 451, text: "Greylisted" } : "accept");
     const email = await register("never");
     await rowOf(email, (row) => row.attempts === 1 && row.status === "queued");
@@ -62,7 +62,7 @@ describeConcurrent(modes, "mail delivery, %s", async (mode) => {
     await rowOf(email, (row) => row.attempts === 2 && row.status === "failed");
   });
 
-  test("a letter whose link has ended while it waited is not sent any more", async () => {
+  test("drops a mail whose link expired while it waited", async () => {
     const email = await register("forgetful");
     await rowOf(email, (row) => row.status === "sent");
     const resets = (status: string) =>
@@ -99,7 +99,7 @@ describeConcurrent(modes, "mail delivery, %s", async (mode) => {
     expect(receivedFor(email)).toHaveLength(2);
   });
 
-  test("no letter waits for one that hangs, or for one that can't even be written", async () => {
+  test("a mail that hangs or cannot be written delays no other", async () => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("stuck") ? "hang" : "accept");
     const stuck = await Promise.all(times(3, () => register("stuck")));
     await app.sql(

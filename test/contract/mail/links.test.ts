@@ -5,7 +5,7 @@ import { startApp, type TestApp } from "../../support/app.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 
-describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("the links in mails, opened in Chromium", () => {
+describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("Mailed links in Chromium", () => {
   let app: TestApp;
   let browser: Browser;
   beforeAll(async () => {
@@ -29,7 +29,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("the links in mails, o
   }
   const status = (page: Page, text: RegExp) => page.getByRole("status").filter({ hasText: text }).waitFor();
 
-  test("verify-email: opening consumes nothing, one click confirms, and the answer is shown", async () => {
+  test("GET /verify-email: opening consumes nothing, one click confirms and shows the result", async () => {
     const user = await app.addUser();
     const { link } = await app.mail.letterTo(user.email);
     const unconfirmed = "select id from users where id = ? and email_verified_at is null";
@@ -50,7 +50,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("the links in mails, o
     expect(await bare.page.getByRole("button").isDisabled()).toBe(true);
   });
 
-  test("verify-email takes the link of a changed address as well", async () => {
+  test("GET /verify-email: accepts the link of a changed address", async () => {
     const { user, browser: httpClient, accessToken } = await app.signIn();
     const newEmail = `new-${user.email}`;
     await httpClient.post("/user/change-email", { newEmail, password: user.password }, accessToken);
@@ -60,7 +60,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("the links in mails, o
     expect((await httpClient.get("/user/profile", accessToken)).body.email).toBe(newEmail);
   });
 
-  test("reset-password: a weak password is told and leaves the link good, a strong one is set", async () => {
+  test("GET /reset-password: a weak password is reported and keeps the link valid, a strong one is set", async () => {
     const user = await app.addUser();
     await app.httpClient().post("/auth/forgot-password", { email: user.email });
     const { link } = await app.mail.letterTo(user.email, /Reset/);
@@ -83,7 +83,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("the links in mails, o
     await status(again.page, /invalid, expired or already used/);
   });
 
-  test("the pages run nothing but their own script, and stay out of frames", async () => {
+  test("the pages run their own script only, and refuse frames", async () => {
     for (const path of ["/verify-email", "/reset-password"]) {
       const { page } = await open(`http://gatehouse.test${path}#token=x"><img src=x onerror=alert(1)>`);
       expect(await page.locator("img").count()).toBe(0);

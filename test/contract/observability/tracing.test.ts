@@ -73,8 +73,8 @@ const starts = {
   },
 };
 
-describe.each(Object.entries(starts))("a trace %s", (_, start) => {
-  test("leads from the caller's span over request and RPC to the provider's reply", async () => {
+describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
+  test("a trace leads from the caller's span over request and RPC to the provider's reply", async () => {
     spans.length = 0;
     await start();
     const httpClient = createHttpClient(running[0]?.url ?? "");
@@ -114,7 +114,7 @@ describe.each(Object.entries(starts))("a trace %s", (_, start) => {
   }, 90_000);
 });
 
-test("a caller who isn't recorded stays so, and one that can't be read begins nothing", async () => {
+test("Tracing: an unsampled caller stays unsampled, an unreadable header starts nothing", async () => {
   const tracing = await openTracing("http://127.0.0.1:9", "gatehouse");
   const begin = (parent: string) => tracing?.start("span", "SERVER", parent, {}).traceparent;
   expect(begin(`00-${TRACE}-${CALLER}-01`)).toMatch(new RegExp(`^00-${TRACE}-(?!${CALLER}).*-01$`));
@@ -130,7 +130,7 @@ test("a caller who isn't recorded stays so, and one that can't be read begins no
   await tracing?.close();
 });
 
-test("a collector that takes everything and never answers holds up neither requests nor the end", async () => {
+test("Tracing: a collector that never answers delays neither requests nor the shutdown", async () => {
   const silent = createServer(() => {});
   await once(silent.listen(0, "127.0.0.1"), "listening");
   const endpoint = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;

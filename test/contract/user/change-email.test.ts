@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { tally, times } from "../../support/until.ts";
 
@@ -10,82 +10,80 @@ const ask = ({ browser, accessToken, user }: Account, newEmail: string, password
   browser.post("/user/change-email", { newEmail, password }, accessToken);
 const verify = (token: unknown) => app.httpClient().post("/auth/verify-email", { token });
 
-describe("POST /user/change-email", () => {
-  test("takes effect with the mailed token, and tells the old address twice", async () => {
-    const account = await app.signIn();
-    await app.httpClient().post("/auth/login", { email: account.user.email, password: "Wrong-1-guess" });
-    const newEmail = fresh();
-    expect(await ask(account, newEmail)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-    const profile = async () => (await account.browser.get("/user/profile", account.accessToken)).body;
-    expect(await profile()).toMatchObject({ email: account.user.email, emailVerified: false });
-    expect((await app.mail.letterTo(account.user.email, /new e-mail address was requested/)).text).toContain(newEmail);
-    const { token, link } = await app.mail.letterTo(newEmail, /Confirm your new/);
-    expect(link).toBe(`http://gatehouse.test/verify-email#token=${token}`);
-    expect((await verify(token)).status).toBe(200);
-    expect(await app.sql("select 1 from attempts where subject = ?", [account.user.email])).toEqual([]);
-    expect((await verify(token)).status).toBe(400);
-    expect(await profile()).toMatchObject({ email: newEmail, emailVerified: true });
-    await app.mail.letterTo(account.user.email, /e-mail address was changed/);
-    expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
-    const { password } = account.user;
-    expect((await app.httpClient().post("/auth/login", { email: newEmail, password })).status).toBe(200);
-    const events = await app.sql("select details from audit_events where user_id = ? and event = ?", [
-      account.user.id,
-      "user.email_changed",
-    ]);
-    expect(events).toEqual([{ details: {} }]);
-  });
+test("POST /user/change-email: takes effect with the mailed token, and notifies the old address twice", async () => {
+  const account = await app.signIn();
+  await app.httpClient().post("/auth/login", { email: account.user.email, password: "Wrong-1-guess" });
+  const newEmail = fresh();
+  expect(await ask(account, newEmail)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  const profile = async () => (await account.browser.get("/user/profile", account.accessToken)).body;
+  expect(await profile()).toMatchObject({ email: account.user.email, emailVerified: false });
+  expect((await app.mail.letterTo(account.user.email, /new e-mail address was requested/)).text).toContain(newEmail);
+  const { token, link } = await app.mail.letterTo(newEmail, /Confirm your new/);
+  expect(link).toBe(`http://gatehouse.test/verify-email#token=${token}`);
+  expect((await verify(token)).status).toBe(200);
+  expect(await app.sql("select 1 from attempts where subject = ?", [account.user.email])).toEqual([]);
+  expect((await verify(token)).status).toBe(400);
+  expect(await profile()).toMatchObject({ email: newEmail, emailVerified: true });
+  await app.mail.letterTo(account.user.email, /e-mail address was changed/);
+  expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
+  const { password } = account.user;
+  expect((await app.httpClient().post("/auth/login", { email: newEmail, password })).status).toBe(200);
+  const events = await app.sql("select details from audit_events where user_id = ? and event = ?", [
+    account.user.id,
+    "user.email_changed",
+  ]);
+  expect(events).toEqual([{ details: {} }]);
+});
 
-  test("needs the password, whose guesses count as logins", async () => {
-    const account = await app.signIn();
-    const answers = [];
-    for (let i = 0; i < 6; i++) answers.push(await ask(account, fresh(), "Wrong-1-guess"));
-    expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
-    expect(answers[0]?.body.code).toBe("INVALID_CURRENT_PASSWORD");
-  });
+test("POST /user/change-email: needs the password, and counts wrong ones as login failures", async () => {
+  const account = await app.signIn();
+  const answers = [];
+  for (let i = 0; i < 6; i++) answers.push(await ask(account, fresh(), "Wrong-1-guess"));
+  expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
+  expect(answers[0]?.body.code).toBe("INVALID_CURRENT_PASSWORD");
+});
 
-  test("refuses an address in use, in any spelling, and one's own", async () => {
-    const [account, other] = [await app.signIn(), await app.addUser()];
-    expect(await ask(account, other.email.toUpperCase())).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
-    expect(await ask(account, ` ${account.user.email} `)).toMatchObject({
-      status: 400,
-      body: { violations: [{ field: "newEmail" }] },
-    });
-    expect(await ask(account, "nobody")).toMatchObject({ status: 400, body: { violations: [{ field: "newEmail" }] } });
+test("POST /user/change-email: refuses an address in use, in any spelling, and one's own", async () => {
+  const [account, other] = [await app.signIn(), await app.addUser()];
+  expect(await ask(account, other.email.toUpperCase())).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
+  expect(await ask(account, ` ${account.user.email} `)).toMatchObject({
+    status: 400,
+    body: { violations: [{ field: "newEmail" }] },
   });
+  expect(await ask(account, "nobody")).toMatchObject({ status: 400, body: { violations: [{ field: "newEmail" }] } });
+});
 
-  test("gives an address to one of two who confirm it, and voids the older link", async () => {
-    const accounts = [await app.signIn(), await app.signIn()];
-    const newEmail = fresh();
-    const tokens = [];
-    for (const account of accounts) {
-      await ask(account, newEmail);
-      await expect.poll(async () => (await app.mail.lettersTo(newEmail)).length).toBe(tokens.length + 1);
-      tokens.push((await app.mail.letterTo(newEmail)).token);
-    }
-    const answers = await Promise.all(tokens.map(verify));
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 409: 1 });
-    await ask(accounts[0] as Account, fresh());
-    expect((await verify(tokens[0])).status).toBe(400);
-  });
-
-  test("voids reset links mailed to the old address", async () => {
-    const account = await app.signIn();
-    await app.httpClient().post("/auth/forgot-password", { email: account.user.email });
-    const { token: old } = await app.mail.letterTo(account.user.email, /Reset/);
-    const newEmail = fresh();
+test("POST /user/change-email: of two accounts that confirm one address, one gets it; the older link is void", async () => {
+  const accounts = [await app.signIn(), await app.signIn()];
+  const newEmail = fresh();
+  const tokens = [];
+  for (const account of accounts) {
     await ask(account, newEmail);
-    expect((await verify((await app.mail.letterTo(newEmail)).token)).status).toBe(200);
-    const answer = await app.httpClient().post("/auth/reset-password", { token: old, password: "Brand-new-2" });
-    expect(answer).toMatchObject({ status: 400, body: { code: "TOKEN_INVALID" } });
-  });
+    await expect.poll(async () => (await app.mail.lettersTo(newEmail)).length).toBe(tokens.length + 1);
+    tokens.push((await app.mail.letterTo(newEmail)).token);
+  }
+  const answers = await Promise.all(tokens.map(verify));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 409: 1 });
+  await ask(accounts[0] as Account, fresh());
+  expect((await verify(tokens[0])).status).toBe(400);
+});
 
-  test("has one success among 50 parallel uses of its token", async () => {
-    const account = await app.signIn();
-    const newEmail = fresh();
-    await ask(account, newEmail);
-    const { token } = await app.mail.letterTo(newEmail);
-    const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
-  });
+test("POST /user/change-email: voids reset links mailed to the old address", async () => {
+  const account = await app.signIn();
+  await app.httpClient().post("/auth/forgot-password", { email: account.user.email });
+  const { token: old } = await app.mail.letterTo(account.user.email, /Reset/);
+  const newEmail = fresh();
+  await ask(account, newEmail);
+  expect((await verify((await app.mail.letterTo(newEmail)).token)).status).toBe(200);
+  const answer = await app.httpClient().post("/auth/reset-password", { token: old, password: "Brand-new-2" });
+  expect(answer).toMatchObject({ status: 400, body: { code: "TOKEN_INVALID" } });
+});
+
+test("POST /user/change-email: 50 parallel uses of its token have one success", async () => {
+  const account = await app.signIn();
+  const newEmail = fresh();
+  await ask(account, newEmail);
+  const { token } = await app.mail.letterTo(newEmail);
+  const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
 });

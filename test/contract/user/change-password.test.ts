@@ -1,5 +1,5 @@
 import { Code } from "@connectrpc/connect";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
@@ -11,90 +11,88 @@ const NEW = "Brand-new-2";
 const change = ({ browser, accessToken, user }: SignedIn, changes = {}) =>
   browser.post("/user/change-password", { currentPassword: user.password, newPassword: NEW, ...changes }, accessToken);
 
-describe("POST /user/change-password", () => {
-  test("sets the password, keeps this session, ends the others and tells the user", async () => {
-    const account = await app.signIn();
-    const other = await app.signIn(account.user);
-    expect(await change(account)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-    expect([await profileStatus(account), await profileStatus(other)]).toEqual([200, 401]);
-    expect((await account.browser.post("/auth/refresh")).status).toBe(200);
-    expect((await other.browser.post("/auth/refresh")).status).toBe(401);
-    const { email } = account.user;
-    expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
-    expect((await app.httpClient().post("/auth/login", { email, password: NEW })).status).toBe(200);
-    expect((await app.mail.letterTo(email, /password was changed/)).html).toContain("Hello Ann Example,");
-    const events = await app.sql("select actor_id from audit_events where user_id = ? and event = ?", [
-      account.user.id,
-      "user.password_changed",
-    ]);
-    expect(events).toEqual([{ actor_id: account.user.id }]);
-  });
+test("POST /user/change-password: sets the password, keeps this session, ends the others and notifies the user", async () => {
+  const account = await app.signIn();
+  const other = await app.signIn(account.user);
+  expect(await change(account)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  expect([await profileStatus(account), await profileStatus(other)]).toEqual([200, 401]);
+  expect((await account.browser.post("/auth/refresh")).status).toBe(200);
+  expect((await other.browser.post("/auth/refresh")).status).toBe(401);
+  const { email } = account.user;
+  expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
+  expect((await app.httpClient().post("/auth/login", { email, password: NEW })).status).toBe(200);
+  expect((await app.mail.letterTo(email, /password was changed/)).html).toContain("Hello Ann Example,");
+  const events = await app.sql("select actor_id from audit_events where user_id = ? and event = ?", [
+    account.user.id,
+    "user.password_changed",
+  ]);
+  expect(events).toEqual([{ actor_id: account.user.id }]);
+});
 
-  test("counts a wrong current password as a failed login, up to the lock", async () => {
-    const account = await app.signIn();
-    const wrong = () => change(account, { currentPassword: "Wrong-1-guess" });
-    for (let i = 0; i < 4; i++) await wrong();
-    expect((await change(account, { newPassword: account.user.password })).status).toBe(400); // a right one starts anew
-    const answers = [];
-    for (let i = 0; i < 6; i++) answers.push(await wrong());
-    expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
-    expect(answers[0]?.body).toMatchObject({ code: "INVALID_CURRENT_PASSWORD", error: "Bad Request" });
-    expect((await change(account)).status).toBe(423);
-    expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(423);
-  });
+test("POST /user/change-password: counts a wrong current password as a failed login, up to the lock", async () => {
+  const account = await app.signIn();
+  const wrong = () => change(account, { currentPassword: "Wrong-1-guess" });
+  for (let i = 0; i < 4; i++) await wrong();
+  expect((await change(account, { newPassword: account.user.password })).status).toBe(400); // a right one starts anew
+  const answers = [];
+  for (let i = 0; i < 6; i++) answers.push(await wrong());
+  expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
+  expect(answers[0]?.body).toMatchObject({ code: "INVALID_CURRENT_PASSWORD", error: "Bad Request" });
+  expect((await change(account)).status).toBe(423);
+  expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(423);
+});
 
-  test("evaluates five guesses however many arrive at once, logins included", async () => {
-    const account = await app.signIn();
-    const wrong = { email: account.user.email, password: "Wrong-1-guess" };
-    const answers = await Promise.all(
-      times(30, (i) =>
-        i % 2 ? change(account, { currentPassword: wrong.password }) : app.httpClient().post("/auth/login", wrong),
-      ),
-    );
-    const { 423: locked, 400: bad = 0, 401: unauthorized = 0 } = tally(answers, (a) => a.status);
-    expect([locked, bad + unauthorized]).toEqual([25, 5]);
-  });
+test("POST /user/change-password: checks five guesses however many arrive at once, logins included", async () => {
+  const account = await app.signIn();
+  const wrong = { email: account.user.email, password: "Wrong-1-guess" };
+  const answers = await Promise.all(
+    times(30, (i) =>
+      i % 2 ? change(account, { currentPassword: wrong.password }) : app.httpClient().post("/auth/login", wrong),
+    ),
+  );
+  const { 423: locked, 400: bad = 0, 401: unauthorized = 0 } = tally(answers, (a) => a.status);
+  expect([locked, bad + unauthorized]).toEqual([25, 5]);
+});
 
-  test("refuses the same password, weak ones and over-long ones", async () => {
-    const account = await app.signIn();
-    for (const newPassword of [account.user.password, "weak", `Aa1!${"x".repeat(125)}`]) {
-      const answer = await change(account, { newPassword });
-      expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
-      expect(answer.body.violations[0].field).toBe("newPassword");
-    }
-  });
+test("POST /user/change-password: refuses the same password, weak ones and over-long ones", async () => {
+  const account = await app.signIn();
+  for (const newPassword of [account.user.password, "weak", `Aa1!${"x".repeat(125)}`]) {
+    const answer = await change(account, { newPassword });
+    expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
+    expect(answer.body.violations[0].field).toBe("newPassword");
+  }
+});
 
-  test("lets one of parallel changes win", async () => {
-    const account = await app.signIn();
-    const answers = await Promise.all(times(6, (i) => change(account, { newPassword: `${NEW}-${i}` })));
-    expect(answers.filter((a) => a.status === 200)).toHaveLength(1);
-    expect(answers.filter((a) => a.body.code === "INVALID_CURRENT_PASSWORD")).toHaveLength(5);
-  });
+test("POST /user/change-password: of parallel changes, one wins", async () => {
+  const account = await app.signIn();
+  const answers = await Promise.all(times(6, (i) => change(account, { newPassword: `${NEW}-${i}` })));
+  expect(answers.filter((a) => a.status === 200)).toHaveLength(1);
+  expect(answers.filter((a) => a.body.code === "INVALID_CURRENT_PASSWORD")).toHaveLength(5);
+});
 
-  test("voids links that were mailed and the MFA token that was given before", async () => {
-    const account = await setUpFactor(app);
-    const { user, browser, accessToken, authenticator } = account;
-    await app.httpClient().post("/auth/forgot-password", { email: user.email });
-    const newEmail = `new-${user.email}`;
-    await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
-    const [reset, move] = [await app.mail.letterTo(user.email, /Reset/), await app.mail.letterTo(newEmail)];
-    const tempToken = await mfaTokenFor(app, user);
-    expect((await change(account)).status).toBe(200);
-    const refused = { status: 400, body: { code: "TOKEN_INVALID" } };
-    const { token } = reset;
-    expect(await app.httpClient().post("/auth/reset-password", { token, password: NEW })).toMatchObject(refused);
-    expect(await app.httpClient().post("/auth/verify-email", { token: move.token })).toMatchObject(refused);
-    const code = await authenticator.code();
-    expect((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status).toBe(401);
-  });
+test("POST /user/change-password: voids mailed links and pending MFA tokens", async () => {
+  const account = await setUpFactor(app);
+  const { user, browser, accessToken, authenticator } = account;
+  await app.httpClient().post("/auth/forgot-password", { email: user.email });
+  const newEmail = `new-${user.email}`;
+  await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
+  const [reset, move] = [await app.mail.letterTo(user.email, /Reset/), await app.mail.letterTo(newEmail)];
+  const tempToken = await mfaTokenFor(app, user);
+  expect((await change(account)).status).toBe(200);
+  const refused = { status: 400, body: { code: "TOKEN_INVALID" } };
+  const { token } = reset;
+  expect(await app.httpClient().post("/auth/reset-password", { token, password: NEW })).toMatchObject(refused);
+  expect(await app.httpClient().post("/auth/verify-email", { token: move.token })).toMatchObject(refused);
+  const code = await authenticator.code();
+  expect((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status).toBe(401);
+});
 
-  test("is the same over gRPC", async () => {
-    const { accessToken, user } = await app.signIn();
-    const headers = { authorization: `Bearer ${accessToken}` };
-    const wrong = { currentPassword: "Wrong-1-guess", newPassword: NEW };
-    const client = app.grpc(UserService);
-    await expect(client.changePassword(wrong, { headers })).rejects.toMatchObject({ code: Code.InvalidArgument });
-    await client.changePassword({ ...wrong, currentPassword: user.password }, { headers });
-    await expect(client.changePassword(wrong)).rejects.toMatchObject({ code: Code.Unauthenticated });
-  });
+test("POST /user/change-password: behaves the same over gRPC", async () => {
+  const { accessToken, user } = await app.signIn();
+  const headers = { authorization: `Bearer ${accessToken}` };
+  const wrong = { currentPassword: "Wrong-1-guess", newPassword: NEW };
+  const client = app.grpc(UserService);
+  await expect(client.changePassword(wrong, { headers })).rejects.toMatchObject({ code: Code.InvalidArgument });
+  await client.changePassword({ ...wrong, currentPassword: user.password }, { headers });
+  await expect(client.changePassword(wrong)).rejects.toMatchObject({ code: Code.Unauthenticated });
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { begin } from "../../support/transaction.ts";
@@ -10,163 +10,164 @@ const remove = ({ browser, accessToken }: Account, body?: object) =>
   browser.post("/user/delete-account", body, accessToken);
 const login = ({ user }: Account) => app.httpClient().post("/auth/login", user.credentials);
 
-describe("POST /user/delete-account", () => {
-  test("ends every session and names the date, in answer and mail", async () => {
-    const account = await app.signIn();
-    const other = await app.signIn(account.user);
-    const { status, body } = await remove(account, { password: account.user.password });
-    expect(status).toBe(200);
-    expect(Object.keys(body).sort()).toEqual(["deletionDate", "message"]);
-    const days = (new Date(body.deletionDate).getTime() - app.clock.now().getTime()) / 86_400_000;
-    expect(days).toBeGreaterThan(29.99);
-    expect(days).toBeLessThanOrEqual(30);
-    for (const { browser, accessToken } of [account, other]) {
-      expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
-      expect((await browser.post("/auth/refresh")).status).toBe(401);
-    }
-    const letter = await app.mail.letterTo(account.user.email, /will be deleted/);
-    expect(letter.text).toContain(body.deletionDate.slice(0, 10));
-  });
+test("POST /user/delete-account: ends every session, and names the date in response and mail", async () => {
+  const account = await app.signIn();
+  const other = await app.signIn(account.user);
+  const { status, body } = await remove(account, { password: account.user.password });
+  expect(status).toBe(200);
+  expect(Object.keys(body).sort()).toEqual(["deletionDate", "message"]);
+  const days = (new Date(body.deletionDate).getTime() - app.clock.now().getTime()) / 86_400_000;
+  expect(days).toBeGreaterThan(29.99);
+  expect(days).toBeLessThanOrEqual(30);
+  for (const { browser, accessToken } of [account, other]) {
+    expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
+    expect((await browser.post("/auth/refresh")).status).toBe(401);
+  }
+  const letter = await app.mail.letterTo(account.user.email, /will be deleted/);
+  expect(letter.text).toContain(body.deletionDate.slice(0, 10));
+});
 
-  test("needs the password once signing in was 15 minutes ago", async () => {
-    const account = await app.signIn();
-    app.clock.advance("14m");
-    const { body } = await account.browser.post("/auth/refresh");
-    app.clock.advance("2m");
-    const refreshed = { ...account, accessToken: body.accessToken };
-    expect(await remove(refreshed)).toMatchObject({ status: 400, body: { violations: [{ field: "password" }] } });
-    expect(await remove(refreshed, { password: "Wrong-1-guess" })).toMatchObject({
-      status: 400,
-      body: { code: "INVALID_CURRENT_PASSWORD" },
-    });
-    expect((await remove(refreshed, { password: account.user.password })).status).toBe(200);
+test("POST /user/delete-account: needs the password once the login is 15 minutes old", async () => {
+  const account = await app.signIn();
+  app.clock.advance("14m");
+  const { body } = await account.browser.post("/auth/refresh");
+  app.clock.advance("2m");
+  const refreshed = { ...account, accessToken: body.accessToken };
+  expect(await remove(refreshed)).toMatchObject({ status: 400, body: { violations: [{ field: "password" }] } });
+  expect(await remove(refreshed, { password: "Wrong-1-guess" })).toMatchObject({
+    status: 400,
+    body: { code: "INVALID_CURRENT_PASSWORD" },
   });
+  expect((await remove(refreshed, { password: account.user.password })).status).toBe(200);
+});
 
-  test("takes an empty body within 15 minutes, and a login restores the account and says so", async () => {
-    const account = await app.signIn();
-    expect((await remove(account)).status).toBe(200);
-    app.clock.advance("29d");
-    const back = await login(account);
-    expect(back).toMatchObject({ status: 200, body: { restored: true } });
-    const { updatedAt } = (await account.browser.get("/user/profile", back.body.accessToken)).body;
-    expect(app.clock.now().getTime() - new Date(updatedAt).getTime()).toBeLessThan(60_000);
-    const again = await login(account);
-    expect(again.body).not.toHaveProperty("restored");
-    app.clock.advance("2d");
-    expect((await login(account)).status).toBe(200);
-    const events = await app.sql<{ event: string }>(
-      "select event from audit_events where user_id = ? and event like 'user.%' order by id",
-      [account.user.id],
-    );
-    expect(events.map(({ event }) => event)).toEqual(["user.deletion_requested", "user.restored"]);
-  });
+test("POST /user/delete-account: accepts an empty body within 15 minutes; a login restores the account and says so", async () => {
+  const account = await app.signIn();
+  expect((await remove(account)).status).toBe(200);
+  app.clock.advance("29d");
+  const back = await login(account);
+  expect(back).toMatchObject({ status: 200, body: { restored: true } });
+  const { updatedAt } = (await account.browser.get("/user/profile", back.body.accessToken)).body;
+  expect(app.clock.now().getTime() - new Date(updatedAt).getTime()).toBeLessThan(60_000);
+  const again = await login(account);
+  expect(again.body).not.toHaveProperty("restored");
+  app.clock.advance("2d");
+  expect((await login(account)).status).toBe(200);
+  const events = await app.sql<{ event: string }>(
+    "select event from audit_events where user_id = ? and event like 'user.%' order by id",
+    [account.user.id],
+  );
+  expect(events.map(({ event }) => event)).toEqual(["user.deletion_requested", "user.restored"]);
+});
 
-  test.runIf(app.mode !== "embedded")("is taken back once, however many sign in at once", async () => {
-    const account = await app.signIn();
-    expect((await remove(account)).status).toBe(200);
-    const hold = "update users set name = name where id = $1";
-    const held = await begin(app.settings.DATABASE_URL as string, hold, [account.user.id]);
-    const logins = times(4, () => login(account));
-    const waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    await until("all of them to have seen the account as it is", async () => (await app.sql(waiting)).length === 4);
-    await held.commit();
-    const answers = await Promise.all(logins);
-    expect(tally(answers, (a) => `${a.status} ${a.body.restored ?? ""}`)).toEqual({ "200 true": 1, "200 ": 3 });
-    const events = await app.sql("select event from audit_events where user_id = ? and event = 'user.restored'", [
-      account.user.id,
-    ]);
-    expect(events).toHaveLength(1);
-  });
+test.runIf(app.mode !== "embedded")("POST /user/delete-account: parallel logins restore the account once", async () => {
+  const account = await app.signIn();
+  expect((await remove(account)).status).toBe(200);
+  const hold = "update users set name = name where id = $1";
+  const held = await begin(app.settings.DATABASE_URL as string, hold, [account.user.id]);
+  const logins = times(4, () => login(account));
+  const waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+  await until("all of them to have seen the account as it is", async () => (await app.sql(waiting)).length === 4);
+  await held.commit();
+  const answers = await Promise.all(logins);
+  expect(tally(answers, (a) => `${a.status} ${a.body.restored ?? ""}`)).toEqual({ "200 true": 1, "200 ": 3 });
+  const events = await app.sql("select event from audit_events where user_id = ? and event = 'user.restored'", [
+    account.user.id,
+  ]);
+  expect(events).toHaveLength(1);
+});
 
-  test("is taken back by the second factor only, where there is one", async () => {
-    const account = await setUpFactor(app);
-    const older = await mfaTokenFor(app, account.user);
-    const verify = async (tempToken: string) =>
-      app.httpClient().post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
-    expect((await remove(account)).status).toBe(200);
-    expect((await verify(older)).status).toBe(401);
-    const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
-    const { body } = await login(account);
-    expect(await deletionAt()).toEqual([{ kept: false }]);
-    const verified = await verify(body.tempToken);
-    expect(verified).toMatchObject({ status: 200, body: { restored: true } });
-    expect(await deletionAt()).toEqual([{ kept: true }]);
-  });
+test("POST /user/delete-account: only the second factor restores an account that has one", async () => {
+  const account = await setUpFactor(app);
+  const older = await mfaTokenFor(app, account.user);
+  const verify = async (tempToken: string) =>
+    app.httpClient().post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
+  expect((await remove(account)).status).toBe(200);
+  expect((await verify(older)).status).toBe(401);
+  const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
+  const { body } = await login(account);
+  expect(await deletionAt()).toEqual([{ kept: false }]);
+  const verified = await verify(body.tempToken);
+  expect(verified).toMatchObject({ status: 200, body: { restored: true } });
+  expect(await deletionAt()).toEqual([{ kept: true }]);
+});
 
-  test("erases the account after the date, and leaves a pseudonym in the audit log", async () => {
-    const account = await setUpFactor(app);
-    const { id, email, name } = account.user;
-    const tempToken = await mfaTokenFor(app, account.user);
-    await app.httpClient().post("/auth/verify-mfa", { tempToken, code: "000000" });
-    await app.httpClient().post("/auth/login", { email, password: "Wrong-1-guess" });
-    await app.httpClient().post("/auth/forgot-password", { email });
-    expect((await remove(account)).status).toBe(200);
-    app.clock.advance("30d");
-    await until("the erasure", async () => (await app.sql("select 1 from users where id = ?", [id])).length === 0);
-    const everything = await app.sql<{ row: string }>(
-      `select to_jsonb(e)::text as row from emails e union all select to_jsonb(s)::text from sessions s
+test("POST /user/delete-account: erases the account after the date, and leaves a pseudonym in the audit log", async () => {
+  const account = await setUpFactor(app);
+  const { id, email, name } = account.user;
+  const tempToken = await mfaTokenFor(app, account.user);
+  await app.httpClient().post("/auth/verify-mfa", { tempToken, code: "000000" });
+  await app.httpClient().post("/auth/login", { email, password: "Wrong-1-guess" });
+  await app.httpClient().post("/auth/forgot-password", { email });
+  expect((await remove(account)).status).toBe(200);
+  app.clock.advance("30d");
+  await until("the erasure", async () => (await app.sql("select 1 from users where id = ?", [id])).length === 0);
+  const everything = await app.sql<{ row: string }>(
+    `select to_jsonb(e)::text as row from emails e union all select to_jsonb(s)::text from sessions s
        union all select to_jsonb(t)::text from one_time_tokens t union all select to_jsonb(a)::text from attempts a
        union all select to_jsonb(b)::text from backup_codes b union all select to_jsonb(a)::text from audit_events a`,
-    );
-    expect(everything.filter(({ row }) => row.includes(email))).toEqual([]);
-    const left = everything.filter(({ row }) => row.includes(id)).map(({ row }) => JSON.parse(row));
-    expect(left.map(({ event }) => event)).toContain("user.erased");
-    expect(left.every((row) => "event" in row && !JSON.stringify(row).includes(name))).toBe(true);
-    expect((await login(account)).status).toBe(401);
-    const again = await app.addUser({ email });
-    expect(again.id).not.toBe(id);
-  });
+  );
+  expect(everything.filter(({ row }) => row.includes(email))).toEqual([]);
+  const left = everything.filter(({ row }) => row.includes(id)).map(({ row }) => JSON.parse(row));
+  expect(left.map(({ event }) => event)).toContain("user.erased");
+  expect(left.every((row) => "event" in row && !JSON.stringify(row).includes(name))).toBe(true);
+  expect((await login(account)).status).toBe(401);
+  const again = await app.addUser({ email });
+  expect(again.id).not.toBe(id);
+});
 
-  test("erases the others where one account can't be erased, and that one later, though the clock was put back", async () => {
-    await app.sql("create table holds (user_id uuid references users)");
-    const [held, due] = [await app.signIn(), await app.signIn()];
-    await app.sql("insert into holds values (?)", [held.user.id]);
-    for (const account of [held, due]) expect((await remove(account)).status).toBe(200);
-    app.clock.advance("31d");
-    const isGone = async ({ user }: Account) =>
-      (await app.sql("select 1 from users where id = ?", [user.id])).length === 0;
-    await until("the other account to be erased", () => isGone(due));
-    expect(await isGone(held)).toBe(false);
-    expect((await login(held)).status).toBe(401); // its time has come all the same
-    await app.sql("drop table holds");
-    app.clock.advance("-1h"); // it is due all the same
-    await until("the account to be erased after all", () => isGone(held));
-  });
+test("POST /user/delete-account: an account that cannot be erased delays no other, and is erased later, even if the clock was set back", async () => {
+  await app.sql("create table holds (user_id uuid references users)");
+  const [held, due] = [await app.signIn(), await app.signIn()];
+  await app.sql("insert into holds values (?)", [held.user.id]);
+  for (const account of [held, due]) expect((await remove(account)).status).toBe(200);
+  app.clock.advance("31d");
+  const isGone = async ({ user }: Account) =>
+    (await app.sql("select 1 from users where id = ?", [user.id])).length === 0;
+  await until("the other account to be erased", () => isGone(due));
+  expect(await isGone(held)).toBe(false);
+  expect((await login(held)).status).toBe(401); // its time has come all the same
+  await app.sql("drop table holds");
+  app.clock.advance("-1h"); // it is due all the same
+  await until("the account to be erased after all", () => isGone(held));
+});
 
-  test("wins over refreshes that race it", async () => {
-    for (let round = 0; round < 5; round++) {
-      const account = await app.signIn();
-      const cookie = { cookie: `refreshToken=${account.refreshToken}` };
-      const [removed, ...racers] = await Promise.all([
-        remove(account),
-        ...times(4, () => app.httpClient().send("POST", "/auth/refresh", undefined, cookie)),
-      ]);
-      expect(removed?.status).toBe(200);
-      for (const { status, body } of racers) {
-        if (status === 200) {
-          expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
-        }
+test("POST /user/delete-account: wins over refreshes that race it", async () => {
+  for (let round = 0; round < 5; round++) {
+    const account = await app.signIn();
+    const cookie = { cookie: `refreshToken=${account.refreshToken}` };
+    const [removed, ...racers] = await Promise.all([
+      remove(account),
+      ...times(4, () => app.httpClient().send("POST", "/auth/refresh", undefined, cookie)),
+    ]);
+    expect(removed?.status).toBe(200);
+    for (const { status, body } of racers) {
+      if (status === 200) {
+        expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
       }
     }
-  });
+  }
+});
 
-  test("is refused to the last administrator", async () => {
-    const admins = await app.sql<{ n: number }>("select count(*)::int as n from users where role = 'admin'");
-    const root = { ...(await app.addUser()), credentials: { email: "root@example.com", password: "Correct-horse-1" } };
-    const account = await app.signIn(root);
-    const others = await app.sql<{ id: string }>("select id from users where role = 'admin' and email <> ?", [
-      "root@example.com",
-    ]);
-    for (const { id } of others) await app.sql("update users set role = 'user' where id = ?", [id]);
-    const answer = await remove(account);
-    for (const { id } of others) await app.sql("update users set role = 'admin' where id = ?", [id]);
-    expect(admins[0]?.n).toBe(others.length + 1);
-    expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
-    const [denied] = await app.sql("select details from audit_events where event = 'admin.denied' order by id desc");
-    expect(denied).toEqual({ details: { reason: "LAST_ADMIN", rpc: "DeleteAccount" } });
-  });
+test("POST /user/delete-account: is refused to the last administrator", async () => {
+  const admins = await app.sql<{ n: number }>("select count(*)::int as n from users where role = 'admin'");
+  const root = { ...(await app.addUser()), credentials: { email: "root@example.com", password: "Correct-horse-1" } };
+  const account = await app.signIn(root);
+  const others = await app.sql<{ id: string }>("select id from users where role = 'admin' and email <> ?", [
+    "root@example.com",
+  ]);
+  for (const { id } of others) await app.sql("update users set role = 'user' where id = ?", [id]);
+  const answer = await remove(account);
+  for (const { id } of others) await app.sql("update users set role = 'admin' where id = ?", [id]);
+  expect(admins[0]?.n).toBe(others.length + 1);
+  expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
+  const [denied] = await app.sql("select details from audit_events where event = 'admin.denied' order by id desc");
+  expect(denied).toEqual({ details: { reason: "LAST_ADMIN", rpc: "DeleteAccount" } });
+});
 
-  test.runIf(app.mode !== "embedded")("is refused to who has just become the last administrator", async () => {
+test.runIf(app.mode !== "embedded")(
+  "POST /user/delete-account: is refused to a user who has just become the last administrator",
+  async () => {
     const account = await app.signIn();
     const { id } = account.user;
     const admins = await app.sql<{ id: string }>("select id from users where role = 'admin'");
@@ -181,5 +182,5 @@ describe("POST /user/delete-account", () => {
     const answer = await asked;
     await app.sql("update users set role = 'admin' where id in (?)", [admins.map((admin) => admin.id)]);
     expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
-  });
-});
+  },
+);

@@ -1,5 +1,5 @@
 import { Code } from "@connectrpc/connect";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { tally, times } from "../../support/until.ts";
@@ -18,114 +18,108 @@ async function endedImpersonation(person: SignedIn): Promise<string> {
   return id;
 }
 
-describe("DELETE /user/sessions/:id", () => {
-  test("ends one session at once", async () => {
+test("DELETE /user/sessions/:id: ends one session at once", async () => {
+  const user = await app.addUser();
+  const [mine, other] = [await app.signIn(user), await app.signIn(user)];
+  const target = (await sessionsOf(mine)).find((session: { current: boolean }) => !session.current);
+  const answer = await mine.browser.delete(`/user/sessions/${target.id}`, mine.accessToken);
+  expect(answer).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  expect([await profileStatus(mine), await profileStatus(other)]).toEqual([200, 401]);
+  expect((await other.browser.post("/auth/refresh")).status).toBe(401);
+  expect((await mine.browser.delete(`/user/sessions/${target.id}`, mine.accessToken)).status).toBe(404);
+  const events = await app.sql("select details from audit_events where user_id = ? and event = ?", [
+    user.id,
+    "user.session_revoked",
+  ]);
+  expect(events).toEqual([{ details: { sessionId: target.id } }]);
+});
+
+test("DELETE /user/sessions/:id: ending one's own session is a logout", async () => {
+  const mine = await app.signIn();
+  const [{ id }] = await sessionsOf(mine);
+  expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(200);
+  expect(await profileStatus(mine)).toBe(401);
+});
+
+test("DELETE /user/sessions/:id: answers 404 to an impersonation that ended with the administrator's session", async () => {
+  const mine = await app.signIn();
+  const id = await endedImpersonation(mine);
+  expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(404);
+});
+
+test("DELETE /user/sessions/:id: answers 404 to other users' and expired sessions, and 400 to a malformed id", async () => {
+  const [mine, theirs] = [await app.signIn(), await app.signIn()];
+  const [{ id }] = await sessionsOf(theirs);
+  const [{ id: expired }] = await sessionsOf(await app.signIn(mine.user));
+  await app.sql("update sessions set expires_at = ? where id = ?", [app.clock.now(), expired]);
+  for (const unknown of [id, expired, "01890000-0000-7000-8000-000000000000"]) {
+    expect(await mine.browser.delete(`/user/sessions/${unknown}`, mine.accessToken)).toMatchObject({
+      status: 404,
+      body: { code: "NOT_FOUND" },
+    });
+  }
+  expect(await mine.browser.delete("/user/sessions/x", mine.accessToken)).toMatchObject({
+    status: 400,
+    body: { violations: [{ field: "id" }] },
+  });
+  expect(await profileStatus(theirs)).toBe(200);
+});
+
+test("DELETE /user/sessions: ends every session but the caller's", async () => {
+  const user = await app.addUser();
+  const [mine, ...others] = [await app.signIn(user), await app.signIn(user), await app.signIn(user)];
+  const stranger = await app.signIn();
+  expect((await mine.browser.delete("/user/sessions", mine.accessToken)).status).toBe(200);
+  expect(await Promise.all([mine, ...others, stranger].map(profileStatus))).toEqual([200, 401, 401, 200]);
+  expect(await sessionsOf(mine)).toHaveLength(1);
+  const again = await mine.browser.delete("/user/sessions", mine.accessToken);
+  expect(again).toMatchObject({ status: 200, body: { message: "0 other sessions have ended." } });
+});
+
+test("DELETE /user/sessions: counts the listed sessions only: no expired ones, and none that ended with an administrator's session", async () => {
+  const mine = await app.signIn();
+  await endedImpersonation(mine);
+  const [{ id: expired }] = await sessionsOf(await app.signIn(mine.user));
+  await app.sql("update sessions set expires_at = ? where id = ?", [app.clock.now(), expired]);
+  expect(await sessionsOf(mine)).toHaveLength(1);
+  expect(await mine.browser.delete("/user/sessions", mine.accessToken)).toMatchObject({
+    body: { message: "0 other sessions have ended." },
+  });
+  const admin = await signInAdmin(app);
+  expect(await admin.delete(`/admin/users/${mine.user.id}/sessions`)).toMatchObject({
+    body: { message: "1 session has ended." },
+  });
+});
+
+test("DELETE /user/sessions: a refresh that races it leaves no session", async () => {
+  for (let round = 0; round < 5; round++) {
     const user = await app.addUser();
     const [mine, other] = [await app.signIn(user), await app.signIn(user)];
-    const target = (await sessionsOf(mine)).find((session: { current: boolean }) => !session.current);
-    const answer = await mine.browser.delete(`/user/sessions/${target.id}`, mine.accessToken);
-    expect(answer).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-    expect([await profileStatus(mine), await profileStatus(other)]).toEqual([200, 401]);
-    expect((await other.browser.post("/auth/refresh")).status).toBe(401);
-    expect((await mine.browser.delete(`/user/sessions/${target.id}`, mine.accessToken)).status).toBe(404);
-    const events = await app.sql("select details from audit_events where user_id = ? and event = ?", [
-      user.id,
-      "user.session_revoked",
+    const cookie = { cookie: `refreshToken=${other.refreshToken}` };
+    const [ended, ...racers] = await Promise.all([
+      mine.browser.delete("/user/sessions", mine.accessToken),
+      ...times(4, () => app.httpClient().send("POST", "/auth/refresh", undefined, cookie)),
     ]);
-    expect(events).toEqual([{ details: { sessionId: target.id } }]);
-  });
-
-  test("ends one's own, which is a logout", async () => {
-    const mine = await app.signIn();
-    const [{ id }] = await sessionsOf(mine);
-    expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(200);
-    expect(await profileStatus(mine)).toBe(401);
-  });
-
-  test("answers 404 to an impersonation that has ended with the administrator's session", async () => {
-    const mine = await app.signIn();
-    const id = await endedImpersonation(mine);
-    expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(404);
-  });
-
-  test("answers 404 to other people's sessions and to expired ones, and 400 to what is no id", async () => {
-    const [mine, theirs] = [await app.signIn(), await app.signIn()];
-    const [{ id }] = await sessionsOf(theirs);
-    const [{ id: expired }] = await sessionsOf(await app.signIn(mine.user));
-    await app.sql("update sessions set expires_at = ? where id = ?", [app.clock.now(), expired]);
-    for (const unknown of [id, expired, "01890000-0000-7000-8000-000000000000"]) {
-      expect(await mine.browser.delete(`/user/sessions/${unknown}`, mine.accessToken)).toMatchObject({
-        status: 404,
-        body: { code: "NOT_FOUND" },
-      });
+    expect(ended?.status).toBe(200);
+    for (const { status, body } of racers) {
+      if (status !== 200) continue;
+      expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
+      const next = { cookie: `refreshToken=${body.refreshToken}` };
+      expect((await app.httpClient().send("POST", "/auth/refresh", undefined, next)).status).toBe(401);
     }
-    expect(await mine.browser.delete("/user/sessions/x", mine.accessToken)).toMatchObject({
-      status: 400,
-      body: { violations: [{ field: "id" }] },
-    });
-    expect(await profileStatus(theirs)).toBe(200);
-  });
+  }
 });
 
-describe("DELETE /user/sessions", () => {
-  test("ends every session but the one that asks", async () => {
-    const user = await app.addUser();
-    const [mine, ...others] = [await app.signIn(user), await app.signIn(user), await app.signIn(user)];
-    const stranger = await app.signIn();
-    expect((await mine.browser.delete("/user/sessions", mine.accessToken)).status).toBe(200);
-    expect(await Promise.all([mine, ...others, stranger].map(profileStatus))).toEqual([200, 401, 401, 200]);
-    expect(await sessionsOf(mine)).toHaveLength(1);
-    const again = await mine.browser.delete("/user/sessions", mine.accessToken);
-    expect(again).toMatchObject({ status: 200, body: { message: "0 other sessions have ended." } });
-  });
-
-  test("counts what is listed: neither what had expired nor what ended with an administrator's session", async () => {
-    const mine = await app.signIn();
-    await endedImpersonation(mine);
-    const [{ id: expired }] = await sessionsOf(await app.signIn(mine.user));
-    await app.sql("update sessions set expires_at = ? where id = ?", [app.clock.now(), expired]);
-    expect(await sessionsOf(mine)).toHaveLength(1);
-    expect(await mine.browser.delete("/user/sessions", mine.accessToken)).toMatchObject({
-      body: { message: "0 other sessions have ended." },
-    });
-    const admin = await signInAdmin(app);
-    expect(await admin.delete(`/admin/users/${mine.user.id}/sessions`)).toMatchObject({
-      body: { message: "1 session has ended." },
-    });
-  });
-
-  test("leaves nothing of a session whose refresh races it", async () => {
-    for (let round = 0; round < 5; round++) {
-      const user = await app.addUser();
-      const [mine, other] = [await app.signIn(user), await app.signIn(user)];
-      const cookie = { cookie: `refreshToken=${other.refreshToken}` };
-      const [ended, ...racers] = await Promise.all([
-        mine.browser.delete("/user/sessions", mine.accessToken),
-        ...times(4, () => app.httpClient().send("POST", "/auth/refresh", undefined, cookie)),
-      ]);
-      expect(ended?.status).toBe(200);
-      for (const { status, body } of racers) {
-        if (status !== 200) continue;
-        expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
-        const next = { cookie: `refreshToken=${body.refreshToken}` };
-        expect((await app.httpClient().send("POST", "/auth/refresh", undefined, next)).status).toBe(401);
-      }
-    }
-  });
-});
-
-describe("sessions over gRPC", () => {
-  test("are listed and revoked by the same rules", async () => {
-    const user = await app.addUser();
-    const [mine, theirs] = [await app.signIn(user), await app.signIn()];
-    await app.signIn(user);
-    const headers = { authorization: `Bearer ${mine.accessToken}` };
-    const client = app.grpc(UserService);
-    const { sessions } = await client.listSessions({}, { headers });
-    expect(tally(sessions, (s) => String(s.current))).toEqual({ true: 1, false: 1 });
-    const [{ id: foreign }] = await sessionsOf(theirs);
-    await expect(client.revokeSession({ id: foreign }, { headers })).rejects.toMatchObject({ code: Code.NotFound });
-    await client.revokeOtherSessions({}, { headers });
-    expect((await client.listSessions({}, { headers })).sessions).toHaveLength(1);
-  });
+test("ListSessions and RevokeSession: follow the same rules as REST", async () => {
+  const user = await app.addUser();
+  const [mine, theirs] = [await app.signIn(user), await app.signIn()];
+  await app.signIn(user);
+  const headers = { authorization: `Bearer ${mine.accessToken}` };
+  const client = app.grpc(UserService);
+  const { sessions } = await client.listSessions({}, { headers });
+  expect(tally(sessions, (s) => String(s.current))).toEqual({ true: 1, false: 1 });
+  const [{ id: foreign }] = await sessionsOf(theirs);
+  await expect(client.revokeSession({ id: foreign }, { headers })).rejects.toMatchObject({ code: Code.NotFound });
+  await client.revokeOtherSessions({}, { headers });
+  expect((await client.listSessions({}, { headers })).sessions).toHaveLength(1);
 });

@@ -12,7 +12,7 @@ test.runIf(app.mode !== "embedded").each<[string, string, object?]>([
   ["POST", "/user/change-email", { newEmail: "elsewhere@example.com", password }],
   ["POST", "/user/delete-account"],
   ["POST", "/auth/setup-totp"],
-])("%s %s changes nothing when the session that asks is ended first", async (method, path, body) => {
+])("%s %s: changes nothing if the caller's session ends first", async (method, path, body) => {
   const user = await app.addUser();
   const [mine, other] = [await app.signIn(user), await app.signIn(user)];
   const [{ id }] = (await sessionsOf(mine)).filter(({ current }: { current: boolean }) => !current);

@@ -1,107 +1,103 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 
-describe("GET /user/profile", () => {
-  test("answers the documented fields, and no other", async () => {
-    const { user, browser, accessToken } = await app.signIn();
-    const { status, body, headers } = await browser.get("/user/profile", accessToken);
-    expect(status).toBe(200);
-    expect(body).toEqual({
-      id: user.id,
-      email: user.email,
-      name: user.name,
-      role: "user",
-      emailVerified: false,
-      mfaEnabled: false,
-      createdAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
-      updatedAt: expect.stringMatching(/Z$/),
-      passwordExpiresAt: expect.stringMatching(/Z$/),
-    });
-    expect(headers.get("cache-control")).toBe("no-store");
-    expect(headers.get("ratelimit-limit")).toBe("100");
+test("GET /user/profile: returns the documented fields, and no other", async () => {
+  const { user, browser, accessToken } = await app.signIn();
+  const { status, body, headers } = await browser.get("/user/profile", accessToken);
+  expect(status).toBe(200);
+  expect(body).toEqual({
+    id: user.id,
+    email: user.email,
+    name: user.name,
+    role: "user",
+    emailVerified: false,
+    mfaEnabled: false,
+    createdAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+    updatedAt: expect.stringMatching(/Z$/),
+    passwordExpiresAt: expect.stringMatching(/Z$/),
   });
+  expect(headers.get("cache-control")).toBe("no-store");
+  expect(headers.get("ratelimit-limit")).toBe("100");
+});
 
-  test("ends with the access token", async () => {
-    const { browser, accessToken } = await app.signIn();
-    expect((await browser.get("/user/profile", accessToken)).status).toBe(200); // remembered from here on
-    app.clock.advance("15m");
-    expect(await browser.get("/user/profile", accessToken)).toMatchObject({
-      status: 401,
-      body: { code: "UNAUTHENTICATED" },
-    });
-  });
-
-  test("lets a user ask 100 times in a minute, wherever from", async () => {
-    const { user, accessToken } = await app.signIn();
-    const { accessToken: other } = await app.signIn(user);
-    const answers = await Promise.all(
-      times(101, (i) => app.httpClient().get("/user/profile", i % 2 ? other : accessToken)),
-    );
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 100, 429: 1 });
-    const left = answers.map((a) => Number(a.headers.get("ratelimit-remaining")));
-    expect(left.sort((a, b) => a - b)).toEqual([0, ...times(100, (i) => i)]);
-    app.clock.advance("1m");
-    expect((await app.httpClient().get("/user/profile", accessToken)).status).toBe(200);
-  });
-
-  test("counts next to nothing of what is asked with the token of a session that has ended", async () => {
-    const { user, browser, accessToken } = await app.signIn();
-    const { accessToken: own } = await app.signIn(user);
-    expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
-    await browser.post("/auth/logout", {}, accessToken);
-    for (let i = 0; i < 5; i++) {
-      const answers = await Promise.all(times(20, () => app.httpClient().get("/user/profile", accessToken)));
-      expect(tally(answers, (a) => a.status)).toEqual({ 401: 20 });
-    }
-    const { headers } = await app.httpClient().get("/user/profile", own);
-    expect(Number(headers.get("ratelimit-remaining"))).toBeGreaterThan(70); // those that came before anybody knew
+test("GET /user/profile: refuses an ended access token", async () => {
+  const { browser, accessToken } = await app.signIn();
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(200); // remembered from here on
+  app.clock.advance("15m");
+  expect(await browser.get("/user/profile", accessToken)).toMatchObject({
+    status: 401,
+    body: { code: "UNAUTHENTICATED" },
   });
 });
 
-describe("PUT /user/profile", () => {
-  test("changes name and bio; what is absent stays", async () => {
-    const { user, browser, accessToken } = await app.signIn();
-    const put = async (body: unknown) => (await browser.put("/user/profile", body, accessToken)).body;
-    expect(await put({ name: "  Bea  " })).toEqual({
-      message: expect.any(String),
-      user: { id: user.id, name: "Bea", bio: "" },
-    });
-    expect((await put({ bio: "Likes 🦜 & <b>" })).user).toEqual({ id: user.id, name: "Bea", bio: "Likes 🦜 & <b>" });
-    expect((await put({})).user).toEqual({ id: user.id, name: "Bea", bio: "Likes 🦜 & <b>" });
-    expect((await browser.get("/user/profile", accessToken)).body).toMatchObject({
-      name: "Bea",
-      bio: "Likes 🦜 & <b>",
-    });
-    expect((await put({ bio: "" })).user.bio).toBe("");
-  });
+test("GET /user/profile: allows 100 requests a minute per user, from any address", async () => {
+  const { user, accessToken } = await app.signIn();
+  const { accessToken: other } = await app.signIn(user);
+  const answers = await Promise.all(
+    times(101, (i) => app.httpClient().get("/user/profile", i % 2 ? other : accessToken)),
+  );
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 100, 429: 1 });
+  const left = answers.map((a) => Number(a.headers.get("ratelimit-remaining")));
+  expect(left.sort((a, b) => a - b)).toEqual([0, ...times(100, (i) => i)]);
+  app.clock.advance("1m");
+  expect((await app.httpClient().get("/user/profile", accessToken)).status).toBe(200);
+});
 
-  test("changes nothing else", async () => {
-    const { browser, accessToken } = await app.signIn();
-    const before = (await browser.get("/user/profile", accessToken)).body;
-    await browser.put(
-      "/user/profile",
-      { name: before.name, role: "admin", emailVerified: true, mfaEnabled: true, id: "x", email: "x@example.com" },
-      accessToken,
-    );
-    expect((await browser.get("/user/profile", accessToken)).body).toEqual({
-      ...before,
-      updatedAt: expect.any(String),
-    });
-  });
+test("GET /user/profile: requests with a revoked session's token count against the address only a little", async () => {
+  const { user, browser, accessToken } = await app.signIn();
+  const { accessToken: own } = await app.signIn(user);
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
+  await browser.post("/auth/logout", {}, accessToken);
+  for (let i = 0; i < 5; i++) {
+    const answers = await Promise.all(times(20, () => app.httpClient().get("/user/profile", accessToken)));
+    expect(tally(answers, (a) => a.status)).toEqual({ 401: 20 });
+  }
+  const { headers } = await app.httpClient().get("/user/profile", own);
+  expect(Number(headers.get("ratelimit-remaining"))).toBeGreaterThan(70); // those that came before anybody knew
+});
 
-  test.each([
-    [{ name: "" }, "name"],
-    [{ name: "   " }, "name"],
-    [{ name: "x".repeat(101) }, "name"],
-    [{ name: 7 }, "name"],
-    [{ name: "a\u0000b" }, "name"],
-    [{ bio: "x".repeat(1001) }, "bio"],
-  ])("refuses %j", async (body, field) => {
-    const { browser, accessToken } = await app.signIn();
-    const answer = await browser.put("/user/profile", body, accessToken);
-    expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED", violations: [{ field }] } });
+test("PUT /user/profile: changes name and bio; absent fields stay", async () => {
+  const { user, browser, accessToken } = await app.signIn();
+  const put = async (body: unknown) => (await browser.put("/user/profile", body, accessToken)).body;
+  expect(await put({ name: "  Bea  " })).toEqual({
+    message: expect.any(String),
+    user: { id: user.id, name: "Bea", bio: "" },
   });
+  expect((await put({ bio: "Likes 🦜 & <b>" })).user).toEqual({ id: user.id, name: "Bea", bio: "Likes 🦜 & <b>" });
+  expect((await put({})).user).toEqual({ id: user.id, name: "Bea", bio: "Likes 🦜 & <b>" });
+  expect((await browser.get("/user/profile", accessToken)).body).toMatchObject({
+    name: "Bea",
+    bio: "Likes 🦜 & <b>",
+  });
+  expect((await put({ bio: "" })).user.bio).toBe("");
+});
+
+test("PUT /user/profile: changes nothing else", async () => {
+  const { browser, accessToken } = await app.signIn();
+  const before = (await browser.get("/user/profile", accessToken)).body;
+  await browser.put(
+    "/user/profile",
+    { name: before.name, role: "admin", emailVerified: true, mfaEnabled: true, id: "x", email: "x@example.com" },
+    accessToken,
+  );
+  expect((await browser.get("/user/profile", accessToken)).body).toEqual({
+    ...before,
+    updatedAt: expect.any(String),
+  });
+});
+
+test.each([
+  [{ name: "" }, "name"],
+  [{ name: "   " }, "name"],
+  [{ name: "x".repeat(101) }, "name"],
+  [{ name: 7 }, "name"],
+  [{ name: "a\u0000b" }, "name"],
+  [{ bio: "x".repeat(1001) }, "bio"],
+])("PUT /user/profile: refuses %j", async (body, field) => {
+  const { browser, accessToken } = await app.signIn();
+  const answer = await browser.put("/user/profile", body, accessToken);
+  expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED", violations: [{ field }] } });
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
@@ -16,92 +16,90 @@ async function signInWith(user: TestUser, agent: string): Promise<SignedIn> {
   return { user, browser, accessToken: body.accessToken, refreshToken: body.refreshToken };
 }
 
-describe("GET /user/sessions", () => {
-  test("names every device, whatever its User-Agent", async () => {
-    const user = await app.addUser();
-    const long = "x".repeat(1_000);
-    for (const agent of ["/", "/1.0 (of nobody)", "Nobody's/1.0", long]) await signInWith(user, agent);
-    const sessions = await sessionsOf(await signInWith(user, CHROME));
-    const devices = sessions.map((s: { device: string }) => s.device);
-    expect(devices).toEqual(["Chrome on Windows", "x".repeat(200), "Nobody's", "1.0", "Unknown device"]);
-  });
-
-  test("answers the bare array with the documented fields, newest first", async () => {
-    const user = await app.addUser();
-    const first = await signInWith(user, CHROME);
-    const second = await signInWith(user, IPHONE);
-    const third = await signInWith(user, "curl/8.1");
-    const sessions = await sessionsOf(second);
-    expect(sessions.map((s: { device: string }) => s.device)).toEqual(["curl", "Safari on iOS", "Chrome on Windows"]);
-    expect(sessions.map((s: { ip: string }) => s.ip)).toEqual([third, second, first].map((a) => a.browser.address));
-    expect(sessions[1]).toEqual({
-      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
-      device: "Safari on iOS",
-      ip: second.browser.address,
-      createdAt: expect.stringMatching(/Z$/),
-      lastActive: expect.stringMatching(/Z$/),
-      current: true,
-    });
-    expect(sessions.map((s: { current: boolean }) => s.current)).toEqual([false, true, false]);
-  });
-
-  test("leaves out what has ended or expired", async () => {
-    const user = await app.addUser();
-    const old = await app.signIn(user);
-    app.clock.advance("7d");
-    const [ended, current] = [await app.signIn(user), await app.signIn(user)];
-    await ended.browser.post("/auth/logout", undefined, ended.accessToken);
-    expect(await sessionsOf(current)).toHaveLength(1);
-    expect(await profileStatus(old)).toBe(401);
-  });
-
-  test("shows the last use at most a minute behind, and the address of the last refresh", async () => {
-    const account = await app.signIn();
-    const other = await app.signIn(account.user);
-    for (const pause of ["5m", "61s"] as const) {
-      app.clock.advance(pause);
-      const usedAt = app.clock.now().getTime();
-      expect(await profileStatus(account)).toBe(200);
-      const lastActive = await until("the time of the last use", async () => {
-        const [, session] = await sessionsOf(other);
-        const at = new Date(session.lastActive).getTime();
-        return at >= usedAt - 60_000 ? at : undefined;
-      });
-      expect(lastActive).toBeLessThanOrEqual(app.clock.now().getTime());
-    }
-    const elsewhere = app.httpClient();
-    const cookie = { cookie: `refreshToken=${account.refreshToken}` };
-    const { body } = await elsewhere.send("POST", "/auth/refresh", undefined, cookie);
-    expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere.address);
-  });
-
-  test("shows the session that asks as active now", async () => {
-    const account = await app.signIn();
-    app.clock.advance("10m");
-    const askedAt = app.clock.now().getTime();
-    const [session] = await sessionsOf(account);
-    expect(new Date(session.lastActive).getTime()).toBeGreaterThanOrEqual(askedAt);
-  });
-
-  test("keeps a hundred sessions of one user, the oldest goes", async () => {
-    const user = await app.addUser();
-    const [first, second] = [await app.signIn(user), await app.signIn(user)];
-    await app.sql(
-      `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at)
-       select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at, expires_at, ends_at
-       from sessions, generate_series(1, 98) n where user_id = ? and id = (select max(id::text)::uuid from sessions where user_id = ?)`,
-      [user.id, user.id],
-    );
-    app.clock.advance("1s");
-    const newest = await app.signIn(user);
-    expect(await sessionsOf(newest)).toHaveLength(100);
-    expect([await profileStatus(first), await profileStatus(second), await profileStatus(newest)]).toEqual([
-      401, 200, 200,
-    ]);
-  });
+test("GET /user/sessions: names every device, whatever its User-Agent", async () => {
+  const user = await app.addUser();
+  const long = "x".repeat(1_000);
+  for (const agent of ["/", "/1.0 (of nobody)", "Nobody's/1.0", long]) await signInWith(user, agent);
+  const sessions = await sessionsOf(await signInWith(user, CHROME));
+  const devices = sessions.map((s: { device: string }) => s.device);
+  expect(devices).toEqual(["Chrome on Windows", "x".repeat(200), "Nobody's", "1.0", "Unknown device"]);
 });
 
-test("signing in and out a hundred times ends no other session", async () => {
+test("GET /user/sessions: returns a bare array with the documented fields, newest first", async () => {
+  const user = await app.addUser();
+  const first = await signInWith(user, CHROME);
+  const second = await signInWith(user, IPHONE);
+  const third = await signInWith(user, "curl/8.1");
+  const sessions = await sessionsOf(second);
+  expect(sessions.map((s: { device: string }) => s.device)).toEqual(["curl", "Safari on iOS", "Chrome on Windows"]);
+  expect(sessions.map((s: { ip: string }) => s.ip)).toEqual([third, second, first].map((a) => a.browser.address));
+  expect(sessions[1]).toEqual({
+    id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    device: "Safari on iOS",
+    ip: second.browser.address,
+    createdAt: expect.stringMatching(/Z$/),
+    lastActive: expect.stringMatching(/Z$/),
+    current: true,
+  });
+  expect(sessions.map((s: { current: boolean }) => s.current)).toEqual([false, true, false]);
+});
+
+test("GET /user/sessions: omits ended and expired sessions", async () => {
+  const user = await app.addUser();
+  const old = await app.signIn(user);
+  app.clock.advance("7d");
+  const [ended, current] = [await app.signIn(user), await app.signIn(user)];
+  await ended.browser.post("/auth/logout", undefined, ended.accessToken);
+  expect(await sessionsOf(current)).toHaveLength(1);
+  expect(await profileStatus(old)).toBe(401);
+});
+
+test("GET /user/sessions: shows the last use within a minute, and the address of the last refresh", async () => {
+  const account = await app.signIn();
+  const other = await app.signIn(account.user);
+  for (const pause of ["5m", "61s"] as const) {
+    app.clock.advance(pause);
+    const usedAt = app.clock.now().getTime();
+    expect(await profileStatus(account)).toBe(200);
+    const lastActive = await until("the time of the last use", async () => {
+      const [, session] = await sessionsOf(other);
+      const at = new Date(session.lastActive).getTime();
+      return at >= usedAt - 60_000 ? at : undefined;
+    });
+    expect(lastActive).toBeLessThanOrEqual(app.clock.now().getTime());
+  }
+  const elsewhere = app.httpClient();
+  const cookie = { cookie: `refreshToken=${account.refreshToken}` };
+  const { body } = await elsewhere.send("POST", "/auth/refresh", undefined, cookie);
+  expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere.address);
+});
+
+test("GET /user/sessions: shows the caller's session as active now", async () => {
+  const account = await app.signIn();
+  app.clock.advance("10m");
+  const askedAt = app.clock.now().getTime();
+  const [session] = await sessionsOf(account);
+  expect(new Date(session.lastActive).getTime()).toBeGreaterThanOrEqual(askedAt);
+});
+
+test("GET /user/sessions: keeps a hundred sessions per user; the oldest goes", async () => {
+  const user = await app.addUser();
+  const [first, second] = [await app.signIn(user), await app.signIn(user)];
+  await app.sql(
+    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at)
+       select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at, expires_at, ends_at
+       from sessions, generate_series(1, 98) n where user_id = ? and id = (select max(id::text)::uuid from sessions where user_id = ?)`,
+    [user.id, user.id],
+  );
+  app.clock.advance("1s");
+  const newest = await app.signIn(user);
+  expect(await sessionsOf(newest)).toHaveLength(100);
+  expect([await profileStatus(first), await profileStatus(second), await profileStatus(newest)]).toEqual([
+    401, 200, 200,
+  ]);
+});
+
+test("POST /auth/login: a hundred logins and logouts end no other session", async () => {
   const user = await app.addUser();
   const kept = await app.signIn(user);
   await app.sql(

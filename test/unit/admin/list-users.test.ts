@@ -63,7 +63,7 @@ const filters: UserFilter[] = [
 ];
 const short: UserFilter[] = [{ search: "ev" }, { search: "qz" }, { search: "zz" }, { search: "z", locked: false }];
 
-describe.each(engines)("lists of many users on %s", async (engine) => {
+describe.each(engines)("List of many users on %s", async (engine) => {
   const log = pino({ level: "silent" });
   const url = engine === "PGlite" ? "" : await createDatabase(`lists_${randomUUID().slice(0, 8)}`);
   const store = await openStore(url ? { kind: "postgres", url } : { kind: "memory" }, log);
@@ -89,20 +89,23 @@ describe.each(engines)("lists of many users on %s", async (engine) => {
 
   const idsOf = (filter: UserFilter) => rows.filter((row) => matches(row, filter)).map(({ id }) => id);
 
-  test.each([...filters, ...short])("sees who stood at the start of a walk exactly once: %j", async (filter) => {
-    const stood = idsOf(filter);
-    const first = await list(filter, { limit: 500 });
-    const seen = first.items.map(({ id }) => id);
-    for (let cursor = first.nextCursor, pages = 1; cursor !== undefined && pages < 200; pages++) {
-      if (pages % 4 === 1) await addLate();
-      const page = await list(filter, { limit: 500, cursor });
-      seen.push(...page.items.map(({ id }) => id));
-      cursor = page.nextCursor;
-    }
-    expect(seen).toEqual(stood);
-  });
+  test.each([...filters, ...short])(
+    "a walk by cursor sees each user that existed at its start exactly once: %j",
+    async (filter) => {
+      const stood = idsOf(filter);
+      const first = await list(filter, { limit: 500 });
+      const seen = first.items.map(({ id }) => id);
+      for (let cursor = first.nextCursor, pages = 1; cursor !== undefined && pages < 200; pages++) {
+        if (pages % 4 === 1) await addLate();
+        const page = await list(filter, { limit: 500, cursor });
+        seen.push(...page.items.map(({ id }) => id));
+        cursor = page.nextCursor;
+      }
+      expect(seen).toEqual(stood);
+    },
+  );
 
-  test.each([...filters, ...short])("tells the total, and reaches the same rows by number: %j", async (filter) => {
+  test.each([...filters, ...short])("counts the total, and reaches the same rows by page: %j", async (filter) => {
     const ids = idsOf(filter);
     for (const page of [2, 3, 15, 100]) {
       const { items } = await list(filter, { limit: 100, page });

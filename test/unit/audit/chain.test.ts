@@ -4,10 +4,10 @@ import { sealEvents } from "../../../services/audit/seal.ts";
 import { headOf } from "../../../services/store/audit-seals.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 
-describe.each(engines)("the audit chain on %s", async (engine) => {
+describe.each(engines)("Audit chain on %s", async (engine) => {
   const { store, clock, tamper, record, sealedLog, verify } = await openAuditFixture(engine);
 
-  test("is whole, and grows from its head", async () => {
+  test("is complete, and grows from its head", async () => {
     await sealedLog();
     const { findings, events, head, unsealed } = await verify();
     expect({ findings, events, position: head.position, unsealed }).toEqual({
@@ -33,13 +33,13 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     "request_id = 'x'",
     `details = '{"n": 99}'`,
     "created_at = created_at + interval '1 ms'",
-  ])("finds the row whose %s was edited", async (edit) => {
+  ])("finds a row whose %s was edited", async (edit) => {
     const ids = await sealedLog();
     await tamper(`update audit_events set ${edit} where id = '${ids[5]}'`);
     expect((await verify()).findings).toEqual([{ kind: "edited", id: ids[5], position: 2 }]);
   });
 
-  test("finds a deleted row, and every one of a deleted tail", async () => {
+  test("finds a deleted row, and every row of a deleted tail", async () => {
     const ids = await sealedLog();
     await tamper(`delete from audit_events where id = '${ids[0]}' or id > '${ids[9]}'`);
     expect((await verify()).findings.map(({ kind, id }) => [kind, id])).toEqual([
@@ -49,7 +49,7 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     ]);
   });
 
-  test("finds a deleted row that the seal of others calls dropped", async () => {
+  test("finds a deleted row that a forged seal calls dropped", async () => {
     const ids = await sealedLog();
     const head = await headOf({ em: store.fork() });
     await tamper(
@@ -62,7 +62,7 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     ]);
   });
 
-  test("finds two rows that changed places, in the log or in the chain", async () => {
+  test("finds two rows that were swapped, in the log or in the chain", async () => {
     const ids = await sealedLog();
     const [a, b] = [ids[4], ids[6]];
     await tamper(
@@ -81,7 +81,7 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     ]);
   });
 
-  test("finds a row that was put in past its recorder", async () => {
+  test("finds a row that was inserted directly", async () => {
     await sealedLog();
     const id = randomUUID();
     await tamper(
@@ -91,7 +91,7 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     expect((await verify()).findings).toEqual([{ kind: "inserted", id, position: undefined }]);
   });
 
-  test("finds a row that was sealed twice, and the one that it makes room for", async () => {
+  test("finds a row that was sealed twice, and the one that it displaced", async () => {
     const ids = await sealedLog();
     const stranger = randomUUID();
     await tamper(
@@ -104,7 +104,7 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
   });
 
   test.each(["2000000000", "9007199254740993", "9223372036854775807"])(
-    "tells of the gap before seal %s at once",
+    "reports the gap before seal %s at once",
     async (place) => {
       await sealedLog();
       await tamper(
@@ -126,7 +126,7 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     expect((await verify()).findings).toEqual([{ kind: "seal-broken", position: Number(place) }]);
   });
 
-  test("finds seals that are gone, changed, or cut off together with their rows", async () => {
+  test("finds missing, changed and truncated seals", async () => {
     const ids = await sealedLog();
     const head = await headOf({ em: store.fork() });
     await tamper(`delete from audit_seals where position = 3; delete from audit_events where id >= '${ids[7]}'`);
@@ -140,7 +140,7 @@ describe.each(engines)("the audit chain on %s", async (engine) => {
     expect((await verify()).findings).toEqual([{ kind: "seal-broken", position: 3 }]);
   });
 
-  test("finds a chain that was rewritten from some row on, by the head that the log has shown", async () => {
+  test("finds a chain that was rewritten from some row on, by the logged head", async () => {
     const ids = await sealedLog();
     const head = await headOf({ em: store.fork() });
     await tamper(

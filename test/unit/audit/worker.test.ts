@@ -11,10 +11,10 @@ import { times, until } from "../../support/until.ts";
 /** Events of a log that is long for a test. */
 const MANY = 20_000;
 
-describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
+describe.each(engines)("Audit worker on %s", async (engine) => {
   const { store, clock, tamper, record, recordMany, sealedLog, verify } = await openAuditFixture(engine);
 
-  test("refuses update, delete and truncate, of every partition", async () => {
+  test("the log refuses update, delete and truncate, in every partition", async () => {
     await sealedLog();
     const parts = await store
       .fork()
@@ -33,7 +33,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
   });
 
   // PGlite has one connection: nothing commits late
-  test.skipIf(engine === "PGlite")("seals what commits late, without keeping anybody waiting", async () => {
+  test.skipIf(engine === "PGlite")("seals events that commit late, and blocks nobody", async () => {
     await sealedLog([2]);
     let commit = () => {};
     const held = new Promise<void>((resolve) => {
@@ -54,7 +54,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     expect(await verify()).toMatchObject({ findings: [], events: 6, unsealed: 0 });
   });
 
-  test("is one chain, however many seal at once", async () => {
+  test("parallel workers make one chain", async () => {
     await sealedLog([1]);
     await Promise.all(
       times(40, async (i) => {
@@ -66,7 +66,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     expect(await verify()).toMatchObject({ findings: [], events: 41, unsealed: 0 });
   });
 
-  test("reads the events that it seals, however many others there are", async () => {
+  test("reads only the events that it seals", async () => {
     await sealedLog([1]);
     await recordMany(MANY);
     await tamper("truncate audit_unsealed");
@@ -84,7 +84,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     expect((await headOf({ em: store.fork() }))?.position).toBe(2);
   });
 
-  test("closes within a batch or two, however much waits for its seal", async () => {
+  test("closes within two batches, however many events wait", async () => {
     await sealedLog([1]);
     await recordMany(MANY);
     const log = pino({ level: "silent" });
@@ -93,7 +93,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
     expect((await verify()).findings).toEqual([]);
   });
 
-  test("is kept in the background, and its head told to the log", async () => {
+  test("seals in the background and logs the head", async () => {
     const lines: string[] = [];
     const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
     await sealedLog([2]);
@@ -109,7 +109,7 @@ describe.each(engines)("the keeping of the audit log on %s", async (engine) => {
   });
 });
 
-test("the keeper closes, though the database goes between its last seal and the telling of its head", async () => {
+test("Audit worker: closes even if the database goes between the last seal and the logged head", async () => {
   const em = {
     async execute(sql: string) {
       if (sql.includes("audit_seals")) throw new Error("Connection terminated");

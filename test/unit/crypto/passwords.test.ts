@@ -11,7 +11,7 @@ const IN_FLIGHT = Math.max(1, Math.min(availableParallelism(), 4) - 1);
 const WAITING = 256;
 const password = "Correct-horse-1";
 
-test("hashes are argon2id of 19 MiB and two passes, each with a salt of its own, at the full length of any text", async () => {
+test("Passwords: hashes are argon2id of 19 MiB and two passes, salted, over the full length of any text", async () => {
   const passwords = await createPasswords();
   const long = `${"🦜".repeat(63)}Ä`;
   const [first, second] = [await passwords.hash(long), await passwords.hash(long)];
@@ -22,14 +22,14 @@ test("hashes are argon2id of 19 MiB and two passes, each with a salt of its own,
   expect(await passwords.matches(undefined, "no account has this password")).toBe(false);
 });
 
-test("hashes made with other parameters still match and are told apart", async () => {
+test("Passwords: hashes with other parameters match and are reported", async () => {
   const passwords = await createPasswords();
   const weaker = await hash(password, { memoryCost: 8_192, timeCost: 1, parallelism: 1 });
   expect(await passwords.matches(weaker, password)).toBe(true);
   expect([passwords.isOutdated(weaker), passwords.isOutdated(await passwords.hash(password))]).toEqual([true, false]);
 });
 
-test("hashing has a bounded number in flight and waiting; more are refused with a time to come back", async () => {
+test("Passwords: hashing is bounded in flight and in the queue; more is refused with a time to retry", async () => {
   const passwords = await createPasswords(CHEAP);
   const bound = IN_FLIGHT + WAITING;
   const outcomes = await Promise.allSettled(times(bound + 10, () => passwords.hash(password)));
@@ -41,7 +41,7 @@ test("hashing has a bounded number in flight and waiting; more are refused with 
   expect(await passwords.matches(await passwords.hash(password), password)).toBe(true);
 });
 
-test("nobody is held back for those who come while their password is hashed, and a failure is its own caller's alone", async () => {
+test("Passwords: later callers delay no earlier one, and a failure affects its own caller only", async () => {
   const passwords = await createPasswords();
   const answered: string[] = [];
   const ask = (who: string, hash: string) => passwords.matches(hash, password).finally(() => answered.push(who));

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { readGatewayConfig } from "../../../gateway/config.ts";
 
 const problemsOf = (env: Record<string, string>) => {
@@ -11,103 +11,104 @@ const configOf = (env: Record<string, string>) => {
   return read.config;
 };
 
-describe("the gateway's configuration", () => {
-  test("has the documented defaults", () => {
-    expect(configOf({})).toEqual({
-      host: "127.0.0.1",
-      port: 3000,
-      servicesUrl: undefined,
-      servicesTls: {},
-      internalSecret: undefined,
-      publicUrl: "http://localhost:3000",
-      trustProxy: [],
-      corsOrigins: [],
-      shutdownTimeoutMs: 25_000,
-      logLevel: "info",
-      metricsPort: undefined,
-    });
-  });
-
-  test("reads every variable, and an empty one as absent", () => {
-    expect(
-      configOf({
-        HOST: "0.0.0.0",
-        PORT: "8080",
-        SERVICES_URL: "https://services:50051/",
-        GRPC_TLS_CERT: "own.pem",
-        GRPC_TLS_KEY: "own.key",
-        GRPC_TLS_CA: "ca.pem",
-        INTERNAL_SECRET: "between-the-two-of-us",
-        PUBLIC_URL: "https://api.example.com/",
-        OTEL_EXPORTER_OTLP_ENDPOINT: "",
-        TRUST_PROXY: "10.0.0.0/8, ::1 ,192.168.0.1",
-        CORS_ORIGINS: "https://app.example.com,http://localhost:5173",
-        SHUTDOWN_TIMEOUT: "500ms",
-        LOG_LEVEL: "debug",
-        METRICS_PORT: "9464",
-      }),
-    ).toEqual({
-      host: "0.0.0.0",
-      port: 8080,
-      servicesUrl: "https://services:50051",
-      servicesTls: { cert: "own.pem", key: "own.key", ca: "ca.pem" },
-      internalSecret: "between-the-two-of-us",
-      publicUrl: "https://api.example.com",
-      trustProxy: ["10.0.0.0/8", "::1", "192.168.0.1"],
-      corsOrigins: ["https://app.example.com", "http://localhost:5173"],
-      shutdownTimeoutMs: 500,
-      logLevel: "debug",
-      metricsPort: 9464,
-    });
-  });
-
-  test("can't be changed", () => {
-    expect(Object.isFrozen(configOf({}))).toBe(true);
-    expect(Object.isFrozen(configOf({ TRUST_PROXY: "::1" }).trustProxy)).toBe(true);
-  });
-
-  test("reports every mistake at once, what is allowed, and no value", () => {
-    const problems = problemsOf({
-      HOST: "hidden host",
-      PORT: "70000",
-      SERVICES_URL: "ftp://hidden",
-      INTERNAL_SECRET: "hidden with spaces",
-      PUBLIC_URL: "hidden",
-      TRUST_PROXY: "true",
-      CORS_ORIGINS: "https://hidden.example.com/path",
-      SHUTDOWN_TIMEOUT: "soon",
-      LOG_LEVEL: "loud",
-      METRICS_PORT: "-1",
-    });
-    const names =
-      "HOST PORT SERVICES_URL INTERNAL_SECRET PUBLIC_URL TRUST_PROXY CORS_ORIGINS SHUTDOWN_TIMEOUT LOG_LEVEL METRICS_PORT";
-    expect(problems.map((problem) => problem.split(" ")[0])).toEqual(names.split(" "));
-    expect(problems.join()).not.toContain("hidden");
-  });
-
-  test("wants a certificate with its key", () => {
-    const told = ["GRPC_TLS_CERT and GRPC_TLS_KEY must be set together"];
-    expect(problemsOf({ GRPC_TLS_CERT: "own.pem" })).toEqual(told);
-    expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual(told);
-  });
-
-  test("wants a secret between gateway and services that run apart", () => {
-    const missing = expect.stringMatching(/^INTERNAL_SECRET /);
-    expect(problemsOf({ SERVICES_URL: "http://services:50051" })).toEqual([missing]);
-    expect(problemsOf({ SERVICES_URL: "nonsense" })).toEqual([expect.stringMatching(/^SERVICES_URL /), missing]);
-  });
-
-  test.each([
-    ["TRUST_PROXY", "10.1.2"],
-    ["PUBLIC_URL", "https://app.example.com/?x=1"],
-    ["SHUTDOWN_TIMEOUT", "25"],
-    ["SHUTDOWN_TIMEOUT", "25d"],
-    ["INTERNAL_SECRET", "short"],
-  ])("takes no %s such as %s", (name, value) => {
-    expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(name)]);
-  });
-
-  test.each(["*", "https://*.example.com", "null", "app.example.com"])("allows no origin such as %s", (origin) => {
-    expect(problemsOf({ CORS_ORIGINS: origin })).toHaveLength(1);
+test("Gateway configuration: has the documented defaults", () => {
+  expect(configOf({})).toEqual({
+    host: "127.0.0.1",
+    port: 3000,
+    servicesUrl: undefined,
+    servicesTls: {},
+    internalSecret: undefined,
+    publicUrl: "http://localhost:3000",
+    trustProxy: [],
+    corsOrigins: [],
+    shutdownTimeoutMs: 25_000,
+    logLevel: "info",
+    metricsPort: undefined,
   });
 });
+
+test("Gateway configuration: reads every variable, and treats an empty one as absent", () => {
+  expect(
+    configOf({
+      HOST: "0.0.0.0",
+      PORT: "8080",
+      SERVICES_URL: "https://services:50051/",
+      GRPC_TLS_CERT: "own.pem",
+      GRPC_TLS_KEY: "own.key",
+      GRPC_TLS_CA: "ca.pem",
+      INTERNAL_SECRET: "between-the-two-of-us",
+      PUBLIC_URL: "https://api.example.com/",
+      OTEL_EXPORTER_OTLP_ENDPOINT: "",
+      TRUST_PROXY: "10.0.0.0/8, ::1 ,192.168.0.1",
+      CORS_ORIGINS: "https://app.example.com,http://localhost:5173",
+      SHUTDOWN_TIMEOUT: "500ms",
+      LOG_LEVEL: "debug",
+      METRICS_PORT: "9464",
+    }),
+  ).toEqual({
+    host: "0.0.0.0",
+    port: 8080,
+    servicesUrl: "https://services:50051",
+    servicesTls: { cert: "own.pem", key: "own.key", ca: "ca.pem" },
+    internalSecret: "between-the-two-of-us",
+    publicUrl: "https://api.example.com",
+    trustProxy: ["10.0.0.0/8", "::1", "192.168.0.1"],
+    corsOrigins: ["https://app.example.com", "http://localhost:5173"],
+    shutdownTimeoutMs: 500,
+    logLevel: "debug",
+    metricsPort: 9464,
+  });
+});
+
+test("Gateway configuration: is frozen", () => {
+  expect(Object.isFrozen(configOf({}))).toBe(true);
+  expect(Object.isFrozen(configOf({ TRUST_PROXY: "::1" }).trustProxy)).toBe(true);
+});
+
+test("Gateway configuration: reports every mistake at once with what is allowed, and no value", () => {
+  const problems = problemsOf({
+    HOST: "hidden host",
+    PORT: "70000",
+    SERVICES_URL: "ftp://hidden",
+    INTERNAL_SECRET: "hidden with spaces",
+    PUBLIC_URL: "hidden",
+    TRUST_PROXY: "true",
+    CORS_ORIGINS: "https://hidden.example.com/path",
+    SHUTDOWN_TIMEOUT: "soon",
+    LOG_LEVEL: "loud",
+    METRICS_PORT: "-1",
+  });
+  const names =
+    "HOST PORT SERVICES_URL INTERNAL_SECRET PUBLIC_URL TRUST_PROXY CORS_ORIGINS SHUTDOWN_TIMEOUT LOG_LEVEL METRICS_PORT";
+  expect(problems.map((problem) => problem.split(" ")[0])).toEqual(names.split(" "));
+  expect(problems.join()).not.toContain("hidden");
+});
+
+test("Gateway configuration: requires a certificate with its key", () => {
+  const told = ["GRPC_TLS_CERT and GRPC_TLS_KEY must be set together"];
+  expect(problemsOf({ GRPC_TLS_CERT: "own.pem" })).toEqual(told);
+  expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual(told);
+});
+
+test("Gateway configuration: requires a secret between a gateway and services that run apart", () => {
+  const missing = expect.stringMatching(/^INTERNAL_SECRET /);
+  expect(problemsOf({ SERVICES_URL: "http://services:50051" })).toEqual([missing]);
+  expect(problemsOf({ SERVICES_URL: "nonsense" })).toEqual([expect.stringMatching(/^SERVICES_URL /), missing]);
+});
+
+test.each([
+  ["TRUST_PROXY", "10.1.2"],
+  ["PUBLIC_URL", "https://app.example.com/?x=1"],
+  ["SHUTDOWN_TIMEOUT", "25"],
+  ["SHUTDOWN_TIMEOUT", "25d"],
+  ["INTERNAL_SECRET", "short"],
+])("Gateway configuration: refuses %s such as %s", (name, value) => {
+  expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(name)]);
+});
+
+test.each(["*", "https://*.example.com", "null", "app.example.com"])(
+  "Gateway configuration: refuses the origin %s",
+  (origin) => {
+    expect(problemsOf({ CORS_ORIGINS: origin })).toHaveLength(1);
+  },
+);

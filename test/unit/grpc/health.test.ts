@@ -6,7 +6,7 @@ import { healthHandler } from "../../../services/grpc/health.ts";
 import { createMetrics } from "../../../services/metrics.ts";
 import { times } from "../../support/until.ts";
 
-test("many who ask for health cost its parts one look, whether they ask at once or watch", async () => {
+test("Health: many checks and watches at once look at each part once", async () => {
   let looks = 0;
   const database = async () => {
     looks += 1;
@@ -27,7 +27,7 @@ test("many who ask for health cost its parts one look, whether they ask at once 
   expect(looks).toBeLessThan(5);
 });
 
-test("what can't be looked up holds up no reader of metrics, and is told to be unknown", async () => {
+test("Health: a part that cannot be checked delays no metrics and is reported as unknown", async () => {
   const metrics = createMetrics();
   metrics.gauge("failing", "Fails.", () => Promise.reject(new Error("away")));
   metrics.gauge("hanging", "Never comes.", () => new Promise(() => {}));

@@ -1,5 +1,5 @@
 import { pino } from "pino";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { every, type Job } from "../../../services/jobs/every.ts";
 import { createClock } from "../../support/clock.ts";
 import { until } from "../../support/until.ts";
@@ -18,70 +18,68 @@ function start({ run = async () => {}, ...job }: Partial<Job>) {
   return Object.assign(counted, running);
 }
 
-describe("every", () => {
-  test("every: runs a job at once and then once per interval", async () => {
-    const job = start({ intervalMs: 20 });
-    expect(job.runs).toBe(1);
-    await until("three runs", () => job.runs >= 3);
-    await job.close();
-    expect(job.lines).toEqual([]);
-  });
+test("every: runs a job at once and then once per interval", async () => {
+  const job = start({ intervalMs: 20 });
+  expect(job.runs).toBe(1);
+  await until("three runs", () => job.runs >= 3);
+  await job.close();
+  expect(job.lines).toEqual([]);
+});
 
-  test("every: follows the clock, also one that is set back", async () => {
-    const job = start({});
-    job.clock.advance("61m");
-    await until("the second run", () => job.runs === 2);
-    job.clock.advance("-1d");
-    await until("the third run", () => job.runs === 3);
-    await job.close();
-    expect(job.runs).toBe(3);
-  });
+test("every: follows the clock, also one that is set back", async () => {
+  const job = start({});
+  job.clock.advance("61m");
+  await until("the second run", () => job.runs === 2);
+  job.clock.advance("-1d");
+  await until("the third run", () => job.runs === 3);
+  await job.close();
+  expect(job.runs).toBe(3);
+});
 
-  test("every: wake() runs the job now, and again after a run in progress", async () => {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const job = start({ run: () => promise });
-    job.wake();
-    job.wake();
-    expect(job.runs).toBe(1);
-    resolve();
-    await until("the second run", () => job.runs === 2);
-    job.wake();
-    await until("the third run", () => job.runs === 3);
-    await job.close();
-    expect(job.runs).toBe(3);
-  });
+test("every: wake() runs the job now, and again after a run in progress", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const job = start({ run: () => promise });
+  job.wake();
+  job.wake();
+  expect(job.runs).toBe(1);
+  resolve();
+  await until("the second run", () => job.runs === 2);
+  job.wake();
+  await until("the third run", () => job.runs === 3);
+  await job.close();
+  expect(job.runs).toBe(3);
+});
 
-  test("every: logs the first of several failures, retries, and logs again after a success", async () => {
-    let failing = true;
-    const run = async () => {
-      if (failing) throw new Error("no");
-    };
-    const job = start({ intervalMs: 5, run });
-    await until("four failures", () => job.runs > 4);
-    expect(job.lines).toHaveLength(1);
-    expect(job.lines[0]).toContain("background job failed, will retry");
-    failing = false;
-    const { runs } = job;
-    await until("a success", () => job.runs > runs + 1);
-    failing = true;
-    await until("a second line", () => job.lines.length === 2);
-    await job.close();
-  });
+test("every: logs the first of several failures, retries, and logs again after a success", async () => {
+  let failing = true;
+  const run = async () => {
+    if (failing) throw new Error("no");
+  };
+  const job = start({ intervalMs: 5, run });
+  await until("four failures", () => job.runs > 4);
+  expect(job.lines).toHaveLength(1);
+  expect(job.lines[0]).toContain("background job failed, will retry");
+  failing = false;
+  const { runs } = job;
+  await until("a success", () => job.runs > runs + 1);
+  failing = true;
+  await until("a second line", () => job.lines.length === 2);
+  await job.close();
+});
 
-  test("every: close() aborts the signal and waits for the run in progress", async () => {
-    let ended = false;
-    const job = start({
-      run: (signal) =>
-        new Promise<void>((resolve) => {
-          signal.addEventListener("abort", () =>
-            setTimeout(() => {
-              ended = true;
-              resolve();
-            }, 20),
-          );
-        }),
-    });
-    await job.close();
-    expect({ ended, runs: job.runs }).toEqual({ ended: true, runs: 1 });
+test("every: close() aborts the signal and waits for the run in progress", async () => {
+  let ended = false;
+  const job = start({
+    run: (signal) =>
+      new Promise<void>((resolve) => {
+        signal.addEventListener("abort", () =>
+          setTimeout(() => {
+            ended = true;
+            resolve();
+          }, 20),
+        );
+      }),
   });
+  await job.close();
+  expect({ ended, runs: job.runs }).toEqual({ ended: true, runs: 1 });
 });

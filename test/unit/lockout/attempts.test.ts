@@ -4,7 +4,7 @@ import { reserveAttempt } from "../../../services/lockout/attempts.ts";
 
 afterEach(() => vi.restoreAllMocks());
 
-test("nobody waits for the guesses of others longer than 15 seconds, however slow the database is", async () => {
+test("Lockout: no guess waits longer than 15 seconds for others, however slow the database", async () => {
   let now = 0;
   vi.spyOn(performance, "now").mockImplementation(() => now);
   const call = {

@@ -9,7 +9,7 @@ const LETTER_MS = 400;
 /** As many as the pool has connections. */
 const LETTERS = 10;
 
-test("a server that never comes to an end of its answers holds no letter back for ever", async () => {
+test("SMTP: a server that never ends its reply delays a mail only for a bounded time", async () => {
   const sockets = new Set<Socket>();
   let isTarpit = true;
   const server = createServer((socket) => {

@@ -4,7 +4,7 @@ import { SMTPServer } from "smtp-server";
 import { expect, test } from "vitest";
 import { createMailTransport } from "../../../services/mail/transport.ts";
 
-test("a mail server without TLS is told a password on this machine alone, or where the URL allows it", async () => {
+test("SMTP: the password is sent without TLS only to this machine, or if the URL allows it", async () => {
   const told: string[] = [];
   const server = new SMTPServer({
     disabledCommands: ["STARTTLS"],

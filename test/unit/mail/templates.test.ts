@@ -26,10 +26,10 @@ const letters: [TemplateName, RegExp, string | undefined][] = [
   ["deletion-requested", /will be deleted/, undefined],
 ];
 
-describe.each(letters)("the letter %s", (name, subject, path) => {
+describe.each(letters)("Mail template %s", (name, subject, path) => {
   const letter = renderEmail(name, facts, "https://app.example", path && TOKEN);
 
-  test("greets by name in text and HTML, with nothing of it taken for markup", () => {
+  test("greets by name in text and HTML, escaped", () => {
     expect(letter.subject).toMatch(subject);
     expect(letter.text).toContain(`Hello ${facts.name},`);
     expect(letter.html).toContain("Hello Ann &lt;b&gt;&quot;O&#39;Neil&quot;&lt;/b&gt; &amp; Co,");
@@ -47,7 +47,7 @@ describe.each(letters)("the letter %s", (name, subject, path) => {
   });
 });
 
-test("lifetimes are told as people say them", () => {
+test("Mail templates: lifetimes read naturally", () => {
   const told = [86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(formatDuration);
   expect(told).toEqual(["24 hours", "1 hour", "5 minutes", "90 minutes", "1 minute"]);
 });

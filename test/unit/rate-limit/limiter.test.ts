@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { openRedis } from "../../../services/platform/redis.ts";
 import { createLimits } from "../../../services/rate-limit/limiter.ts";
 import { times } from "../../support/until.ts";
@@ -14,42 +14,43 @@ const asked = (address: string, account: string) => [
   { key: `{${address}}:account:${account}`, most: 2, windowMs },
 ];
 
-describe("an address", () => {
-  test("stays limited however many accounts it invents", async () => {
-    const limits = createLimits(undefined, clock);
-    let letIn = 0;
-    for (const account of times(100_001, String)) {
-      // more than one process counts
-      const { remaining } = await limits.take(asked("address", account));
-      if (remaining >= 0) letIn++;
-    }
-    expect(letIn).toBe(3);
-  });
+test("Rate limiter: an address stays limited however many accounts it invents", async () => {
+  const limits = createLimits(undefined, clock);
+  let letIn = 0;
+  for (const account of times(100_001, String)) {
+    // more than one process counts
+    const { remaining } = await limits.take(asked("address", account));
+    if (remaining >= 0) letIn++;
+  }
+  expect(letIn).toBe(3);
+});
 
-  test("waits no longer than a window, wherever the machine's clock is put", async () => {
-    let now = Date.now();
-    const limits = createLimits(undefined, { now: () => new Date(now) });
-    const take = async () => await limits.take([{ key: "address", most: 1, windowMs }]);
-    await take();
-    expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
-    now -= 3_600_000;
-    expect(await take()).toEqual({ limit: 1, remaining: 0, resetMs: windowMs });
-    now += 1_000;
-    expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs - 1_000 });
-  });
+test("Rate limiter: nobody waits longer than a window, whenever the machine's clock is set", async () => {
+  let now = Date.now();
+  const limits = createLimits(undefined, { now: () => new Date(now) });
+  const take = async () => await limits.take([{ key: "address", most: 1, windowMs }]);
+  await take();
+  expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
+  now -= 3_600_000;
+  expect(await take()).toEqual({ limit: 1, remaining: 0, resetMs: windowMs });
+  now += 1_000;
+  expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs - 1_000 });
+});
 
-  test.runIf(process.env.TEST_SERVERS)("is told no longer than a window by a Redis that others count in", async () => {
-    const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
-    const key = randomUUID();
-    const takeAt = (time: number) =>
-      createLimits(cache, { now: () => new Date(time) }).take([{ key, most: 1, windowMs }]);
-    const now = Date.now();
-    await takeAt(now + 3_600_000);
-    expect(await takeAt(now)).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
-    cache.close();
-  });
+test.runIf(process.env.TEST_SERVERS)("Rate limiter: a shared Redis reports no wait longer than a window", async () => {
+  const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
+  const key = randomUUID();
+  const takeAt = (time: number) =>
+    createLimits(cache, { now: () => new Date(time) }).take([{ key, most: 1, windowMs }]);
+  const now = Date.now();
+  await takeAt(now + 3_600_000);
+  expect(await takeAt(now)).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
+  cache.close();
+});
 
-  test.runIf(process.env.TEST_SERVERS)("leaves no counter in Redis for accounts that come too late", async () => {
+test.runIf(process.env.TEST_SERVERS)(
+  "Rate limiter: refused requests for new accounts leave no counter in Redis",
+  async () => {
     const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
     const address = randomUUID();
     const limits = createLimits(cache, clock);
@@ -65,5 +66,5 @@ describe("an address", () => {
     const left = await cache.client.keys(`*${address}*`);
     expect(left.filter((key) => key.includes("account"))).toHaveLength(1);
     cache.close();
-  });
-});
+  },
+);

@@ -22,7 +22,7 @@ async function twoRings() {
   return { store, clock, one, other };
 }
 
-test("everybody who asks for a new key at once is told it", async () => {
+test("Signing keys: parallel callers get the same new key", async () => {
   const { store, one, other } = await twoRings();
   const kid = other.jwks().at(-1)?.kid as string;
   const found = await Promise.all(times(5, () => one.verificationKey(kid)));
@@ -31,7 +31,7 @@ test("everybody who asks for a new key at once is told it", async () => {
   await store.close();
 });
 
-test("a token whose key can't be looked up is not called invalid", async () => {
+test("Signing keys: a token whose key cannot be looked up is not called invalid", async () => {
   const { store, clock, one, other } = await twoRings();
   const config = { publicUrl: "http://gatehouse.test" } as Parameters<typeof createTokenPair>[0]["config"];
   const now = clock.now();

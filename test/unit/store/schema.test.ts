@@ -1,19 +1,20 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { pino } from "pino";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { checkSchema } from "../../../services/store/schema.ts";
 import { openStore } from "../../../services/store/store.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";
 
-describe("a start that leaves the schema alone", () => {
-  test("is refused by a database that lacks migrations, and told what to do", async () => {
-    const start = startApp({ mode: "embedded", env: { MIGRATE: "off" } });
-    await expect(start).rejects.toThrow(/^The database lacks (\d+) of \1 migrations\. Run npm run migrate /);
-  });
+test("Start without migrating: is refused by a database that lacks migrations, with the command to run", async () => {
+  const start = startApp({ mode: "embedded", env: { MIGRATE: "off" } });
+  await expect(start).rejects.toThrow(/^The database lacks (\d+) of \1 migrations\. Run npm run migrate /);
+});
 
-  test.runIf(process.env.TEST_SERVERS)("serves a database of a newer version, and tells of it", async () => {
+test.runIf(process.env.TEST_SERVERS)(
+  "Start without migrating: serves a database of a newer version, with a warning",
+  async () => {
     const env = {
       DATABASE_URL: await createDatabase(`newer_${randomUUID().slice(0, 8)}`),
       SECRET_KEY: randomBytes(32).toString("base64"),
@@ -26,10 +27,10 @@ describe("a start that leaves the schema alone", () => {
     const told = [...first.logs, ...again.logs].filter((line) => line.includes("newer version"));
     expect(told).toEqual([expect.stringContaining("Migration30000101000000_later")]);
     await again.close();
-  });
-});
+  },
+);
 
-test.runIf(process.env.TEST_SERVERS)("migrations may take longer than anything else", async () => {
+test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other statements", async () => {
   const url = await createDatabase(`slow_${randomUUID().slice(0, 8)}`);
   const client = new pg.Client(url);
   await client.connect();
@@ -54,24 +55,21 @@ test.runIf(process.env.TEST_SERVERS)("migrations may take longer than anything e
   await client.end();
 });
 
-test.runIf(process.env.TEST_SERVERS)(
-  "the extension for searches may be in a schema of its own, as hosts have it",
-  async () => {
-    const url = await createDatabase(`apart_${randomUUID().slice(0, 8)}`);
-    const client = new pg.Client(url);
-    await client.connect();
-    await client.query('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
-    const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
-    await store.migrate();
-    const { rows } = await client.query("select indexdef from pg_indexes where indexname = 'users_search'");
-    expect(rows).toEqual([{ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') }]);
-    await store.close();
-    await client.end();
-  },
-);
+test.runIf(process.env.TEST_SERVERS)("Migrations: the search extension may be in a schema of its own", async () => {
+  const url = await createDatabase(`apart_${randomUUID().slice(0, 8)}`);
+  const client = new pg.Client(url);
+  await client.connect();
+  await client.query('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
+  const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+  await store.migrate();
+  const { rows } = await client.query("select indexdef from pg_indexes where indexname = 'users_search'");
+  expect(rows).toEqual([{ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') }]);
+  await store.close();
+  await client.end();
+});
 
 test.runIf(process.env.TEST_SERVERS)(
-  "searches have no index while the extension can't be created, which is told, and get it afterwards",
+  "Migrations: without the search extension there is a warning and no index; the index follows later",
   async () => {
     const role = `modest_${randomUUID().slice(0, 8)}`;
     const url = new URL(await createDatabase(role));
@@ -101,7 +99,7 @@ test.runIf(process.env.TEST_SERVERS)(
 );
 
 test.runIf(process.env.TEST_SERVERS)(
-  "a role without rights is told which, with the schema to be made and made",
+  "Migrations: a role without rights is named the rights and the schema that it needs",
   async () => {
     const role = `lowly_${randomUUID().slice(0, 8)}`;
     const url = new URL(await createDatabase(role));

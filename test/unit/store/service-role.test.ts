@@ -13,92 +13,86 @@ import { until } from "../../support/until.ts";
 
 const log = pino({ level: "silent" });
 
-describeIf(
-  process.env.TEST_SERVERS,
-  "the service under a database role of its own, in a schema of its own",
-  async () => {
-    const role = `gatehouse_test_${randomUUID().slice(0, 8)}`;
-    const url = await createDatabase(`role_${randomUUID().slice(0, 8)}`);
-    const first = await openStore({ kind: "postgres", url }, log);
-    const database = new URL(url).pathname.slice(1);
-    await first.fork().execute(`create schema own; alter database ${database} set search_path = own`);
-    await first.close();
-    const owner = await openStore({ kind: "postgres", url }, log);
-    await owner.migrate();
-    await owner.fork().execute(`create role ${role} login password 'of its own'`);
-    await owner.fork().execute("grant create on schema own to public"); // as it is with public before PostgreSQL 15
-    await expect(grantServiceRole(owner.fork(), role)).rejects.toThrow(
-      /may create in the schema own.*revoke create on/,
-    );
-    await owner.fork().execute("revoke create on schema own from public");
-    await grantServiceRole(owner.fork(), role);
-    const own = Object.assign(new URL(url), { username: role, password: "of its own" }).href;
-    const app = await startApp({ mode: "servers", env: { DATABASE_URL: own, MIGRATE: "off" } });
-    afterAll(async () => {
-      await app.close();
-      await owner.fork().execute(`drop owned by ${role}`);
-      await owner.fork().execute(`drop role ${role}`);
-      await owner.close();
-    });
+describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async () => {
+  const role = `gatehouse_test_${randomUUID().slice(0, 8)}`;
+  const url = await createDatabase(`role_${randomUUID().slice(0, 8)}`);
+  const first = await openStore({ kind: "postgres", url }, log);
+  const database = new URL(url).pathname.slice(1);
+  await first.fork().execute(`create schema own; alter database ${database} set search_path = own`);
+  await first.close();
+  const owner = await openStore({ kind: "postgres", url }, log);
+  await owner.migrate();
+  await owner.fork().execute(`create role ${role} login password 'of its own'`);
+  await owner.fork().execute("grant create on schema own to public"); // as it is with public before PostgreSQL 15
+  await expect(grantServiceRole(owner.fork(), role)).rejects.toThrow(/may create in the schema own.*revoke create on/);
+  await owner.fork().execute("revoke create on schema own from public");
+  await grantServiceRole(owner.fork(), role);
+  const own = Object.assign(new URL(url), { username: role, password: "of its own" }).href;
+  const app = await startApp({ mode: "servers", env: { DATABASE_URL: own, MIGRATE: "off" } });
+  afterAll(async () => {
+    await app.close();
+    await owner.fork().execute(`drop owned by ${role}`);
+    await owner.fork().execute(`drop role ${role}`);
+    await owner.close();
+  });
 
-    test("finds its migrations done, where its tables are", async () => {
-      const again = await openStore({ kind: "postgres", url }, log);
-      await again.migrate();
-      const [tables] = await again
-        .fork()
-        .execute(
-          "select array_agg(distinct schemaname::text) as schemas from pg_tables where tablename in ('users', 'mikro_orm_migrations')",
+  test("finds its migrations done, where its tables are", async () => {
+    const again = await openStore({ kind: "postgres", url }, log);
+    await again.migrate();
+    const [tables] = await again
+      .fork()
+      .execute(
+        "select array_agg(distinct schemaname::text) as schemas from pg_tables where tablename in ('users', 'mikro_orm_migrations')",
+      );
+    await again.close();
+    expect(tables).toEqual({ schemas: ["own"] });
+  });
+
+  test("serves, audits and seals", async () => {
+    const admin = await signInAdmin(app);
+    const user = await app.addUser();
+    expect((await admin.put(`/admin/users/${user.id}`, { name: "Bea" })).status).toBe(200);
+    expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
+    expect((await admin.get(`/admin/audit-logs?userId=${user.id}`)).body.total).toBeGreaterThan(2);
+    await until("every event to be sealed", async () => {
+      const [row] = await app.sql<{ n: number }>("select count(*)::int as n from audit_unsealed");
+      return row?.n === 0;
+    });
+  });
+
+  test("leaves old months to their owner, and reports missing new ones", async () => {
+    expect(app.logs.filter((line) => line.includes("update audit partitions"))).toEqual([]);
+    const service = await openStore({ kind: "postgres", url: own }, log);
+    try {
+      expect(await ownsPartitions({ em: service.fork() })).toBe(false);
+      expect(await ownsPartitions({ em: owner.fork() })).toBe(true);
+      await addPartitions({ em: service.fork() }, new Date());
+      const later = new Date(Date.now() + 35 * 86_400_000);
+      await expect(addPartitions({ em: service.fork() }, later)).rejects.toThrow("permission denied");
+    } finally {
+      await service.close();
+    }
+  });
+
+  test("cannot change, remove or truncate audit rows, nor drop their triggers", async () => {
+    const parts = await owner
+      .fork()
+      .execute<{ name: string }[]>(
+        "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
+      );
+    const tables = ["audit_events", "audit_seals", ...parts.map(({ name }) => name)];
+    for (const table of tables) {
+      for (const deed of [
+        `update ${table} set id = id`,
+        `delete from ${table}`,
+        `truncate ${table}`,
+        `drop table ${table}`,
+        `alter table ${table} disable trigger all`,
+      ]) {
+        await expect(app.sql(deed.replace("audit_seals set id = id", "audit_seals set position = 1"))).rejects.toThrow(
+          /permission denied|must be owner/,
         );
-      await again.close();
-      expect(tables).toEqual({ schemas: ["own"] });
-    });
-
-    test("serves, audits and seals", async () => {
-      const admin = await signInAdmin(app);
-      const user = await app.addUser();
-      expect((await admin.put(`/admin/users/${user.id}`, { name: "Bea" })).status).toBe(200);
-      expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
-      expect((await admin.get(`/admin/audit-logs?userId=${user.id}`)).body.total).toBeGreaterThan(2);
-      await until("every event to be sealed", async () => {
-        const [row] = await app.sql<{ n: number }>("select count(*)::int as n from audit_unsealed");
-        return row?.n === 0;
-      });
-    });
-
-    test("leaves old months to their owner, and can tell that the next ones are not there", async () => {
-      expect(app.logs.filter((line) => line.includes("update audit partitions"))).toEqual([]);
-      const service = await openStore({ kind: "postgres", url: own }, log);
-      try {
-        expect(await ownsPartitions({ em: service.fork() })).toBe(false);
-        expect(await ownsPartitions({ em: owner.fork() })).toBe(true);
-        await addPartitions({ em: service.fork() }, new Date());
-        const later = new Date(Date.now() + 35 * 86_400_000);
-        await expect(addPartitions({ em: service.fork() }, later)).rejects.toThrow("permission denied");
-      } finally {
-        await service.close();
       }
-    });
-
-    test("can't change, remove or cut off what was audited, nor the triggers that guard it", async () => {
-      const parts = await owner
-        .fork()
-        .execute<{ name: string }[]>(
-          "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
-        );
-      const tables = ["audit_events", "audit_seals", ...parts.map(({ name }) => name)];
-      for (const table of tables) {
-        for (const deed of [
-          `update ${table} set id = id`,
-          `delete from ${table}`,
-          `truncate ${table}`,
-          `drop table ${table}`,
-          `alter table ${table} disable trigger all`,
-        ]) {
-          await expect(
-            app.sql(deed.replace("audit_seals set id = id", "audit_seals set position = 1")),
-          ).rejects.toThrow(/permission denied|must be owner/);
-        }
-      }
-    });
-  },
-);
+    }
+  });
+});

@@ -90,27 +90,25 @@ function methodWith({ rule = {}, policy: rules = {}, request = [], response = []
   return method;
 }
 
-describe("a method is served as its options say", () => {
-  test("with its path, fields, status and bound", () => {
-    const request = [{ name: "note_id" }, { name: "text" }, { name: "token", cookie: "session" }];
-    const rule = { pattern: { case: "put" as const, value: "/notes/{note_id}/text" } };
-    const method = methodWith({ rule, request, policy: { successStatus: 202, maxBodyBytes: 99 } });
-    const read = readBinding(method);
-    expect(read).toMatchObject({
-      httpMethod: "PUT",
-      path: "/notes/:noteId/text",
-      successStatus: 202,
-      maxBodyBytes: 99,
-    });
-    expect(read.pathFields.map((f) => f.name)).toEqual(["note_id"]);
-    expect(read.bodyFields?.map((f) => f.name)).toEqual(["text"]);
-    expect(read.requestCookies.map((c) => c.cookie)).toEqual(["session"]);
-    expect(read.csrfProtected).toBe(false);
-    expect(readBinding(methodWith({ request, policy: { access: Access.PUBLIC } })).csrfProtected).toBe(true);
+test("Binding: a method has the path, fields, status and limit of its options", () => {
+  const request = [{ name: "note_id" }, { name: "text" }, { name: "token", cookie: "session" }];
+  const rule = { pattern: { case: "put" as const, value: "/notes/{note_id}/text" } };
+  const method = methodWith({ rule, request, policy: { successStatus: 202, maxBodyBytes: 99 } });
+  const read = readBinding(method);
+  expect(read).toMatchObject({
+    httpMethod: "PUT",
+    path: "/notes/:noteId/text",
+    successStatus: 202,
+    maxBodyBytes: 99,
   });
+  expect(read.pathFields.map((f) => f.name)).toEqual(["note_id"]);
+  expect(read.bodyFields?.map((f) => f.name)).toEqual(["text"]);
+  expect(read.requestCookies.map((c) => c.cookie)).toEqual(["session"]);
+  expect(read.csrfProtected).toBe(false);
+  expect(readBinding(methodWith({ request, policy: { access: Access.PUBLIC } })).csrfProtected).toBe(true);
 });
 
-describe("the start is refused for a method", () => {
+describe("Binding: the start is refused for a method", () => {
   const path = (value: string, kind: "post" | "get" | "delete" = "post") => ({ pattern: { case: kind, value } });
 
   test.each<[string, Facts, RegExp]>([

@@ -11,7 +11,7 @@ import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../../gen/ga
 import { openRoom } from "../../../../services/process/room.ts";
 import { configOf, failWith, openGateways, play, start, transportKinds } from "../../../support/gateway.ts";
 
-describe.each(transportKinds)("an answer %s", (transportKind) => {
+describe.each(transportKinds)("Error response %s", (transportKind) => {
   const server = openGateways(transportKind);
   const { failing, login } = server;
 
@@ -19,7 +19,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     ReasonSchema.values
       .filter((v) => v.number !== Reason.UNSPECIFIED)
       .map((v) => [v.name.slice("REASON_".length), v] as const),
-  )("tells the reason %s by its word and its HTTP status", async (word, value) => {
+  )("has the code and HTTP status of the reason %s", async (word, value) => {
     const { code, status } = getOption(value, outcome);
     await failing(() => failWith(value.number as Reason, code as Code, "Read me."));
     const answer = await login();
@@ -28,7 +28,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     expect(answer.headers.get("www-authenticate")).toBe(status === 401 ? "Bearer" : null);
   });
 
-  test("passes on violations, the time to retry, and the limits, of successes and failures", async () => {
+  test("carries violations, retry time and limits", async () => {
     const violations = [{ field: "messages[0].role", message: "must be known" }];
     const limits = {
       "ratelimit-limit": "5",
@@ -67,7 +67,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     [Code.DeadlineExceeded, 504, "UNAVAILABLE"],
     [Code.Internal, 500, "INTERNAL"],
     [Code.DataLoss, 500, "INTERNAL"],
-  ])("to a failure of code %s without detail has Connect's status and words of its own", async (code, status, word) => {
+  ])("for code %s without details has Connect's status and words of its own", async (code, status, word) => {
     await failing(() => new ConnectError("connect ECONNREFUSED 10.1.2.3:5432", code));
     const answer = await login();
     expect(answer).toMatchObject({ status, body: { statusCode: status, code: word } });
@@ -75,7 +75,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     if (status === 503) expect(answer.headers.get("retry-after")).toBe("1");
   });
 
-  test("to a bug is masked and logged once, with the request's id", async () => {
+  test("for a bug is masked and logged once, with the request id", async () => {
     await failing(() => new TypeError("x is not a function: password=hunter2"));
     const answer = await login();
     expect(answer).toMatchObject({ status: 500, body: { code: "INTERNAL", error: "Internal Server Error" } });
@@ -84,13 +84,13 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     expect(errors).toMatchObject([{ requestId: answer.headers.get("x-request-id") }]);
   });
 
-  test("to a bug that the services have masked and logged is not logged again", async () => {
+  test("for a bug that the services have masked and logged is not logged again", async () => {
     await failing(() => failWith(Reason.UNSPECIFIED, Code.Internal, "internal"));
     expect(await login()).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
     expect(server.logs.filter((line) => (line.level as number) >= 50)).toEqual([]);
   });
 
-  test("to a reason that is newer than the gateway is 500", async () => {
+  test("for a reason that is newer than the gateway is 500", async () => {
     await failing(
       () => new ConnectError("?", Code.Aborted, undefined, [{ desc: FailureSchema, value: { reason: 999 as Reason } }]),
     );
@@ -98,7 +98,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
   });
 });
 
-test("services that are away are 503 with a time to retry, and name no host", async () => {
+test("Error response: unavailable services are 503 with a time to retry, and no host name", async () => {
   const server = await start((router) => router.service(AuthService, {}), { transportKind: "over gRPC" });
   await server.stopServices();
   const answer = await server.send("GET", "/user/profile");
@@ -108,7 +108,7 @@ test("services that are away are 503 with a time to retry, and name no host", as
   await server.close();
 });
 
-test("services that reset the connection are 503 as well", async () => {
+test("Error response: services that reset the connection are 503", async () => {
   const resetting = net.createServer((socket) => socket.resetAndDestroy());
   await new Promise<void>((resolve) => resetting.listen(0, "127.0.0.1", resolve));
   await expectAway(`http://127.0.0.1:${(resetting.address() as net.AddressInfo).port}`);
@@ -119,14 +119,14 @@ test.each([
   ["ENHANCE_YOUR_CALM", http2.constants.NGHTTP2_ENHANCE_YOUR_CALM],
   ["REFUSED_STREAM", http2.constants.NGHTTP2_REFUSED_STREAM],
   ["INTERNAL_ERROR", http2.constants.NGHTTP2_INTERNAL_ERROR],
-])("services that break a call off by HTTP/2 (%s) are 503 as well", async (_, code) => {
+])("Error response: services that end a call by HTTP/2 (%s) are 503", async (_, code) => {
   const breaking = http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
   await new Promise<void>((resolve) => breaking.listen(0, "127.0.0.1", resolve));
   await expectAway(`http://127.0.0.1:${(breaking.address() as net.AddressInfo).port}`);
   await new Promise((resolve) => breaking.close(resolve));
 });
 
-test("services that can't be connected to, for whatever reason, are 503 as well", async () => {
+test("Error response: services that cannot be connected to are 503, whatever the reason", async () => {
   await expectAway("http://127.255.255.255:50051"); // a broadcast address, refused by the system
 });
 
@@ -145,7 +145,7 @@ async function expectAway(servicesUrl: string) {
   transport.close();
 }
 
-test("a bug outside of every method is masked and logged all the same", async () => {
+test("Error response: a bug outside of every method is masked and logged", async () => {
   const logs: string[] = [];
   const log = pino({}, { write: (line: string) => void logs.push(line) });
   const played = await play("in process", () => {});

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { transportKinds } from "../../../support/gateway.ts";
 import { blamed, JSON_TYPE, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
 
-describe.each(transportKinds)("a request's body %s", (transportKind) => {
+describe.each(transportKinds)("Request body %s", (transportKind) => {
   let server: RecordingServices;
   beforeAll(async () => {
     server = await startRecordingServices(transportKind);
@@ -113,7 +113,7 @@ describe.each(transportKinds)("a request's body %s", (transportKind) => {
     }
   });
 
-  test("has its body ignored, but not unbounded, where the method takes none", async () => {
+  test("is ignored, but bounded, where the method has none", async () => {
     expect((await server.send("POST", "/auth/logout", "null", JSON_TYPE)).status).toBe(200);
     expect((await server.send("DELETE", "/user/sessions/1", { id: "2" })).status).toBe(200);
     expect(server.last()).toMatchObject({ id: "1" });

@@ -2,14 +2,14 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { transportKinds } from "../../../support/gateway.ts";
 import { blamed, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
 
-describe.each(transportKinds)("a request's query and cookies %s", (transportKind) => {
+describe.each(transportKinds)("Query, path and cookies %s", (transportKind) => {
   let server: RecordingServices;
   beforeAll(async () => {
     server = await startRecordingServices(transportKind);
   });
   afterAll(() => server.close());
 
-  test("reads a query by the types of its fields", async () => {
+  test("query values are read by the types of their fields", async () => {
     const query = "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
     expect((await server.send("GET", `/admin/users?${query}`)).status).toBe(200);
     expect(server.last()).toMatchObject({
@@ -45,13 +45,13 @@ describe.each(transportKinds)("a request's query and cookies %s", (transportKind
     ["audit-logs?from=2026-13-01T00:00:00Z", "from"],
     ["audit-logs?from=2026-01-01", "from"],
     ["audit-logs?from=2026-02-30T00:00:00Z", "from"],
-  ])("with the query %s is not valid", async (query, field) => {
+  ])("the query %s is not valid", async (query, field) => {
     const answer = await server.send("GET", `/admin/${query}`);
     expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
     expect(blamed(answer)).toEqual([field]);
   });
 
-  test("with a number that its type can't hold is told the bounds of the field", async () => {
+  test("a number out of range names the limits of the field", async () => {
     for (const limit of ["-1", "4294967296"]) {
       const violations = [{ field: "limit", message: "must be between 1 and 100" }];
       expect(await server.send("GET", `/admin/users?limit=${limit}`)).toMatchObject({ body: { violations } });
@@ -59,25 +59,25 @@ describe.each(transportKinds)("a request's query and cookies %s", (transportKind
   });
 
   test.each(["/admin/users?search=%zz", "/admin/users?search=%ff", "/admin/users?%c3=1"])(
-    "to %s is malformed",
+    "%s is malformed",
     async (path) => {
       expect(await server.send("GET", path)).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" } });
     },
   );
 
-  test("with a NUL in its path is not valid", async () => {
+  test("a NUL in a path is not valid", async () => {
     const answer = await server.send("DELETE", "/user/sessions/a%00b");
     expect(answer.status).toBe(400);
     expect(blamed(answer)).toEqual(["id"]);
   });
 
-  test("with an endless id in its path is for the services to refuse, by the field's name", async () => {
+  test("an over-long id in a path is refused by the services, by the field's name", async () => {
     const id = "a".repeat(10_000);
     await server.send("DELETE", `/user/sessions/${id}`);
     expect(server.last()).toMatchObject({ id });
   });
 
-  test("fills a field from its cookie, and from nowhere else", async () => {
+  test("a field is filled from its cookie, and from nowhere else", async () => {
     const cookie = "theme=dark; refreshToken=abc.def.ghi; refreshToken=other";
     await server.send("POST", "/auth/refresh", { refreshToken: "body" }, { cookie });
     expect(server.last()).toMatchObject({ refreshToken: "abc.def.ghi" });

@@ -5,7 +5,7 @@ import { validate } from "../../../../services/interceptors/validate.ts";
 import { transportKinds } from "../../../support/gateway.ts";
 import { blamed, JSON_TYPE, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
 
-describe.each(transportKinds)("a request %s", (transportKind) => {
+describe.each(transportKinds)("Request %s", (transportKind) => {
   let server: RecordingServices;
   beforeAll(async () => {
     server = await startRecordingServices(transportKind);
@@ -56,7 +56,7 @@ describe.each(transportKinds)("a request %s", (transportKind) => {
     expect(blamed(answer)).toEqual([field]);
   });
 
-  test("takes no number beyond a double", async () => {
+  test("refuses numbers beyond a double", async () => {
     const answer = await server.send(
       "POST",
       "/ai/chat",
@@ -66,14 +66,14 @@ describe.each(transportKinds)("a request %s", (transportKind) => {
     expect(blamed(answer)).toContain("temperature");
   });
 
-  test("takes null for absent", async () => {
+  test("reads null as absent", async () => {
     await server.send("PUT", "/user/profile", { name: null, bio: "b" });
     expect(server.last()).toMatchObject({ bio: "b" });
     expect(Object.hasOwn(server.last() ?? {}, "name")).toBe(false);
   });
 });
 
-describe.each(transportKinds)("a request that breaks rules %s", (transportKind) => {
+describe.each(transportKinds)("Invalid request %s", (transportKind) => {
   let server: RecordingServices;
   beforeAll(async () => {
     server = await startRecordingServices(transportKind, {
@@ -82,7 +82,7 @@ describe.each(transportKinds)("a request that breaks rules %s", (transportKind) 
   });
   afterAll(() => server.close());
 
-  test("is told of every offending field at once, by its JSON path, and of no value", async () => {
+  test("lists every invalid field at once by its JSON path, without values", async () => {
     const body = {
       provider: 7,
       messages: [{ role: "user", content: "hidden" }, { role: "robot", content: 1 }, "hidden", null],
@@ -111,14 +111,14 @@ describe.each(transportKinds)("a request that breaks rules %s", (transportKind) 
     });
   });
 
-  test("with too many items is told so, and of none of them", async () => {
+  test("with too many items names the list and none of the items", async () => {
     const answer = await server.send("POST", "/ai/chat", { provider: "p", messages: Array(513).fill(0) });
     expect(answer.body).toMatchObject({
       violations: [{ field: "messages", message: "must contain at most 512 items" }],
     });
   });
 
-  test("with a wrong type is told what the field rules say of the rest, a field given wrongly counting as given", async () => {
+  test("with a wrong type also lists violations of the other fields; the wrongly typed field counts as present", async () => {
     const wrong = await server.send("POST", "/auth/register", {
       email: "nope",
       password: "x",

@@ -9,11 +9,11 @@ import { AIService } from "../../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { failWith, NOW, openGateways, transportKinds } from "../../../support/gateway.ts";
 
-describe.each(transportKinds)("an answer %s", (transportKind) => {
+describe.each(transportKinds)("Response %s", (transportKind) => {
   const server = openGateways(transportKind);
   const { open, failing, login } = server;
 
-  test("is the bare field that response_body names, defaults written out, absent what is optional and unset", async () => {
+  test("is the bare field that response_body names, with defaults written out and unset optional fields absent", async () => {
     await open((router) =>
       router
         .service(UserService, {
@@ -35,7 +35,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     ]);
   });
 
-  test("has the status of its policy, JSON in UTF-8, and is stored nowhere", async () => {
+  test("has the status of its policy, is JSON in UTF-8, and is not stored", async () => {
     await open((router) =>
       router.service(AuthService, {
         register: () => ({ message: "é", userId: "1" }),
@@ -50,7 +50,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     expect((await server.send("POST", "/auth/verify-email", { token: "t" })).status).toBe(200);
   });
 
-  test("is kept where it is the same for everybody, and not where it fails", async () => {
+  test("is cached where it is public, and never when it fails", async () => {
     let asked = 0;
     await open((router) =>
       router.service(AuthService, {
@@ -64,7 +64,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     expect([await kept(), await kept()]).toEqual(["public, max-age=300", "no-store"]);
   });
 
-  test("to HEAD is that to GET without its body", async () => {
+  test("to HEAD is the one to GET without its body", async () => {
     await open((router) => router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }));
     const head = await server.send("HEAD", "/user/profile");
     const get = await server.send("GET", "/user/profile");
@@ -72,7 +72,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     expect(head.headers.get("content-length")).toBe(get.headers.get("content-length"));
   });
 
-  describe("that carries a refresh token", () => {
+  describe("with a refresh token", () => {
     const token = (exp: number) =>
       new SignJWT({ type: "refresh" })
         .setProtectedHeader({ alg: "HS256" })
@@ -84,7 +84,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
       ["http://localhost:3000", ""],
       ["https://api.example.com", "; Secure"],
       ["HTTPS://API.example.com", "; Secure"],
-    ])("sets a cookie that lives as long, reached by %s", async (publicUrl, secure) => {
+    ])("sets a cookie with the token's lifetime, for PUBLIC_URL %s", async (publicUrl, secure) => {
       const refreshToken = await token(NOW.getTime() / 1000 + 7 * DAY);
       await open((router) => router.service(AuthService, { login: () => ({ accessToken: "a", refreshToken }) }), {
         env: { PUBLIC_URL: publicUrl },
@@ -98,7 +98,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
       expect(answer.headers.has("strict-transport-security")).toBe(secure !== "");
     });
 
-    test("sets none where a second factor is due", async () => {
+    test("sets no cookie where a second factor is due", async () => {
       await open((router) => router.service(AuthService, { login: () => ({ requiresMfa: true, tempToken: "t" }) }));
       const answer = await login();
       expect(answer.body).toEqual({ requiresMfa: true, tempToken: "t" });
@@ -109,7 +109,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
   describe("clears the cookie", () => {
     const cleared = ["refreshToken=; Max-Age=0; Path=/auth; HttpOnly; SameSite=Strict"];
 
-    test("with a successful logout only", async () => {
+    test("after a successful logout only", async () => {
       let fails = false;
       await open((router) =>
         router.service(AuthService, {
@@ -135,7 +135,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     });
   });
 
-  test("passes on the limits of a success", async () => {
+  test("carries the limits of a success", async () => {
     await open((router) =>
       router.service(UserService, {
         getProfile: (_request, context) => {
@@ -147,7 +147,7 @@ describe.each(transportKinds)("an answer %s", (transportKind) => {
     expect((await server.send("GET", "/user/profile")).headers.get("ratelimit-remaining")).toBe("99");
   });
 
-  test("lists and pages as the admin sees them", async () => {
+  test("lists and pages as the administrator sees them", async () => {
     await open((router) =>
       router.service(AdminService, {
         listUsers: () => ({ items: [{ id: "1", locked: true }], nextCursor: "c", total: 2 }),
