@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
-import { readConfig } from "../services/config.ts";
 import { createCipher } from "../services/crypto/cipher.ts";
 import { createMailTransport } from "../services/mail/transport.ts";
 import { startMailWorker } from "../services/mail/worker.ts";
+import { readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { openStore } from "../services/store/store.ts";
 

@@ -6,12 +6,12 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { fastify } from "fastify";
 import type { Logger } from "pino";
 import type { Registry } from "prom-client";
+import type { Config } from "../services/platform/config.ts";
 import { requestIdOf } from "../services/platform/metadata.ts";
 import { services as allServices } from "../services/platform/services.ts";
 import { followAnswers, type LatestAnswer } from "./answers.ts";
 import { readBody } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
-import type { GatewayConfig } from "./config.ts";
 import { boundConnections } from "./connections.ts";
 import { addOpenApi } from "./docs/openapi.ts";
 import { addPages } from "./docs/pages.ts";
@@ -34,7 +34,7 @@ import { inTurn } from "./turns.ts";
 
 /** What a gateway is made of. */
 export type GatewayOptions = {
-  config: GatewayConfig;
+  config: Pick<Config, "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownMs" | "docs">;
   /** The way to the services. */
   transport: Transport;
   /** What its requests share. */
@@ -88,7 +88,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     (error, socket, latest) => answerUnreadable(error, socket, latest, { ...edge, methodsOf }),
     answer,
   );
-  const lifecycle = createLifecycle(app, calls, config.shutdownTimeoutMs);
+  const lifecycle = createLifecycle(app, calls, config.shutdownMs);
   const metrics = createRequestMetrics();
   const edge = { log, origins, headers: commonHeaders(secure), lifecycle, metrics };
   app.addHook("onRequest", takePlaces(options.room));
@@ -109,8 +109,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   const rules = services.flatMap((service) => service.methods.map(readBinding));
   for (const rule of rules) addRoute(app, rule, transcoder);
   addHealth(app, transport, lifecycle.phase);
-  addOpenApi(app, rules, config.publicUrl);
-  addPages(app);
+  if (config.docs) addOpenApi(app, rules, config.publicUrl);
+  addPages(app, config.docs);
   return { app, metrics: metrics.registry, ...lifecycle };
 }
 

@@ -6,11 +6,11 @@ import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
 import { revokeUserSessions } from "../services/admin/revoke-user-sessions.ts";
 import { updateUser } from "../services/admin/update-user.ts";
 import { verifyFromCommandLine } from "../services/audit/cli.ts";
-import { readConfig } from "../services/config.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
-import { loadEnvFile } from "../services/platform/env-file.ts";
+import { readConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
+import { loadEnvFile } from "../services/platform/start.ts";
 import { grantServiceRole } from "../services/store/service-role.ts";
 import { openStore, type Store } from "../services/store/store.ts";
 

@@ -4,9 +4,9 @@
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { addPartitions, dropPartitions } from "../services/audit/partitions.ts";
-import { type Config, readConfig } from "../services/config.ts";
-import { loadEnvFile } from "../services/platform/env-file.ts";
+import { type Config, readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
+import { loadEnvFile } from "../services/platform/start.ts";
 import { isLockTimeout } from "../services/store/audit-partitions.ts";
 import { checkSchema } from "../services/store/schema.ts";
 import { openStore, type Store } from "../services/store/store.ts";

@@ -10,11 +10,13 @@ const pages = {
 };
 
 /**
- * Adds the pages: they load nothing, are kept nowhere, leak no address and can't be framed. Links in e-mails carry their
- * token in the fragment, which no server sees, so that fetching a page consumes nothing.
+ * Adds the pages. They load no resources, are not cached, send no referrer and can't be framed. Links in e-mails carry
+ * their token in the fragment, which is not sent to the server: fetching a page consumes nothing.
+ * @param docs whether the documentation is served
  */
-export function addPages(app: FastifyInstance): void {
+export function addPages(app: FastifyInstance, docs: boolean): void {
   for (const [path, file] of Object.entries(pages)) {
+    if (path === "/docs" && !docs) continue;
     const html = readFileSync(new URL(`pages/${file}`, import.meta.url), "utf8");
     const policy = contentPolicy(html);
     app.get(path, (_request, reply) => {

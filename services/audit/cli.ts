@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { readConfig } from "../config.ts";
+import { readConfig } from "../platform/config.ts";
 import { createLog } from "../platform/log.ts";
 import type { Head } from "../store/audit-seals.ts";
 import { openStore } from "../store/store.ts";

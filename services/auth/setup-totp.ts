@@ -17,7 +17,7 @@ export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] 
  */
 export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
   const { user } = call.caller;
-  const { secret, qrCode, encryptedSecret } = await createTotpSecret(call.cipher, user);
+  const { secret, qrCode, encryptedSecret } = await createTotpSecret(call.cipher, call.config.appName, user);
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
     const changed = await call.em.execute<unknown[]>(

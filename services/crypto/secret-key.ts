@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { linkSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Config } from "../config.ts";
+import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 
 const BYTES = 32;

@@ -2,7 +2,7 @@ import type { Http2SecureServer, Http2Server, ServerHttp2Session } from "node:ht
 import { createSecureServer, createServer } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { App } from "../app.ts";
-import type { Config } from "../config.ts";
+import type { Config } from "../platform/config.ts";
 import { shuttingDown, toConnectError } from "../platform/errors.ts";
 import { readTlsFiles } from "../platform/tls.ts";
 import type { Room } from "../process/room.ts";

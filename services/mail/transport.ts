@@ -2,7 +2,7 @@ import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createTransport, type SendMailOptions } from "nodemailer";
 import type { Logger } from "pino";
-import type { Config } from "../config.ts";
+import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 
 /** Connections to the SMTP server at once, and letters per connection. */

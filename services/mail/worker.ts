@@ -1,10 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Config } from "../config.ts";
 import type { Cipher } from "../crypto/cipher.ts";
 import { encodeOneTimeToken } from "../crypto/one-time-tokens.ts";
 import { every } from "../jobs/every.ts";
 import type { Clock } from "../platform/clock.ts";
+import type { Config } from "../platform/config.ts";
 import { type ClaimedEmail, claimEmails, extendLease, finishAttempt } from "../store/emails.ts";
 import type { Db, Store } from "../store/store.ts";
 import { describeSmtpError, smtpReplyCode } from "./smtp-errors.ts";

@@ -5,16 +5,18 @@ import type { Clock } from "../platform/clock.ts";
 
 /** How far a device's clock may be off, in seconds: one step either way (RFC 6238 section 5.2). */
 const DRIFT_SECONDS = 30;
-/** What an authenticator shows above the account. */
-const ISSUER = "Gatehouse";
 
 /** A TOTP secret: what the authenticator is given, as text and as picture, and what is stored. */
 export type TotpSecret = { secret: string; qrCode: string; encryptedSecret: string };
 
 /** Makes a secret of 160 bits: SHA-1, 6 digits, 30 seconds, which is what every authenticator takes. */
-export async function createTotpSecret(cipher: Cipher, user: { id: string; email: string }): Promise<TotpSecret> {
+export async function createTotpSecret(
+  cipher: Cipher,
+  issuer: string,
+  user: { id: string; email: string },
+): Promise<TotpSecret> {
   const secret = generateSecret();
-  const uri = generateURI({ issuer: ISSUER, label: user.email, secret });
+  const uri = generateURI({ issuer, label: user.email, secret });
   return { secret, qrCode: await toDataURL(uri), encryptedSecret: cipher.encrypt(secret, contextOf(user.id)) };
 }
 

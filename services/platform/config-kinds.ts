@@ -1,46 +1,55 @@
 import { domainToASCII } from "node:url";
+import ipaddr from "ipaddr.js";
 import ms, { type StringValue } from "ms";
 import { z } from "zod";
 
-type Bounds = { least?: StringValue | "0"; most?: StringValue };
+const DURATION = /^(0|\d+(ms|s|m|h|d))$/;
 
-/** `15m`, `7d`, `500ms`: milliseconds, by default up to a hundred years. */
-export const duration = (fallback: StringValue, { least = "0", most = "36500d" }: Bounds = {}) => {
-  const allowed = `must be a duration such as 500ms, 15m or 7d, from ${least} to ${most}`;
+/** `15m`, `7d`, `500ms`: a duration in milliseconds, by default up to a hundred years. */
+export function duration(min: StringValue | "0" = "0", max: StringValue = "36500d") {
+  const allowed = `must be a duration such as 500ms, 15m or 7d, from ${min} to ${max}`;
   return z
     .string()
-    .regex(/^(0|\d+(ms|s|m|h|d))$/, allowed)
-    .default(fallback)
+    .regex(DURATION, allowed)
     .transform((text) => ms(text as StringValue))
-    .refine((time) => time >= ms(least as StringValue) && time <= ms(most), allowed);
-};
+    .refine((time) => time >= ms(min as StringValue) && time <= ms(max), allowed);
+}
 
-/** How long something is good for: a while at least, else it is dead when it is given out. */
-export const lifetime = (fallback: StringValue) => duration(fallback, { least: "1s" });
+/** A lifetime of at least a second. */
+export const lifetime = duration("1s");
 
-/** How long something is waited for: no longer than a timer can run. */
-export const timeLimit = (fallback: StringValue, least: StringValue | "0" = "0") =>
-  duration(fallback, { least, most: "24d" });
+/** A time limit that a timer can wait for. */
+export const timeLimit = (min: StringValue | "0" = "0") => duration(min, "24d");
 
 /** A whole number within bounds. */
-export const number = (fallback: number, least: number, most: number) =>
-  z
+export function number(min: number, max: number) {
+  const allowed = `must be a whole number from ${min} to ${max}`;
+  return z
     .string()
-    .regex(/^\d+$/, `must be a whole number from ${least} to ${most}`)
-    .default(String(fallback))
+    .regex(/^\d+$/, allowed)
     .transform(Number)
-    .refine((n) => n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
+    .refine((n) => n >= min && n <= max, allowed);
+}
+
+/** A TCP port. */
+export const port = number(0, 65_535);
 
 /** One of a few words. */
-export const choice = <const T extends [string, ...string[]]>(values: T, fallback: T[number]) =>
-  z.enum(values, `must be one of ${values.join(", ")}`).default(fallback as T[number]);
+export const choice = <const T extends [string, ...string[]]>(...values: T) =>
+  z.enum(values, `must be one of ${values.join(", ")}`);
 
-/** A # or, behind the host, an @: a password was not spelled as URLs want it and is read for a host, a port or a path. */
-const MISREAD = /:\/\/.*(?:#|[/?].*@)/;
+/** `on` or `off`. */
+export const toggle = choice("on", "off").transform((value) => value === "on");
 
-/** Whether a text is a URL with one of these protocols, whose user and password can be read. */
+/** An address or a host name to listen on. */
+export const host = z.string().regex(/^[\w.:%-]+$/, "must be an address or a host name");
+
+/** A # or, behind the host, an @: an unencoded password is parsed as host, port or path. */
+const UNENCODED_PASSWORD = /:\/\/.*(?:#|[/?].*@)/;
+
+/** Whether a text is a URL with one of these protocols whose user and password can be parsed. */
 export function isUrl(text: string, protocols: string[]): boolean {
-  if (MISREAD.test(text) || text !== text.trim()) return false;
+  if (UNENCODED_PASSWORD.test(text) || text !== text.trim()) return false;
   try {
     const { protocol, username, password } = new URL(text);
     decodeURIComponent(username + password);
@@ -50,29 +59,57 @@ export function isUrl(text: string, protocols: string[]): boolean {
   }
 }
 
-/** To be said of URLs with a password. */
-export const SPELLING = "with signs such as # and / in a password spelled %23 and %2F";
+/** Part of the message about a URL that can contain a password. */
+export const URL_ENCODING_HINT = "with signs such as # and / in a password spelled %23 and %2F";
 
-/** A URL with one of these protocols. @param what a wrong one is told to be */
-export const url = (protocols: string[], what: string, allowed = /./) =>
-  z.string().refine((text) => isUrl(text, protocols) && allowed.test(text), `must be ${what}`);
+/** A URL with one of these protocols. @param what the allowed form, for the error message */
+export const url = (protocols: string[], what: string) =>
+  z.string().refine((text) => isUrl(text, protocols), `must be ${what}`);
 
-/** A URL of http or https that paths can be put after, without a trailing slash. */
-export const webUrl = url(["http:", "https:"], "a URL with http or https, without ? and #", /^[^?#]+$/).transform(
-  (text) => text.replace(/\/+$/, ""),
-);
+/** An http or https URL to which paths are appended, without a trailing slash. */
+export const webUrl = z
+  .string()
+  .refine(
+    (text) => isUrl(text, ["http:", "https:"]) && /^[^?#]+$/.test(text),
+    "must be a URL with http or https, without ? and #",
+  )
+  .transform((text) => text.replace(/\/+$/, ""));
 
-/** `Acme <no-reply@example.com>`, or the address alone; a name in quotes is read as one (RFC 5322 section 3.2.4). */
-export const mailbox = (fallback: string) =>
+/** A comma-separated list. */
+export const list = (isItem: (item: string) => boolean, message: string) =>
   z
     .string()
-    .default(fallback)
-    .transform((text, context) => {
-      const [, spelled = "", address = text] = /^\s*([^<>\r\n]*?)\s*<([^<>]*)>$/.exec(text) ?? [];
-      const [, local, domain = ""] = /^([\w!#$%&'*+/=?^`{|}~.-]+)@([^\s@%/?#:]+)$/.exec(address) ?? [];
-      const host = domainToASCII(domain);
-      const name = spelled.replace(/^"(.*)"$/, (_, quoted: string) => quoted.replace(/\\(.)/g, "$1"));
-      if (host) return { name, address: `${local}@${host}` };
-      context.addIssue("must be an address such as Acme <no-reply@example.com>, of ASCII before the @");
-      return z.NEVER;
-    });
+    .transform((text): readonly string[] => {
+      const items = text.split(",").map((item) => item.trim());
+      return Object.freeze(items.filter((item) => item !== ""));
+    })
+    .refine((items) => items.every(isItem), message);
+
+/** Whether a text is an address or a CIDR. */
+export const isNetwork = (text: string) =>
+  ipaddr.isValidCIDR(text) || ipaddr.IPv4.isValidFourPartDecimal(text) || ipaddr.IPv6.isValid(text);
+
+/** Whether a text is the origin of a web page, or of an app's web view. */
+export const isOrigin = (text: string) =>
+  /^(capacitor|ionic|tauri):\/\/localhost$/.test(text) ||
+  (isUrl(text, ["http:", "https:"]) && !text.includes("*") && new URL(text).origin === text);
+
+/** A key of so many bytes in base64. */
+export const base64Key = (bytes: number) =>
+  z
+    .string()
+    .refine(
+      (text) => /^[A-Za-z0-9+/_-]+={0,2}$/.test(text) && Buffer.from(text, "base64").length === bytes,
+      `must be ${bytes} bytes in base64`,
+    );
+
+/** `Acme <no-reply@example.com>`, or only the address. A quoted name is unquoted (RFC 5322 section 3.2.4). */
+export const mailbox = z.string().transform((text, context) => {
+  const [, display = "", address = text] = /^\s*([^<>\r\n]*?)\s*<([^<>]*)>$/.exec(text) ?? [];
+  const [, local, domain = ""] = /^([\w!#$%&'*+/=?^`{|}~.-]+)@([^\s@%/?#:]+)$/.exec(address) ?? [];
+  const host = domainToASCII(domain);
+  const name = display.replace(/^"(.*)"$/, (_, quoted: string) => quoted.replace(/\\(.)/g, "$1"));
+  if (host) return { name, address: `${local}@${host}` };
+  context.addIssue("must be an address such as Acme <no-reply@example.com>, of ASCII before the @");
+  return z.NEVER;
+});

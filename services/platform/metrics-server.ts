@@ -1,15 +1,14 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { collectDefaultMetrics, Registry } from "prom-client";
+import type { Config } from "./config.ts";
+import { listenOrExplain } from "./start.ts";
 
-/** A listening metrics server. */
-export type MetricsServer = { port: number; close(): Promise<void> };
-
-/** Serves `GET /metrics` as Prometheus text: what the registries hold and, beside it, the state of the process. */
-export async function listenMetrics(host: string, port: number, registries: Registry[]): Promise<MetricsServer> {
-  const ofProcess = new Registry();
-  collectDefaultMetrics({ register: ofProcess });
-  const all = Registry.merge([ofProcess, ...registries]);
+/** Serves `GET /metrics` as Prometheus text: the registries and the state of the process. Undefined if it is turned off. */
+export async function startMetrics({ metrics: { host, port } }: Pick<Config, "metrics">, registries: Registry[]) {
+  if (port === 0) return undefined;
+  const processRegistry = new Registry();
+  collectDefaultMetrics({ register: processRegistry });
+  const all = Registry.merge([processRegistry, ...registries]);
   const server = createServer((request, response) => {
     if (request.method !== "GET" || request.url !== "/metrics") return void response.writeHead(404).end();
     all.metrics().then(
@@ -17,13 +16,13 @@ export async function listenMetrics(host: string, port: number, registries: Regi
       () => response.writeHead(500).end(),
     );
   });
-  await new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve));
+  const listen = () => new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve));
+  await listenOrExplain("METRICS_HOST", "METRICS_PORT", listen);
   return {
-    port: (server.address() as AddressInfo).port,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
+    close() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeAllConnections();
+      return closed;
+    },
   };
 }

@@ -32,7 +32,7 @@ export type RedisClient = {
 };
 
 /** Connects to Redis, or to a cluster if there are several URLs. Keeps trying in the background while it is unavailable. */
-export async function openRedis(urls: string[], log: Logger): Promise<RedisClient> {
+export async function openRedis(urls: readonly string[], log: Logger): Promise<RedisClient> {
   const [url, ...others] = urls;
   if (!url) throw new Error("no Redis URL");
   const client = others.length
@@ -74,9 +74,9 @@ export async function openRedis(urls: string[], log: Logger): Promise<RedisClien
  * The URLs are where to begin. The nodes that they name take the same user, and TLS if the first URL does.
  * Auto-pipelining is off: ioredis would send scripts for several nodes in one pipeline, and then refuse it.
  */
-function openCluster(url: string, urls: string[]): Cluster {
+function openCluster(url: string, urls: readonly string[]): Cluster {
   const { username, password, protocol } = new URL(url);
-  return new Cluster(urls, {
+  return new Cluster([...urls], {
     ...offline,
     redisOptions: {
       ...nodeOptions,

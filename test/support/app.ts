@@ -6,15 +6,14 @@ import type { DescService } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
-import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/server.ts";
 import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
 import { createServicesTransport } from "../../gateway/transport/services.ts";
 import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { openApp } from "../../services/app.ts";
-import { readConfig } from "../../services/config.ts";
 import { PATIENCE } from "../../services/grpc/patience.ts";
 import { listenGrpc } from "../../services/grpc/server.ts";
+import { readConfig } from "../../services/platform/config.ts";
 import { openRoom } from "../../services/process/room.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
@@ -84,7 +83,7 @@ export async function startApp({
   const grpcUrl = `http://127.0.0.1:${grpc.port}`;
   const remote = mode === "apart" ? createServicesTransport(grpcUrl) : undefined;
   const gateway = createGateway({
-    config: valid(readGatewayConfig(settings)),
+    config: config,
     transport: remote ?? createInProcessTransport(app.routes, app.interceptors),
     room,
     log,

@@ -6,7 +6,6 @@ import { ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { pino } from "pino";
 import { afterEach, expect } from "vitest";
-import { type GatewayConfig, readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway, type Gateway } from "../../gateway/server.ts";
 import type { StartSpan } from "../../gateway/tracing.ts";
 import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
@@ -15,6 +14,7 @@ import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { endWaiting } from "../../services/grpc/patience.ts";
+import { type Config, readConfig } from "../../services/platform/config.ts";
 import { openRoom, type Room } from "../../services/process/room.ts";
 import { type HttpResponse, sendHttp } from "./http-client.ts";
 
@@ -121,8 +121,8 @@ export const commonHeaders = {
 };
 
 /** A configuration with a grace that tests can wait for. */
-export function configOf(env: Record<string, string> = {}): GatewayConfig {
-  const read = readGatewayConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
+export function configOf(env: Record<string, string> = {}): Config {
+  const read = readConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
   if ("problems" in read) throw new Error(read.problems.join("; "));
   return read.config;
 }

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { readConfig } from "../../services/config.ts";
+import { type ProcessRole, readConfig } from "../../services/platform/config.ts";
 
-const problemsOf = (env: Record<string, string>, apart = false) => {
-  const read = readConfig(env, { apart });
+const problemsOf = (env: Record<string, string>, role?: ProcessRole) => {
+  const read = readConfig(env, role);
   return "problems" in read ? read.problems : [];
 };
 const subject = (problem: string) => problem.split(" ")[0];
-const configOf = (env: Record<string, string>) => {
-  const read = readConfig(env);
+const configOf = (env: Record<string, string>, role?: ProcessRole) => {
+  const read = readConfig(env, role);
   if ("problems" in read) throw new Error(read.problems.join());
   return read.config;
 };
@@ -38,7 +38,7 @@ test("Services configuration: has the documented defaults", () => {
     rateLimits: true,
     ai: { firstByteMs: 60_000, idleMs: 60_000, totalMs: 600_000, retries: 2 },
     shutdownMs: 25_000,
-    metricsPort: 0,
+    metrics: { host: "127.0.0.1", port: 0 },
     otlpEndpoint: undefined,
     logLevel: "info",
   });
@@ -71,7 +71,7 @@ test("Services configuration: reports every bad variable at once and no secret's
 
 test("Services configuration: refuses durations that no timer can keep", () => {
   const endless = { AI_TOTAL_TIMEOUT: "25d", SHUTDOWN_TIMEOUT: "25d", DELETION_GRACE: "36501d" };
-  expect(problemsOf(endless).map(subject)).toEqual(["DELETION_GRACE", "AI_TOTAL_TIMEOUT", "SHUTDOWN_TIMEOUT"]);
+  expect(problemsOf(endless).map(subject)).toEqual(["SHUTDOWN_TIMEOUT", "DELETION_GRACE", "AI_TOTAL_TIMEOUT"]);
   const dead = { ACCESS_TOKEN_TTL: "0", MFA_TOKEN_TTL: "999ms", AI_IDLE_TIMEOUT: "0" };
   expect(problemsOf(dead).map(subject)).toEqual(["ACCESS_TOKEN_TTL", "MFA_TOKEN_TTL", "AI_IDLE_TIMEOUT"]);
   const unarmed = { MAIL_RETRY_BASE: "0", LOCKOUT_RESET: "0" }; // retried without a pause, locked never
@@ -143,8 +143,11 @@ test("Services configuration: keeps a sender's name as it is, and requires an ad
 });
 
 test("Services configuration: requires what a deployment cannot do without", () => {
+  expect(configOf({ NODE_ENV: "production", SECRET_KEY: Buffer.alloc(32).toString("base64") }).grpc.reflection).toBe(
+    false,
+  );
   expect(problemsOf({ NODE_ENV: "production" })).toEqual([expect.stringContaining("SECRET_KEY")]);
-  expect(problemsOf({}, true)).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
+  expect(problemsOf({}, "services")).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
   expect(problemsOf({ DATABASE_URL: "postgres://127.0.0.1" })).toEqual([expect.stringContaining("/database")]);
   expect(problemsOf({ ADMIN_EMAIL: "a@b.de" })).toEqual([expect.stringContaining("ADMIN_PASSWORD")]);
   expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual([expect.stringContaining("GRPC_TLS_CERT")]);

@@ -6,7 +6,7 @@ import { REPLY } from "../../../scripts/simulators/play.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { type Catalogue, findModel, findProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { readConfig } from "../../../services/config.ts";
+import { readConfig } from "../../../services/platform/config.ts";
 import { promptOf, readWhole } from "./support.ts";
 
 /** A catalogue file with that content. */

@@ -1,0 +1,148 @@
+import { create } from "@bufbuild/protobuf";
+import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { violationsOf } from "./validation.ts";
+import { commonVariables, gatewayVariables, servicesVariables, type Variable } from "./variables.ts";
+
+/** What runs in a process: both sides, the gateway alone, or the services alone. */
+export type ProcessRole = "all" | "gateway" | "services";
+
+/** The settings of a process. Durations are in ms. */
+export type Config = Readonly<ReturnType<typeof toConfig>>;
+
+/** The settings, or all problems with them. Problems never contain a value, since it may be a secret. */
+export type ConfigResult = { config: Config } | { problems: string[] };
+
+/** Set variables. */
+type Env = Record<string, string>;
+
+const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
+const groups = {
+  all: variables,
+  gateway: { ...commonVariables, ...gatewayVariables },
+  services: { ...commonVariables, PORT: gatewayVariables.PORT, ...servicesVariables },
+};
+type Values = { [K in keyof typeof variables]: (typeof variables)[K] extends Variable<infer T> ? T : never };
+
+/**
+ * Reads the environment. A blank variable counts as absent. Variables of the side that does not run here are not read.
+ * @returns the frozen settings, or all problems at once
+ */
+export function readConfig(environment: Record<string, string | undefined>, role: ProcessRole = "all"): ConfigResult {
+  const env = Object.fromEntries(
+    Object.entries(environment).filter((entry): entry is [string, string] => Boolean(entry[1]?.trim())),
+  );
+  const problems: string[] = [];
+  const values: Record<string, unknown> = {};
+  for (const [name, { schema, fallback }] of Object.entries<Variable>(variables)) {
+    const text = (name in groups[role] ? env[name] : undefined) ?? fallback;
+    if (text === undefined) continue;
+    const read = schema.safeParse(text);
+    if (read.success) values[name] = read.data;
+    else problems.push(`${name} ${read.error.issues[0]?.message}`);
+  }
+  problems.push(...crossChecks(env, values as Partial<Values>, role));
+  if (problems.length > 0) return { problems };
+  return { config: Object.freeze(toConfig(values as Values, env)) };
+}
+
+/** Problems that concern several variables. */
+function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): string[] {
+  const isGateway = role === "gateway";
+  const { REFRESH_TOKEN_TTL: refresh = 0, SESSION_MAX_AGE: session = Number.POSITIVE_INFINITY } = values;
+  return [
+    isGateway && !env.SERVICES_URL && "SERVICES_URL must be set for a gateway alone: it says where the services are",
+    role === "services" &&
+      env.SERVICES_URL &&
+      "SERVICES_URL must not be set for the services alone: only a gateway uses it",
+    role !== "all" && !env.INTERNAL_SECRET && "INTERNAL_SECRET must be set when gateway and services run apart",
+    !env.GRPC_TLS_CERT !== !env.GRPC_TLS_KEY && "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
+    ...(isGateway
+      ? []
+      : [
+          env.NODE_ENV === "production" && !env.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
+          env.GRPC_TLS_CA && !env.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
+          !env.ADMIN_EMAIL !== !env.ADMIN_PASSWORD && "ADMIN_EMAIL and ADMIN_PASSWORD must be set together",
+          ...adminProblems(env),
+          refresh > session && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
+        ]),
+  ].filter((problem) => typeof problem === "string");
+}
+
+/** Checks the first administrator against the constraints of registration. */
+function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Env): string[] {
+  if (!email || !password) return [];
+  const account = create(RegisterRequestSchema, { email, password, name: "Administrator", acceptTerms: true });
+  const byField = Map.groupBy(violationsOf(RegisterRequestSchema, account), ({ field }) => field);
+  return [...byField].map(
+    ([field, violations]) => `ADMIN_${field.toUpperCase()} ${violations.map(({ message }) => message).join(", ")}`,
+  );
+}
+
+function databaseLocation(v: Values) {
+  if (v.DATABASE_URL === "memory:") return { kind: "memory" as const };
+  if (v.DATABASE_URL) return { kind: "postgres" as const, url: v.DATABASE_URL };
+  return { kind: "folder" as const, path: v.DATA_DIR };
+}
+
+function toConfig(v: Values, env: Env) {
+  const publicUrl = v.PUBLIC_URL ?? `http://localhost:${v.PORT}`;
+  const [cert, key, ca] = [v.GRPC_TLS_CERT, v.GRPC_TLS_KEY, v.GRPC_TLS_CA];
+  return {
+    host: v.HOST,
+    port: v.PORT,
+    publicUrl,
+    appUrl: v.APP_URL ?? publicUrl,
+    appName: v.APP_NAME,
+    docs: v.DOCS,
+    corsOrigins: v.CORS_ORIGINS,
+    trustProxy: v.TRUST_PROXY,
+    /** Where the services are; undefined: in this process. */
+    servicesUrl: v.SERVICES_URL,
+    /** The gateway's own certificate, and the authority of the services'. */
+    servicesTls: { cert, key, ca },
+    internalSecret: v.INTERNAL_SECRET,
+    grpc: {
+      host: v.GRPC_HOST,
+      port: v.GRPC_PORT,
+      reflection: v.GRPC_REFLECTION ?? v.NODE_ENV !== "production",
+      tls: cert && key ? { cert, key, ca } : null,
+    },
+    database: databaseLocation(v),
+    migrate: v.MIGRATE,
+    redisUrls: v.REDIS_URL ?? [],
+    dataDir: v.DATA_DIR,
+    secretKey: v.SECRET_KEY,
+    mail: { smtpUrl: v.SMTP_URL, from: v.MAIL_FROM, retryBaseMs: v.MAIL_RETRY_BASE },
+    admin: v.ADMIN_EMAIL && v.ADMIN_PASSWORD ? { email: v.ADMIN_EMAIL, password: v.ADMIN_PASSWORD } : null,
+    accessTokenMs: v.ACCESS_TOKEN_TTL,
+    refreshTokenMs: v.REFRESH_TOKEN_TTL,
+    sessionMaxAgeMs: v.SESSION_MAX_AGE,
+    refreshGraceMs: v.REFRESH_GRACE,
+    mfaTokenMs: v.MFA_TOKEN_TTL,
+    verifyTokenMs: v.VERIFY_TOKEN_TTL,
+    resetTokenMs: v.RESET_TOKEN_TTL,
+    lockout: { threshold: v.LOCKOUT_THRESHOLD, durationMs: v.LOCKOUT_DURATION, resetMs: v.LOCKOUT_RESET },
+    passwordMaxAgeMs: v.PASSWORD_MAX_AGE,
+    refuseExpiredPasswords: v.PASSWORD_EXPIRY === "refuse",
+    deletionGraceMs: v.DELETION_GRACE,
+    /** 0: audit events are kept for ever. */
+    auditRetentionMs: v.AUDIT_RETENTION,
+    requireVerifiedEmail: v.REQUIRE_VERIFIED_EMAIL === "true",
+    rateLimits: v.RATE_LIMITS,
+    ai: {
+      catalogue: v.AI_CATALOG,
+      firstByteMs: v.AI_FIRST_BYTE_TIMEOUT,
+      idleMs: v.AI_IDLE_TIMEOUT,
+      totalMs: v.AI_TOTAL_TIMEOUT,
+      retries: v.AI_RETRIES,
+      /** The variables that a catalogue may name, for keys and base URLs: all but our own. */
+      variables: Object.fromEntries(Object.entries(env).filter(([name]) => !(name in variables))),
+    },
+    geoipDatabase: v.GEOIP_DB,
+    shutdownMs: v.SHUTDOWN_TIMEOUT,
+    /** Port 0: no metrics. */
+    metrics: { host: v.METRICS_HOST, port: v.METRICS_PORT },
+    otlpEndpoint: v.OTEL_EXPORTER_OTLP_ENDPOINT,
+    logLevel: v.LOG_LEVEL,
+  };
+}

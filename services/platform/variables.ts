@@ -1,0 +1,188 @@
+import { z } from "zod";
+import {
+  base64Key,
+  choice,
+  duration,
+  host,
+  isNetwork,
+  isOrigin,
+  isUrl,
+  lifetime,
+  list,
+  mailbox,
+  number,
+  port,
+  timeLimit,
+  toggle,
+  URL_ENCODING_HINT,
+  url,
+  webUrl,
+} from "./config-kinds.ts";
+
+/** An environment variable. `docs/configuration.md` and `.env.example` are generated from these tables. */
+export type Variable<T = unknown> = {
+  schema: z.ZodType<T>;
+  /** The text that is read if the variable is not set. */
+  fallback?: string;
+  /** The default, for the documentation. */
+  shown: string;
+  about: string;
+};
+
+/** A variable with a default. */
+const setting = <T>(schema: z.ZodType<T>, fallback: string, about: string): Variable<T> => ({
+  schema,
+  fallback,
+  shown: fallback === "" ? "none" : `\`${fallback}\``,
+  about,
+});
+
+/** A variable that is undefined unless set. @param shown what happens then */
+const optional = <T>(schema: z.ZodType<T>, shown: string, about: string): Variable<T | undefined> => ({
+  schema,
+  shown,
+  about,
+});
+
+const text = z.string();
+
+/** Variables of every process. */
+export const commonVariables = {
+  NODE_ENV: optional(text, "none", "`production` requires `SECRET_KEY` and turns server reflection off by default."),
+  LOG_LEVEL: setting(
+    choice("trace", "debug", "info", "warn", "error", "fatal", "silent"),
+    "info",
+    "`fatal`, `error`, `warn`, `info`, `debug`, `trace` or `silent`.",
+  ),
+  PUBLIC_URL: optional(
+    webUrl,
+    "`http://localhost:PORT`",
+    "URL at which clients reach the gateway: token issuer, cookie `Secure`, own origin. A path in it is one that the proxy removes.",
+  ),
+  TRUST_PROXY: setting(
+    list(isNetwork, "must be addresses or CIDRs, separated by commas"),
+    "",
+    "Addresses or CIDRs of proxies whose `X-Forwarded-For` is trusted, separated by commas.",
+  ),
+  INTERNAL_SECRET: optional(
+    text.regex(/^[\x21-\x7e]{16,}$/, "must be at least 16 printable ASCII characters without spaces"),
+    "none",
+    "Shared by gateway and services: proves that the client address comes from the gateway. At least 16 characters. Required when they run apart.",
+  ),
+  GRPC_TLS_CERT: optional(
+    text,
+    "none",
+    "Certificate file; enables TLS on the gRPC port. A standalone gateway presents it to the services.",
+  ),
+  GRPC_TLS_KEY: optional(text, "none", "Key file of the certificate."),
+  GRPC_TLS_CA: optional(
+    text,
+    "none",
+    "CA file; clients of the gRPC port must present a certificate of this CA. A standalone gateway accepts only services with one.",
+  ),
+  METRICS_HOST: setting(host, "127.0.0.1", "Address of the Prometheus endpoint."),
+  METRICS_PORT: setting(port, "0", "Port of the Prometheus endpoint, `GET /metrics`. `0` turns it off."),
+  OTEL_EXPORTER_OTLP_ENDPOINT: optional(
+    webUrl,
+    "none",
+    "Collector for traces (OTLP over HTTP). `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` apply too.",
+  ),
+  SHUTDOWN_TIMEOUT: setting(timeLimit(), "25s", "Grace period for open requests and streams."),
+};
+
+/** Variables of the gateway. */
+export const gatewayVariables = {
+  HOST: setting(host, "127.0.0.1", "Address for REST and server-sent events."),
+  PORT: setting(port, "3000", "Port for REST and server-sent events."),
+  SERVICES_URL: optional(webUrl, "in process", "For a standalone gateway: URL of the services."),
+  CORS_ORIGINS: setting(
+    list(isOrigin, "must be origins such as https://app.example.com or capacitor://localhost, separated by commas"),
+    "",
+    "Browser origins that may call with credentials, separated by commas. App web views: `capacitor://`, `ionic://`, `tauri://localhost`.",
+  ),
+  DOCS: setting(toggle, "on", "`off` removes `GET /docs` and `GET /openapi.json`."),
+};
+
+/** Variables of the services. */
+export const servicesVariables = {
+  GRPC_HOST: setting(host, "127.0.0.1", "Address for gRPC, gRPC-Web and Connect."),
+  GRPC_PORT: setting(port, "50051", "Port for gRPC, gRPC-Web and Connect."),
+  GRPC_REFLECTION: optional(toggle, "`on` outside production", "Server reflection, so that gRPC tools need no schema."),
+  APP_URL: optional(webUrl, "`PUBLIC_URL`", "URL of the front end, for links in e-mails."),
+  APP_NAME: setting(text.max(64, "must have at most 64 characters"), "Gatehouse", "Name that authenticator apps show."),
+  DATABASE_URL: optional(
+    text.refine(
+      (value) =>
+        value === "memory:" || (isUrl(value, ["postgres:", "postgresql:"]) && new URL(value).pathname.length > 1),
+      `must be postgres://user:pass@host/database or memory:, ${URL_ENCODING_HINT}`,
+    ),
+    "embedded, in `DATA_DIR`",
+    "`postgres://user:pass@host/database`, or `memory:` for an embedded database that stores nothing. See [operations.md](operations.md#postgresql-and-pgbouncer).",
+  ),
+  MIGRATE: setting(toggle, "on", "`off`: the start leaves the schema alone, and fails if a migration is missing."),
+  REDIS_URL: optional(
+    list(
+      (item) => isUrl(item, ["redis:", "rediss:"]),
+      `must be redis://… or rediss://…, several separated by commas, ${URL_ENCODING_HINT}`,
+    ),
+    "in process",
+    "`redis://…` or `rediss://…`. Several URLs separated by commas are a cluster with one user and password; name a single address twice. `NODE_EXTRA_CA_CERTS` adds a CA.",
+  ),
+  DATA_DIR: setting(text, "./data", "Directory for the embedded database, generated secrets (mode 600) and e-mails."),
+  SECRET_KEY: optional(
+    base64Key(32),
+    "generated into `DATA_DIR`",
+    "32 bytes in base64: encrypts secrets and signing keys at rest. Required with `NODE_ENV=production`.",
+  ),
+  SMTP_URL: optional(
+    url(["smtp:", "smtps:"], `smtp://user:pass@host:port, ${URL_ENCODING_HINT}`),
+    "`.eml` files in `DATA_DIR/mail`",
+    "`smtp://user:pass@host:port` or `smtps://…`. Passwords require TLS, except on this machine or with `?requireTLS=false`.",
+  ),
+  MAIL_FROM: setting(mailbox, "Gatehouse <no-reply@localhost>", "Sender of every e-mail."),
+  MAIL_RETRY_BASE: setting(
+    duration("1ms"),
+    "30s",
+    "First delay after a failed delivery. It doubles, with jitter, up to an hour. Delivery ends at a 5yz response, after a day of 4yz responses, after 7 days without a response, or when the link in the e-mail expires.",
+  ),
+  ADMIN_EMAIL: optional(text, "none", "First administrator: created or promoted at the start."),
+  ADMIN_PASSWORD: optional(
+    text,
+    "none",
+    "Password of the first administrator. An account with an unverified address gets it and loses its sessions.",
+  ),
+  ACCESS_TOKEN_TTL: setting(lifetime, "15m", "Lifetime of access tokens."),
+  REFRESH_TOKEN_TTL: setting(lifetime, "7d", "Lifetime of refresh tokens."),
+  SESSION_MAX_AGE: setting(lifetime, "30d", "Maximum age of a session."),
+  REFRESH_GRACE: setting(duration(), "10s", "Time in which a replaced refresh token returns its successor."),
+  MFA_TOKEN_TTL: setting(lifetime, "5m", "Lifetime of the temporary token of an MFA login."),
+  VERIFY_TOKEN_TTL: setting(lifetime, "24h", "Lifetime of verification tokens."),
+  RESET_TOKEN_TTL: setting(lifetime, "1h", "Lifetime of password reset tokens."),
+  LOCKOUT_THRESHOLD: setting(number(1, 1000), "5", "Failed attempts that lock an account."),
+  LOCKOUT_DURATION: setting(lifetime, "15m", "Duration of a lock."),
+  LOCKOUT_RESET: setting(lifetime, "1h", "Time after which failed attempts are forgotten."),
+  PASSWORD_MAX_AGE: setting(duration(), "90d", "Maximum age of a password; `0` disables expiry."),
+  PASSWORD_EXPIRY: setting(choice("warn", "refuse"), "warn", "`refuse` rejects logins with an expired password."),
+  DELETION_GRACE: setting(duration(), "30d", "Time between the request and the deletion of an account."),
+  AUDIT_RETENTION: setting(
+    duration(),
+    "400d",
+    "Age at which audit events are dropped, in whole months; `0` keeps them.",
+  ),
+  REQUIRE_VERIFIED_EMAIL: setting(
+    choice("true", "false"),
+    "false",
+    "`true` rejects logins before the address is verified.",
+  ),
+  RATE_LIMITS: setting(toggle, "on", "`off` disables rate limits, for load tests."),
+  AI_CATALOG: optional(
+    text,
+    "the shipped one",
+    "File of providers and models. `services/ai/catalogue/native.json` has the providers' own names.",
+  ),
+  AI_FIRST_BYTE_TIMEOUT: setting(timeLimit("1ms"), "60s", "Maximum time until the first byte of a reply."),
+  AI_IDLE_TIMEOUT: setting(timeLimit("1ms"), "60s", "Maximum silence within a reply."),
+  AI_TOTAL_TIMEOUT: setting(timeLimit("1ms"), "10m", "Maximum duration of a reply."),
+  AI_RETRIES: setting(number(0, 10), "2", "Retries before the first byte of a reply."),
+  GEOIP_DB: optional(text, "none", "MaxMind `.mmdb` file for the `location` of sessions."),
+};

@@ -1,0 +1,138 @@
+import { expect, test } from "vitest";
+import { type ProcessRole, readConfig } from "../../services/platform/config.ts";
+
+const problemsOf = (env: Record<string, string>, role?: ProcessRole) => {
+  const read = readConfig(env, role);
+  return "problems" in read ? read.problems : [];
+};
+const subject = (problem: string) => problem.split(" ")[0];
+const configOf = (env: Record<string, string>, role?: ProcessRole) => {
+  const read = readConfig(env, role);
+  if ("problems" in read) throw new Error(read.problems.join());
+  return read.config;
+};
+
+test("Gateway configuration: has the documented defaults", () => {
+  expect(configOf({})).toMatchObject({
+    host: "127.0.0.1",
+    port: 3000,
+    servicesUrl: undefined,
+    servicesTls: {},
+    internalSecret: undefined,
+    publicUrl: "http://localhost:3000",
+    trustProxy: [],
+    corsOrigins: [],
+    docs: true,
+  });
+});
+
+test("Gateway configuration: reads every variable, and treats an empty one as absent", () => {
+  expect(
+    configOf(
+      {
+        HOST: "0.0.0.0",
+        PORT: "8080",
+        SERVICES_URL: "https://services:50051/",
+        GRPC_TLS_CERT: "own.pem",
+        GRPC_TLS_KEY: "own.key",
+        GRPC_TLS_CA: "ca.pem",
+        INTERNAL_SECRET: "between-the-two-of-us",
+        PUBLIC_URL: "https://api.example.com/",
+        OTEL_EXPORTER_OTLP_ENDPOINT: "",
+        TRUST_PROXY: "10.0.0.0/8, ::1 ,192.168.0.1",
+        CORS_ORIGINS: "https://app.example.com,http://localhost:5173,capacitor://localhost",
+        SHUTDOWN_TIMEOUT: "500ms",
+        LOG_LEVEL: "debug",
+        METRICS_HOST: "10.0.0.1",
+        METRICS_PORT: "9464",
+        DOCS: "off",
+      },
+      "gateway",
+    ),
+  ).toMatchObject({
+    host: "0.0.0.0",
+    port: 8080,
+    servicesUrl: "https://services:50051",
+    servicesTls: { cert: "own.pem", key: "own.key", ca: "ca.pem" },
+    internalSecret: "between-the-two-of-us",
+    publicUrl: "https://api.example.com",
+    trustProxy: ["10.0.0.0/8", "::1", "192.168.0.1"],
+    corsOrigins: ["https://app.example.com", "http://localhost:5173", "capacitor://localhost"],
+    shutdownMs: 500,
+    logLevel: "debug",
+    metrics: { host: "10.0.0.1", port: 9464 },
+    docs: false,
+  });
+});
+
+test("Gateway configuration: is frozen", () => {
+  expect(Object.isFrozen(configOf({}))).toBe(true);
+  expect(Object.isFrozen(configOf({ TRUST_PROXY: "::1" }).trustProxy)).toBe(true);
+});
+
+test("Gateway configuration: reports every mistake at once with what is allowed, and no value", () => {
+  const problems = problemsOf(
+    {
+      HOST: "hidden host",
+      PORT: "70000",
+      SERVICES_URL: "ftp://hidden",
+      INTERNAL_SECRET: "hidden with spaces",
+      PUBLIC_URL: "hidden",
+      TRUST_PROXY: "true",
+      CORS_ORIGINS: "https://hidden.example.com/path",
+      SHUTDOWN_TIMEOUT: "soon",
+      LOG_LEVEL: "loud",
+      METRICS_PORT: "-1",
+    },
+    "gateway",
+  );
+  const names =
+    "LOG_LEVEL PUBLIC_URL TRUST_PROXY INTERNAL_SECRET METRICS_PORT SHUTDOWN_TIMEOUT HOST PORT SERVICES_URL CORS_ORIGINS";
+  expect(problems.map(subject)).toEqual(names.split(" "));
+  expect(problems.join()).not.toContain("hidden");
+});
+
+test("Gateway configuration: requires a certificate with its key", () => {
+  const told = ["GRPC_TLS_CERT and GRPC_TLS_KEY must be set together"];
+  expect(problemsOf({ GRPC_TLS_CERT: "own.pem" })).toEqual(told);
+  expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual(told);
+});
+
+test("Gateway configuration: requires a secret between a gateway and services that run apart", () => {
+  const missing = expect.stringMatching(/^INTERNAL_SECRET /);
+  expect(problemsOf({ SERVICES_URL: "http://services:50051" }, "gateway")).toEqual([missing]);
+  expect(problemsOf({ SERVICES_URL: "nonsense" }, "gateway")).toEqual([
+    expect.stringMatching(/^SERVICES_URL /),
+    missing,
+  ]);
+});
+
+test("Gateway configuration: requires SERVICES_URL for a gateway alone, and refuses it for the services alone", () => {
+  const secret = { INTERNAL_SECRET: "between-the-two-of-us" };
+  expect(problemsOf(secret, "gateway")).toEqual([expect.stringMatching(/^SERVICES_URL must be set /)]);
+  const both = { ...secret, SERVICES_URL: "http://services:50051" };
+  expect(problemsOf(both, "services")).toEqual([expect.stringMatching(/^SERVICES_URL must not be set /)]);
+  expect(problemsOf(both, "gateway")).toEqual([]);
+});
+
+test("Gateway configuration: a gateway alone reads no variables of the services", () => {
+  const env = { SERVICES_URL: "http://services:50051", INTERNAL_SECRET: "between-the-two-of-us", GRPC_PORT: "none" };
+  expect(configOf({ ...env, NODE_ENV: "production" }, "gateway").grpc.port).toBe(50051);
+});
+
+test.each([
+  ["TRUST_PROXY", "10.1.2"],
+  ["PUBLIC_URL", "https://app.example.com/?x=1"],
+  ["SHUTDOWN_TIMEOUT", "25"],
+  ["SHUTDOWN_TIMEOUT", "25d"],
+  ["INTERNAL_SECRET", "short"],
+])("Gateway configuration: refuses %s such as %s", (name, value) => {
+  expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(name)]);
+});
+
+test.each(["*", "https://*.example.com", "null", "app.example.com"])(
+  "Gateway configuration: refuses the origin %s",
+  (origin) => {
+    expect(problemsOf({ CORS_ORIGINS: origin })).toHaveLength(1);
+  },
+);
