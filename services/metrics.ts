@@ -1,20 +1,20 @@
 import { setTimeout } from "node:timers/promises";
 import { Gauge, Histogram, Registry } from "prom-client";
 
-/** What the services of one process measure. Labels name methods, models and outcomes, never a user or what was said. */
+/** Metrics of one process. Labels are methods, models and outcomes; never users or content. */
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** How long readers of metrics wait for what has to be looked up, in ms. */
-const LOOK_MS = 1_000;
-/** Bounds of durations in seconds, as the semantic conventions for RPC and HTTP advise. */
+/** How long a scrape waits for a gauge that is computed, in ms. */
+const GAUGE_TIMEOUT_MS = 1_000;
+/** Bucket bounds in seconds, as the semantic conventions for RPC and HTTP recommend. */
 const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
-/** As those for generative AI advise; so do the counts of tokens. */
+/** Bucket bounds in seconds and in tokens, as the semantic conventions for generative AI recommend. */
 const OPERATION_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const TOKENS = Array.from({ length: 14 }, (_, power) => 4 ** power);
 const OVERHEAD_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
 
 /**
- * Makes the instruments of one app, in a registry of its own. Names are those of the OpenTelemetry semantic conventions
+ * Creates the metrics of one app, in a registry of its own. Names are those of the OpenTelemetry semantic conventions
  * (RPC, and GenAI as of 2026), spelled as Prometheus spells them.
  */
 export function createMetrics() {
@@ -32,7 +32,7 @@ export function createMetrics() {
     }),
     operationSeconds: new Histogram({
       name: "gen_ai_client_operation_duration_seconds",
-      help: "Duration of calls of AI providers, further attempts included.",
+      help: "Duration of calls of AI providers, including retries.",
       labelNames: [...operation, "error_type"] as const,
       buckets: OPERATION_SECONDS,
       registers,
@@ -58,15 +58,15 @@ export function createMetrics() {
       buckets: OVERHEAD_SECONDS,
       registers,
     }),
-    /** Adds something that is looked up whenever metrics are read; unknown while that fails or takes long. */
-    gauge(name: string, help: string, look: () => number | Promise<number>): void {
+    /** Adds a gauge that is computed by each scrape; NaN if that fails or takes too long. */
+    gauge(name: string, help: string, compute: () => number | Promise<number>): void {
       new Gauge({
         name,
         help,
         registers,
         async collect() {
-          const looked = Promise.resolve(look()).catch(() => Number.NaN);
-          this.set(await Promise.race([looked, setTimeout(LOOK_MS, Number.NaN, { ref: false })]));
+          const computed = Promise.resolve(compute()).catch(() => Number.NaN);
+          this.set(await Promise.race([computed, setTimeout(GAUGE_TIMEOUT_MS, Number.NaN, { ref: false })]));
         },
       });
     },

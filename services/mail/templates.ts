@@ -1,17 +1,17 @@
-/** What a template is filled with. */
+/** Variables of a template. */
 export type TemplateVariables = {
   /** Display name of the recipient. */
   name: string;
-  [fact: string]: string;
+  [variable: string]: string;
 };
 
-/** A finished e-mail. */
+/** A rendered e-mail. */
 export type RenderedEmail = { subject: string; text: string; html: string };
 
 type Template = {
   subject: string;
-  paragraphs: (facts: TemplateVariables) => string[];
-  /** Page of the front end that takes the token. */
+  paragraphs: (variables: TemplateVariables) => string[];
+  /** Page of the front end that receives the token. */
   link?: { path: string; label: string };
 };
 
@@ -93,7 +93,7 @@ const templates = {
   },
 } satisfies Record<string, Template>;
 
-/** A token's lifetime as a letter says it, such as "24 hours". @param lifetimeMs in ms */
+/** Formats a duration, such as "24 hours". @param lifetimeMs in ms */
 export function formatDuration(lifetimeMs: number): string {
   const minutes = Math.max(1, Math.round(lifetimeMs / 60_000));
   const [count, unit] = minutes % 60 === 0 ? [minutes / 60, "hour"] : [minutes, "minute"];
@@ -103,17 +103,17 @@ export function formatDuration(lifetimeMs: number): string {
 /** Names of the e-mails we send; the e-mail log shows them. */
 export type TemplateName = keyof typeof templates;
 
-/** Fills a template. @param token text of the one-time token; shown beside the link, for those who cannot click. */
+/** Renders a template. @param token text of the one-time token; shown beside the link too, for manual entry. */
 export function renderEmail(
   name: TemplateName,
-  facts: TemplateVariables,
+  variables: TemplateVariables,
   appUrl: string,
   token?: string,
 ): RenderedEmail {
   const template: Template = templates[name];
   const href = template.link && token ? `${appUrl}${template.link.path}#token=${token}` : undefined;
-  const greeting = `Hello ${facts.name},`;
-  const paragraphs = template.paragraphs(facts);
+  const greeting = `Hello ${variables.name},`;
+  const paragraphs = template.paragraphs(variables);
   const text = [
     greeting,
     ...paragraphs,

@@ -5,71 +5,73 @@ import type { Logger } from "pino";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 
-/** Connections to the SMTP server at once, and letters per connection. */
-const CONNECTIONS = 10;
-const LETTERS_PER_CONNECTION = 200;
+/** Concurrent connections to the SMTP server, and e-mails per connection. */
+const MAX_CONNECTIONS = 10;
+const EMAILS_PER_CONNECTION = 200;
 /** Time limits of an SMTP conversation, in ms. */
 const CONNECT_TIMEOUT_MS = 10_000;
-const SILENCE_TIMEOUT_MS = 20_000;
-/** A whole letter's: some servers never fall silent and never come to an end. */
-const LETTER_TIMEOUT_MS = 120_000;
+const IDLE_TIMEOUT_MS = 20_000;
+/** Time limit for a whole e-mail, in ms: some servers keep replying and never finish. */
+const EMAIL_TIMEOUT_MS = 120_000;
 
-/** What all letters have in common; nobody's out-of-office reply shall answer one (RFC 3834). */
-const letterhead = (from: Config["mail"]["from"]) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
+/** Defaults of every e-mail. `Auto-Submitted` prevents out-of-office replies (RFC 3834). */
+const defaultsOf = (from: Config["mail"]["from"]) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
 
-/** Hands letters over to whoever delivers them. */
+/** Delivers e-mails. */
 export type MailTransport = {
-  /** Resolves when the letter is in safe hands. Its errors carry the SMTP `responseCode` where there was one. */
-  send(letter: SendMailOptions & { messageId: string }): Promise<void>;
-  /** Resolves when letters could be handed over now. */
+  /** Resolves when the e-mail is accepted for delivery. Its errors have the SMTP `responseCode`, if there was a reply. */
+  send(email: SendMailOptions & { messageId: string }): Promise<void>;
+  /** Resolves if e-mails could be delivered now. */
   ping(): Promise<void>;
   close(): void;
 };
 
 /**
- * SMTP where a server is named; else a folder of .eml files, the links in the log.
- * @param letterMs how long handing over one letter may take
+ * Delivers by SMTP if a server is configured; otherwise writes .eml files to a folder and logs their links.
+ * @param emailMs time limit for one e-mail, in ms
  */
 export function createMailTransport(
   { mail, dataDir }: Pick<Config, "mail" | "dataDir">,
   log: Logger,
-  letterMs = LETTER_TIMEOUT_MS,
+  emailMs = EMAIL_TIMEOUT_MS,
 ): MailTransport {
-  return mail.smtpUrl ? bySmtp(mail.smtpUrl, mail.from, letterMs) : toFolder({ mail, dataDir }, log);
+  return mail.smtpUrl
+    ? createSmtpTransport(mail.smtpUrl, mail.from, emailMs)
+    : createFolderTransport({ mail, dataDir }, log);
 }
 
-function bySmtp(url: string, from: Config["mail"]["from"], letterMs: number): MailTransport {
+function createSmtpTransport(url: string, from: Config["mail"]["from"], emailMs: number): MailTransport {
   const open = () =>
     createTransport(
       {
         url,
         requireTLS: needsTls(url),
         pool: true,
-        maxConnections: CONNECTIONS,
-        maxMessages: LETTERS_PER_CONNECTION,
+        maxConnections: MAX_CONNECTIONS,
+        maxMessages: EMAILS_PER_CONNECTION,
         connectionTimeout: CONNECT_TIMEOUT_MS,
         greetingTimeout: CONNECT_TIMEOUT_MS,
-        socketTimeout: SILENCE_TIMEOUT_MS,
+        socketTimeout: IDLE_TIMEOUT_MS,
       },
-      letterhead(from),
+      defaultsOf(from),
     );
   let transport = open();
-  /** Leaves a pool whose conversations don't end to itself: they would hold its places for ever. */
-  const leave = (stuck: typeof transport) => {
+  /** Replaces a pool that has a connection which never finishes: such connections would occupy the pool for ever. */
+  const replacePool = (stuck: typeof transport) => {
     if (stuck !== transport) return;
     transport = open();
     stuck.close();
   };
   return {
-    async send(letter) {
+    async send(email) {
       const mine = transport;
       const late = Promise.withResolvers<never>();
       const timer = setTimeout(() => {
-        leave(mine);
-        late.reject(new Error("the mail server did not come to an end"));
-      }, letterMs);
+        replacePool(mine);
+        late.reject(new Error("the mail server did not finish in time"));
+      }, emailMs);
       try {
-        await Promise.race([mine.sendMail(letter), late.promise]);
+        await Promise.race([mine.sendMail(email), late.promise]);
       } finally {
         clearTimeout(timer);
       }
@@ -79,25 +81,25 @@ function bySmtp(url: string, from: Config["mail"]["from"], letterMs: number): Ma
   };
 }
 
-/** A password goes to a server by TLS or not at all, unless that is this machine or the URL decides. */
+/** A password is sent by TLS only, unless the server is local or the URL says otherwise. */
 function needsTls(url: string): boolean {
   const { hostname, password, searchParams } = new URL(url);
-  const isOwn = /^(localhost|127\..*|\[::1\])$/.test(hostname);
-  return password !== "" && !isOwn && !searchParams.has("requireTLS") && !searchParams.has("ignoreTLS");
+  const isLocal = /^(localhost|127\..*|\[::1\])$/.test(hostname);
+  return password !== "" && !isLocal && !searchParams.has("requireTLS") && !searchParams.has("ignoreTLS");
 }
 
-function toFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): MailTransport {
+function createFolderTransport({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): MailTransport {
   const folder = join(dataDir, "mail");
   makeDataFolder(folder);
-  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, letterhead(mail.from));
+  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, defaultsOf(mail.from));
   return {
-    async send(letter) {
-      const { message } = await transport.sendMail(letter);
-      const file = join(folder, `${letter.messageId.replace(/[<>]/g, "").replace(/@.*/, "")}.eml`);
+    async send(email) {
+      const { message } = await transport.sendMail(email);
+      const file = join(folder, `${email.messageId.replace(/[<>]/g, "").replace(/@.*/, "")}.eml`);
       await writeFile(`${file}.tmp`, message as Buffer, { mode: 0o600 });
-      await rename(`${file}.tmp`, file); // whoever watches the folder sees whole letters
-      const link = /https?:\/\/\S+#token=\S+/.exec(String(letter.text))?.[0];
-      log.info({ subject: letter.subject, file, ...(link && { link }) }, "mail written");
+      await rename(`${file}.tmp`, file); // readers of the folder never see a partial file
+      const link = /https?:\/\/\S+#token=\S+/.exec(String(email.text))?.[0];
+      log.info({ subject: email.subject, file, ...(link && { link }) }, "mail written");
     },
     ping: async () => {},
     close: () => {},

@@ -2,7 +2,7 @@ import { accessSync, constants, mkdirSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { startupError } from "./errors.ts";
 
-/** Makes a folder in `DATA_DIR`, or that itself, unless it is there. @throws Error for operators, if it can't be written to */
+/** Creates a folder in `DATA_DIR`, or that folder itself, if necessary. @throws Error for operators, if it is not writable */
 export function makeDataFolder(path: string): void {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
@@ -12,10 +12,10 @@ export function makeDataFolder(path: string): void {
   }
 }
 
-/** PostgreSQL may need as much at any moment, for the next file of its log. */
+/** Least free disk space in bytes: the size of the next WAL segment. */
 const MIN_FREE_BYTES = 16 * 1024 * 1024;
 
-/** Resolves when a database in this folder can go on writing. @throws Error when the disk is about to be full */
+/** Resolves if a database in this folder has space to write. @throws Error if the disk is nearly full */
 export async function checkDiskSpace(path: string): Promise<void> {
   const { bavail, bsize } = await statfs(path);
   if (bavail * bsize < MIN_FREE_BYTES) throw new Error("The disk that DATA_DIR is on is full.");

@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { makeDataFolder } from "./data-folder.ts";
 
 /**
- * Takes the embedded database's folder for this process, since PGlite itself lets two processes write the same files.
- * The lock names its owner by process id and start time, so that one left behind by `kill -9` is recognised at once,
- * even when the id has been given to another process since.
- * @returns a function that gives the folder back.
- * @throws Error when a living process holds it.
+ * Locks the embedded database's folder for this process: PGlite would let two processes write the same files.
+ * The lock names its owner by process id and start time, so a lock left behind by `kill -9` is recognised, even if
+ * another process has the id now.
+ * @returns a function that releases the lock
+ * @throws Error if a running process holds it
  */
 export function lockDirectory(path: string): () => void {
   makeDataFolder(path);
@@ -18,7 +18,7 @@ export function lockDirectory(path: string): () => void {
   try {
     for (let tries = 0; ; tries++) {
       try {
-        linkSync(draft, lock); // fails if the lock exists, whoever comes first
+        linkSync(draft, lock); // atomic: fails if the lock exists
         return () => rmSync(lock, { force: true });
       } catch {
         if (tries > 0 || isHeld(lock)) {
@@ -38,11 +38,11 @@ function isHeld(lock: string): boolean {
   return running !== undefined && running === started;
 }
 
-/** When a process started, in the kernel's ticks; undefined when it is not running. Where there is no /proc: whether it runs. */
+/** When a process started, in clock ticks; undefined if it is not running. Without /proc: only whether it is running. */
 function startTime(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]; // field 22, counted after the name, which may hold spaces
+    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]; // field 22, counted after the name, which may contain spaces
   } catch {
     if (process.platform === "linux") return undefined;
   }

@@ -14,7 +14,7 @@ import { startupError } from "./errors.ts";
 import { baseStore, ormOptions } from "./orm.ts";
 import type { Statement, Store } from "./store.ts";
 
-/** Opens PostgreSQL within the process. @throws Error for operators, when another process uses the folder */
+/** Opens PostgreSQL inside the process. @throws Error for operators, if another process uses the folder */
 export async function openEmbedded(
   location: { kind: "folder"; path: string } | { kind: "memory" },
   log: Logger,
@@ -47,7 +47,7 @@ export async function openEmbedded(
   };
 }
 
-/** A new cluster starts from a prepared image, which saves seconds; an instance of our own, since the ORM copies options. */
+/** A new cluster starts from a prepared image, which saves seconds. The ORM receives the instance, since it copies options. */
 async function createPglite(path: string | undefined): Promise<PGlite> {
   if (path) makeDataFolder(path);
   const fresh = !path || readdirSync(path).length === 0;

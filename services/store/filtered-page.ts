@@ -10,62 +10,72 @@ import {
   type Page,
   type PagePosition,
   type PageRequest,
-  pageOf,
   parsePosition,
   readRows,
   type Total,
+  toPage,
 } from "./page.ts";
 
-/** Measured costs of one match, in rows scanned in the order of ids: listed from the index, and read through it. */
+/**
+ * Measured costs of finding one match by its index, as numbers of rows that a scan in the order of ids reads in the
+ * same time: the id alone, and with its table row.
+ */
 const INDEX_ROW_COST = 1 / 5;
 const TABLE_ROW_COST = 8;
-/** A scan in order goes this many times as far as evenly spread matches would need. */
+/** A scan in order reads this many times the rows that evenly distributed matches would need. */
 const SCAN_MARGIN = 4;
-/** Rows that one request scans where no index helps. */
+/** Most rows that one request scans without an index. */
 const MAX_SCANNED_ROWS = 20_000;
 
 /**
- * Reads one page of rows that match here and there, by conditions whose index does not keep the order of the ids.
- * Many matches are found fastest by scanning the rows in order, few by their index. The planner, left alone, mistakes one
- * case for the other, so the choice is made here.
+ * Reads one page of the rows that match conditions whose index does not keep the order of ids, such as a trigram search.
+ * There are two plans. Frequent matches are found fastest by a scan in the order of ids that stops at a full page; rare
+ * ones by their index, sorted afterwards. PostgreSQL's planner assumes evenly distributed matches and picks the wrong
+ * plan for common search terms (seconds instead of milliseconds at ten million users), so this module chooses:
+ * 1. Count up to 10,000 matches by the cheaper plan. With the index this finds all ids, and the page is known already.
+ * 2. Otherwise scan in order, but no more rows than the index would cost, times a margin for uneven distribution.
+ * 3. If that does not fill the page, collect all matches by the index.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function readFilteredPage<Row extends { id: string }>(
   em: SqlEntityManager,
-  source: ListQuery,
+  query: ListQuery,
   request: PageRequest,
 ): Promise<Page<Row>> {
-  const place = parsePosition(request);
-  const size = await estimateTableSize(em, source);
-  const { total, ids } = place.total ? { total: place.total } : await estimateMatchesAndIds(em, source, place, size);
-  const found = ids ?? (await scanInOrder(em, source, place, size, total)) ?? (await scanByIndex(em, source, place));
-  return pageOf(await fetchRows<Row>(em, source, found), place.limit, total);
+  const position = parsePosition(request);
+  const size = await estimateTableSize(em, query);
+  const { total, ids } = position.total
+    ? { total: position.total }
+    : await estimateMatchesAndIds(em, query, position, size);
+  const found =
+    ids ?? (await scanInOrder(em, query, position, size, total)) ?? (await collectByIndex(em, query, position));
+  return toPage(await fetchRows<Row>(em, query, found), position.limit, total);
 }
 
 /**
- * Reads one page of rows that no index finds. By cursor it may be short, and its cursor goes on where it stopped; by
- * number it looks on for as long as it takes.
+ * Reads one page of the rows that match conditions without an index. A page by cursor may be short: its cursor continues
+ * where the scan stopped. A page by number scans as far as necessary.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function readPartialPage<Row extends { id: string }>(
   em: SqlEntityManager,
-  source: ListQuery,
+  query: ListQuery,
   request: PageRequest,
 ): Promise<Page<Row>> {
-  const place = parsePosition(request);
-  const below = and([afterCursor(place)]);
+  const position = parsePosition(request);
+  const after = and([afterCursor(position)]);
   const [last] = await em.execute<{ id: string }[]>(
-    `select t.id from ${source.from} t where ${below.sql} order by t.id desc limit 1 offset ${MAX_SCANNED_ROWS - 1}`,
-    [...below.values],
+    `select t.id from ${query.from} t where ${after.sql} order by t.id desc limit 1 offset ${MAX_SCANNED_ROWS - 1}`,
+    [...after.values],
   );
-  const near = last && place.offset === 0 ? { sql: "t.id >= ?", values: [last.id] } : undefined;
-  const rows = await readRows<Row>(em, { ...source, where: [near, ...source.where] }, place);
-  const total = place.total ?? (await (last ? estimateMatches : countMatches)(em, source.from, source.where));
-  if (!last || !near || rows.length > place.limit) return pageOf(rows, place.limit, total);
+  const isInRange = last && position.offset === 0 ? { sql: "t.id >= ?", values: [last.id] } : undefined;
+  const rows = await readRows<Row>(em, { ...query, where: [isInRange, ...query.where] }, position);
+  const total = position.total ?? (await (last ? estimateMatches : countMatches)(em, query.from, query.where));
+  if (!last || !isInRange || rows.length > position.limit) return toPage(rows, position.limit, total);
   return { items: rows, ...total, nextCursor: encodeCursor(last.id, total) };
 }
 
-/** The planner's estimate of how many rows there are. */
+/** The planner's estimate of the table's size. */
 async function estimateTableSize(em: SqlEntityManager, { from }: ListQuery): Promise<number> {
   const [table] = await em.execute<{ rows: number }[]>(
     "select greatest(reltuples, 0)::float8 as rows from pg_class where oid = ?::regclass",
@@ -74,7 +84,7 @@ async function estimateTableSize(em: SqlEntityManager, { from }: ListQuery): Pro
   return table?.rows ?? 0;
 }
 
-/** Counts the matches, and tells the page's ids where that has found them. */
+/** Counts the matches. Returns the page's ids too if counting has found them. */
 async function estimateMatchesAndIds(
   em: SqlEntityManager,
   { from, where }: ListQuery,
@@ -84,53 +94,57 @@ async function estimateMatchesAndIds(
   const estimate = await estimateMatches(em, from, where);
   const inOrder = (EXACT_COUNT_LIMIT * size) / estimate.total <= INDEX_ROW_COST * estimate.total;
   const matching = and(where);
-  const ask = () =>
+  const count = () =>
     em.execute<{ n: number; ids: string[] }[]>(
       `with found as materialized (
          select t.id from ${from} t where ${matching.sql} ${inOrder ? "order by t.id desc" : ""} limit ${EXACT_COUNT_LIMIT + 1})
        select (select count(*)::int from found) as n, array(select id from found order by id desc limit ? offset ?) as ids`,
       [...matching.values, limit + 1, offset],
     );
-  const [{ n, ids } = { n: 0, ids: [] }] = await (inOrder ? ask() : byIndex(em, ask));
+  const [{ n, ids } = { n: 0, ids: [] }] = await (inOrder ? count() : usingIndex(em, count));
   const total = n > EXACT_COUNT_LIMIT ? estimate : { total: n };
   return inOrder || n <= EXACT_COUNT_LIMIT ? { total, ids } : { total };
 }
 
-/** Runs a query by its index: in this transaction the planner may not bet on a scan that soon meets enough matches. */
-function byIndex<T>(em: SqlEntityManager, ask: () => Promise<T>): Promise<T> {
+/** Runs a query by the index of its conditions: in this transaction the planner can't choose a scan in order. */
+function usingIndex<T>(em: SqlEntityManager, count: () => Promise<T>): Promise<T> {
   return em.transactional(async () => {
     await em.execute("select set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)");
-    return ask();
+    return count();
   });
 }
 
-/** Looks through the rows in order. @returns undefined where the index is cheaper, or the page is not found in time */
+/** Scans the rows in order. @returns undefined if the index is cheaper, or the page was not filled */
 async function scanInOrder(
   em: SqlEntityManager,
   { from, where }: ListQuery,
-  place: PagePosition,
+  position: PagePosition,
   size: number,
   { total }: Total,
 ): Promise<string[] | undefined> {
-  const distance = ((place.offset + place.limit + 1) * size) / total;
-  if (!(distance <= TABLE_ROW_COST * total)) return undefined; // also when it is NaN: no rows, no matches
-  const [below, matching] = [and([afterCursor(place)]), and(where)];
+  const rowsNeeded = ((position.offset + position.limit + 1) * size) / total;
+  if (!(rowsNeeded <= TABLE_ROW_COST * total)) return undefined; // also if it is NaN: no rows, no matches
+  const [after, matching] = [and([afterCursor(position)]), and(where)];
   const rows = await em.execute<{ id: string }[]>(
-    `select t.id from (select t.* from ${from} t where ${below.sql} order by t.id desc limit ?) t
+    `select t.id from (select t.* from ${from} t where ${after.sql} order by t.id desc limit ?) t
      where ${matching.sql} order by t.id desc limit ? offset ?`,
-    [...below.values, Math.ceil(distance * SCAN_MARGIN), ...matching.values, place.limit + 1, place.offset],
+    [...after.values, Math.ceil(rowsNeeded * SCAN_MARGIN), ...matching.values, position.limit + 1, position.offset],
   );
-  return rows.length > place.limit ? rows.map(({ id }) => id) : undefined;
+  return rows.length > position.limit ? rows.map(({ id }) => id) : undefined;
 }
 
-/** Collects every match below the cursor. */
-async function scanByIndex(em: SqlEntityManager, { from, where }: ListQuery, place: PagePosition): Promise<string[]> {
-  const matching = and([...where, afterCursor(place)]);
-  const rows = await byIndex(em, () =>
+/** Finds all matches after the cursor by the index. */
+async function collectByIndex(
+  em: SqlEntityManager,
+  { from, where }: ListQuery,
+  position: PagePosition,
+): Promise<string[]> {
+  const matching = and([...where, afterCursor(position)]);
+  const rows = await usingIndex(em, () =>
     em.execute<{ id: string }[]>(
       `with found as materialized (select t.id from ${from} t where ${matching.sql})
        select id from found order by id desc limit ? offset ?`,
-      [...matching.values, place.limit + 1, place.offset],
+      [...matching.values, position.limit + 1, position.offset],
     ),
   );
   return rows.map(({ id }) => id);

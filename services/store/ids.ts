@@ -1,13 +1,13 @@
 import { getRandomValues } from "node:crypto";
 import { v7 } from "uuid";
 
-/** Bytes of an id. */
+/** Length of an id in bytes. */
 export const ID_BYTES = 16;
-/** Randomness is fetched for many ids at once: one by one costs more than all the rest of an id. */
+/** Random bytes are fetched for many ids at once: one by one costs more than the rest of an id. */
 const pool = new Uint8Array(256 * ID_BYTES);
 let used = pool.length;
 
-/** A new id of a row (UUID version 7, RFC 9562 section 5.7): those of later rows sort after it. */
+/** Creates an id of a row (UUID version 7, RFC 9562 section 5.7). Ids of later rows sort after it. */
 export function newId(now: Date): string {
   if (used === pool.length) {
     getRandomValues(pool);
@@ -18,7 +18,7 @@ export function newId(now: Date): string {
   return v7({ msecs: now.getTime(), random });
 }
 
-/** The id that the first 16 bytes spell, whether or not it is one of ours. */
+/** Encodes the first 16 bytes as an id, whether or not they are a UUID of any version. */
 export function idOfBytes(bytes: Buffer): string {
   return bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 }

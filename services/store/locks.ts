@@ -1,2 +1,2 @@
-/** The database's advisory locks, by what their holder does. Any numbers, the same for every process. */
+/** Keys of advisory locks, by purpose. Arbitrary numbers, the same for every process. */
 export const LOCKS = { migrate: 7_230_001, sealAudit: 7_230_002, makeKey: 7_230_003 } as const;

@@ -6,7 +6,7 @@ import { Migration20261121000600_usage } from "./migrations/Migration20261121000
 import { Migration20261121000700_scale } from "./migrations/Migration20261121000700_scale.ts";
 import { Migration20261121000800_proof } from "./migrations/Migration20261121000800_proof.ts";
 
-/** Every change of the schema, oldest first; a database keeps which it has by the names of the classes. */
+/** All migrations, oldest first. A database records those it has by class name. */
 export const MIGRATIONS = [
   Migration20261121000000_house,
   Migration20261121000100_identity,

@@ -8,10 +8,10 @@ import { SigningKey } from "./signing-key.ts";
 import type { Store } from "./store.ts";
 import { User } from "./user.ts";
 
-/** What the rows are, as the ORM reads and writes them; a test holds them to the migrated tables. */
+/** Entities. A test compares them with the migrated tables. */
 export const entities = [User, Session, OneTimeToken, SigningKey];
 
-/** What the ORM is told of either engine. */
+/** ORM options of both engines. */
 export function ormOptions(log: Logger) {
   return {
     entities,
@@ -21,14 +21,14 @@ export function ormOptions(log: Logger) {
   };
 }
 
-/** The parts of a store that both engines have in common. */
+/** The part of a store that is the same for both engines. */
 export function baseStore(orm: { em: unknown }): Pick<Store, "fork" | "ping"> {
   const em = orm.em as SqlEntityManager;
   return {
-    fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query beside its transaction waits for ever
+    fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query outside the current transaction would wait for ever
     async ping() {
       const rows = await em.fork().execute("select 1 where current_setting('transaction_read_only') = 'off'");
-      if (rows.length === 0) throw new Error("the database takes no writes");
+      if (rows.length === 0) throw new Error("the database is read-only");
     },
   };
 }

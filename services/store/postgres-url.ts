@@ -1,16 +1,16 @@
 import { parse, toClientConfig } from "pg-connection-string";
 
-/** What libpq's `sslmode` may say. A server without TLS is no choice of ours: `allow` and `prefer` mean `require`. */
+/** Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: there is no fallback to a connection without TLS. */
 const MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
-/** The parameters that are heeded. */
-const READ =
+/** Parameters that are supported. */
+const SUPPORTED =
   "host port user password application_name options ssl sslmode sslrootcert sslcert sslkey uselibpqcompat".split(" ");
 
 /**
- * The connection that a URL of PostgreSQL asks for, by the meaning that libpq gives it (PostgreSQL documentation,
- * "Connection Strings"): `sslmode=require` encrypts, `verify-full` checks the server's certificate too, against
- * `sslrootcert` or, without one, Node's own authorities. The ORM reads nothing behind the `?` by itself.
- * @throws Error of a certificate that can't be read, or a mode that there isn't
+ * Parses a PostgreSQL URL as libpq does (PostgreSQL documentation, "Connection Strings"): `sslmode=require` encrypts,
+ * `verify-full` also checks the server's certificate against `sslrootcert` or, without it, Node's authorities. The ORM
+ * itself ignores the URL's parameters.
+ * @throws Error if a certificate can't be read, or the mode is unknown
  */
 export function parseConnectionUrl(url: string) {
   const read = new URL(url);
@@ -18,13 +18,13 @@ export function parseConnectionUrl(url: string) {
   if (mode !== null && !MODES.includes(mode)) throw new Error(`sslmode must be one of ${MODES.join(", ")}`);
   if (mode === "allow") read.searchParams.set("sslmode", "prefer");
   if (read.searchParams.get("sslrootcert") === "system") read.searchParams.delete("sslrootcert");
-  read.searchParams.delete("uselibpqcompat"); // it is on
-  const asked = toClientConfig(parse(read.href, { useLibpqCompat: true }));
-  const { host, port, user, password, ssl, application_name, options } = asked;
+  read.searchParams.delete("uselibpqcompat"); // always on
+  const config = toClientConfig(parse(read.href, { useLibpqCompat: true }));
+  const { host, port, user, password, ssl, application_name, options } = config;
   return { host, port, user, password, ssl, application_name, options };
 }
 
-/** Names the parameters of a URL that change nothing, such as `search_path`, which goes into `options`. */
+/** Parameters of a URL that are ignored, such as `search_path`, which belongs into `options`. */
 export function ignoredParameters(url: string): string[] {
-  return [...new URL(url).searchParams.keys()].filter((name) => !READ.includes(name));
+  return [...new URL(url).searchParams.keys()].filter((name) => !SUPPORTED.includes(name));
 }

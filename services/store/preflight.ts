@@ -20,7 +20,7 @@ export async function checkServer(pool: Pool, url: string, log: Logger): Promise
       "select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit",
     );
     const [{ encoding, commit }] = rows as [{ encoding: string; commit: string }];
-    if (encoding !== "UTF8") throw new Error(`the database there is ${encoding}. Make one with encoding 'UTF8'`);
+    if (encoding !== "UTF8") throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
     if (commit === "off") log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
   } finally {
     client.release(true); // a failed check leaves no open connections
@@ -34,7 +34,7 @@ async function checkPooler(pool: Pool): Promise<void> {
     for (const client of clients) await client.query({ name: "pooler_probe", text: "select 1" });
   } catch (error) {
     if ((error as { code?: string }).code !== "42P05") throw error; // exists already: another client's connection
-    throw new Error("the pooler there mixes up prepared statements. Let it keep them, or its clients their sessions", {
+    throw new Error("the connection pooler mixes up prepared statements. Let it track them, or use session pooling", {
       cause: error,
     });
   } finally {

@@ -1,10 +1,10 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 
 /**
- * Gives a PostgreSQL role what the service needs and no more: it owns nothing, and can add to the audit log and read it,
- * but neither change nor remove anything there. Run it as the owner of the tables, after each migration.
- * @throws Error for a name that is not a plain one, and for a role that may create: what it puts beside the tables, a
- * function of a known name, their owner would run (CVE-2018-1058)
+ * Grants a PostgreSQL role the privileges that the service needs. The role can read the audit log and append to it, but
+ * not change or delete events. Run it as the owner of the tables, after each migration.
+ * @throws Error if the name needs quoting, or if the role may create objects in the schema: the owner could be made to
+ * run its functions (CVE-2018-1058)
  */
 export async function grantServiceRole(em: SqlEntityManager, role: string): Promise<void> {
   if (!/^[a-z_][a-z0-9_]{0,62}$/.test(role)) throw new Error("The role must be a plain lower-case name.");
@@ -16,9 +16,9 @@ export async function grantServiceRole(em: SqlEntityManager, role: string): Prom
       [role],
     );
     if (tables?.open) {
-      const told = `${role} may create in the schema ${tables.schema}, as everybody may before PostgreSQL 15`;
+      const problem = `${role} may create in the schema ${tables.schema}, which was the default before PostgreSQL 15`;
       const remedy = `grant create on schema ${tables.schema} to ${tables.owner}; revoke create on schema ${tables.schema} from public`;
-      throw new Error(`${told}. As the schema's owner, run first: ${remedy}`);
+      throw new Error(`${problem}. As the schema's owner, run first: ${remedy}`);
     }
     await em.execute(`grant usage on schema ${tables?.schema} to ${role}`);
     await em.execute(`grant select, insert, update, delete on all tables in schema ${tables?.schema} to ${role}`);

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { asDatabaseUrlError } from "./errors.ts";
 import { openPostgres } from "./postgres.ts";
 
-/** Where the rows are: PostgreSQL by URL, an embedded one in a folder, or an embedded one that keeps nothing. */
+/** The database: a PostgreSQL server, an embedded one in a folder, or an embedded one in memory. */
 export type DatabaseLocation =
   | { kind: "postgres"; url: string; statementMs?: number }
   | { kind: "folder"; path: string }
@@ -18,7 +18,7 @@ export type HotDb = Pick<Store, "query">;
 /** A row as both engines read it: times are text. */
 export type AsRead<Row> = { [Column in keyof Row]: Row[Column] extends Date ? string : Row[Column] };
 
-/** SQL with $1, $2 for its values; a connection parses and plans it once and finds it again by its name. */
+/** SQL with parameters $1, $2 …. Each connection prepares it once under its name. */
 export type Statement = { name: string; text: string };
 
 /** Prepares SQL that has `?` for its values. */
@@ -29,21 +29,20 @@ export function prepared(name: string, sql: string): Statement {
 
 /** An open database. */
 export type Store = {
-  /** A fresh unit of work for one call. Inside `transactional` it joins the transaction by itself. */
+  /** A new unit of work for one call. Inside `transactional` it joins the transaction. */
   fork(): SqlEntityManager;
-  /** Runs a statement of the hot path, past the ORM and beside every transaction; rows are as `execute` gives them. */
+  /** Runs a prepared statement without the ORM, outside of any transaction. Rows are the same as those of `execute`. */
   query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
-  /** Brings the schema up to date; any number of processes may call it at once. */
+  /** Migrates the schema. Any number of processes may call it at once. */
   migrate(): Promise<void>;
-  /** Resolves when the database answers and takes writes, and an embedded one has room. */
+  /** Resolves if the database is reachable and writable and, if it is embedded, has disk space. */
   ping(): Promise<void>;
   close(): Promise<void>;
 };
 
 /**
- * Opens the database; the same entities and migrations serve both engines, of which the embedded one is loaded only where
- * it is used.
- * @throws Error for operators, when another process uses the folder, or nothing answers at the URL
+ * Opens the database. Both engines use the same entities and migrations; the embedded engine is loaded only if it is used.
+ * @throws Error for operators, if another process uses the folder, or the server is not reachable
  */
 export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
   if (location.kind !== "postgres") return (await import("./embedded.ts")).openEmbedded(location, log);

@@ -25,7 +25,7 @@ test.runIf(process.env.TEST_SERVERS)("Store: a statement runs up to its timeout 
 test("Store: a missing database socket means unavailable", async () => {
   const url = `postgres://gatehouse@localhost/gatehouse?host=${tmpdir()}/nowhere`;
   const opened = openStore({ kind: "postgres", url }, pino({ level: "silent" }));
-  await expect(opened).rejects.toThrow("DATABASE_URL leads to no database that answers: connect ENOENT");
+  await expect(opened).rejects.toThrow("DATABASE_URL: the database is not reachable: connect ENOENT");
 });
 
 describeIf(process.env.TEST_SERVERS, "Store: a connection that breaks in a transaction", async () => {

@@ -61,7 +61,7 @@ describe.runIf(process.env.TEST_SERVERS)("Database with its operator's own setti
     url.pathname = name;
     const opened = openStore({ kind: "postgres", url: url.href }, pino({ level: "silent" }));
     await expect(opened).rejects.toThrow(
-      "DATABASE_URL can't be used: the database there is LATIN1. Make one with encoding",
+      "DATABASE_URL can't be used: the database has encoding LATIN1. Create one with encoding",
     );
   });
 });

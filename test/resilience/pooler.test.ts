@@ -35,7 +35,7 @@ describe.runIf(process.env.TEST_SERVERS)("Connection pooler", () => {
 
   test("a pooler that mixes up prepared statements stops the start", async () => {
     const { through } = await pooled("transaction");
-    await expect(open(through)).rejects.toThrow(/^DATABASE_URL can't be used: the pooler there mixes up prepared/);
+    await expect(open(through)).rejects.toThrow(/^DATABASE_URL can't be used: the connection pooler mixes up prepared/);
   });
 });
 

@@ -131,7 +131,7 @@ describe("Start with wrong settings", () => {
       [{ ...apart, HOST: "not_a_host" }, /HOST must be an address of this machine or a name of one: .*$/],
       [
         { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
-        /DATABASE_URL leads to no database .* correct DATABASE_URL\.$/,
+        /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
       ],
       [{ DATA_DIR: "package.json" }, /DATA_DIR can't be used: .*$/],
       [{ DATA_DIR: "package.json", SERVICES_URL: " " }, /DATA_DIR can't be used: .*$/], // blank: in this process
@@ -157,7 +157,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free con
     try {
       const started = startProcess({ DATABASE_URL: url.href });
       await expect(started).rejects.toThrow(
-        `DATABASE_URL leads to a database that doesn't serve us now: too many connections for role "${url.username}". Try`,
+        `DATABASE_URL: the database refuses connections now: too many connections for role "${url.username}". Try`,
       );
     } finally {
       await owner.query(`drop role ${url.username}`);
