@@ -121,6 +121,7 @@ function read({ path, headers, body }: Received, key: string): Asked | ErrorAnsw
   if (!Array.isArray(messages) || messages.length === 0) return refuse("messages: at least one message is required");
   if (messages.some(({ role }) => role !== "user" && role !== "assistant")) return refuse("messages: Unexpected role");
   if (messages.some(({ content }) => !content)) return refuse("messages: text content blocks must be non-empty");
+  if (messages[0]?.role !== "user") return refuse('messages: first message must use the "user" role');
   if (messages.at(-1)?.role === "assistant") return refuse("This model does not support assistant message prefill.");
   return {
     model,

@@ -103,6 +103,7 @@ function read({ path, query, headers, body }: Received, key: string): Asked | Er
   if (!Array.isArray(contents) || contents.length === 0) return refuse("contents is not specified");
   if (contents.some(({ role }, index) => !["user", "model"].includes(role ?? "") || role === contents[index - 1]?.role))
     return refuse("Please ensure that multiturn requests alternate between user and model.");
+  if (contents[0]?.role !== "user") return refuse("Please ensure that multiturn requests start with a user turn.");
   if (contents.some((content) => textOf(content) === ""))
     return refuse("Unable to submit request: empty text parameter");
   return {

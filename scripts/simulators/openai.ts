@@ -135,6 +135,10 @@ function wrongMessage(messages: Message[], house: House): string | undefined {
     return "Invalid message.";
   const repeated = messages.some(({ role }, index) => role === messages[index - 1]?.role);
   if (house.alternates && repeated) return "Expected roles to alternate.";
+  const late = messages.some(({ role }, index) => role === "system" && messages[index - 1]?.role === "assistant");
+  if (house.alternates && late) return "Unexpected role 'system' after role 'assistant'.";
+  if (house.alternates && messages.find(({ role }) => role !== "system")?.role !== "user")
+    return "Expected first role user.";
   if (house.alternates && messages.at(-1)?.role !== "user") return "Expected last role user.";
   return undefined;
 }

@@ -1,7 +1,7 @@
 import type { SignedInCall } from "../call.ts";
+import type { UsageRow } from "../store/usage.ts";
 import type { CatalogueModel, CatalogueProvider } from "./catalogue.ts";
 import type { CallObserver } from "./providers/provider.ts";
-import type { UsageRow } from "./usage.ts";
 
 /** Metrics and span of one provider call. */
 export type CallInstruments = {

@@ -1,27 +1,13 @@
 import type { Logger } from "pino";
 import type { Clock } from "../platform/clock.ts";
 import { newId } from "../store/ids.ts";
-import type { Statement, Store } from "../store/store.ts";
+import type { HotDb } from "../store/store.ts";
+import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
 import type { Usage } from "./providers/provider.ts";
 
 /** How a call ended. */
 export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | ProviderErrorKind;
-
-/** One row of `ai_usage`, by the names of its columns. */
-export type UsageRow = {
-  id: string;
-  user_id: string;
-  provider: string;
-  model: string;
-  outcome: UsageOutcome;
-  input_tokens: number;
-  output_tokens: number;
-  estimated: boolean;
-  latency_ms: number | null;
-  first_chunk_ms: number | null;
-  created_at: Date;
-};
 
 /** One call, from its start to its end. */
 export type UsageEntry = {
@@ -44,19 +30,19 @@ export type UsageLedger = {
   flush(): Promise<void>;
 };
 
-/** How long rows are gathered into one statement, in ms; a shorter call is written once. */
-const GATHER_MS = 20;
-/** A long reply's row is brought up to date that often, so that little is lost with the process. */
-const PROGRESS_MS = 5_000;
-/** Pause before the database is tried again. */
+/** Rows are collected for one statement during this time, in ms. A shorter call is written once. */
+const FLUSH_INTERVAL_MS = 20;
+/** How often the row of a long reply is updated, in ms, so that little is lost with the process. */
+const PROGRESS_INTERVAL_MS = 5_000;
+/** Wait before a failed write is retried, in ms. */
 const RETRY_MS = 1_000;
-/** Rows that wait for an absent database; older ones are given up. */
-const MAX_WAITING = 20_000;
-/** Estimated length of a token where the provider reports none, in characters. */
+/** Limit of rows that wait for the database. The oldest are dropped. */
+const MAX_PENDING = 20_000;
+/** Estimated length of a token, in characters, for providers that report no usage. */
 const CHARACTERS_PER_TOKEN = 4;
 
-/** Failures in which the provider did not read the input, and does not charge for it. */
-const UNREAD: ReadonlySet<UsageOutcome> = new Set([
+/** Failures before the provider read the input: it charges nothing. */
+const INPUT_UNREAD: ReadonlySet<UsageOutcome> = new Set([
   "rate limited",
   "quota exhausted",
   "overloaded",
@@ -68,42 +54,39 @@ const UNREAD: ReadonlySet<UsageOutcome> = new Set([
 
 const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
-/**
- * Opens the ledger. A row is written as soon as its call has started, so that it survives the end of the process, and
- * again when the call is settled.
- */
-export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: Logger): UsageLedger {
-  const waiting = new Map<string, UsageRow>();
+/** Opens the ledger. A row is written when its call starts, so that it survives a crash, and again when the call ends. */
+export function openUsageLedger(db: HotDb, clock: Clock, log: Logger): UsageLedger {
+  const pending = new Map<string, UsageRow>();
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> = Promise.resolve();
   let isFailing = false;
 
   function write(row: UsageRow): void {
-    const [oldest] = waiting.keys();
-    if (oldest !== undefined && waiting.size >= MAX_WAITING) waiting.delete(oldest);
-    waiting.set(row.id, row);
-    timer ??= setTimeout(flush, GATHER_MS);
+    const [oldest] = pending.keys();
+    if (oldest !== undefined && pending.size >= MAX_PENDING) pending.delete(oldest);
+    pending.set(row.id, row);
+    timer ??= setTimeout(flush, FLUSH_INTERVAL_MS);
   }
 
   function flush(): Promise<void> {
     clearTimeout(timer);
     timer = undefined;
-    writing = writing.then(flushWaiting);
+    writing = writing.then(flushPending);
     return writing;
   }
 
-  async function flushWaiting(): Promise<void> {
-    if (waiting.size === 0) return;
-    const rows = [...waiting.values()];
-    waiting.clear();
+  async function flushPending(): Promise<void> {
+    if (pending.size === 0) return;
+    const rows = [...pending.values()];
+    pending.clear();
     try {
-      await store.query(UPSERT, [JSON.stringify(rows)]);
+      await upsertUsage(db, rows);
       isFailing = false;
     } catch (error) {
       if (!isFailing)
         log.warn({ reason: (error as Error).message, rows: rows.length }, "usage could not be recorded yet");
       isFailing = true;
-      for (const row of rows) if (!waiting.has(row.id)) waiting.set(row.id, row);
+      for (const row of rows) if (!pending.has(row.id)) pending.set(row.id, row);
       timer ??= setTimeout(flush, RETRY_MS).unref();
     }
   }
@@ -134,7 +117,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
           row.first_chunk_ms ??= elapsed();
           characters += text.length;
           if (row.estimated) row.output_tokens = tokensIn(characters);
-          if (elapsed() - writtenMs < PROGRESS_MS) return;
+          if (elapsed() - writtenMs < PROGRESS_INTERVAL_MS) return;
           writtenMs = elapsed();
           write(row);
         },
@@ -145,7 +128,7 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
           if (row.outcome !== "running") return;
           signal.removeEventListener("abort", onClientGone);
           Object.assign(row, { outcome, latency_ms: elapsed() });
-          if (row.estimated && characters === 0 && UNREAD.has(outcome)) row.input_tokens = 0;
+          if (row.estimated && characters === 0 && INPUT_UNREAD.has(outcome)) row.input_tokens = 0;
           write(row);
           onFinished?.(row);
         },
@@ -157,25 +140,3 @@ export function openUsageLedger(store: Pick<Store, "query">, clock: Clock, log: 
     },
   };
 }
-
-/**
- * The user may have been erased meanwhile; what the call cost stays. An erasure under way is waited for before any row
- * is touched, since it waits for the rows.
- */
-const UPSERT: Statement = {
-  name: "record_usage",
-  text: `
-  with told as (
-    select * from jsonb_to_recordset($1::jsonb) as t (id uuid, user_id uuid, provider text, model text, outcome text,
-      input_tokens int, output_tokens int, estimated boolean, latency_ms int, first_chunk_ms int,
-      created_at timestamptz)),
-  owners as (select id from users where id in (select user_id from told) for key share)
-  insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
-                        first_chunk_ms, created_at)
-  select told.id, owners.id, told.provider, told.model, told.outcome, told.input_tokens, told.output_tokens,
-         told.estimated, told.latency_ms, told.first_chunk_ms, told.created_at
-  from told left join owners on owners.id = told.user_id
-  on conflict (id) do update set
-    outcome = excluded.outcome, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
-    estimated = excluded.estimated, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`,
-};

@@ -5,15 +5,15 @@ import { type Endpoint, joinUrl } from "./http-client.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./prompt.ts";
 import type { Prompt } from "./provider.ts";
 
-/** The current version of the API refuses any temperature; the one before takes them. */
+/** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";
 const VERSION_WITH_TEMPERATURE = "2023-06-01";
 
-/** Anthropic's messages. */
+/** Anthropic's messages API. */
 export function anthropicAdapter({ baseUrl, key, http }: Endpoint): Adapter {
   const target = joinUrl(baseUrl, "v1/messages");
   return {
-    ...anthropicMapping,
+    ...anthropicParser,
     send(prompt, stream, signal) {
       const temperature = temperatureOf(prompt);
       const request = { ...requestOf(prompt), ...(temperature !== undefined && { temperature }), stream };
@@ -49,19 +49,19 @@ type Event = {
 };
 type Body = { content?: Block[]; stop_reason?: string | null; usage?: UsageFields | null };
 
-/** What events and whole messages say. Kinds of events, blocks and deltas that aren't known are to be ignored. */
-export const anthropicMapping: ResponseParser = {
+/** Events and complete messages. Unknown kinds of events, blocks and deltas are to be ignored. */
+export const anthropicParser: ResponseParser = {
   parseEvent(frame) {
     const { type, message, content_block: block, delta, usage } = frame as Event;
     switch (type) {
       case "message_start":
-        return { usage: countsOf({ ...message?.usage, output_tokens: null }) }; // its count of output is a placeholder
+        return { usage: countsOf({ ...message?.usage, output_tokens: null }) }; // its output count is a placeholder
       case "content_block_start":
         return { text: textOf(block), active: Boolean(block.thinking) };
       case "content_block_delta":
         return { text: delta?.type === "text_delta" ? requireText(delta.text) : "", active: Boolean(delta?.thinking) };
       case "message_delta":
-        return { ...meaningOfStop(delta?.stop_reason), usage: countsOf(usage) };
+        return { ...parseStopReason(delta?.stop_reason), usage: countsOf(usage) };
       case "message_stop":
         return { finished: true, over: true };
       default:
@@ -70,19 +70,19 @@ export const anthropicMapping: ResponseParser = {
   },
   parseBody(body) {
     const { content, stop_reason, usage } = body as Body;
-    return { text: content?.map(textOf).join(""), ...meaningOfStop(stop_reason), usage: countsOf(usage) };
+    return { text: content?.map(textOf).join(""), ...parseStopReason(stop_reason), usage: countsOf(usage) };
   },
 };
 
 const textOf = (block: Block) => (block.type === "text" ? requireText(block.text) : "");
 
-const meaningOfStop = (reason: string | null | undefined): ParsedEvent => ({
+const parseStopReason = (reason: string | null | undefined): ParsedEvent => ({
   finished: Boolean(reason),
   callsTool: reason === "tool_use",
   failed: reason === "refusal" ? "blocked the content" : undefined,
 });
 
-/** A count that is left out or null leaves what was told before. */
+/** A count that is absent or null does not replace the one before. */
 function countsOf(usage: UsageFields | null | undefined): UsageCounts {
   const counts = {
     inputTokens: usage?.input_tokens,

@@ -10,7 +10,7 @@ export function googleAdapter({ baseUrl, key, http }: Endpoint): Adapter {
   const models = joinUrl(baseUrl, "v1beta/models/");
   const headers = { "x-goog-api-key": key };
   return {
-    ...googleMapping,
+    ...googleParser,
     send(prompt, stream, signal) {
       const method = stream ? "streamGenerateContent?alt=sse" : "generateContent";
       const path = `${models.path}${encodeURIComponent(prompt.model.upstream)}:${method}`;
@@ -19,7 +19,7 @@ export function googleAdapter({ baseUrl, key, http }: Endpoint): Adapter {
   };
 }
 
-/** Zero itself is outside of what Gemini takes. */
+/** Gemini refuses zero. */
 const LOWEST_TEMPERATURE = 0.001;
 
 function requestOf(prompt: Prompt) {
@@ -48,10 +48,10 @@ type Body = {
   usageMetadata?: { promptTokenCount?: number; candidatesTokenCount?: number; thoughtsTokenCount?: number };
 };
 
-/** Every event of a stream is a whole response object, so both read the same. The end of the body is the end. */
-export const googleMapping: ResponseParser = { parseEvent: meaningOfBody, parseBody: meaningOfBody };
+/** Every event of a stream is a complete response object, so one function parses both. The end of the body is the end. */
+export const googleParser: ResponseParser = { parseEvent: parseResponse, parseBody: parseResponse };
 
-function meaningOfBody(body: object): ParsedEvent {
+function parseResponse(body: object): ParsedEvent {
   const { candidates, promptFeedback, usageMetadata } = body as Body;
   const parts = candidates?.[0]?.content?.parts ?? [];
   const reason = candidates?.[0]?.finishReason;
@@ -65,7 +65,7 @@ function meaningOfBody(body: object): ParsedEvent {
   };
 }
 
-/** Reasons for which a candidate ends as it should, and those of the filters; any other is a malfunction. */
+/** Finish reasons of a good reply, and of the filters. Any other is a failure. */
 const COMPLETE = new Set(["STOP", "MAX_TOKENS"]);
 const BLOCKED = new Set(["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"]);
 
@@ -74,7 +74,7 @@ function failureOf(reason: string | null | undefined): ProviderErrorKind | undef
   return BLOCKED.has(reason) ? "blocked the content" : "broke off";
 }
 
-/** Counts are cumulative, and a frame may leave out those that are zero so far. */
+/** Counts are cumulative. An event may leave out those that are zero so far. */
 function usageOf(usage: Body["usageMetadata"]): Usage | undefined {
   if (typeof usage?.promptTokenCount !== "number") return undefined;
   return {

@@ -2,38 +2,39 @@ import type { OpenAI } from "openai";
 import type { Adapter } from "./adapter.ts";
 import { type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
 import { type Endpoint, joinUrl } from "./http-client.ts";
-import { mergeAdjacent, outputTokensOf, temperatureOf } from "./prompt.ts";
+import { mergeAdjacent, outputTokensOf, startWithUser, temperatureOf, withSystemFirst } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
 
-/** Chat completions: OpenAI's own, and whatever is compatible with them to some degree. */
+/** Chat completions of OpenAI and of compatible providers. */
 export function openaiAdapter({ baseUrl, key, http }: Endpoint, isOpenai: boolean): Adapter {
   const target = joinUrl(baseUrl, "chat/completions");
   const headers = { authorization: `Bearer ${key}` };
   return {
-    ...openaiMapping,
+    ...openaiParser,
     send(prompt, stream, signal) {
-      const request = { ...requestOf(prompt), ...(stream && streaming(prompt, isOpenai)) };
+      const request = { ...requestOf(prompt, isOpenai), ...(stream && streaming(prompt, isOpenai)) };
       return http.post(target, headers, request, signal);
     },
   };
 }
 
-function requestOf(prompt: Prompt): OpenAI.ChatCompletionCreateParams {
+function requestOf(prompt: Prompt, isOpenai: boolean): OpenAI.ChatCompletionCreateParams {
   const { model, system = "", messages } = prompt;
   const outputTokens = outputTokensOf(prompt);
   const temperature = temperatureOf(prompt);
-  const said = [{ role: "system" as const, content: system }, ...messages];
+  const ordered = withSystemFirst([{ role: "system", content: system }, ...messages]);
+  const accepted = isOpenai ? ordered : startWithUser(ordered);
   return {
     model: model.upstream,
     messages: mergeAdjacent(
-      said.map(({ role, content }) => ({ role: role === "system" ? model.systemRole : role, content })),
+      accepted.map(({ role, content }) => ({ role: role === "system" ? model.systemRole : role, content })),
     ),
     ...(outputTokens !== undefined && { [model.outputTokensField]: outputTokens }),
     ...(temperature !== undefined && { temperature }),
   };
 }
 
-/** Usage has to be asked for, where it may be; OpenAI's random padding of every chunk is declined. */
+/** Requests usage, where the provider accepts that, and declines OpenAI's random padding of every chunk. */
 function streaming({ model }: Prompt, isOpenai: boolean) {
   const options = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
   return { stream: true, ...(model.usageOnRequest && { stream_options: options }) } as const;
@@ -47,29 +48,37 @@ type Message = {
   reasoning?: string | null;
   tool_calls?: object[] | null;
 };
-type Choice = { delta?: Message | null; message?: Message | null; finish_reason?: string | null };
+type Choice = {
+  index?: number | null;
+  delta?: Message | null;
+  message?: Message | null;
+  finish_reason?: string | null;
+};
 type Body = {
-  choices?: Choice[] | null;
+  choices?: (Choice | null)[] | null;
   usage?: { prompt_tokens?: number | null; completion_tokens?: number | null; total_tokens?: number | null } | null;
 };
 
-/** What chunks and whole completions say. Some servers leave out the finish reason, some the closing `[DONE]`. */
-export const openaiMapping: ResponseParser = {
+/** Chunks and complete replies. Some servers leave out the finish reason, some the final `[DONE]`. */
+export const openaiParser: ResponseParser = {
   parseEvent(frame) {
     const { choices, usage } = frame as Body;
-    const choice = choices?.[0];
-    return { ...meaningOfChoice(choice, choice?.delta), usage: usageOf(usage) };
+    const choice = firstOf(choices);
+    return { ...parseChoice(choice, choice?.delta), usage: usageOf(usage) };
   },
   parseBody(body) {
     const { choices, usage } = body as Body;
-    const choice = choices?.[0];
-    const meaning = meaningOfChoice(choice, choice?.message);
-    return { ...meaning, usage: usageOf(usage), finished: Boolean(meaning.finished || meaning.text) };
+    const choice = firstOf(choices);
+    const parsed = parseChoice(choice, choice?.message);
+    return { ...parsed, usage: usageOf(usage), finished: Boolean(parsed.finished || parsed.text) };
   },
   finishesWithDone: true,
 };
 
-function meaningOfChoice(choice: Choice | undefined, message: Message | null | undefined): ParsedEvent {
+/** Some servers send several choices though one was requested, each in chunks of its own. */
+const firstOf = (choices: Body["choices"]) => choices?.find((choice) => (choice?.index ?? 0) === 0);
+
+function parseChoice(choice: Choice | null | undefined, message: Message | null | undefined): ParsedEvent {
   const reason = choice?.finish_reason;
   const content = message?.content;
   return {
@@ -81,13 +90,13 @@ function meaningOfChoice(choice: Choice | undefined, message: Message | null | u
   };
 }
 
-/** Text comes as a string, or (Mistral's reasoning models) as parts of which only some are text. */
+/** Text is a string or, from Mistral's reasoning models, a list of parts of which some are text. */
 function textOf(content: Content | undefined): string {
   if (!Array.isArray(content)) return requireText(content);
   return content.map((part) => (part.type === "text" ? requireText(part.text) : "")).join("");
 }
 
-/** Some (xAI, Gemini) count reasoning in the total alone. */
+/** Some providers (xAI, Gemini) count reasoning only in the total. */
 function usageOf(usage: Body["usage"]): Partial<Usage> {
   const { prompt_tokens: inputTokens, completion_tokens: written, total_tokens: total } = usage ?? {};
   if (typeof inputTokens !== "number" || typeof written !== "number") return {};

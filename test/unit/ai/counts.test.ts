@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
-import { anthropicMapping } from "../../../services/ai/providers/anthropic.ts";
+import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
 import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/providers/decode.ts";
+import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
 
 type Counts = Record<string, unknown>;
@@ -25,7 +26,7 @@ const TOLD: [start: Counts | null, end: Counts | null, usage: [input: number, ou
 ];
 
 test.each(TOLD)("a stream that counts %j and then %j", (start, end, usage) => {
-  const transcript = new ReplyDecoder(anthropicMapping, DEFAULT_BOUNDS.eventBytes);
+  const transcript = new ReplyDecoder(anthropicParser, DEFAULT_BOUNDS.eventBytes);
   const events = [
     { type: "message_start", message: { usage: start } },
     { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello." } },
@@ -44,8 +45,28 @@ test("a whole reply counts its cached input", () => {
     output_tokens: 7,
   };
   const body = { content: [{ type: "text", text: "Hello." }], stop_reason: "end_turn", usage };
-  expect(toUsage(parseDocument(JSON.stringify(body), anthropicMapping.parseBody).usage)).toEqual({
+  expect(toUsage(parseDocument(JSON.stringify(body), anthropicParser.parseBody).usage)).toEqual({
     inputTokens: 321,
     outputTokens: 7,
   });
+});
+
+test("chunks of other choices than the first are ignored", () => {
+  const decoder = new ReplyDecoder(openaiParser, DEFAULT_BOUNDS.eventBytes);
+  const chunk = (index: number, content: string, finish_reason: string | null) =>
+    `data: ${JSON.stringify({ choices: [{ index, delta: { content }, finish_reason }] })}\n\n`;
+  const chunks = [chunk(0, "Hel", null), chunk(1, "Good", "stop"), chunk(0, "lo.", "stop")];
+  expect(decoder.push(Buffer.from(chunks.join("")))).toBe("Hello.");
+  expect(decoder.isComplete).toBe(true);
+});
+
+test.each([
+  ["an event", 'data: {"choices":[{"index":0,"delta":{"content":"cut'],
+  ["a character", Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"ü').subarray(0, -1)],
+])("a stream that ends inside %s broke off", (_where, last) => {
+  const decoder = new ReplyDecoder(openaiParser, DEFAULT_BOUNDS.eventBytes);
+  const first = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "Hello" } }] })}\n\n`;
+  expect(decoder.push(Buffer.concat([Buffer.from(first), Buffer.from(last)]))).toBe("Hello");
+  expect(decoder.end()).toBe("");
+  expect(decoder.error?.kind).toBe("broke off");
 });

@@ -3,10 +3,10 @@ import { anthropicSpeaker } from "../../../scripts/simulators/anthropic.ts";
 import { googleSpeaker } from "../../../scripts/simulators/google.ts";
 import { mistralSpeaker, openaiSpeaker } from "../../../scripts/simulators/openai.ts";
 import { encode, PIECES, PREFIX, prefix, REPLY } from "../../../scripts/simulators/play.ts";
-import { anthropicMapping } from "../../../services/ai/providers/anthropic.ts";
+import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
 import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
-import { googleMapping } from "../../../services/ai/providers/google.ts";
-import { openaiMapping } from "../../../services/ai/providers/openai.ts";
+import { googleParser } from "../../../services/ai/providers/google.ts";
+import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
 
 const ASKED = { model: "simulated", stream: true, usage: true, said: "", input: "" };
@@ -15,10 +15,10 @@ const ENDINGS = ["\n", "\r\n", "\r"];
 const RANDOM_CUTS = 20_000;
 
 describe.each([
-  ["openai", openaiSpeaker, openaiMapping],
-  ["openai-compatible", mistralSpeaker, openaiMapping],
-  ["anthropic", anthropicSpeaker, anthropicMapping],
-  ["google", googleSpeaker, googleMapping],
+  ["openai", openaiSpeaker, openaiParser],
+  ["openai-compatible", mistralSpeaker, openaiParser],
+  ["anthropic", anthropicSpeaker, anthropicParser],
+  ["google", googleSpeaker, googleParser],
 ] as const)("a golden transcript of %s", (_, speakerOf, mapping) => {
   const speaker = speakerOf("key");
   const events = speaker
@@ -58,7 +58,7 @@ describe.each([
       .join("");
     const { text, error } = read(Buffer.from(cutShort), []);
     expect(text).toBe(PREFIX);
-    expect(error?.kind).toBe(mapping === openaiMapping ? undefined : "broke off");
+    expect(error?.kind).toBe(mapping === openaiParser ? undefined : "broke off");
   });
 
   test("reads the same cut at 20,000 random places", () => {

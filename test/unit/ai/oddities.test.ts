@@ -3,10 +3,10 @@ import { anthropicSpeaker } from "../../../scripts/simulators/anthropic.ts";
 import { googleSpeaker } from "../../../scripts/simulators/google.ts";
 import { mistralSpeaker, openaiSpeaker } from "../../../scripts/simulators/openai.ts";
 import { encode, PIECES, REPLY } from "../../../scripts/simulators/play.ts";
-import { anthropicMapping } from "../../../services/ai/providers/anthropic.ts";
+import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
 import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/providers/decode.ts";
-import { googleMapping } from "../../../services/ai/providers/google.ts";
-import { openaiMapping } from "../../../services/ai/providers/openai.ts";
+import { googleParser } from "../../../services/ai/providers/google.ts";
+import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import { DEFAULT_BOUNDS, type Prompt } from "../../../services/ai/providers/provider.ts";
 import { promptOf, readStream, startBench } from "./support.ts";
 
@@ -32,10 +32,10 @@ const ODD: unknown[] = [
 const MADE_UP = /object|null|undefined|true|NaN|\d/;
 
 describe.each([
-  ["openai", openaiSpeaker, openaiMapping],
-  ["openai-compatible", mistralSpeaker, openaiMapping],
-  ["anthropic", anthropicSpeaker, anthropicMapping],
-  ["google", googleSpeaker, googleMapping],
+  ["openai", openaiSpeaker, openaiParser],
+  ["openai-compatible", mistralSpeaker, openaiParser],
+  ["anthropic", anthropicSpeaker, anthropicParser],
+  ["google", googleSpeaker, googleParser],
 ] as const)("odd values in place of what %s says", (_, speakerOf, mapping) => {
   const speaker = speakerOf("key");
   const parts = JSON.stringify([null, { type: "text", text: "odd" }]);

@@ -113,6 +113,33 @@ describe.each(DIALECTS)("requests to %s", (dialect) => {
   });
 });
 
+describe.each(DIALECTS)("a conversation that %s refuses as it stands", (dialect) => {
+  test.each<[string, Prompt["messages"]]>([
+    [
+      "has a system message after an assistant message",
+      [
+        { role: "user", content: "Hello." },
+        { role: "assistant", content: "Hello!" },
+        { role: "system", content: "Be kind." },
+        { role: "user", content: "case: plain" },
+      ],
+    ],
+    [
+      "begins with an assistant message",
+      [
+        { role: "assistant", content: "Hello!" },
+        { role: "user", content: "case: plain" },
+      ],
+    ],
+  ])("is accepted if it %s", async (_what, messages) => {
+    const bench = await startBench(dialect);
+    const prompt = { model: bench.entry.models[0], system: "Be brief.", messages };
+    expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
+    expect(await readStream(bench.provider, prompt)).toMatchObject({ text: REPLY });
+    await bench.close();
+  });
+});
+
 test("a stream asks for usage where it may, and OpenAI for no padding", async () => {
   for (const [dialect, stream_options] of [
     ["openai", { include_usage: true, include_obfuscation: false }],
