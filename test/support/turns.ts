@@ -18,3 +18,19 @@ export function watchTurns(count: () => number): () => number {
     return Math.max(most, count() - last);
   };
 }
+
+/** Watches how long the event loop stands still. @returns ends the watch and tells the ms lost since it began */
+export function watchStalls(everyMs = 5): () => number {
+  let last = performance.now();
+  let lost = 0;
+  const look = () => {
+    lost += Math.max(0, performance.now() - last - 2 * everyMs);
+    last = performance.now();
+  };
+  const timer = setInterval(look, everyMs);
+  return () => {
+    clearInterval(timer);
+    look();
+    return lost;
+  };
+}

@@ -1,28 +1,41 @@
+/** So often are the turns repeated until the times are alike: noise passes, a real difference stays. */
+const REPETITIONS = 3;
+
+/** Lower quartiles of the times of two actions, and how far they are apart, in ms. */
+export type Times = { one: number; other: number; apart: number };
+
 /**
- * How long two deeds take, in ms, and how far that is apart. They are done in turns, so that a busy machine is as slow
- * with the one as with the other, and the quieter quarter of the turns counts: whoever measures from outside has to do
- * so as well.
+ * Measures two actions in turns, so that a busy machine slows both alike, until `isEnough` holds.
+ * It compares the quieter quarter of the turns, as a measurement from outside has to.
  */
-export async function compareTimes(turns: number, one: () => Promise<unknown>, other: () => Promise<unknown>) {
+export async function compareTimes(
+  turns: number,
+  one: () => Promise<unknown>,
+  other: () => Promise<unknown>,
+  isEnough: (times: Times) => boolean,
+): Promise<Times> {
   const ones: number[] = [];
   const others: number[] = [];
-  for (let turn = 0; turn < turns; turn++) {
-    const both = [async () => ones.push(await spent(one)), async () => others.push(await spent(other))];
-    for (const measure of turn % 2 ? both.reverse() : both) await measure(); // neither always comes second
+  for (let repetition = 1; ; repetition++) {
+    for (let turn = 0; turn < turns; turn++) {
+      const both = [async () => ones.push(await spent(one)), async () => others.push(await spent(other))];
+      for (const measure of turn % 2 ? both.reverse() : both) await measure(); // neither always comes second
+    }
+    const [oneMs, otherMs] = [quarter(ones), quarter(others)];
+    const times = { one: oneMs, other: otherMs, apart: Math.abs(oneMs - otherMs) };
+    if (isEnough(times) || repetition === REPETITIONS) return times;
   }
-  const [oneMs, otherMs] = [quarter(ones), quarter(others)];
-  return { one: oneMs, other: otherMs, apart: Math.abs(oneMs - otherMs) };
 }
 
-/** Does one of several deeds after the other, from the beginning again after the last. */
-export function inTurn(deeds: (() => Promise<unknown>)[]): () => Promise<unknown> {
+/** Runs one of several actions after the other, from the beginning again after the last. */
+export function inTurn(actions: (() => Promise<unknown>)[]): () => Promise<unknown> {
   let turn = 0;
-  return async () => deeds[turn++ % deeds.length]?.();
+  return async () => actions[turn++ % actions.length]?.();
 }
 
-async function spent(deed: () => Promise<unknown>): Promise<number> {
+async function spent(action: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now();
-  await deed();
+  await action();
   return performance.now() - startedAt;
 }
 
