@@ -31,6 +31,7 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    expect: { poll: { timeout: 15_000 } },
     globalSetup: ["test/support/databases.ts", "test/support/folder.ts"],
     env: { TEST_DATABASE_URL: databaseUrl, TEST_REDIS_URL: redisUrl, TEST_SERVERS: haveServers ? "yes" : "" },
     projects: [
