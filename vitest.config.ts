@@ -10,16 +10,20 @@ if (!haveServers && process.env.CI) throw new Error(`CI needs PostgreSQL at ${da
 /** Suites that drive the product from outside. */
 const contract = ["test/contract/**/*.test.ts"];
 
-/** Suites that meet storage or the way between gateway and services run on every deployment, the others on one. */
-const everywhere = [
-  "test/contract/{admin,ai,auth,database,user}/**/*.test.ts",
-  "test/contract/http/hostile-input.test.ts",
+/** Suites that meet storage, or the way between gateway and services: embedded, and apart on servers. Others run once. */
+const stored = ["test/contract/{admin,ai,auth,database,user}/**/*.test.ts", "test/contract/http/hostile-input.test.ts"];
+
+/** Suites whose requests race each other, or whose streams end from elsewhere: on every deployment. */
+const races = [
+  "test/contract/admin/{impersonate,last-administrator}.test.ts",
+  "test/contract/ai/{ending,routes,usage}.test.ts",
+  "test/contract/auth/{login,login-guesses,mfa-guesses,refresh,rehash,reset-password,settings}.test.ts",
+  "test/contract/database/*.test.ts",
+  "test/contract/user/{delete-account,end-sessions,ended-meanwhile,sessions}.test.ts",
 ];
 
-/** Providers don't see which database there is: once in one process and once apart is enough. */
-const providerMatrix = "test/contract/ai/matrix.test.ts";
-
 /** Deployments: all in one process on embedded parts, the same on servers, and gateway and services apart on servers. */
+const suites: Record<Mode, string[]> = { embedded: contract, servers: races, apart: stored };
 const modes: Mode[] = haveServers ? ["embedded", "servers", "apart"] : ["embedded"];
 
 // Vitest's own configuration interface is a default export.
@@ -39,8 +43,7 @@ export default defineConfig({
         extends: true as const,
         test: {
           name: mode,
-          include: mode === "embedded" ? contract : everywhere,
-          exclude: mode === "embedded" && haveServers ? [providerMatrix] : [],
+          include: suites[mode],
           env: { TEST_MODE: mode },
           maxConcurrency: 12, // the provider matrix waits more than it works
         },
