@@ -1,2 +1,2 @@
-/** What the time is. Tests move it; nothing else may ask the machine. */
+/** The only source of the present time. Tests move it. */
 export type Clock = { now(): Date };

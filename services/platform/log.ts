@@ -1,5 +1,12 @@
+import { write, writeSync } from "node:fs";
 import { type DestinationStream, type Logger, pino } from "pino";
-import { standardOutput } from "./log-destination.ts";
+
+const STDOUT = 1;
+/** Most characters that are buffered while standard output is blocked. Further lines are dropped, and counted. */
+const MAX_BUFFERED = 4 * 1024 * 1024;
+/** Pause before a failed write is retried, in ms. */
+const RETRY_MS = 10;
+const EMPTY = Buffer.alloc(0);
 
 /** JSON lines on standard output, readable ones on a terminal. A reader that stops or leaves never blocks the process. */
 export function createLog(level: string, destination?: DestinationStream): Logger {
@@ -8,4 +15,58 @@ export function createLog(level: string, destination?: DestinationStream): Logge
   process.stderr.on("error", () => {});
   if (!process.stdout.isTTY) return pino(options, standardOutput());
   return pino({ ...options, transport: { target: "pino-pretty", options: { ignore: "pid,hostname" } } });
+}
+
+/**
+ * Standard output with a bounded buffer. While its reader has stopped or left, or the disk is full, neither requests nor
+ * the end of the process wait for it. `pino.destination` (sonic-boom 4.2) can't promise the latter: its flush at exit
+ * retries for ever on a full disk or a stopped reader.
+ */
+function standardOutput(): DestinationStream {
+  let state: "idle" | "writing" | "backing-off" = "idle";
+  let pending = EMPTY;
+  let buffered = "";
+  let dropped = 0;
+
+  const flush = () => {
+    if (pending.length === 0) [pending, buffered] = [Buffer.from(buffered), ""];
+    state = pending.length > 0 ? "writing" : "idle";
+    if (state === "idle") return;
+    write(STDOUT, pending, (error, written) => {
+      pending = pending.subarray(written);
+      if (!error) return flush();
+      state = "backing-off";
+      setTimeout(flush, RETRY_MS).unref();
+    });
+  };
+  const append = (line: string) => {
+    buffered += line;
+    if (state === "idle") flush();
+  };
+
+  process.once("exit", () => {
+    try {
+      let rest = Buffer.concat([state === "backing-off" ? pending : EMPTY, Buffer.from(buffered)]);
+      while (rest.length > 0) rest = rest.subarray(writeSync(STDOUT, rest));
+    } catch {
+      // the reader has left
+    }
+  });
+
+  return {
+    write(line) {
+      if (buffered.length + line.length > MAX_BUFFERED) {
+        dropped++;
+        return;
+      }
+      if (dropped > 0) append(droppedLine(dropped));
+      dropped = 0;
+      append(line);
+    },
+  };
+}
+
+function droppedLine(lines: number): string {
+  const time = new Date().toISOString();
+  return `${JSON.stringify({ level: 40, time, lines, msg: "log lines were dropped because the output was blocked" })}\n`;
 }

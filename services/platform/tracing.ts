@@ -1,37 +1,37 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Attributes, SpanContext, SpanKind } from "@opentelemetry/api";
 
-/** Something that is under way and will be reported. */
+/** A span that has started. */
 export type TraceSpan = {
-  /** The W3C header by which others join in. */
+  /** The W3C header for child spans in other processes. */
   traceparent: string;
-  /** Reports it; `error` names a failure by its class, such as a gRPC code. */
+  /** Ends the span. @param error the class of a failure, such as a gRPC code */
   end(attributes: Attributes, error?: string): void;
 };
 
-/** Reports what this process does to a collector. Attributes name methods, routes and models, never a user or what was said. */
+/** Exports spans to a collector. Attributes name methods, routes and models, never users or content. */
 export type Tracing = {
-  /** @param parent the `traceparent` header that came with it, if any */
+  /** @param parent the `traceparent` header of the request, if any */
   start(
     name: string,
     kind: keyof typeof SpanKind,
     parent: string | null | undefined,
     attributes: Attributes,
   ): TraceSpan;
-  /** Sends what is still to be sent. */
+  /** Exports the spans that are still buffered. */
   close(): Promise<void>;
 };
 
-/** How long what is still to be sent may take at the end, in ms. */
+/** Longest wait for the last export, in ms. */
 const CLOSE_MS = 2_000;
 /** W3C Trace Context, version 00. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /**
- * Opens the way to a collector that speaks OTLP over HTTP. Without an endpoint nothing is loaded. OpenTelemetry's own
- * variables tell it of headers (OTEL_EXPORTER_OTLP_HEADERS) and of where this runs (OTEL_RESOURCE_ATTRIBUTES).
+ * Starts the export of spans by OTLP over HTTP. Without an endpoint nothing is loaded. OpenTelemetry's own variables set
+ * headers (OTEL_EXPORTER_OTLP_HEADERS) and resource attributes (OTEL_RESOURCE_ATTRIBUTES).
  * @param endpoint base URL of the collector
- * @param service the name under which spans are filed, unless OTEL_SERVICE_NAME has another
+ * @param service the service name, unless OTEL_SERVICE_NAME sets another
  */
 export async function openTracing(endpoint: string | undefined, service: string): Promise<Tracing | undefined> {
   if (endpoint === undefined) return undefined;
@@ -65,12 +65,12 @@ export async function openTracing(endpoint: string | undefined, service: string)
         },
       };
     },
-    // the collector may be away or busy; nobody waits long for it
+    // the collector may be unreachable
     close: () => Promise.race([provider.shutdown().catch(() => {}), wait(CLOSE_MS, undefined, { ref: false })]),
   };
 }
 
-/** Where the caller's trace stands; undefined for none or an unreadable one. */
+/** The caller's span; undefined without a valid header. */
 function contextOf(traceparent: string | null | undefined): SpanContext | undefined {
   const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? "") ?? [];
   if (!traceId || !spanId) return undefined;

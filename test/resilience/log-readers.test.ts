@@ -10,7 +10,7 @@ const LINES = 50_000;
 /** A process that logs more than pipes hold and a process keeps, and tells people something. */
 function chatter(stdout: "pipe" | number, then: string): ChildProcess {
   const script = `
-    import { createLog } from "./services/process/log.ts";
+    import { createLog } from "./services/platform/log.ts";
     const log = createLog("info");
     for (let n = 0; n < ${LINES}; n++) log.info({ n, filler: "x".repeat(80) });
     process.stderr.write("said");
