@@ -1,7 +1,8 @@
 import { parseArgs } from "node:util";
 import { createLog } from "../services/platform/log.ts";
+import { openStore } from "../services/store/open-store.ts";
 import type { PageRequest, Total } from "../services/store/page.ts";
-import { openStore, type Store } from "../services/store/store.ts";
+import type { Store } from "../services/store/store.ts";
 import { type Case, listCases } from "./list-cases.ts";
 import { printPlans } from "./list-plans.ts";
 

@@ -9,7 +9,7 @@ import { createMailTransport } from "../services/mail/transport.ts";
 import { startMailWorker } from "../services/mail/worker.ts";
 import { readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
-import { openStore } from "../services/store/store.ts";
+import { openStore } from "../services/store/open-store.ts";
 
 /**
  * How fast waiting letters go out to a local SMTP server that takes everything:

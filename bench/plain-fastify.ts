@@ -5,7 +5,7 @@
 import { fastify } from "fastify";
 import { importJWK, type JWTPayload, jwtVerify } from "jose";
 import { pino } from "pino";
-import { openStore } from "../services/store/store.ts";
+import { openStore } from "../services/store/open-store.ts";
 
 const PROFILE = {
   name: "profile",

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { createLog } from "../services/platform/log.ts";
-import { openStore } from "../services/store/store.ts";
+import { openStore } from "../services/store/open-store.ts";
 
 /**
  * Fills an empty PostgreSQL database with users, audit events and e-mails spread over the past year, made by the server

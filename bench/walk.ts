@@ -4,7 +4,7 @@ import { listUsers } from "../services/admin/list-users.ts";
 import { recordAudit } from "../services/audit/record.ts";
 import { createLog } from "../services/platform/log.ts";
 import { listAuditEvents } from "../services/store/audit-events.ts";
-import { openStore } from "../services/store/store.ts";
+import { openStore } from "../services/store/open-store.ts";
 
 /**
  * Walks a list to its end by cursor while rows are added, and checks that every row that stood at the start is seen

@@ -11,8 +11,9 @@ import { readConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile } from "../services/platform/start.ts";
+import { openStore } from "../services/store/open-store.ts";
 import { grantServiceRole } from "../services/store/service-role.ts";
-import { openStore, type Store } from "../services/store/store.ts";
+import type { Store } from "../services/store/store.ts";
 
 const USAGE = `npm run admin -- <command>
   promote <e-mail>         makes the account an administrator's; without an account, makes one and prints its password

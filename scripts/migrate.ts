@@ -8,8 +8,9 @@ import { type Config, readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile } from "../services/platform/start.ts";
 import { isLockTimeout } from "../services/store/audit-partitions.ts";
+import { openStore } from "../services/store/open-store.ts";
 import { checkSchema } from "../services/store/schema.ts";
-import { openStore, type Store } from "../services/store/store.ts";
+import type { Store } from "../services/store/store.ts";
 
 /** How often the months are tried while somebody reads the audit log for long, and the pause between, in ms. */
 const TRIES = 5;

@@ -26,8 +26,9 @@ import { openGeoIp } from "./sessions/geoip.ts";
 import { createLastSeen } from "./sessions/last-seen.ts";
 import { openKeyRing } from "./sessions/signing-keys.ts";
 import { mailQueue } from "./store/emails.ts";
+import { openStore } from "./store/open-store.ts";
 import { checkSchema } from "./store/schema.ts";
-import { openStore, type Store } from "./store/store.ts";
+import type { Store } from "./store/store.ts";
 
 /** The services of one process, ready to be served. */
 export type App = {

@@ -9,17 +9,17 @@ import type { MailWorker } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Clock } from "./platform/clock.ts";
 import type { Config } from "./platform/config.ts";
-import type { Client } from "./platform/metadata.ts";
+import { type Client, requestIdOf } from "./platform/metadata.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import type { Standing } from "./rate-limit/limiter.ts";
+import type { Caller } from "./sessions/caller.ts";
 import type { FindSession } from "./sessions/find-session.ts";
 import type { GeoIp } from "./sessions/geoip.ts";
 import type { LastSeen } from "./sessions/last-seen.ts";
-import type { Caller } from "./sessions/sessions.ts";
 import type { KeyRing } from "./sessions/signing-keys.ts";
 import type { Store } from "./store/store.ts";
 
-/** What every call of a process shares. */
+/** What all calls of a process share. */
 export type AppContext = {
   config: Config;
   log: Logger;
@@ -32,52 +32,98 @@ export type AppContext = {
   mailWorker: MailWorker;
   ai: AiContext;
   metrics: Metrics;
-  /** Undefined where nobody collects traces. */
+  /** Undefined unless traces are exported. */
   tracing: Tracing | undefined;
 };
 
-/** One RPC in progress. */
-export type Call = AppContext & {
-  /** Correlates log lines and audit events. */
-  requestId: string;
-  /** When it reached this process, by `performance.now()`. */
-  startedAt: number;
-  /** The trace it belongs to, as a W3C header. */
-  traceparent: string | null;
-  client: Client;
-  /** Who calls; undefined on public methods. */
-  caller: Caller | undefined;
-  /** A unit of work of its own. */
-  em: SqlEntityManager;
-  /** Runs a statement of the hot path, outside of any transaction. */
-  query: Store["query"];
-  /** Finds the session of an access token. */
-  findSession: FindSession;
-  /** How it stands against its limits, where it was counted before it was known to come from its caller. */
-  standing: Standing | undefined;
-  /** The guess that a method with a lockout has counted; its operation settles it. */
-  attempt: Attempt | undefined;
-  /** Run once the call has ended, whether or not it succeeded. */
-  onComplete: (() => void)[];
-  /** Aborts when the client goes away or the deadline passes. */
-  signal: AbortSignal;
-};
+type Request = { header: Headers; signal: AbortSignal };
 
-/** A call on a method that demands an access token. */
+/** One RPC in progress. Fields are copied from the context, since reading them is frequent. */
+export class Call implements AppContext {
+  readonly config: Config;
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly cipher: Cipher;
+  readonly keys: KeyRing;
+  readonly passwords: Passwords;
+  readonly lastSeen: LastSeen;
+  readonly locate: GeoIp;
+  readonly mailWorker: MailWorker;
+  readonly ai: AiContext;
+  readonly metrics: Metrics;
+  readonly tracing: Tracing | undefined;
+  /** Runs a prepared statement of a hot path, outside of any transaction. */
+  readonly query: Store["query"];
+  /** Finds the session of an access token. */
+  readonly findSession: FindSession;
+  /** Correlates log lines and audit events. */
+  readonly requestId: string;
+  /** When the call reached this process, by `performance.now()`. */
+  readonly startedAt = performance.now();
+  /** The trace that the call belongs to, as a W3C header. */
+  readonly traceparent: string | null;
+  readonly client: Client;
+  /** The authenticated user; undefined for public methods. */
+  caller: Caller | undefined;
+  /** The state of the rate limits, if they were counted before authentication. */
+  standing: Standing | undefined;
+  /** The attempt that a method with a lockout has reserved. Its operation completes it. */
+  attempt: Attempt | undefined;
+  /** Called when the call has ended, whether or not it succeeded. */
+  readonly onComplete: (() => void)[] = [];
+  readonly #request: Request;
+  readonly #store: Store;
+  #em: SqlEntityManager | undefined;
+
+  constructor(context: AppContext, store: Store, findSession: FindSession, client: Client, request: Request) {
+    this.config = context.config;
+    this.log = context.log;
+    this.clock = context.clock;
+    this.cipher = context.cipher;
+    this.keys = context.keys;
+    this.passwords = context.passwords;
+    this.lastSeen = context.lastSeen;
+    this.locate = context.locate;
+    this.mailWorker = context.mailWorker;
+    this.ai = context.ai;
+    this.metrics = context.metrics;
+    this.tracing = context.tracing;
+    this.query = store.query;
+    this.findSession = findSession;
+    this.requestId = requestIdOf(request.header.get("x-request-id"));
+    this.traceparent = request.header.get("traceparent");
+    this.client = client;
+    this.#request = request;
+    this.#store = store;
+  }
+
+  /** The unit of work, created on first use. */
+  get em(): SqlEntityManager {
+    this.#em ??= this.#store.fork();
+    return this.#em;
+  }
+
+  /** Aborts when the client disconnects or the deadline passes. */
+  get signal(): AbortSignal {
+    return this.#request.signal;
+  }
+}
+
+/** A call of a method that requires an access token. */
 export type SignedInCall = Call & { caller: Caller };
 
 export const callKey = createContextKey<Call | undefined>(undefined, { description: "call" });
 
-/** The call that a handler serves. */
+/** The call of a handler. */
 export function callOf(ctx: Pick<HandlerContext, "values">): Call {
   const call = ctx.values.get(callKey);
-  if (!call) throw new Error("no call was opened: the interceptors are missing");
+  if (!call) throw new Error("there is no call: the interceptors are missing");
   return call;
 }
 
-/** The call of a handler whose method demands an access token. */
+/** The call of a handler whose method requires an access token. */
 export function signedInCallOf(ctx: Pick<HandlerContext, "values">): SignedInCall {
   const call = callOf(ctx);
-  if (!call.caller) throw new Error("the method's policy lets anybody in, its handler expects a caller");
+  if (!call.caller) throw new Error("the method is public by its policy, but its handler needs a caller");
   return call as SignedInCall;
 }

@@ -2,7 +2,7 @@ import { parseArgs } from "node:util";
 import { readConfig } from "../platform/config.ts";
 import { createLog } from "../platform/log.ts";
 import type { Head } from "../store/audit-seals.ts";
-import { openStore } from "../store/store.ts";
+import { openStore } from "../store/open-store.ts";
 
 import { type Finding, type Verification, verifyAudit } from "./verify.ts";
 

@@ -1,9 +1,10 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Call } from "../call.ts";
+import type { Clock } from "../platform/clock.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { equalSecrets } from "../platform/metadata.ts";
 import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
 import { ONE_TIME_TOKEN_KINDS, type OneTimeTokenKind } from "../store/one-time-token.ts";
+import type { Db } from "../store/store.ts";
 import type { Cipher } from "./cipher.ts";
 
 const MAC_BYTES = 16;
@@ -17,7 +18,7 @@ export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: str
  * @returns the token's id, which the e-mail refers to.
  */
 export async function issueOneTimeToken(
-  call: Pick<Call, "em" | "clock">,
+  call: Db & { clock: Clock },
   token: { kind: OneTimeTokenKind; userId: string; email: string; lifetimeMs: number },
 ): Promise<string> {
   const now = call.clock.now();
@@ -79,14 +80,14 @@ export async function consumeOneTimeToken(
 
 /** Makes a user's tokens void: those of some kinds, or all of them. Lock the user first. */
 export async function invalidateOneTimeTokens(
-  call: Pick<Call, "em">,
+  call: Db,
   userId: string,
   kinds: readonly OneTimeTokenKind[] = ONE_TIME_TOKEN_KINDS,
 ): Promise<void> {
   await call.em.execute("delete from one_time_tokens where user_id = ? and kind in (?)", [userId, kinds]);
 }
 
-type Deps = Pick<Call, "em" | "clock" | "cipher">;
+type Deps = Db & { clock: Clock; cipher: Cipher };
 type Row = { kind: OneTimeTokenKind; user_id: string; email: string };
 
 function toVerifiedToken(row: Row | undefined): VerifiedToken {

@@ -1,9 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ACCOUNT_COLUMNS, type AccountRow, type LoginAccount, toLoginAccount } from "../accounts/login-account.ts";
-import type { Call } from "../call.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Config } from "../platform/config.ts";
 import { ServiceError, tooBusy } from "../platform/errors.ts";
-import type { Statement } from "../store/store.ts";
+import type { Db, HotDb, Statement } from "../store/store.ts";
 
 /** Guesses are counted per e-mail address for passwords and per user for second factors. */
 export type AttemptKey = { kind: "password" | "second-factor"; subject: string };
@@ -31,7 +32,7 @@ const ABANDONED_MS = 30_000;
 const MAX_WAIT_MS = 15_000;
 const POLL_INTERVAL_MS = 20;
 
-type Deps = Pick<Call, "em" | "query" | "clock" | "config" | "signal">;
+type Deps = Db & HotDb & { clock: Clock; config: Pick<Config, "lockout">; signal: AbortSignal };
 
 /**
  * Counts a guess before it is looked at, so that however many arrive at once no more than the threshold are evaluated.
@@ -49,7 +50,7 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
 }
 
 /** Forgets wrong guesses and the lock they led to. */
-export async function clearLock(call: Pick<Call, "em">, { kind, subject }: AttemptKey): Promise<void> {
+export async function clearLock(call: Db, { kind, subject }: AttemptKey): Promise<void> {
   await call.em.execute("delete from attempts where kind = ? and subject = ?", [kind, subject]);
 }
 

@@ -4,35 +4,12 @@ import { lockUser } from "../accounts/lock-user.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { newId } from "../store/ids.ts";
-import type { User } from "../store/user.ts";
+import type { Caller } from "./caller.ts";
 import { LAST_SEEN_RESOLUTION_MS } from "./last-seen.ts";
 import type { SessionClaims } from "./tokens.ts";
 
 /** Sessions of one user; the oldest goes, one that has ended first, then an administrator's. */
 const MAX_SESSIONS = 100;
-
-/** The session of a call, and who it belongs to: read in one round trip with every authenticated request. */
-export type Caller = {
-  user: CallerUser;
-  session: { id: string; createdAt: Date };
-  /** The administrator who impersonates the user. */
-  actorId: string | undefined;
-};
-
-/** The caller's account as it stood when the call began. */
-export type CallerUser = Pick<
-  User,
-  | "id"
-  | "email"
-  | "name"
-  | "bio"
-  | "role"
-  | "emailVerified"
-  | "mfaEnabled"
-  | "passwordChangedAt"
-  | "createdAt"
-  | "updatedAt"
->;
 
 /** A session that is about to be opened: its row, and what its tokens are made of. */
 export function newSession({ config, client, clock, locate }: Pick<Call, "config" | "client" | "clock" | "locate">) {

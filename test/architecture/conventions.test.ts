@@ -9,7 +9,7 @@ const SHARED_NAMES = ["adapter", "body", "connections", "health", "metadata", "m
 const SHARED_EXPORTS = ["Call", "Incoming", "Place", "Room", "Take", "Usage", "boundConnections", "readBody"].concat(
   "takePlaces",
 );
-const PATCHES = ["create-call.ts", "patience.ts"];
+const PATCHES = ["patience.ts"];
 const PROTOCOL_IMPORTS = ["adapter.ts", "places.ts", "unreadable.ts"]; // the gRPC server
 const INTERVALS = ["sse.ts", "worker.ts"]; // heartbeats of streams; leases of mails, seals of the audit log
 const MAX_CASTS = 8;

@@ -1,8 +1,8 @@
 import { MikroORM } from "@mikro-orm/postgresql";
 import { expect, test } from "vitest";
 import { createLog } from "../../services/platform/log.ts";
+import { openStore } from "../../services/store/open-store.ts";
 import { entities } from "../../services/store/orm.ts";
-import { openStore } from "../../services/store/store.ts";
 import { createDatabase } from "../support/databases.ts";
 
 /** What migrations alone know: keys, indexes and triggers, lengths of texts, precision of times, and defaults. */

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../services/store/errors.ts";
-import { openStore } from "../../services/store/store.ts";
+import { openStore } from "../../services/store/open-store.ts";
 import { createDatabase } from "../support/databases.ts";
 import { startProxy } from "../support/proxy.ts";
 import { describeIf } from "../support/skip-without.ts";

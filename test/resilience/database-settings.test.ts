@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { openStore } from "../../services/store/store.ts";
+import { openStore } from "../../services/store/open-store.ts";
 import { startApp } from "../support/app.ts";
 import { createDatabase } from "../support/databases.ts";
 import { times } from "../support/until.ts";

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openStore } from "../../services/store/store.ts";
+import { openStore } from "../../services/store/open-store.ts";
 import { createDatabase } from "../support/databases.ts";
 import { startEncrypting } from "../support/encrypting.ts";
 

@@ -1,6 +1,6 @@
 import { pino } from "pino";
 import { expect, test } from "vitest";
-import { openStore } from "../../services/store/store.ts";
+import { openStore } from "../../services/store/open-store.ts";
 import { times } from "../support/until.ts";
 
 /** More than an embedded PostgreSQL survives that loses a piece of its stack with each. */

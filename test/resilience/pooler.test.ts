@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { createServer } from "node:net";
 import { pino } from "pino";
 import { afterEach, describe, expect, test } from "vitest";
-import { openStore } from "../../services/store/store.ts";
+import { openStore } from "../../services/store/open-store.ts";
 import { createDatabase } from "../support/databases.ts";
 import { startPooler } from "../support/pooler.ts";
 

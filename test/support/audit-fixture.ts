@@ -4,7 +4,7 @@ import { afterAll } from "vitest";
 import { recordAudit } from "../../services/audit/record.ts";
 import { sealEvents } from "../../services/audit/seal.ts";
 import { verifyAudit } from "../../services/audit/verify.ts";
-import { openStore } from "../../services/store/store.ts";
+import { openStore } from "../../services/store/open-store.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
 import { times } from "./until.ts";

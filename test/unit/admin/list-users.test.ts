@@ -4,7 +4,8 @@ import { v7 as uuid } from "uuid";
 import { afterAll, describe, expect, test } from "vitest";
 import { listUsers } from "../../../services/admin/list-users.ts";
 import type { UserFilter } from "../../../services/store/admin-users.ts";
-import { openStore, type Store } from "../../../services/store/store.ts";
+import { openStore } from "../../../services/store/open-store.ts";
+import type { Store } from "../../../services/store/store.ts";
 import { createDatabase } from "../../support/databases.ts";
 
 /** The embedded database takes half a minute to fill, and reads by the same statements. */

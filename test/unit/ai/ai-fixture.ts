@@ -4,7 +4,8 @@ import { type Simulator, startProviderSimulator } from "../../../scripts/simulat
 import { type AiContext, createAiContext } from "../../../services/ai/context.ts";
 import type { ChatDeps, Conversation } from "../../../services/ai/conversation.ts";
 import { createMetrics } from "../../../services/metrics.ts";
-import { type DatabaseLocation, openStore, type Store } from "../../../services/store/store.ts";
+import { openStore } from "../../../services/store/open-store.ts";
+import type { DatabaseLocation, Store } from "../../../services/store/store.ts";
 
 export const log = pino({ level: "silent" });
 export const clock = { now: () => new Date("2026-11-21T12:00:00Z") };

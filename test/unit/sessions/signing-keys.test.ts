@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { openKeyRing } from "../../../services/sessions/signing-keys.ts";
 import { createTokenPair, readRefreshToken } from "../../../services/sessions/tokens.ts";
-import { openStore } from "../../../services/store/store.ts";
+import { openStore } from "../../../services/store/open-store.ts";
 import { createClock } from "../../support/clock.ts";
 import { times } from "../../support/until.ts";
 

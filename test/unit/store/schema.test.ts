@@ -2,8 +2,8 @@ import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { pino } from "pino";
 import { expect, test } from "vitest";
+import { openStore } from "../../../services/store/open-store.ts";
 import { checkSchema } from "../../../services/store/schema.ts";
-import { openStore } from "../../../services/store/store.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";
 
