@@ -23,8 +23,8 @@ import type { Tracing } from "./platform/tracing.ts";
 import { compileConstraints } from "./platform/validation.ts";
 import { createLimits } from "./rate-limit/limiter.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
+import { openKeyRing } from "./sessions/key-ring.ts";
 import { createLastSeen } from "./sessions/last-seen.ts";
-import { openKeyRing } from "./sessions/signing-keys.ts";
 import { mailQueue } from "./store/emails.ts";
 import { openStore } from "./store/open-store.ts";
 import { checkSchema } from "./store/schema.ts";
@@ -132,7 +132,7 @@ async function openContext(
   const keys = await openKeyRing(store, cipher, clock, longestToken(config));
   const mailWorker = startMailWorker({ store, sender, cipher, clock, config, log });
   disposers.push(() => mailWorker.close());
-  const lastSeen = createLastSeen(store);
+  const lastSeen = createLastSeen(store, log);
   disposers.push(() => lastSeen.close());
   const ai = createAiContext(config, store, clock, log);
   disposers.push(() => ai.close());

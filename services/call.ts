@@ -4,7 +4,6 @@ import type { Logger } from "pino";
 import type { AiContext } from "./ai/context.ts";
 import type { Cipher } from "./crypto/cipher.ts";
 import type { Passwords } from "./crypto/passwords.ts";
-import type { Attempt } from "./lockout/attempts.ts";
 import type { MailWorker } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Clock } from "./platform/clock.ts";
@@ -12,11 +11,11 @@ import type { Config } from "./platform/config.ts";
 import { type Client, requestIdOf } from "./platform/metadata.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import type { Standing } from "./rate-limit/limiter.ts";
-import type { Caller } from "./sessions/caller.ts";
 import type { FindSession } from "./sessions/find-session.ts";
 import type { GeoIp } from "./sessions/geoip.ts";
+import type { KeyRing } from "./sessions/key-ring.ts";
 import type { LastSeen } from "./sessions/last-seen.ts";
-import type { KeyRing } from "./sessions/signing-keys.ts";
+import type { FoundSession } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
 
 /** What all calls of a process share. */
@@ -64,11 +63,9 @@ export class Call implements AppContext {
   readonly traceparent: string | null;
   readonly client: Client;
   /** The authenticated user; undefined for public methods. */
-  caller: Caller | undefined;
+  caller: FoundSession | undefined;
   /** The state of the rate limits, if they were counted before authentication. */
   standing: Standing | undefined;
-  /** The attempt that a method with a lockout has reserved. Its operation completes it. */
-  attempt: Attempt | undefined;
   /** Called when the call has ended, whether or not it succeeded. */
   readonly onComplete: (() => void)[] = [];
   readonly #request: Request;
@@ -110,7 +107,7 @@ export class Call implements AppContext {
 }
 
 /** A call of a method that requires an access token. */
-export type SignedInCall = Call & { caller: Caller };
+export type SignedInCall = Call & { caller: FoundSession };
 
 export const callKey = createContextKey<Call | undefined>(undefined, { description: "call" });
 

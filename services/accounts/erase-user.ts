@@ -1,38 +1,26 @@
+import { LockMode } from "@mikro-orm/core";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import type { Call } from "../call.ts";
-import { clearLock } from "../lockout/attempts.ts";
+import { clearLock } from "../store/attempts.ts";
+import { deleteEmails } from "../store/emails.ts";
+import { anonymizeUsage, User } from "../store/users.ts";
 
-/** Usage rows of one statement: whatever an account has used, each stays far below the longest that one may take. */
-const BATCH = 50_000;
+/** Usage rows of one statement, so that each takes far less than the longest time that a statement may take. */
+const BATCH_SIZE = 50_000;
 
 /**
- * Erases an account and everything that leads to its owner. What stays is counted or proved by the id alone: usage
- * rows, and the audit log's pseudonym. Joins the transaction it is called in.
- * @returns false when there is no such user
+ * Erases an account and all personal data. Usage rows stay without a user, audit events stay with the id as pseudonym.
+ * Joins the caller's transaction.
+ * @returns false if there is no such user.
  */
 export async function eraseUser(call: AuditDeps, userId: string): Promise<boolean> {
-  await call.em.execute("select id from users where id = ? for update", [userId]); // no mail is queued meanwhile
-  await call.em.execute("delete from emails where user_id = ?", [userId]);
-  await anonymizeUsage(call, userId);
-  const [user] = await call.em.execute<{ canonical_email: string }[]>(
-    "delete from users where id = ? returning canonical_email",
-    [userId],
-  );
+  const lockMode = LockMode.PESSIMISTIC_WRITE; // no mail is queued meanwhile: its foreign key waits for this lock
+  const user = await call.em.findOne(User, { id: userId }, { lockMode });
   if (!user) return false;
-  await clearLock(call, { kind: "password", subject: user.canonical_email });
+  await deleteEmails(call, userId);
+  while ((await anonymizeUsage(call, userId, BATCH_SIZE)) === BATCH_SIZE); // the foreign key's action would be one long statement
+  await call.em.nativeDelete(User, { id: userId });
+  await clearLock(call, { kind: "password", subject: user.canonicalEmail });
   await clearLock(call, { kind: "second-factor", subject: userId });
   await recordAudit(call, "user.erased", { userId });
   return true;
-}
-
-/** What the foreign key would do as well, in one statement with all the rest. */
-async function anonymizeUsage({ em }: Pick<Call, "em">, userId: string): Promise<void> {
-  for (let left = BATCH; left === BATCH; ) {
-    const { affectedRows } = await em.execute<{ affectedRows: number }>(
-      "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = ? limit ?)",
-      [userId, BATCH],
-      "run",
-    );
-    left = affectedRows;
-  }
 }

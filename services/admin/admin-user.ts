@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { type AdminUserRow, findAdminUser } from "../store/admin-users.ts";
-import { User } from "../store/user.ts";
+import { User } from "../store/users.ts";
 
 /** A user as administrators see it. */
 export type AdminUser = Pick<AdminUserRow, "id" | "email" | "name" | "role" | "emailVerified" | "mfaEnabled"> & {

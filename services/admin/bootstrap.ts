@@ -1,13 +1,13 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
-import { clearLock } from "../lockout/attempts.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
-import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
+import { endImpersonations, revokeSessions } from "../sessions/revoke-sessions.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
+import { clearLock } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
-import { User } from "../store/user.ts";
+import { User } from "../store/users.ts";
 
 type Deps = AuditDeps & Pick<Call, "passwords" | "onComplete" | "mailWorker">;
 

@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { assertOtherAdmin } from "../accounts/last-admin.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { User } from "../store/user.ts";
+import { User } from "../store/users.ts";
 
 /**
  * Checks that an administrator may be deleted or demoted: not the caller and not the last one. The administrators' rows

@@ -5,7 +5,7 @@ import { callOf, signedInCallOf } from "../call.ts";
 import { sessionMessage } from "../sessions/list-sessions.ts";
 import { type ListedAuditEvent, listAuditEvents } from "../store/audit-events.ts";
 import { type EmailRow, type EmailStatus, listEmails } from "../store/emails.ts";
-import type { Role } from "../store/user.ts";
+import type { Role } from "../store/users.ts";
 import { profileOf } from "../user/profile.ts";
 import type { AdminUser } from "./admin-user.ts";
 import { deleteUser } from "./delete-user.ts";

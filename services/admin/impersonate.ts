@@ -1,14 +1,14 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { isDeletionDue } from "../accounts/find-user.ts";
-import { lockOwnSession, lockUser } from "../accounts/lock-user.ts";
+import { lockOwnSession } from "../accounts/lock-caller.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { deviceOf, dropOldestImpersonations } from "../sessions/sessions.ts";
+import { deviceOf } from "../sessions/open-session.ts";
 import { createAccessToken } from "../sessions/tokens.ts";
 import { insertImpersonation } from "../store/admin-users.ts";
 import { newId } from "../store/ids.ts";
-import { User } from "../store/user.ts";
+import { pruneImpersonations } from "../store/sign-in.ts";
+import { lockUser, User } from "../store/users.ts";
 import { userNotFound } from "./admin-user.ts";
 
 /** Longest impersonation, in ms. */
@@ -29,9 +29,9 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
   const { user, expiresAt } = await call.em.transactional(async () => {
     await lockUser(call, userId); // waits for a promotion in progress
     const user = await call.em.findOne(User, { id: userId });
-    if (!user || isDeletionDue(user, now)) throw userNotFound();
+    if (!user || user.isDeletionDue(now)) throw userNotFound();
     await lockOwnSession(call);
-    await dropOldestImpersonations(call, userId);
+    await pruneImpersonations(call, userId);
     const expiresAt = await openImpersonation(call, id, userId, now);
     await recordAudit(call, "admin.impersonated", { userId, details: { sessionId: id, ...(reason && { reason }) } });
     return { user, expiresAt };

@@ -1,12 +1,12 @@
 import type { SignedInCall } from "../call.ts";
-import { listOpenSessions, type OpenSession } from "../sessions/list-sessions.ts";
+import { type ListedSession, listOpenSessions } from "../store/sessions.ts";
 import { requireUser } from "./admin-user.ts";
 
 /** Lists a user's open sessions, newest first. @throws ServiceError NOT_FOUND */
 export async function listUserSessions(
   call: Pick<SignedInCall, "em" | "clock">,
   userId: string,
-): Promise<OpenSession[]> {
+): Promise<ListedSession[]> {
   await requireUser(call, userId);
-  return listOpenSessions(call, userId);
+  return listOpenSessions(call, userId, call.clock.now());
 }

@@ -1,5 +1,5 @@
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import { revokeSessions } from "../sessions/sessions.ts";
+import { revokeSessions } from "../sessions/revoke-sessions.ts";
 import { requireUser } from "./admin-user.ts";
 
 /** Ends every session of a user. @returns how many ended. @throws ServiceError NOT_FOUND */

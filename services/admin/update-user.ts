@@ -1,13 +1,12 @@
 import { type EmailAddress, emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
-import { lockUser } from "../accounts/lock-user.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
-import { clearLock } from "../lockout/attempts.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
-import { endImpersonations, revokeSessions } from "../sessions/sessions.ts";
-import { type Role, User } from "../store/user.ts";
+import { endImpersonations, revokeSessions } from "../sessions/revoke-sessions.ts";
+import { clearLock } from "../store/attempts.ts";
+import { lockUser, type Role, User } from "../store/users.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
 import { assertRemovableAdmin } from "./guards.ts";
 

@@ -1,13 +1,12 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit/record.ts";
-import type { Call, SignedInCall } from "../call.ts";
-import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
+import type { SignedInCall } from "../call.ts";
+import { recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { User } from "../store/user.ts";
+import { User } from "../store/users.ts";
 
 /**
- * Asks the caller's present password again; a wrong one counts like a wrong login.
- * @returns the caller's row, as it stood when the password was right.
+ * Verifies the caller's current password. A wrong one counts like a wrong login.
+ * @returns the caller's row as it stood when the password was verified.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
  */
 export async function confirmPassword(call: SignedInCall, password: string): Promise<User> {
@@ -19,25 +18,14 @@ export async function confirmPassword(call: SignedInCall, password: string): Pro
       await attempt.succeed();
       return user;
     }
-    await recordWrongPassword(call, attempt, user.id);
+    await recordFailedAttempt(call, attempt, "auth.login_failed", user.id);
   } finally {
     await attempt.release();
   }
   throw wrongPassword();
 }
 
-/** The answer to a wrong present password. */
+/** The error for a wrong current password. */
 export function wrongPassword(): ServiceError {
   return new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
-}
-
-/** Settles a wrong guess and records it; survives the refusal that follows. */
-export async function recordWrongPassword(
-  call: Call,
-  attempt: Attempt | undefined,
-  userId: string | undefined,
-): Promise<void> {
-  const locked = await attempt?.fail();
-  await recordAudit(call, "auth.login_failed", { userId, outcome: "failure" });
-  if (locked) await recordAudit(call, "auth.locked", { userId, outcome: "failure" });
 }

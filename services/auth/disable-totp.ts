@@ -1,9 +1,10 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { lockCaller } from "../accounts/lock-user.ts";
+import { lockCaller } from "../accounts/lock-caller.ts";
 import type { SignedInCall } from "../call.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
+import { User } from "../store/users.ts";
 import { confirmPassword } from "./confirm-password.ts";
 
 /**
@@ -17,14 +18,11 @@ export async function disableTotp(call: SignedInCall, password: string, factor?:
   const work = async () => {
     if (!(await disableMfa(call, user.id, { audit: true, notify: true }))) throw mfaNotEnabled();
   };
-  if (factor) return withSecondFactor(call, user, factor, undefined, { before, work });
+  if (factor) return withSecondFactor(call, user, factor, { before, work });
   await call.em.transactional(async () => {
     await before();
-    const [row] = await call.em.execute<{ confirmed: boolean }[]>(
-      "select mfa_confirmed_at is not null as confirmed from users where id = ?",
-      [user.id],
-    );
-    if (row?.confirmed) throw invalid("code", "must be given, or backupCode");
+    const current = await call.em.findOne(User, { id: user.id }, { refresh: true });
+    if (current?.mfaConfirmedAt) throw invalid("code", "must be given, or backupCode");
     await work();
   });
 }

@@ -1,20 +1,24 @@
+import { readEmailAddress } from "../accounts/email-address.ts";
 import { findUserByEmail } from "../accounts/find-user.ts";
-import { lockUser } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { withMinimumDuration } from "../crypto/minimum-duration.ts";
-import type { User } from "../store/user.ts";
+import { lockUser, type User } from "../store/users.ts";
 import { queueToken } from "./queue-token.ts";
 
-/** Mails a reset token to the account of an address, if there is one; nobody can tell by the answer or its time. */
+/**
+ * Mails a reset token to the account of an address, if there is one. Neither response nor time reveals whether there is.
+ * @throws ServiceError VALIDATION_FAILED
+ */
 export async function forgotPassword(call: Call, email: string): Promise<void> {
+  const address = readEmailAddress(email);
   await withMinimumDuration(async () => {
-    const user = await findUserByEmail(call, email);
+    const user = await findUserByEmail(call, address);
     if (user) await queueReset(call, user);
   });
 }
 
-/** Queues the mail with a reset token; an older one is void. */
+/** Queues the mail with a reset token, which replaces an older one. */
 export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
   await call.em.transactional(async () => {
     if (!(await lockUser(call, user.id))) return;

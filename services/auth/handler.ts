@@ -17,7 +17,7 @@ import { setupTotp } from "./setup-totp.ts";
 import { verifyEmail } from "./verify-email.ts";
 import { verifyMfa } from "./verify-mfa.ts";
 
-/** Messages in, messages out; every decision is made by an operation. */
+/** Maps messages to operations and back. Contains no decisions. */
 export const authHandler: ServiceImpl<typeof AuthService> = {
   async register(req, ctx) {
     const userId = await register(callOf(ctx), req.email, req.password, req.name);
@@ -76,7 +76,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
 };
 
-/** What a sign-in says only when there is something to say. */
+/** The flags of a login that are sent only when set. */
 function loginFlags({ passwordExpired, restored }: LoginResult) {
   return { ...(passwordExpired && { passwordExpired }), ...(restored && { restored }) };
 }

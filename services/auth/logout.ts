@@ -1,12 +1,12 @@
-import { lockUser } from "../accounts/lock-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { revokeSession } from "../sessions/sessions.ts";
+import { revokeSession } from "../sessions/revoke-sessions.ts";
 import { readRefreshToken } from "../sessions/tokens.ts";
+import { lockUser } from "../store/users.ts";
 
 /**
- * Ends the session that asks, and the one that the refresh token belongs to if it is another of the same user; none of
- * their tokens works any more. Under impersonation the refresh token is the administrator's own, and left alone.
+ * Ends the caller's session, and that of the refresh token if it is another one of the same user. Under impersonation
+ * the refresh token is the administrator's own and stays valid.
  */
 export async function logout(call: SignedInCall, refreshToken: string): Promise<void> {
   const { user, session } = call.caller;

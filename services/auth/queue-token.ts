@@ -1,12 +1,12 @@
 import type { Call } from "../call.ts";
-import { issueOneTimeToken } from "../crypto/one-time-tokens.ts";
+import { issueOneTimeToken } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
-import type { User } from "../store/user.ts";
+import type { User } from "../store/users.ts";
 
 /**
- * Queues the mail that brings a one-time token to its user's address; an older one of its kind is void. Joins the
- * transaction it is called in.
+ * Queues the mail with a one-time token to the user's address; the token replaces an older one of its kind. Joins the
+ * caller's transaction.
  */
 export async function queueToken(
   call: Call,

@@ -1,18 +1,19 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { lockCaller } from "../accounts/lock-user.ts";
+import { lockCaller } from "../accounts/lock-caller.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { replaceBackupCodes } from "../mfa/backup-codes.ts";
+import { createBackupCodeSet } from "../mfa/backup-code.ts";
 import { createTotpSecret } from "../mfa/totp.ts";
 import { ServiceError } from "../platform/errors.ts";
+import { User } from "../store/users.ts";
 
-/** What an authenticator needs; told once, kept only encrypted or as digests. */
+/** What an authenticator needs. Returned once, stored encrypted or as digests. */
 export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] };
 
 /**
- * Makes a TOTP secret and backup codes, asked for from the next login on. Until a first code has been accepted, doing
- * it again replaces both.
+ * Creates a TOTP secret and backup codes, which are required from the next login on. Until a first code has been
+ * accepted, another call replaces both.
  * @throws ServiceError MFA_ALREADY_ENABLED
  */
 export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
@@ -20,12 +21,8 @@ export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
   const { secret, qrCode, encryptedSecret } = await createTotpSecret(call.cipher, call.config.appName, user);
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
-    const changed = await call.em.execute<unknown[]>(
-      `update users set mfa_secret = ?, updated_at = ?
-       where id = ? and mfa_confirmed_at is null returning id`,
-      [encryptedSecret, call.clock.now(), user.id],
-    );
-    if (changed.length === 0) {
+    const changes = { mfaSecret: encryptedSecret, updatedAt: call.clock.now() };
+    if ((await call.em.nativeUpdate(User, { id: user.id, mfaConfirmedAt: null }, changes)) === 0) {
       throw new ServiceError(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
     }
     await recordAudit(call, "auth.mfa_setup", { userId: user.id });
@@ -35,7 +32,7 @@ export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
       template: "mfa-enabled",
       variables: { name: user.name },
     });
-    return replaceBackupCodes(call, user.id);
+    return createBackupCodeSet(call, user.id);
   });
   return { secret, qrCode, backupCodes };
 }

@@ -2,53 +2,48 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { consumeOneTimeToken, invalidateOneTimeTokens, type VerifiedToken } from "../crypto/one-time-tokens.ts";
-import { clearLock } from "../lockout/attempts.ts";
+import { consumeOneTimeToken, invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
+import { clearLock } from "../store/attempts.ts";
+import { User } from "../store/users.ts";
 
 /**
- * Takes the mailed proof of an address: of a new account's, or of the one that it is to have from now on.
+ * Consumes the mailed proof of an address: of a new account's, or of the one that a change of address was requested for.
  * @throws ServiceError TOKEN_INVALID, EMAIL_TAKEN
  */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
   try {
     await call.em.transactional(async () => {
-      const proof = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
-      await (proof.kind === "change-email" ? applyEmailChange(call, proof) : markEmailVerified(call, proof));
+      const { kind, userId, email } = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
+      const user = await call.em.findOneOrFail(User, { id: userId });
+      await (kind === "change-email" ? applyEmailChange(call, user, email) : markEmailVerified(call, user, email));
     });
   } catch (error) {
     throw emailTakenOr(error);
   }
 }
 
-async function markEmailVerified(call: Call, { userId, email }: VerifiedToken): Promise<void> {
-  const now = call.clock.now();
-  const changed = await call.em.execute<unknown[]>(
-    `update users set email_verified_at = coalesce(email_verified_at, ?), updated_at = ?
-     where id = ? and email = ? returning id`,
-    [now, now, userId, email],
-  );
-  if (changed.length === 0)
+async function markEmailVerified(call: Call, user: User, email: string): Promise<void> {
+  if (user.email !== email)
     throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
-  await recordAudit(call, "auth.email_verified", { userId });
+  const now = call.clock.now();
+  user.emailVerifiedAt ??= now;
+  user.updatedAt = now;
+  await call.em.flush();
+  await recordAudit(call, "auth.email_verified", { userId: user.id });
 }
 
-/** Links that were mailed to the old address are void from then on, its wrong passwords are forgotten, and it is told. */
-async function applyEmailChange(call: Call, { userId, email }: VerifiedToken): Promise<void> {
+/** Links mailed to the old address become invalid, its wrong passwords are forgotten, and its owner is told. */
+async function applyEmailChange(call: Call, user: User, email: string): Promise<void> {
+  const { id: userId, email: oldEmail, canonicalEmail: oldCanonical, name } = user;
   const now = call.clock.now();
-  const [old] = await call.em.execute<{ email: string; canonical_email: string; name: string }[]>(
-    "select email, canonical_email, name from users where id = ?",
-    [userId],
-  );
-  await call.em.execute(
-    "update users set email = ?, canonical_email = ?, email_verified_at = ?, updated_at = ? where id = ?",
-    [email, readEmailAddress(email).canonical, now, now, userId],
-  );
+  const canonicalEmail = readEmailAddress(email).canonical;
+  Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now, updatedAt: now });
+  await call.em.flush();
   await invalidateOneTimeTokens(call, userId);
   await recordAudit(call, "user.email_changed", { userId });
-  if (!old) return;
-  await clearLock(call, { kind: "password", subject: old.canonical_email });
-  const variables = { name: old.name, newEmail: email };
-  await queueEmail(call, { userId, to: old.email, template: "email-changed", variables });
+  await clearLock(call, { kind: "password", subject: oldCanonical });
+  const variables = { name, newEmail: email };
+  await queueEmail(call, { userId, to: oldEmail, template: "email-changed", variables });
 }

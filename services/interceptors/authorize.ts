@@ -5,7 +5,7 @@ import { callOf } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { policyOf } from "../platform/policy.ts";
 import type { Limits } from "../rate-limit/limiter.ts";
-import { identify } from "../sessions/sessions.ts";
+import { identify } from "../sessions/identify.ts";
 import { readAccessToken } from "../sessions/tokens.ts";
 import { countedByUser } from "./rate-limit.ts";
 

@@ -3,7 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { AccountKey, type Limit, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { canonicalEmail } from "../accounts/email-address.ts";
 import { type Call, callOf } from "../call.ts";
-import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
+import { assertNotLocked } from "../lockout/reserve-attempt.ts";
 import { networkOf } from "../platform/address.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
@@ -14,8 +14,8 @@ import { readMfaToken } from "../sessions/tokens.ts";
 const ACCOUNTS_PER_ADDRESS = 20;
 
 /**
- * Enforces the method's limits. Where it has a lockout, the guess is counted first: a locked account is reported before
- * any limit is, and a guess that is then refused, or never evaluated, is given back.
+ * Enforces the method's limits. Where it has a lockout, a locked account is reported before any limit is; the operation
+ * counts the guess.
  */
 export function limit(limits: Limits | undefined): Interceptor {
   return (next) => async (req) => {
@@ -23,8 +23,7 @@ export function limit(limits: Limits | undefined): Interceptor {
     if (!rules) return next(req);
     const call = callOf({ values: req.contextValues });
     const account = await accountOf(call, rules, req);
-    const attempt = account ? await attemptFor(call, rules.policy.lockout, account) : undefined;
-    call.attempt = attempt;
+    if (account) await assertNotLockedFor(call, rules.policy.lockout, account);
     let standing: [string, string][] = [];
     try {
       if (limits && rules.limits.length > 0) standing = await take(limits, call, rules.limits, account);
@@ -34,8 +33,6 @@ export function limit(limits: Limits | undefined): Interceptor {
     } catch (error) {
       if (error instanceof ServiceError) error.headers.push(...standing);
       throw error;
-    } finally {
-      await attempt?.release();
     }
   };
 }
@@ -92,10 +89,9 @@ async function accountOf(call: Call, { account }: MethodPolicy, req: UnaryReques
     : canonicalEmail(value)?.canonical;
 }
 
-function attemptFor(call: Call, lockout: Lockout, subject: string): Promise<Attempt> | undefined {
-  if (lockout === Lockout.PASSWORD) return reserveAttempt(call, { kind: "password", subject });
-  if (lockout === Lockout.SECOND_FACTOR) return reserveAttempt(call, { kind: "second-factor", subject });
-  return undefined;
+async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string): Promise<void> {
+  if (lockout === Lockout.PASSWORD) await assertNotLocked(call, { kind: "password", subject });
+  if (lockout === Lockout.SECOND_FACTOR) await assertNotLocked(call, { kind: "second-factor", subject });
 }
 
 function headersOf({ limit, remaining, resetMs }: Standing): [string, string][] {

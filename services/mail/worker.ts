@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Cipher } from "../crypto/cipher.ts";
-import { encodeOneTimeToken } from "../crypto/one-time-tokens.ts";
+import { encodeOneTimeToken } from "../crypto/one-time-token.ts";
 import { every } from "../jobs/every.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config.ts";

@@ -1,13 +1,15 @@
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { removeBackupCodes } from "./backup-codes.ts";
+import { replaceBackupCodes } from "../store/backup-codes.ts";
+import { User } from "../store/users.ts";
 
 type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 
 /**
- * Disables a user's second factor: secret, backup codes and pending MFA tokens. Joins the caller's transaction.
+ * Disables a user's second factor: secret, backup codes and pending MFA tokens. Joins the caller's transaction, which
+ * has locked the user.
  * @param options.audit records `auth.mfa_disabled`; an administrator's change is recorded as `admin.user_updated` instead.
  * @param options.notify queues a mail to the user.
  * @returns false if the user had no second factor.
@@ -17,14 +19,12 @@ export async function disableMfa(
   userId: string,
   options: { audit: boolean; notify: boolean },
 ): Promise<boolean> {
-  const [user] = await call.em.execute<{ email: string; name: string }[]>(
-    `update users set mfa_secret = null, mfa_confirmed_at = null, mfa_last_step = null, updated_at = ?
-     where id = ? and mfa_secret is not null returning email, name`,
-    [call.clock.now(), userId],
-  );
-  await removeBackupCodes(call, userId);
-  await invalidateOneTimeTokens(call, userId, ["sign-in"]);
+  const user = await call.em.findOne(User, { id: userId, mfaSecret: { $ne: null } }, { refresh: true });
   if (!user) return false;
+  const disabled = { mfaSecret: null, mfaConfirmedAt: null, mfaLastStep: null, updatedAt: call.clock.now() };
+  await call.em.nativeUpdate(User, { id: userId }, disabled);
+  await replaceBackupCodes(call, userId, []);
+  await invalidateOneTimeTokens(call, userId, ["sign-in"]);
   if (options.audit) await recordAudit(call, "auth.mfa_disabled", { userId });
   if (options.notify) {
     await queueEmail(call, { userId, to: user.email, template: "mfa-disabled", variables: { name: user.name } });

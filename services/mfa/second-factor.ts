@@ -1,85 +1,80 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { type Attempt, reserveAttempt } from "../lockout/attempts.ts";
+import { type Attempt, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { consumeBackupCode } from "./backup-codes.ts";
+import { consumeTotpStep, type User } from "../store/users.ts";
+import { consumeBackupCode } from "./backup-code.ts";
 import { matchingStep } from "./totp.ts";
 
-/** What a person presents: a code of the authenticator, or one of the backup codes. */
+/** A presented factor: a code of the authenticator, or a backup code. */
 export type SecondFactor = { code: string } | { backupCode: string };
 
-/** The columns of a user that the second factor is checked with. */
-export type SecondFactorOwner = {
-  id: string;
-  email: string;
-  name: string;
-  mfaSecret?: string | null | undefined;
+/** The parts of a user that the second factor is verified with. */
+export type SecondFactorOwner = Pick<User, "id" | "email" | "name" | "mfaSecret">;
+
+/** What a second factor allows. Both run in its transaction. */
+type Work<T> = {
+  /** Locks the user's row and checks what must still hold. */
+  before(): Promise<void>;
+  /** Runs once the factor is consumed. */
+  work(): Promise<T>;
 };
 
 /**
- * Uses a factor up, in the transaction of what it allows and with the user's row locked: a code's step is marked by a
- * guarded statement, a backup code is deleted. Of parallel uses exactly one succeeds.
- * @returns whether the factor was right.
+ * Verifies a second factor and does what it allows, in one transaction. Wrong factors are counted apart from wrong
+ * passwords; the count survives the error.
+ * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
+export async function withSecondFactor<T>(
+  call: Call,
+  user: SecondFactorOwner,
+  factor: SecondFactor,
+  work: Work<T>,
+): Promise<T> {
+  const attempt = await reserveAttempt(call, { kind: "second-factor", subject: user.id });
+  try {
+    return await evaluateSecondFactor(call, attempt, user, factor, work);
+  } finally {
+    await attempt.release();
+  }
+}
+
+/** The same for an attempt that the caller has reserved and releases. */
+export async function evaluateSecondFactor<T>(
+  call: Call,
+  attempt: Attempt,
+  user: SecondFactorOwner,
+  factor: SecondFactor,
+  { before, work }: Work<T>,
+): Promise<T> {
+  const outcome = await call.em.transactional(async () => {
+    await before();
+    return (await consumeSecondFactor(call, user, factor)) ? { result: await work() } : undefined;
+  });
+  if (!outcome) {
+    await recordFailedAttempt(call, attempt, "auth.mfa_failed", user.id, { factor: "second" });
+    throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
+  }
+  await attempt.succeed();
+  return outcome.result;
+}
+
+/** Consumes a factor by a guarded statement: of several callers with the same one succeeds. @returns whether it was right. */
 async function consumeSecondFactor(call: Call, user: SecondFactorOwner, factor: SecondFactor): Promise<boolean> {
-  if (!user.mfaSecret) return false;
+  const { id, mfaSecret } = user;
+  if (!mfaSecret) return false;
   if ("backupCode" in factor) return useBackupCode(call, user, factor.backupCode);
-  const step = await matchingStep(call, { id: user.id, sealed: user.mfaSecret }, factor.code);
-  if (step === undefined) return false;
-  const marked = await call.em.execute<unknown[]>(
-    `update users set mfa_last_step = ?, mfa_confirmed_at = coalesce(mfa_confirmed_at, ?)
-     where id = ? and mfa_secret = ? and (mfa_last_step is null or mfa_last_step < ?) returning id`,
-    [step, call.clock.now(), user.id, user.mfaSecret, step],
-  );
-  return marked.length > 0;
+  const step = await matchingStep(call, { id, encryptedSecret: mfaSecret }, factor.code);
+  return step !== undefined && consumeTotpStep(call, id, mfaSecret, step, call.clock.now());
 }
 
 async function useBackupCode(call: Call, user: SecondFactorOwner, code: string): Promise<boolean> {
   const left = await consumeBackupCode(call, user.id, code);
   if (left === undefined) return false;
   await recordAudit(call, "auth.backup_code_used", { userId: user.id, details: { left } });
-  await queueEmail(call, {
-    userId: user.id,
-    to: user.email,
-    template: "backup-code-used",
-    variables: { name: user.name, left: String(left) },
-  });
+  const variables = { name: user.name, left: String(left) };
+  await queueEmail(call, { userId: user.id, to: user.email, template: "backup-code-used", variables });
   return true;
-}
-
-/**
- * Does something that a second factor allows, in one transaction with using the factor up. A wrong one is counted
- * apart from wrong passwords, and its count survives the refusal.
- * @param reserved the guess, if the method's lockout has counted it already.
- * @param work is done inside the transaction, with the factor used up.
- * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED
- */
-export async function withSecondFactor<T>(
-  call: Call,
-  user: SecondFactorOwner,
-  factor: SecondFactor,
-  reserved: Attempt | undefined,
-  { before, work }: { before: () => Promise<void>; work: () => Promise<T> },
-): Promise<T> {
-  const attempt = reserved ?? (await reserveAttempt(call, { kind: "second-factor", subject: user.id }));
-  try {
-    const outcome = await call.em.transactional(async () => {
-      await before();
-      return (await consumeSecondFactor(call, user, factor)) ? { done: await work() } : undefined;
-    });
-    if (outcome) {
-      await attempt.succeed();
-      return outcome.done;
-    }
-    const locked = await attempt.fail();
-    await recordAudit(call, "auth.mfa_failed", { userId: user.id, outcome: "failure" });
-    if (locked) {
-      await recordAudit(call, "auth.locked", { userId: user.id, outcome: "failure", details: { factor: "second" } });
-    }
-  } finally {
-    await attempt.release();
-  }
-  throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
 }

@@ -6,10 +6,13 @@ import type { Clock } from "../platform/clock.ts";
 /** How far a device's clock may be off, in seconds: one step either way (RFC 6238 section 5.2). */
 const DRIFT_SECONDS = 30;
 
-/** A TOTP secret: what the authenticator is given, as text and as picture, and what is stored. */
+/** A TOTP secret as text and as a QR code (data URL) for the authenticator, and encrypted for storage. */
 export type TotpSecret = { secret: string; qrCode: string; encryptedSecret: string };
 
-/** Makes a secret of 160 bits: SHA-1, 6 digits, 30 seconds, which is what every authenticator takes. */
+/**
+ * Creates a secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every authenticator supports.
+ * @param issuer the name that an authenticator shows above the account.
+ */
 export async function createTotpSecret(
   cipher: Cipher,
   issuer: string,
@@ -21,17 +24,17 @@ export async function createTotpSecret(
 }
 
 /**
- * The step of a code that is right now or one step off; whoever uses it up makes sure that none so late has been used.
+ * Finds the time step of a code that is valid now or one step off. The caller makes sure that the step is unused.
  * @returns undefined for every other code.
  */
 export async function matchingStep(
   { cipher, clock }: { cipher: Cipher; clock: Clock },
-  user: { id: string; sealed: string },
+  user: { id: string; encryptedSecret: string },
   code: string,
 ): Promise<number | undefined> {
   if (!/^\d{6}$/.test(code)) return undefined; // the library throws at anything else
   const result = await verify({
-    secret: cipher.decrypt(user.sealed, contextOf(user.id)),
+    secret: cipher.decrypt(user.encryptedSecret, contextOf(user.id)),
     token: code,
     epoch: Math.floor(clock.now().getTime() / 1000),
     epochTolerance: DRIFT_SECONDS,

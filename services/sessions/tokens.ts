@@ -2,8 +2,8 @@ import { sign as signBytes } from "node:crypto";
 import { decodeProtectedHeader, type JWTPayload, jwtVerify } from "jose";
 import { validate as isUuid } from "uuid";
 import type { AppContext, Call } from "../call.ts";
-import type { Session } from "../store/session.ts";
-import type { User } from "../store/user.ts";
+import type { Session } from "../store/sessions.ts";
+import type { User } from "../store/users.ts";
 
 /** The kinds of signed tokens; each is refused wherever another is expected. */
 type Kind = "access" | "refresh" | "mfa";

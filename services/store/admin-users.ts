@@ -1,7 +1,7 @@
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Condition, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import type { Db } from "./store.ts";
-import type { Role } from "./user.ts";
+import type { Role } from "./users.ts";
 
 /** A user as administrators see it; times as text. */
 export type AdminUserRow = {

@@ -144,3 +144,8 @@ export function listEmails({ em }: Db, filter: EmailFilter, request: PageRequest
   ];
   return readPage<EmailRow>(em, { columns: COLUMNS, from: "emails", where }, request);
 }
+
+/** Deletes a user's e-mails, queued ones included. */
+export async function deleteEmails({ em }: Db, userId: string): Promise<void> {
+  await em.execute("delete from emails where user_id = ?", [userId]);
+}

@@ -2,11 +2,11 @@ import { Migrator } from "@mikro-orm/migrations";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { MIGRATIONS } from "./migrations.ts";
-import { OneTimeToken } from "./one-time-token.ts";
-import { Session } from "./session.ts";
-import { SigningKey } from "./signing-key.ts";
+import { OneTimeToken } from "./one-time-tokens.ts";
+import { Session } from "./sessions.ts";
+import { SigningKey } from "./signing-keys.ts";
 import type { Store } from "./store.ts";
-import { User } from "./user.ts";
+import { User } from "./users.ts";
 
 /** Entities. A test compares them with the migrated tables. */
 export const entities = [User, Session, OneTimeToken, SigningKey];

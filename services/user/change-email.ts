@@ -1,15 +1,15 @@
 import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
-import { lockCaller } from "../accounts/lock-user.ts";
+import { lockCaller } from "../accounts/lock-caller.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { issueOneTimeToken } from "../crypto/one-time-tokens.ts";
+import { issueOneTimeToken } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { invalid } from "../platform/errors.ts";
-import { User } from "../store/user.ts";
+import { User } from "../store/users.ts";
 
 /**
- * Mails a proof to the new address, which takes effect when it comes back, and tells the old one.
+ * Mails a verification token to the new address and a notice to the old one. The change takes effect on verification.
  * @throws ServiceError EMAIL_TAKEN, INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function changeEmail(call: SignedInCall, newEmail: string, password: string): Promise<void> {

@@ -1,14 +1,15 @@
-import { lockCaller } from "../accounts/lock-user.ts";
+import { lockCaller } from "../accounts/lock-caller.ts";
 import { recordAudit } from "../audit/record.ts";
 import { confirmPassword, wrongPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid } from "../platform/errors.ts";
-import { revokeSessions } from "../sessions/sessions.ts";
+import { revokeSessions } from "../sessions/revoke-sessions.ts";
+import { User } from "../store/users.ts";
 
 /**
- * Sets a new password and ends every other session; of parallel changes one wins.
+ * Sets a new password and ends every other session. Of parallel changes one succeeds.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function changePassword(call: SignedInCall, currentPassword: string, newPassword: string): Promise<void> {
@@ -18,20 +19,14 @@ export async function changePassword(call: SignedInCall, currentPassword: string
   await call.em.transactional(async () => {
     await lockCaller(call);
     const now = call.clock.now();
-    const changed = await call.em.execute<unknown[]>(
-      `update users set password_hash = ?, password_changed_at = ?, updated_at = ?
-       where id = ? and password_changed_at = ? returning id`,
-      [passwordHash, now, now, user.id, user.passwordChangedAt],
-    );
-    if (changed.length === 0) throw wrongPassword(); // somebody else has just changed it
+    const { id, passwordChangedAt } = user;
+    const changes = { passwordHash, passwordChangedAt: now, updatedAt: now };
+    const changed = await call.em.nativeUpdate(User, { id, passwordChangedAt }, changes);
+    if (changed === 0) throw wrongPassword(); // a parallel request has changed it
     await revokeSessions(call, user.id, call.caller.session.id);
     await invalidateOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
     await recordAudit(call, "user.password_changed", { userId: user.id });
-    await queueEmail(call, {
-      userId: user.id,
-      to: user.email,
-      template: "password-changed",
-      variables: { name: user.name },
-    });
+    const variables = { name: user.name };
+    await queueEmail(call, { userId: id, to: user.email, template: "password-changed", variables });
   });
 }

@@ -1,18 +1,19 @@
 import { assertOtherAdmin } from "../accounts/last-admin.ts";
-import { lockCaller } from "../accounts/lock-user.ts";
+import { lockCaller } from "../accounts/lock-caller.ts";
 import { recordAudit } from "../audit/record.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-tokens.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid } from "../platform/errors.ts";
-import { revokeSessions } from "../sessions/sessions.ts";
+import { revokeSessions } from "../sessions/revoke-sessions.ts";
+import { User } from "../store/users.ts";
 
-/** For so long after signing in the password need not be given again, in ms. */
+/** For how long after signing in the password is not required again, in ms. */
 const FRESH_MS = 15 * 60_000;
 
 /**
- * Requests the account's deletion and ends all its sessions; signing in before the date takes it back.
+ * Requests the account's deletion and ends all its sessions. Signing in before the date cancels it.
  * @returns when the account will be erased.
  * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
@@ -27,7 +28,7 @@ export async function deleteAccount(call: SignedInCall, password: string | undef
     await lockCaller(call);
     const now = call.clock.now();
     const deletionAt = new Date(now.getTime() + call.config.deletionGraceMs);
-    await call.em.execute("update users set deletion_at = ?, updated_at = ? where id = ?", [deletionAt, now, user.id]);
+    await call.em.nativeUpdate(User, { id: user.id }, { deletionAt, updatedAt: now });
     await revokeSessions(call, user.id);
     await invalidateOneTimeTokens(call, user.id);
     await recordAudit(call, "user.deletion_requested", { userId: user.id });

@@ -2,7 +2,8 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { signedInCallOf } from "../call.ts";
-import { listOpenSessions, sessionMessage } from "../sessions/list-sessions.ts";
+import { sessionMessage } from "../sessions/list-sessions.ts";
+import { listOpenSessions } from "../store/sessions.ts";
 import { changeEmail } from "./change-email.ts";
 import { changePassword } from "./change-password.ts";
 import { deleteAccount } from "./delete-account.ts";
@@ -12,7 +13,7 @@ import { revokeOtherSessions } from "./revoke-other-sessions.ts";
 import { revokeOwnSession } from "./revoke-session.ts";
 import { updateProfile } from "./update-profile.ts";
 
-/** Messages in, messages out; every decision is made by an operation. */
+/** Maps messages to operations and back. Contains no decisions. */
 export const userHandler: ServiceImpl<typeof UserService> = {
   getProfile(_req, ctx) {
     const { caller, config } = signedInCallOf(ctx);
@@ -32,7 +33,7 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async listSessions(_req, ctx) {
     const call = signedInCallOf(ctx);
-    const sessions = await listOpenSessions(call, call.caller.user.id);
+    const sessions = await listOpenSessions(call, call.caller.user.id, call.clock.now());
     return { sessions: sessions.map((row) => sessionMessage(row, call)) };
   },
   async revokeSession(req, ctx) {

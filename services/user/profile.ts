@@ -1,6 +1,6 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Call } from "../call.ts";
-import type { CallerUser } from "../sessions/caller.ts";
+import type { CallerUser } from "../store/sessions.ts";
 
 /** An account as its profile shows it (spec section 2.1). */
 export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]) {

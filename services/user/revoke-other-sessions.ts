@@ -1,9 +1,9 @@
-import { lockCaller } from "../accounts/lock-user.ts";
+import { lockCaller } from "../accounts/lock-caller.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { revokeSessions } from "../sessions/sessions.ts";
+import { revokeSessions } from "../sessions/revoke-sessions.ts";
 
-/** Ends every session of the caller but the one that asks. @returns how many. @throws ServiceError UNAUTHENTICATED */
+/** Ends every session of the caller but the current one. @returns how many. @throws ServiceError UNAUTHENTICATED */
 export async function revokeOtherSessions(call: SignedInCall): Promise<number> {
   const { user, session } = call.caller;
   return call.em.transactional(async () => {

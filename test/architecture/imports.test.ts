@@ -79,6 +79,14 @@ test("Imports: a gateway that runs alone loads no service", () => {
   expect(loaded).toEqual([]);
 });
 
+test("Imports: no SQL stands outside services/store", () => {
+  const sql =
+    /\bem\.execute\(|\bprepared\(|[`"](?:select [^`"]* from|insert into|delete from|update \w+ (?:as \w+ )?set)\s/;
+  const others = /^services\/(store|ai)\//; // the statements of ai have not moved yet
+  const wrong = files.filter((file) => file.startsWith("services/") && !others.test(file) && sql.test(read(file)));
+  expect(wrong).toEqual([]);
+});
+
 test("Imports: form no cycle, type imports included", () => {
   const graph = new Map(files.map((file) => [file, importsOf(file, { types: true })]));
   const [done, open] = [new Set<string>(), [] as string[]];

@@ -30,6 +30,13 @@ export function times<T>(count: number, make: (index: number) => T): T[] {
   return Array.from({ length: count }, (_, index) => make(index));
 }
 
+/** How many of parallel guesses at one account were evaluated, and how many refused: locked, limited, or too many waiting. */
+export function tallyGuesses(answers: readonly { status: number }[]): { evaluated: number; refused: number } {
+  const refused = answers.filter(({ status }) => [423, 429, 503].includes(status)).length;
+  const evaluated = answers.filter(({ status }) => status === 400 || status === 401).length;
+  return { evaluated, refused };
+}
+
 /** How many of each kind. */
 export function tally<T>(items: readonly T[], kind: (item: T) => string | number): Record<string, number> {
   const counts: Record<string, number> = {};

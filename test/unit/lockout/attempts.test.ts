@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { reserveAttempt } from "../../../services/lockout/attempts.ts";
+import { reserveAttempt } from "../../../services/lockout/reserve-attempt.ts";
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -8,11 +8,10 @@ test("Lockout: no guess waits longer than 15 seconds for others, however slow th
   let now = 0;
   vi.spyOn(performance, "now").mockImplementation(() => now);
   const call = {
-    async query() {
-      now += 6_000;
-      return [{ reserved: false, id: null }];
+    async query({ name }: { name: string }) {
+      if (name === "reserve_attempt") now += 6_000;
+      return [];
     },
-    em: { execute: async () => [] },
     clock: { now: () => new Date() },
     config: { lockout: { threshold: 5, resetMs: 3_600_000, durationMs: 900_000 } },
     signal: new AbortController().signal,

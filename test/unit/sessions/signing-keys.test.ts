@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
-import { openKeyRing } from "../../../services/sessions/signing-keys.ts";
+import { openKeyRing } from "../../../services/sessions/key-ring.ts";
 import { createTokenPair, readRefreshToken } from "../../../services/sessions/tokens.ts";
 import { openStore } from "../../../services/store/open-store.ts";
 import { createClock } from "../../support/clock.ts";

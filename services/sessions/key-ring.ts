@@ -3,15 +3,14 @@ import { importJWK, type JWTPayload } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
 import type { Clock } from "../platform/clock.ts";
 import { newId } from "../store/ids.ts";
-import { LOCKS } from "../store/locks.ts";
-import { SigningKey } from "../store/signing-key.ts";
+import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
 import type { Store } from "../store/store.ts";
 
-/** A process asks the database for a key it does not know at most this often, in ms. */
+/** A process reloads the keys for an unknown `kid` at most this often, in ms. */
 const RELOAD_INTERVAL_MS = 1_000;
-/** A key signs for so long, in ms. */
+/** How long a key signs, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;
-/** A key is published for so long before it signs, and kept for so long after its last token has ended, in ms. */
+/** How long a key is published before it signs, and kept after its last token has expired, in ms. */
 const OVERLAP_MS = 3_600_000;
 
 type PublicKey = Awaited<ReturnType<typeof importJWK>>;
@@ -19,21 +18,21 @@ type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; priva
 
 /** The Ed25519 keys that tokens are signed with, shared by every process through the database. */
 export type KeyRing = {
-  /** The key that signs what was issued at that time: the same token comes out however often it is rebuilt. */
+  /** The key that signs tokens issued at that time. A token that is rebuilt is therefore identical. */
   signingKeyAt(issuedAt: Date): { kid: string; privateKey: KeyObject };
-  /** The key of that name; undefined when no process has made it. @throws Error when the database can't be asked */
+  /** The public key of that id; undefined if there is none. @throws Error if the database can't be reached */
   verificationKey(kid: string): Promise<PublicKey | undefined>;
-  /** Every public key, as in a JSON Web Key Set. */
+  /** Every public key, for the JSON Web Key Set. */
   jwks(): { kid: string; x: string }[];
-  /** Claims of tokens that these keys have signed here or verified, by whole text. */
+  /** Claims of tokens that this process has signed or verified, by the token's whole text. */
   verifiedTokens: Map<string, JWTPayload>;
-  /** Makes the next key when it is time, and forgets those that no living token is signed with. */
+  /** Adds the next key when it is due, and deletes those that no valid token is signed with. */
   rotate(): Promise<void>;
 };
 
 /**
- * Loads the keys and makes the first one; processes that start together agree on it.
- * @param longestTokenMs how long a token lives at most, in ms: a key is kept until its last one has ended.
+ * Loads the keys and adds the first one; processes that start together agree on it.
+ * @param longestTokenMs longest lifetime of a token, in ms: a key is kept until its last token has expired.
  */
 export async function openKeyRing(
   store: Store,
@@ -51,11 +50,11 @@ export async function openKeyRing(
         keys = loaded;
       });
     }
-    return reloaded; // who comes meanwhile waits for it too
+    return reloaded; // callers share one reload
   };
   const rotate = async () => {
     const now = clock.now();
-    await deleteRetired(store, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
+    await deleteRetiredKeys({ em: store.fork() }, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
     await addNextKey(store, cipher, now);
     keys = await load(store, cipher);
   };
@@ -77,7 +76,7 @@ export async function openKeyRing(
   };
 }
 
-/** In the order in which they came to sign. */
+/** Loads the keys in the order in which they become active. */
 async function load(store: Store, cipher: Cipher): Promise<Key[]> {
   const rows = await store.fork().find(SigningKey, {}, { orderBy: { activeAt: "asc", kid: "asc" } });
   return Promise.all(
@@ -91,43 +90,19 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
   );
 }
 
-/**
- * Makes a key unless there is one that is young enough. It signs at once if it is the first; else so much later that
- * every process has loaded it by then, and every verifier that asks for the key set now and then has seen it.
- */
+/** Adds a key unless there is one that is young enough. */
 async function addNextKey(store: Store, cipher: Cipher, now: Date): Promise<void> {
   const youngEnough = new Date(now.getTime() - KEY_AGE_MS);
-  const [young] = await store
-    .fork()
-    .execute<unknown[]>("select kid from signing_keys where created_at > ? limit 1", [youngEnough]);
-  if (young) return;
+  const em = store.fork();
+  if ((await em.count(SigningKey, { createdAt: { $gt: youngEnough } })) > 0) return;
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = newId(now);
-  await store.fork().transactional(async (tx) => {
-    await tx.execute("select pg_advisory_xact_lock(?)", [LOCKS.makeKey]);
-    await tx.execute(
-      `insert into signing_keys (kid, public_key, private_key, created_at, active_at)
-       select ?, ?, ?, ?::timestamptz, case when exists (select from signing_keys) then ?::timestamptz else ?::timestamptz end
-       where not exists (select from signing_keys where created_at > ?)`,
-      [
-        kid,
-        jwk.x,
-        cipher.encrypt(JSON.stringify(jwk), kid),
-        now,
-        new Date(now.getTime() + OVERLAP_MS),
-        now,
-        youngEnough,
-      ],
-    );
-  });
-}
-
-/** Removes the keys whose successor signs since before that time. */
-async function deleteRetired(store: Store, before: Date): Promise<void> {
-  await store.fork().execute(
-    `delete from signing_keys as k
-     where exists (select from signing_keys s where s.active_at > k.active_at and s.active_at <= ?)`,
-    [before],
+  const privateKey = cipher.encrypt(JSON.stringify(jwk), kid);
+  const activeAt = new Date(now.getTime() + OVERLAP_MS); // every process and verifier has loaded it by then
+  await insertSigningKey(
+    { em },
+    { kid, publicKey: jwk.x as string, privateKey, createdAt: now, activeAt },
+    youngEnough,
   );
 }
 

@@ -1,0 +1,85 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Clock } from "../platform/clock.ts";
+import { ServiceError } from "../platform/errors.ts";
+import { equalSecrets } from "../platform/metadata.ts";
+import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
+import {
+  OneTimeToken,
+  type OneTimeTokenKind,
+  putOneTimeToken,
+  takeOneTimeToken,
+  type VerifiedToken,
+} from "../store/one-time-tokens.ts";
+import type { Db } from "../store/store.ts";
+import type { Cipher } from "./cipher.ts";
+
+const MAC_BYTES = 16;
+
+type Deps = Db & { clock: Clock; cipher: Cipher };
+
+/**
+ * Issues a token to be mailed; it replaces an older one of the same user and kind. The row holds no secret: the token's
+ * text is derived from its id when the mail is sent.
+ * @returns the token's id, for the queued mail.
+ */
+export async function issueOneTimeToken(
+  call: Db & { clock: Clock },
+  { lifetimeMs, ...token }: VerifiedToken & { lifetimeMs: number },
+): Promise<string> {
+  const createdAt = call.clock.now();
+  const id = newId(createdAt);
+  await putOneTimeToken(call, { ...token, id, createdAt, expiresAt: new Date(createdAt.getTime() + lifetimeMs) });
+  return id;
+}
+
+/** The text that the mail carries: the id and 128 bits of a keyed digest of it, 43 characters. */
+export function encodeOneTimeToken(cipher: Cipher, id: string): string {
+  return Buffer.concat([bytesOfId(id), cipher.mac(id, "one-time-token").subarray(0, MAC_BYTES)]).toString("base64url");
+}
+
+/** Finds the user of a token without consuming it. @throws ServiceError TOKEN_INVALID */
+export async function readOneTimeToken(call: Deps, text: string, kind: OneTimeTokenKind): Promise<string> {
+  const id = decodeOneTimeToken(call.cipher, text);
+  const expiresAt = { $gt: call.clock.now() };
+  const token = id && (await call.em.findOne(OneTimeToken, { id, kind, expiresAt }));
+  if (!token) throw invalidToken();
+  return token.user.id;
+}
+
+/**
+ * Consumes a token: of several callers one succeeds. Locks its user's row first.
+ * Call it inside the transaction of what the token allows.
+ * @throws ServiceError TOKEN_INVALID
+ */
+export async function consumeOneTimeToken(
+  call: Deps,
+  text: string,
+  kinds: readonly OneTimeTokenKind[],
+): Promise<VerifiedToken> {
+  const id = decodeOneTimeToken(call.cipher, text);
+  const token = id && (await takeOneTimeToken(call, id, kinds, call.clock.now()));
+  if (!token) throw invalidToken();
+  return token;
+}
+
+/** Deletes a user's tokens, of some kinds or of all. Lock the user first. */
+export async function invalidateOneTimeTokens(
+  call: Db,
+  userId: string,
+  kinds?: readonly OneTimeTokenKind[],
+): Promise<void> {
+  await call.em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: { $in: [...kinds] } }) });
+}
+
+function invalidToken(): ServiceError {
+  const message = "This link is invalid, expired or already used. Please ask for a new one.";
+  return new ServiceError(Reason.TOKEN_INVALID, message);
+}
+
+/** The id of a token's text; undefined if its digest is not ours. */
+function decodeOneTimeToken(cipher: Cipher, text: string): string | undefined {
+  const bytes = Buffer.from(text, "base64url");
+  if (bytes.length !== ID_BYTES + MAC_BYTES) return undefined;
+  const id = idOfBytes(bytes); // untrusted until the digest is compared
+  return equalSecrets(text, encodeOneTimeToken(cipher, id)) ? id : undefined;
+}

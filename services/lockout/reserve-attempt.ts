@@ -1,0 +1,153 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { type AuditDeps, type AuditedEvent, recordAudit } from "../audit/record.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Config } from "../platform/config.ts";
+import { ServiceError, tooBusy } from "../platform/errors.ts";
+import {
+  type AttemptKey,
+  findLock,
+  insertReservation,
+  recordFailure,
+  recordSuccess,
+  releaseReservation,
+} from "../store/attempts.ts";
+import { isUnreachable } from "../store/errors.ts";
+import type { Db, HotDb } from "../store/store.ts";
+
+/** One guess that has been counted and may now be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */
+export type Attempt = {
+  /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
+  succeed(): Promise<void>;
+  /** The same as part of the caller's own statement, which gets the subject. It returns undefined if it did nothing. */
+  succeedWith<T>(run: (subject: string) => Promise<T | undefined>): Promise<T | undefined>;
+  /** The guess was wrong. Joins the transaction. @returns whether that locks the account. */
+  fail(): Promise<boolean>;
+  /** The guess was not evaluated: it no longer counts. Does nothing if the attempt has ended. */
+  release(): Promise<void>;
+};
+
+/** A reservation that has not ended after this time no longer counts, in ms: its process has died, its guess is unknown. */
+const EXPIRY_MS = 30_000;
+/** From this age on an attempt refuses to end, in ms, so that no guess is answered that has ceased to count. */
+const MAX_AGE_MS = 25_000;
+/** How long a caller waits for other callers' guesses in flight, and how often it tries again, in ms. */
+const MAX_WAIT_MS = 15_000;
+const RETRY_MS = 20;
+/** Logins of one account that may wait in this process; further ones get 503. Second factors are bounded by the MFA token. */
+const MAX_WAITING = 10;
+/** How often a release is tried again while the database is unreachable, in ms. */
+const RELEASE_RETRY_MS = 500;
+
+/** Callers that wait, by kind and subject. */
+const waiting = new Map<string, number>();
+
+type Deps = Db & HotDb & { clock: Clock; config: Pick<Config, "lockout">; signal: AbortSignal };
+
+/**
+ * Counts a guess before it is evaluated, so that of any number of parallel guesses no more than the threshold are
+ * evaluated. Waits while the guesses in flight could lock the account.
+ * @throws ServiceError ACCOUNT_LOCKED with the seconds left, UNAVAILABLE
+ */
+export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attempt> {
+  const startedAt = performance.now();
+  if (await reserve(call, key)) return createAttempt(call, key, startedAt);
+  await assertNotLocked(call, key);
+  const name = `${key.kind} ${key.subject}`;
+  const ahead = waiting.get(name) ?? 0;
+  if (key.kind === "password" && ahead >= MAX_WAITING) throw tooBusy();
+  waiting.set(name, ahead + 1);
+  try {
+    while (performance.now() - startedAt < MAX_WAIT_MS) {
+      await wait(RETRY_MS, undefined, { signal: call.signal });
+      const reservedAt = performance.now();
+      if (await reserve(call, key)) return createAttempt(call, key, reservedAt);
+      await assertNotLocked(call, key);
+    }
+    throw tooBusy();
+  } finally {
+    const left = (waiting.get(name) ?? 1) - 1;
+    if (left > 0) waiting.set(name, left);
+    else waiting.delete(name);
+  }
+}
+
+/** Reads whether guesses are refused. Counts nothing. @throws ServiceError ACCOUNT_LOCKED with the seconds left */
+export async function assertNotLocked(call: Pick<Deps, "query" | "clock">, key: AttemptKey): Promise<void> {
+  const now = call.clock.now();
+  const lockedUntil = await findLock(call, key, now);
+  if (!lockedUntil) return;
+  const seconds = Math.ceil((lockedUntil.getTime() - now.getTime()) / 1000);
+  const minutes = Math.ceil(seconds / 60);
+  throw new ServiceError(
+    Reason.ACCOUNT_LOCKED,
+    `The account is locked after too many failed attempts. Please try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`,
+    { retryAfterSeconds: seconds },
+  );
+}
+
+/** Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction. */
+export async function recordFailedAttempt(
+  call: AuditDeps,
+  attempt: Attempt,
+  event: AuditedEvent,
+  userId: string | undefined,
+  lockDetails: Record<string, unknown> = {},
+): Promise<void> {
+  await call.em.transactional(async () => {
+    const locked = await attempt.fail();
+    await recordAudit(call, event, { userId, outcome: "failure" });
+    if (locked) await recordAudit(call, "auth.locked", { userId, outcome: "failure", details: lockDetails });
+  });
+}
+
+function reserve(call: Deps, key: AttemptKey): Promise<boolean> {
+  return insertReservation(call, key, rulesAt(call));
+}
+
+function rulesAt({ clock, config: { lockout } }: Deps) {
+  const now = clock.now();
+  const before = (ms: number) => new Date(now.getTime() - ms);
+  return {
+    now,
+    failuresAfter: before(lockout.resetMs),
+    reservationsAfter: before(EXPIRY_MS),
+    threshold: lockout.threshold,
+  };
+}
+
+/** @param startedAt from before the reservation, by `performance.now()` */
+function createAttempt(call: Deps, key: AttemptKey, startedAt: number): Attempt {
+  let ended = false;
+  const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
+  /** If the outcome of the statement is unknown the reservation is left to expire: releasing it could end another one. */
+  const end = async <T>(statement: () => Promise<T>): Promise<T> => {
+    if (isExpired()) throw tooBusy();
+    ended = true;
+    try {
+      return await statement();
+    } catch (error) {
+      if (isUnreachable(error)) ended = false;
+      throw error;
+    }
+  };
+  const tryRelease = async (): Promise<void> => {
+    await end(() => releaseReservation(call, key)).catch(() => {});
+    if (!ended && !isExpired()) setTimeout(tryRelease, RELEASE_RETRY_MS).unref();
+  };
+  return {
+    succeed: () => end(() => recordSuccess(call, key)),
+    async succeedWith(run) {
+      const result = await end(() => run(key.subject));
+      if (result === undefined) ended = false;
+      return result;
+    },
+    fail: () =>
+      end(() => {
+        const rules = rulesAt(call);
+        const lockedUntil = new Date(rules.now.getTime() + call.config.lockout.durationMs);
+        return recordFailure(call, key, rules, lockedUntil);
+      }),
+    release: () => (ended ? Promise.resolve() : tryRelease()),
+  };
+}

@@ -1,0 +1,100 @@
+import type { Db, HotDb, Statement } from "./store.ts";
+
+/** What guesses are counted for: passwords per canonical e-mail address, second factors per user id. */
+export type AttemptKey = { kind: "password" | "second-factor"; subject: string };
+
+/** Times that decide what still counts, and how many failures lock. */
+export type AttemptRules = {
+  now: Date;
+  /** Failures up to this time are forgotten. */
+  failuresAfter: Date;
+  /** Reservations up to this time have expired: their process has ended. */
+  reservationsAfter: Date;
+  /** Failures until the lock. */
+  threshold: number;
+};
+
+/**
+ * Commits asynchronously (`synchronous_commit = off`, PostgreSQL 20.5). Safe where losing the change in a crash of the
+ * database never allows extra guesses. Never used when recording a failure.
+ */
+const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as async_commit";
+
+const RESERVE: Statement = (() => {
+  const failed = "(case when a.locked_until is null and a.failed_at > $4 then a.failed else 0 end)";
+  const reserved = "(case when a.locked_until is null and a.reserved_at > $5 then a.reserved else 0 end)";
+  return {
+    name: "reserve_attempt",
+    text: `insert into attempts as a (kind, subject, reserved, reserved_at)
+     select $1::text, $2::text, 1, $3::timestamptz from ${ASYNC_COMMIT}
+     on conflict (kind, subject) do update set
+       failed = ${failed}, reserved = ${reserved} + 1, reserved_at = excluded.reserved_at, locked_until = null
+     where a.locked_until <= $3 or (a.locked_until is null and ${failed} + ${reserved} < $6)
+     returning kind`,
+  };
+})();
+
+/** Counts a guess before it is evaluated. @returns false while locked, or while as many are in flight as would lock. */
+export async function insertReservation({ query }: HotDb, key: AttemptKey, rules: AttemptRules): Promise<boolean> {
+  const { now, failuresAfter, reservationsAfter, threshold } = rules;
+  const values = [key.kind, key.subject, now, failuresAfter, reservationsAfter, threshold];
+  return (await query(RESERVE, values)).length > 0;
+}
+
+const FIND_LOCK: Statement = {
+  name: "find_lock",
+  text: "select locked_until from attempts where kind = $1 and subject = $2 and locked_until > $3",
+};
+
+/** Until when guesses are refused; undefined if they are not. */
+export async function findLock({ query }: HotDb, { kind, subject }: AttemptKey, now: Date): Promise<Date | undefined> {
+  const [row] = await query<{ locked_until: string }>(FIND_LOCK, [kind, subject, now]);
+  return row && new Date(row.locked_until);
+}
+
+const SUCCEED: Statement = {
+  name: "attempt_succeeded",
+  text: `update attempts set reserved = greatest(reserved - 1, 0), failed = 0, failed_at = null from ${ASYNC_COMMIT}
+     where kind = $1 and subject = $2 and locked_until is null`,
+};
+
+/** Ends a reservation whose guess was right: the failures are forgotten, unless they have locked meanwhile. */
+export async function recordSuccess({ query }: HotDb, { kind, subject }: AttemptKey): Promise<void> {
+  await query(SUCCEED, [kind, subject]);
+}
+
+/** Ends a reservation whose guess was wrong. Joins the transaction. @returns whether that locks. */
+export async function recordFailure(
+  { em }: Db,
+  { kind, subject }: AttemptKey,
+  { now, failuresAfter, threshold }: AttemptRules,
+  lockedUntil: Date,
+): Promise<boolean> {
+  const failed = "(case when a.failed_at > ? then a.failed else 0 end) + 1";
+  const [row] = await em.execute<{ locked: boolean }[]>(
+    `update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = ${failed}, failed_at = ?,
+       locked_until = case when ${failed} >= ? then ?::timestamptz end
+     where kind = ? and subject = ? and locked_until is null returning locked_until is not null as locked`,
+    [failuresAfter, now, failuresAfter, threshold, lockedUntil, kind, subject],
+  );
+  return row?.locked ?? false;
+}
+
+const RELEASE: Statement = {
+  name: "release_attempt",
+  text: `with removed as (
+       delete from attempts using ${ASYNC_COMMIT}
+       where kind = $1 and subject = $2 and reserved <= 1 and failed = 0 returning kind)
+     update attempts set reserved = greatest(reserved - 1, 0)
+     where kind = $1 and subject = $2 and locked_until is null and not exists (select from removed)`,
+};
+
+/** Ends a reservation whose guess was not evaluated. Deletes a row without other content: invented accounts leave none. */
+export async function releaseReservation({ query }: HotDb, { kind, subject }: AttemptKey): Promise<void> {
+  await query(RELEASE, [kind, subject]);
+}
+
+/** Forgets all guesses, and the lock they may have caused. */
+export async function clearLock({ em }: Db, { kind, subject }: AttemptKey): Promise<void> {
+  await em.execute("delete from attempts where kind = ? and subject = ?", [kind, subject]);
+}

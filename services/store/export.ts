@@ -1,0 +1,40 @@
+import type { Db } from "./store.ts";
+
+/** A row by its column names; times are text. */
+export type ExportRow = Record<string, unknown>;
+
+const LISTS = {
+  // ended sessions are kept for a while; the earliest of these times is their end
+  sessions: `select s.id, s.device, s.ip, s.location, s.actor_id is not null as impersonated, s.created_at,
+      s.last_active_at as last_active, least(s.revoked_at, s.expires_at, a.revoked_at) as ends_at
+    from sessions s left join sessions a on a.id = s.actor_session_id
+    where s.user_id = ? order by s.created_at desc, s.id desc`,
+  auditEvents: `select id, event, outcome, actor_id, ip, user_agent, request_id, details, created_at
+    from audit_events where user_id = ? order by id desc`,
+  emails: `select id, "to", template, status, created_at, sent_at from emails where user_id = ? order by id desc`,
+  usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
+      created_at from ai_usage where user_id = ? order by created_at desc, id desc`,
+};
+
+/** The lists of an export. */
+export type ExportList = keyof typeof LISTS;
+
+/** Reads a part of a list about a user, newest first. */
+export function readExportList(
+  { em }: Db,
+  list: ExportList,
+  userId: string,
+  { limit, offset }: { limit: number; offset: number },
+): Promise<ExportRow[]> {
+  return em.execute(`${LISTS[list]} limit ? offset ?`, [userId, limit, offset]);
+}
+
+/** Reads a user's own data, without secrets. */
+export async function readExportProfile({ em }: Db, userId: string): Promise<ExportRow> {
+  const [row = {}] = await em.execute<ExportRow[]>(
+    `select id, email, name, bio, role, email_verified_at, password_changed_at, terms_accepted_at,
+       mfa_secret is not null as mfa_enabled, last_login_at, created_at, updated_at from users where id = ?`,
+    [userId],
+  );
+  return row;
+}

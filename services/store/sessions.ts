@@ -1,0 +1,190 @@
+import { defineEntity, p } from "@mikro-orm/core";
+import type { AsRead, Db, HotDb, Statement } from "./store.ts";
+import { User } from "./users.ts";
+
+const table = defineEntity({
+  name: "Session",
+  tableName: "sessions",
+  properties: {
+    id: p.uuid().primary(),
+    user: () => p.manyToOne(User).ref(),
+    generation: p.integer(), // incremented by each refresh; a token carries its own
+    rotatedAt: p.datetime(),
+    successorUsed: p.boolean().name("acknowledged"), // the current token pair has been used: no reuse interval any more
+    device: p.string(),
+    ip: p.string(),
+    location: p.string().nullable(),
+    actorId: p.uuid().nullable(), // the administrator who impersonates
+    actorSessionId: p.uuid().nullable(), // the administrator's session, whose end ends this one
+    createdAt: p.datetime(),
+    lastActiveAt: p.datetime(),
+    expiresAt: p.datetime(), // moves with each refresh, `endsAt` at the latest
+    endsAt: p.datetime(), // never moves
+    revokedAt: p.datetime().nullable(),
+  },
+});
+
+/** A signed-in device. Tokens are derived from this row and never stored. */
+export class Session extends table.class {}
+table.setClass(Session);
+
+/** Whether session `s` is open at `$2` and, under impersonation, the administrator's own, which expires no sooner. */
+const IS_OPEN = `s.revoked_at is null and s.expires_at > $2
+       and (s.actor_session_id is null or exists (
+         select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
+
+/** An open session and its user, as read for every authenticated request. */
+export type FoundSession = {
+  user: CallerUser;
+  session: Pick<Session, "id" | "generation" | "successorUsed" | "createdAt" | "lastActiveAt">;
+  /** The administrator who impersonates the user. */
+  actorId: string | undefined;
+};
+
+/** The caller's account as it stood when the call began. */
+export type CallerUser = Pick<
+  User,
+  | "id"
+  | "email"
+  | "name"
+  | "bio"
+  | "role"
+  | "emailVerified"
+  | "mfaEnabled"
+  | "passwordChangedAt"
+  | "createdAt"
+  | "updatedAt"
+>;
+
+type FoundRow = AsRead<
+  CallerUser & {
+    sessionId: string;
+    generation: number;
+    successorUsed: boolean;
+    sessionCreatedAt: Date;
+    lastActiveAt: Date;
+    actorId: string | null;
+  }
+>;
+
+const FIND_OPEN: Statement = {
+  name: "find_open_sessions",
+  text: `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
+       s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
+       u.id, u.email, u.name, u.bio, u.role, u.email_verified_at is not null as "emailVerified",
+       u.mfa_secret is not null as "mfaEnabled", u.password_changed_at as "passwordChangedAt",
+       u.created_at as "createdAt", u.updated_at as "updatedAt"
+     from sessions s join users u on u.id = s.user_id
+     where s.id = any((select $1::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
+};
+
+/** Reads those of the sessions that are open, each with its user. One prepared statement. @returns them by session id. */
+export async function findOpenSessions({ query }: HotDb, ids: string[], now: Date): Promise<Map<string, FoundSession>> {
+  const rows = await query<FoundRow>(FIND_OPEN, [ids, now]);
+  return new Map(rows.map((row) => [row.sessionId, toFoundSession(row)]));
+}
+
+function toFoundSession(row: FoundRow): FoundSession {
+  const { sessionId, generation, successorUsed, sessionCreatedAt, lastActiveAt, actorId, ...user } = row;
+  return {
+    user: {
+      ...user,
+      passwordChangedAt: new Date(user.passwordChangedAt),
+      createdAt: new Date(user.createdAt),
+      updatedAt: new Date(user.updatedAt),
+    },
+    session: {
+      id: sessionId,
+      generation,
+      successorUsed,
+      createdAt: new Date(sessionCreatedAt),
+      lastActiveAt: new Date(lastActiveAt),
+    },
+    actorId: actorId ?? undefined,
+  };
+}
+
+const SELECT_OPEN: Statement = {
+  name: "open_sessions_among",
+  text: `select s.id from sessions s where s.id = any($1::uuid[]) and ${IS_OPEN}`,
+};
+
+/** The ids of those sessions that are open. One prepared statement. */
+export async function selectOpenSessions({ query }: HotDb, ids: string[], now: Date): Promise<Set<string>> {
+  const rows = await query<{ id: string }>(SELECT_OPEN, [ids, now]);
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** A session as lists show it. */
+export type ListedSession = Pick<Session, "id" | "device" | "ip" | "location" | "createdAt" | "lastActiveAt"> & {
+  isImpersonation: boolean;
+};
+
+/** Lists a user's open sessions, newest first. */
+export async function listOpenSessions({ em }: Db, userId: string, now: Date): Promise<ListedSession[]> {
+  const rows = await em.execute<AsRead<ListedSession>[]>(
+    `select s.id, s.device, s.ip, s.location, s.actor_id is not null as "isImpersonation", s.created_at as "createdAt",
+       s.last_active_at as "lastActiveAt"
+     from sessions s left join sessions a on a.id = s.actor_session_id
+     where s.user_id = ? and s.revoked_at is null and s.expires_at > ? and a.revoked_at is null
+     order by s.created_at desc, s.id desc`,
+    [userId, now],
+  );
+  return rows.map((row) => ({
+    ...row,
+    createdAt: new Date(row.createdAt),
+    lastActiveAt: new Date(row.lastActiveAt),
+  }));
+}
+
+/** Locks a session of a user against revocation until the transaction ends. @returns false if it has been revoked. */
+export async function lockOpenSession({ em }: Db, id: string, userId: string): Promise<boolean> {
+  const rows = await em.execute<unknown[]>(
+    "select id from sessions where id = ? and user_id = ? and revoked_at is null for key share",
+    [id, userId],
+  );
+  return rows.length > 0;
+}
+
+/** Revokes a session of a user if it is open. @returns whether it was. */
+export async function revokeOpenSession({ em }: Db, id: string, userId: string, now: Date): Promise<boolean> {
+  const rows = await em.execute<unknown[]>(
+    `update sessions as s set revoked_at = ? where s.id = ? and s.user_id = ? and ${IS_OPEN.replace("$2", "?")}
+     returning s.id`,
+    [now, id, userId, now],
+  );
+  return rows.length > 0;
+}
+
+/**
+ * Revokes a user's sessions but the excepted one. Lock the user in an earlier statement: this one then sees the session
+ * of a sign-in that the lock waited for.
+ * @returns how many were open; expired ones, and those that ended with their administrator's, are not counted.
+ */
+export async function revokeAllSessions(
+  { em }: Db,
+  userId: string,
+  exceptId: string | null,
+  now: Date,
+): Promise<number> {
+  const rows = await em.execute<{ was_open: boolean }[]>(
+    `update sessions as s set revoked_at = ?
+     where s.user_id = ? and s.revoked_at is null and s.id is distinct from ?::uuid
+     returning s.expires_at > ? and not exists (
+       select from sessions a where a.id = s.actor_session_id and a.revoked_at is not null) as was_open`,
+    [now, userId, exceptId, now],
+  );
+  return rows.filter((row) => row.was_open).length;
+}
+
+/** Writes when sessions were last active. Touches no index and skips rows that are locked by others. */
+export async function updateLastActive({ em }: Db, sessions: { id: string; at: Date }[]): Promise<void> {
+  await em.execute(
+    `with due as (
+       select s.id, v.at from jsonb_to_recordset(?::jsonb) as v (id uuid, at timestamptz)
+       join sessions s on s.id = v.id where s.last_active_at < v.at
+       for no key update of s skip locked)
+     update sessions as s set last_active_at = due.at from due where s.id = due.id`,
+    [JSON.stringify(sessions)],
+  );
+}

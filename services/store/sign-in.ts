@@ -1,0 +1,108 @@
+import type { Session } from "./sessions.ts";
+import { type Db, type HotDb, prepared } from "./store.ts";
+import type { User } from "./users.ts";
+
+/** Most sessions of one user. */
+const MAX_SESSIONS = 100;
+
+/** The part of a user's row that proofs are checked against. */
+export type CheckedUser = Pick<User, "id" | "passwordChangedAt" | "mfaSecret">;
+
+/** The row of a session to be opened. */
+export type NewSession = Pick<Session, "id" | "device" | "ip" | "location" | "createdAt" | "expiresAt" | "endsAt">;
+
+/** The user as of the moment from which a revocation finds the session; `restored`: a requested deletion was cancelled. */
+export type SignedInUser = Pick<User, "email" | "name" | "role"> & { restored: boolean };
+
+const ROW_UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct from ?
+  and (u.deletion_at is null or u.deletion_at > ?)`;
+
+const unchangedValues = (user: CheckedUser, now: Date) => [user.passwordChangedAt, user.mfaSecret ?? null, now];
+
+/** Sessions of a user beyond the limit once one more is opened: revoked ones go first, then impersonations, then the oldest. */
+const SURPLUS = `order by s.revoked_at is not null, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
+
+/**
+ * A requested deletion as it stood when the statement began. Read without a lock: of two statements that lock a row and
+ * then update it, each waits for the other while a third party shares that row.
+ */
+const DELETION_AT = "(select o.deletion_at from users as o where o.id = u.id)";
+
+/**
+ * One statement, so one round trip and one commit: user, session, audit events and attempt counter, or nothing.
+ * The user's row is locked first and the counter last, as everywhere.
+ */
+const SIGN_IN = `with signed as (
+    update users as u set last_login_at = ?, deletion_at = null,
+      updated_at = case when u.deletion_at is null then u.updated_at else ? end
+    where u.id = ? and ${ROW_UNCHANGED} and u.deletion_at is not distinct from ${DELETION_AT}
+    returning u.id, u.email, u.name, u.role, ${DELETION_AT} is not null as restored),
+  pruned as (
+    delete from sessions where id in (
+      select s.id from sessions s join signed on signed.id = s.user_id ${SURPLUS})),
+  opened as (
+    insert into sessions
+      (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
+    select r.id, signed.id, r.created_at, r.device, r.ip, r.location, r.created_at, r.created_at, r.expires_at, r.ends_at
+    from signed, jsonb_populate_record(null::sessions, ?::jsonb) as r),
+  recorded as (
+    insert into audit_events
+    select r.* from signed, jsonb_populate_recordset(null::audit_events, ?::jsonb) as r
+    where signed.restored or r.event <> 'user.restored' returning id),
+  unsealed as (insert into audit_unsealed (event_id) select id from recorded),
+  settled as (
+    update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = 0, failed_at = null
+    from signed
+    where a.kind = 'password' and a.subject = ? and a.locked_until is null)
+  select email, name, role, restored from signed`;
+const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
+
+/**
+ * Opens a session, unless password or second factor have changed since the proofs were checked. Cancels a requested
+ * deletion, drops the user's surplus sessions and records the audit events (`user.restored` only if it was).
+ * @param attempt the subject of the password attempt that succeeded; undefined joins the transaction in which a second
+ * factor was consumed.
+ * @returns undefined if the row has changed.
+ */
+export async function signIn(
+  db: Db & HotDb,
+  user: CheckedUser,
+  session: NewSession,
+  auditRows: object[],
+  attempt: string | undefined,
+): Promise<SignedInUser | undefined> {
+  const now = session.createdAt;
+  const { createdAt, expiresAt, endsAt, ...row } = session;
+  const values = [
+    now,
+    now,
+    user.id,
+    ...unchangedValues(user, now),
+    JSON.stringify({ ...row, created_at: createdAt, expires_at: expiresAt, ends_at: endsAt }),
+    JSON.stringify(auditRows),
+    attempt ?? null,
+  ];
+  const run = () =>
+    attempt === undefined
+      ? db.em.execute<SignedInUser[]>(SIGN_IN, values)
+      : db.query<SignedInUser>(PREPARED_SIGN_IN, values);
+  const [signedIn] = await run();
+  return signedIn ?? (await run())[0]; // a parallel sign-in may have cancelled the deletion meanwhile
+}
+
+/** Locks a user whose password was checked against this row. @returns false if the row has changed. */
+export async function lockIfUnchanged({ em }: Db, user: CheckedUser, now: Date): Promise<boolean> {
+  const rows = await em.execute<unknown[]>(
+    `select u.id from users as u where u.id = ? and ${ROW_UNCHANGED} for no key update`,
+    [user.id, ...unchangedValues(user, now)],
+  );
+  return rows.length > 0;
+}
+
+/** Deletes a user's surplus impersonations before one more is opened. It never removes a session of the user's own. */
+export async function pruneImpersonations({ em }: Db, userId: string): Promise<void> {
+  await em.execute(
+    `delete from sessions where actor_id is not null and id in (select s.id from sessions s where s.user_id = ? ${SURPLUS})`,
+    [userId],
+  );
+}

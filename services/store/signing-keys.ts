@@ -1,0 +1,48 @@
+import { defineEntity, p } from "@mikro-orm/core";
+import { LOCKS } from "./locks.ts";
+import type { Db } from "./store.ts";
+
+const table = defineEntity({
+  name: "SigningKey",
+  tableName: "signing_keys",
+  properties: {
+    kid: p.string().primary(),
+    publicKey: p.string(), // base64url, as in a JWK's `x`
+    privateKey: p.string().hidden(), // encrypted
+    createdAt: p.datetime(),
+    activeAt: p.datetime(), // signs from then on, until the next key's time
+  },
+});
+
+/** An Ed25519 key pair that tokens are signed with. */
+export class SigningKey extends table.class {}
+table.setClass(SigningKey);
+
+/**
+ * Inserts a key unless one was created after `youngEnough`. The advisory lock keeps processes that start together from
+ * each inserting one. The first key of all signs at once, each later one from `activeAt` on.
+ */
+export async function insertSigningKey(
+  { em }: Db,
+  key: Pick<SigningKey, "kid" | "publicKey" | "privateKey" | "createdAt" | "activeAt">,
+  youngEnough: Date,
+): Promise<void> {
+  await em.transactional(async () => {
+    await em.execute("select pg_advisory_xact_lock(?)", [LOCKS.makeKey]);
+    await em.execute(
+      `insert into signing_keys (kid, public_key, private_key, created_at, active_at)
+       select ?, ?, ?, ?::timestamptz, case when exists (select from signing_keys) then ?::timestamptz else ?::timestamptz end
+       where not exists (select from signing_keys where created_at > ?)`,
+      [key.kid, key.publicKey, key.privateKey, key.createdAt, key.activeAt, key.createdAt, youngEnough],
+    );
+  });
+}
+
+/** Deletes the keys whose successor became active before that time. */
+export async function deleteRetiredKeys({ em }: Db, before: Date): Promise<void> {
+  await em.execute(
+    `delete from signing_keys as k
+     where exists (select from signing_keys s where s.active_at > k.active_at and s.active_at <= ?)`,
+    [before],
+  );
+}
