@@ -3,6 +3,7 @@ import {
   Access,
   AccessSchema,
   AccountKey,
+  AuditTarget,
   default_limit,
   field as fieldOption,
   type Limit,
@@ -24,6 +25,8 @@ export type MethodPolicy = {
   limits: Limit[];
   /** The request field with the account that a rate limit or lockout counts for. */
   account: { field: DescField; key: AccountKey } | undefined;
+  /** The request field with the target that the audit log records. */
+  target: { field: DescField; kind: AuditTarget } | undefined;
 };
 
 const policies = new WeakMap<DescMethod, MethodPolicy>();
@@ -65,5 +68,11 @@ function read(method: DescMethod): MethodPolicy {
   if (!field && (policy.lockout || limits.some((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT))) {
     throw new Error(`${name} counts per account, but no field of its request names one`);
   }
-  return { policy, limits, account: field && { field, key: getOption(field, fieldOption).account } };
+  const target = method.input.fields.find((f) => getOption(f, fieldOption).auditTarget !== AuditTarget.UNSPECIFIED);
+  return {
+    policy,
+    limits,
+    account: field && { field, key: getOption(field, fieldOption).account },
+    target: target && { field: target, kind: getOption(target, fieldOption).auditTarget },
+  };
 }

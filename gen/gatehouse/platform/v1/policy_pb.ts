@@ -16,7 +16,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gatehouse/platform/v1/policy.proto.
  */
 export const file_gatehouse_platform_v1_policy: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEiggMKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhQKDGFuc3dlcl9ieXRlcxgKIAEoDSJ/CgVMaW1pdBIOCgZidWNrZXQYASABKAkSEAoIcmVxdWVzdHMYAiABKA0SFgoOd2luZG93X3NlY29uZHMYAyABKA0SKwoCYnkYBCABKA4yHy5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRLZXkSDwoHbWVzc2FnZRgFIAEoCSJRCgtGaWVsZFBvbGljeRIOCgZjb29raWUYASABKAkSMgoHYWNjb3VudBgCIAEoDjIhLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BY2NvdW50S2V5KowBCgZBY2Nlc3MSFgoSQUNDRVNTX1VOU1BFQ0lGSUVEEAASEQoNQUNDRVNTX1BVQkxJQxABEioKC0FDQ0VTU19VU0VSEAIaGYq1GBUKDWF1dGhlbnRpY2F0ZWQQZBg8IAISKwoMQUNDRVNTX0FETUlOEAMaGYq1GBUKDWF1dGhlbnRpY2F0ZWQQZBg8IAIqcwoITGltaXRLZXkSGQoVTElNSVRfS0VZX1VOU1BFQ0lGSUVEEAASFQoRTElNSVRfS0VZX0FERFJFU1MQARISCg5MSU1JVF9LRVlfVVNFUhACEiEKHUxJTUlUX0tFWV9BRERSRVNTX0FORF9BQ0NPVU5UEAMqUwoHTG9ja291dBIXChNMT0NLT1VUX1VOU1BFQ0lGSUVEEAASFAoQTE9DS09VVF9QQVNTV09SRBABEhkKFUxPQ0tPVVRfU0VDT05EX0ZBQ1RPUhACKnkKDkNvb2tpZUNsZWFyaW5nEh8KG0NPT0tJRV9DTEVBUklOR19VTlNQRUNJRklFRBAAEh4KGkNPT0tJRV9DTEVBUklOR19PTl9TVUNDRVNTEAESJgoiQ09PS0lFX0NMRUFSSU5HX09OX1VOQVVUSEVOVElDQVRFRBACKlgKCkFjY291bnRLZXkSGwoXQUNDT1VOVF9LRVlfVU5TUEVDSUZJRUQQABIVChFBQ0NPVU5UX0tFWV9FTUFJTBABEhYKEkFDQ09VTlRfS0VZX1RJQ0tFVBACOlcKBnBvbGljeRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKAsyHS5nYXRlaG91c2UucGxhdGZvcm0udjEuUG9saWN5UgZwb2xpY3k6WQoFZmllbGQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNGGAyABKAsyIi5nYXRlaG91c2UucGxhdGZvcm0udjEuRmllbGRQb2xpY3lSBWZpZWxkOmYKDWRlZmF1bHRfbGltaXQSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjRhgMgASgLMhwuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxpbWl0UgxkZWZhdWx0TGltaXRiBnByb3RvMw", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
+  fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEiggMKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhQKDGFuc3dlcl9ieXRlcxgKIAEoDSJ/CgVMaW1pdBIOCgZidWNrZXQYASABKAkSEAoIcmVxdWVzdHMYAiABKA0SFgoOd2luZG93X3NlY29uZHMYAyABKA0SKwoCYnkYBCABKA4yHy5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRLZXkSDwoHbWVzc2FnZRgFIAEoCSKLAQoLRmllbGRQb2xpY3kSDgoGY29va2llGAEgASgJEjIKB2FjY291bnQYAiABKA4yIS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjb3VudEtleRI4CgxhdWRpdF90YXJnZXQYAyABKA4yIi5nYXRlaG91c2UucGxhdGZvcm0udjEuQXVkaXRUYXJnZXQqjAEKBkFjY2VzcxIWChJBQ0NFU1NfVU5TUEVDSUZJRUQQABIRCg1BQ0NFU1NfUFVCTElDEAESKgoLQUNDRVNTX1VTRVIQAhoZirUYFQoNYXV0aGVudGljYXRlZBBkGDwgAhIrCgxBQ0NFU1NfQURNSU4QAxoZirUYFQoNYXV0aGVudGljYXRlZBBkGDwgAipzCghMaW1pdEtleRIZChVMSU1JVF9LRVlfVU5TUEVDSUZJRUQQABIVChFMSU1JVF9LRVlfQUREUkVTUxABEhIKDkxJTUlUX0tFWV9VU0VSEAISIQodTElNSVRfS0VZX0FERFJFU1NfQU5EX0FDQ09VTlQQAypTCgdMb2Nrb3V0EhcKE0xPQ0tPVVRfVU5TUEVDSUZJRUQQABIUChBMT0NLT1VUX1BBU1NXT1JEEAESGQoVTE9DS09VVF9TRUNPTkRfRkFDVE9SEAIqeQoOQ29va2llQ2xlYXJpbmcSHwobQ09PS0lFX0NMRUFSSU5HX1VOU1BFQ0lGSUVEEAASHgoaQ09PS0lFX0NMRUFSSU5HX09OX1NVQ0NFU1MQARImCiJDT09LSUVfQ0xFQVJJTkdfT05fVU5BVVRIRU5USUNBVEVEEAIqWgoLQXVkaXRUYXJnZXQSHAoYQVVESVRfVEFSR0VUX1VOU1BFQ0lGSUVEEAASFQoRQVVESVRfVEFSR0VUX1VTRVIQARIWChJBVURJVF9UQVJHRVRfRU1BSUwQAipYCgpBY2NvdW50S2V5EhsKF0FDQ09VTlRfS0VZX1VOU1BFQ0lGSUVEEAASFQoRQUNDT1VOVF9LRVlfRU1BSUwQARIWChJBQ0NPVU5UX0tFWV9USUNLRVQQAjpXCgZwb2xpY3kSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjRhgMgASgLMh0uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlBvbGljeVIGcG9saWN5OlkKBWZpZWxkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjRhgMgASgLMiIuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkZpZWxkUG9saWN5UgVmaWVsZDpmCg1kZWZhdWx0X2xpbWl0EiEuZ29vZ2xlLnByb3RvYnVmLkVudW1WYWx1ZU9wdGlvbnMY0YYDIAEoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdFIMZGVmYXVsdExpbWl0YgZwcm90bzM", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
 
 /**
  * Policy of one method.
@@ -170,6 +170,13 @@ export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
    * @generated from field: gatehouse.platform.v1.AccountKey account = 2;
    */
   account: AccountKey;
+
+  /**
+   * Marks the field that names the target of the method in the audit log.
+   *
+   * @generated from field: gatehouse.platform.v1.AuditTarget audit_target = 3;
+   */
+  auditTarget: AuditTarget;
 };
 
 /**
@@ -359,6 +366,47 @@ export const CookieClearingSchema: GenEnum<CookieClearing> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 3);
 
 /**
+ * What the audit log records as the target of a method.
+ *
+ * @generated from enum gatehouse.platform.v1.AuditTarget
+ */
+export const AuditTarget = {
+  /**
+   * The field does not name a target.
+   *
+   * @generated from enum value: AUDIT_TARGET_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The id of a user.
+   *
+   * @generated from enum value: AUDIT_TARGET_USER = 1;
+   */
+  USER: 1,
+
+  /**
+   * The id of an e-mail.
+   *
+   * @generated from enum value: AUDIT_TARGET_EMAIL = 2;
+   */
+  EMAIL: 2,
+} as const;
+
+/**
+ * What the audit log records as the target of a method.
+ *
+ * @generated from enum gatehouse.platform.v1.AuditTarget
+ */
+export type AuditTarget = (typeof AuditTarget)[keyof typeof AuditTarget] | UnknownEnum;
+
+/**
+ * Describes the enum gatehouse.platform.v1.AuditTarget.
+ */
+export const AuditTargetSchema: GenEnum<AuditTarget> = /*@__PURE__*/
+  enumDesc(file_gatehouse_platform_v1_policy, 4);
+
+/**
  * How a field names an account.
  *
  * @generated from enum gatehouse.platform.v1.AccountKey
@@ -397,7 +445,7 @@ export type AccountKey = (typeof AccountKey)[keyof typeof AccountKey] | UnknownE
  * Describes the enum gatehouse.platform.v1.AccountKey.
  */
 export const AccountKeySchema: GenEnum<AccountKey> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 4);
+  enumDesc(file_gatehouse_platform_v1_policy, 5);
 
 /**
  * Policy of one method. The process does not start while a method has no access.
