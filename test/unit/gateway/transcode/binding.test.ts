@@ -42,7 +42,12 @@ const fieldOf = ({ cookie, ...facts }: Field, index: number) => {
   } as never);
   if (cookie !== undefined) {
     field.options = create(FieldOptionsSchema);
-    setExtension(field.options, fieldPolicy, { $typeName: "gatehouse.platform.v1.FieldPolicy", cookie, account: 0, auditTarget: 0 });
+    setExtension(field.options, fieldPolicy, {
+      $typeName: "gatehouse.platform.v1.FieldPolicy",
+      cookie,
+      account: 0,
+      auditTarget: 0,
+    });
   }
   return field;
 };
