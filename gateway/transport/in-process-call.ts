@@ -59,27 +59,29 @@ export class InProcessCall implements HandlerContext {
   }
 
   /**
-   * Settles as the work does, or rejects the moment the call is aborted. Masks unknown errors, as on the wire.
-   * @param endsCall whether the result ends the call. A failure always does
+   * Settles as the work does, or rejects the moment the call is aborted. A failure ends the call. Masks unknown errors, as
+   * on the wire.
+   * @param complete maps the result
    */
-  run<T>(work: () => Promise<T>, endsCall: (result: T) => boolean): Promise<T> {
+  run<T, R>(work: () => Promise<T>, complete: (result: T) => R): Promise<R> {
     if (this.#endedBy) return Promise.reject(this.#endedBy);
-    return new Promise<T>((resolve, reject) => {
+    return new Promise<R>((resolve, reject) => {
       this.#rejectPending = reject;
-      const complete = (result: T) => {
-        if (endsCall(result)) this.#end(ENDED);
-        resolve(result);
-      };
       const fail = (thrown: unknown) => {
-        this.#end(ENDED);
+        this.end();
         reject(masked(thrown));
       };
       try {
-        work().then(complete, fail);
+        work().then((result) => resolve(complete(result)), fail);
       } catch (thrown) {
         fail(thrown); // an interceptor may throw before it returns a promise
       }
     });
+  }
+
+  /** Ends the call, as its last result does. */
+  end(): void {
+    this.#end(ENDED);
   }
 
   #abort(error: ConnectError): void {

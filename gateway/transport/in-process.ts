@@ -62,7 +62,11 @@ export function createInProcessTransport(
       const run = find(method);
       const call = new InProcessCall(method, signal, timeoutMs, header, contextValues);
       const request = new InProcessRequest(call, false, create(method.input, input));
-      return (await call.run(() => run(request), always)) as UnaryResponse as never;
+      const complete = (response: UnaryResponse | StreamResponse) => {
+        call.end();
+        return response;
+      };
+      return (await call.run(() => run(request), complete)) as never;
     },
     async stream(method, signal, timeoutMs, header, input, contextValues) {
       const run = find(method);
@@ -73,14 +77,10 @@ export function createInProcessTransport(
         const response = await run({ ...request, signal: call.signal });
         return { ...response, message: messagesOf(call, response.message as AsyncIterable<never>) };
       };
-      return (await call.run(start, never)) as never;
+      return (await call.run(start, (response) => response)) as never;
     },
   };
 }
-
-const always = () => true;
-const never = () => false;
-const isDone = ({ done }: IteratorResult<unknown>) => done === true;
 
 /** Runs `routes` on a router that keeps the implementations, and wraps each of them in the interceptors once. */
 function collect(
@@ -166,14 +166,17 @@ function messagesOf(call: InProcessCall, source: AsyncIterable<MessageInitShape<
     hasStarted = true;
     return from.next();
   };
-  const complete = (step: IteratorResult<MessageInitShape<DescMethod["output"]>>) =>
-    step.done ? step : { done: false, value: create(call.method.output, step.value) };
+  const complete = (step: IteratorResult<MessageInitShape<DescMethod["output"]>>) => {
+    if (!step.done) return { done: false, value: create(call.method.output, step.value) };
+    call.end();
+    return step;
+  };
   const close = () => {
     if (!hasStarted) pull().catch(() => {}); // closing a generator that has not started runs none of its code
     (from.throw ?? from.return)?.call(from, call.signal.reason).catch(() => {});
   };
   if (call.signal.aborted) close();
   else call.signal.addEventListener("abort", close, { once: true });
-  const next = () => call.run(() => pull().then(complete), isDone);
+  const next = () => call.run(pull, complete);
   return { [Symbol.asyncIterator]: () => ({ next }) };
 }

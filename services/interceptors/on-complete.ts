@@ -28,7 +28,7 @@ export async function onComplete(next: Next, req: AnyRequest, observer: Observer
   return { ...res, message: observe(res.message, observer) } as StreamResponse;
 }
 
-/** Adds the observer to messages that are observed already: each nested iterator costs each message microtasks. */
+/** Adds the observer to messages that are observed already: each nested iterator costs every message microtasks. */
 function observe<T>(messages: AsyncIterable<T>, observer: Observer): ObservedStream<T> {
   return messages instanceof ObservedStream
     ? new ObservedStream(messages.source, [...messages.observers, observer])
@@ -46,18 +46,35 @@ class ObservedStream<T> implements AsyncIterable<T> {
     this.observers = observers;
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<T, void> {
-    let result: CallResult = {};
-    try {
-      yield* this.source;
-    } catch (error) {
-      result = { error };
-    } finally {
-      for (const observer of this.observers) {
-        const error = observer(result);
-        if ("error" in result) result = { error: error ?? result.error };
-      }
-    }
-    if ("error" in result) throw result.error;
+  [Symbol.asyncIterator](): AsyncIterator<T, undefined> {
+    const from = this.source[Symbol.asyncIterator]();
+    let isOver = false;
+    const end = (result: CallResult): CallResult => {
+      if (isOver) return result;
+      isOver = true;
+      return this.observers.reduce((last: CallResult, observer) => {
+        const error = observer(last);
+        return "error" in last ? { error: error ?? last.error } : last;
+      }, result);
+    };
+    const fail = (error: unknown): never => {
+      throw (end({ error }) as { error: unknown }).error;
+    };
+    const pass = (step: IteratorResult<T>) => {
+      if (step.done) end({});
+      return step;
+    };
+    return {
+      next: () => from.next().then(pass, fail),
+      async return() {
+        await from.return?.().catch(fail);
+        end({});
+        return { done: true, value: undefined };
+      },
+      async throw(reason) {
+        await from.return?.().catch(() => {}); // the reason is reported
+        return fail(reason);
+      },
+    };
   }
 }

@@ -3,7 +3,7 @@ import { ReplyDecoder, type ResponseParser } from "./decode.ts";
 import { ProviderError, toUpstreamError, UpstreamError } from "./errors.ts";
 import type { UpstreamResponse } from "./http-client.ts";
 import type { CallObserver, Completion, Prompt, Provider, ProviderBounds } from "./provider.ts";
-import { readEvents } from "./read-events.ts";
+import { readerOf } from "./read-bytes.ts";
 import { readReply, sendWithRetry } from "./send.ts";
 import { UpstreamRequest } from "./upstream-request.ts";
 
@@ -42,21 +42,44 @@ export function createProvider(id: string, adapter: Adapter, bounds: ProviderBou
   }
 
   async function* stream(prompt: Prompt, client: AbortSignal, observer?: CallObserver): AsyncGenerator<string, void> {
-    const request = new UpstreamRequest(client, bounds.totalMs);
-    const decoder = new ReplyDecoder(adapter, bounds.eventBytes);
+    const { totalMs, idleMs, afterFinishMs, eventBytes, streamBytes } = bounds;
+    const request = new UpstreamRequest(client, totalMs);
+    const decoder = new ReplyDecoder(adapter, eventBytes);
     let body: Readable | undefined;
+    let received = 0;
     try {
       const reply = await sendWithRetry(() => adapter.send(prompt, true, request.signal), request, bounds, observer);
-      body = reply.body;
       if (reply.type.endsWith("json")) {
         // Some servers answer a request for a stream by one document. Errors come so too, even with status 200.
         const { content, usage } = await readReply(reply, adapter, bounds, observer);
-        request.pauseIdleTimer();
         if (content !== "") yield content;
         if (usage) observer?.onUsage(usage);
       } else {
         if (reply.type !== "" && reply.type !== "text/event-stream") throw new UpstreamError("unreadable reply");
-        yield* readEvents(body, decoder, request, bounds, observer);
+        body = reply.body;
+        request.resetIdleTimer(idleMs);
+        try {
+          const next = readerOf(body);
+          for (let bytes = await next(); bytes !== undefined; bytes = await next()) {
+            received += bytes.length;
+            if (received > streamBytes) throw new UpstreamError("reply too large");
+            const startedAt = performance.now();
+            const text = decoder.push(bytes);
+            observer?.onDecoded(performance.now() - startedAt);
+            if (text !== "") {
+              request.pauseIdleTimer();
+              yield text;
+            }
+            if (decoder.isClosed) break;
+            if (decoder.hadContent) request.resetIdleTimer(decoder.isComplete ? afterFinishMs : idleMs);
+          }
+          const rest = decoder.end();
+          if (rest !== "") yield rest;
+        } catch (thrown) {
+          // After the finish marker any end counts as the end: a reset, silence, half a closing frame.
+          if (!decoder.error && !decoder.isComplete) throw thrown;
+        }
+        if (decoder.error) throw decoder.error;
         if (decoder.usage) observer?.onUsage(decoder.usage);
       }
       client.throwIfAborted(); // even if the reply is complete: its text may not have been read
