@@ -1,7 +1,7 @@
 import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
-import { bootstrapAdmin } from "./admin/bootstrap.ts";
+import { bootstrapFirstAdmin } from "./admin/bootstrap.ts";
 import { createAiContext } from "./ai/context.ts";
 import { startAuditWorker } from "./audit/worker.ts";
 import type { AppContext } from "./call.ts";
@@ -80,7 +80,7 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
 
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
-      await bootstrapAdmin(
+      await bootstrapFirstAdmin(
         { ...context, em: store.fork(), client, requestId: "start", caller: undefined, onComplete: [] },
         config.admin,
       );

@@ -12,7 +12,7 @@ import { User } from "../store/users.ts";
 type Deps = AuditDeps & Pick<Call, "passwords" | "onComplete" | "mailWorker">;
 
 /**
- * Creates the first administrator, or promotes the account that has the address. An account whose address was never
+ * Creates an administrator, or promotes the account that has the address. An account whose address was never
  * verified may have been registered by someone else: it gets the password, and all access to it is revoked.
  * Idempotent: an existing administrator stays unchanged, and processes that start together create one.
  * @returns whether the account has this password
@@ -34,6 +34,13 @@ export async function bootstrapAdmin(call: Deps, admin: { email: string; passwor
     await recordAudit(call, "admin.user_updated", { userId: account.id, details });
     return account.hasPassword;
   });
+}
+
+/** Creates or promotes the configured administrator if there is none, so that one who was demoted stays demoted. */
+export async function bootstrapFirstAdmin(call: Deps & Pick<Call, "log">, admin: { email: string; password: string }) {
+  const admins = await call.em.count(User, { role: "admin" });
+  if (admins === 0) await bootstrapAdmin(call, admin);
+  else call.log.info({ admins }, "ADMIN_EMAIL has no effect: there is an administrator");
 }
 
 /** Revokes every access that someone who knew the old password may have. */

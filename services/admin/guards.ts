@@ -25,3 +25,18 @@ export async function assertRemovableAdmin(
   const isAdmin = (await call.em.count(User, { id: callerId, role: "admin" })) > 0;
   if (!isAdmin) throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
 }
+
+/**
+ * Checks that an administrator may change a user's e-mail address, verification or second factor. A stolen access token
+ * must not be enough to take over an administrator's account for good: their own routes ask for the password.
+ * @throws ServiceError SELF_TARGETED, CONFLICT for another administrator
+ */
+export function assertEditableAccess({ caller }: Pick<Call, "caller">, user: User): void {
+  if (caller === undefined || user.role !== "admin") return; // no caller: the command line
+  if (caller.user.id === user.id) {
+    const message = "Administrators can't change their own address, verification or second factor here.";
+    throw new ServiceError(Reason.SELF_TARGETED, `${message} Please use the settings of your account.`);
+  }
+  const message = "The address, verification and second factor of another administrator can't be changed.";
+  throw new ServiceError(Reason.CONFLICT, `${message} Please demote the administrator first.`);
+}

@@ -6,13 +6,16 @@ import { emailExists, requeueEmail } from "../store/emails.ts";
 
 type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 
-/** Queues a failed e-mail again, for another day at most. @throws ServiceError NOT_FOUND, CONFLICT unless it has failed */
+/** Queues a failed e-mail again, for another day at most. @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link works */
 export async function retryEmail(call: Deps, id: string): Promise<void> {
   await call.em.transactional(async () => {
     const userId = await requeueEmail(call, id, call.clock.now());
     if (userId === undefined) {
       if (!(await emailExists(call, id))) throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
-      throw new ServiceError(Reason.CONFLICT, "Only an e-mail that has failed can be queued again.");
+      throw new ServiceError(
+        Reason.CONFLICT,
+        "Only an e-mail that has failed, and whose link still works, can be queued again.",
+      );
     }
     await recordAudit(call, "admin.email_retried", { userId: userId ?? undefined, details: { emailId: id } });
   });

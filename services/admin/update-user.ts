@@ -8,7 +8,7 @@ import { endImpersonations, revokeSessions } from "../sessions/revoke-sessions.t
 import { clearLock } from "../store/attempts.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
 import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
-import { assertRemovableAdmin } from "./guards.ts";
+import { assertEditableAccess, assertRemovableAdmin } from "./guards.ts";
 
 /** Changes of a user. Undefined fields stay as they are. */
 export type UserChanges = {
@@ -27,7 +27,7 @@ type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 /**
  * Changes a user. A demotion revokes the user's sessions, a promotion those of impersonators. A new address counts as
  * unverified unless `emailVerified` says otherwise.
- * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
+ * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
 export async function updateUser(call: Deps, id: string, changes: UserChanges): Promise<AdminUser> {
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
@@ -37,6 +37,7 @@ export async function updateUser(call: Deps, id: string, changes: UserChanges): 
       await lockUser(call, id);
       const user = await call.em.findOne(User, { id });
       if (!user) throw userNotFound();
+      if (changesAccess(user, changes, address)) assertEditableAccess(call, user);
       await applyChanges(call, user, changes, address);
       const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
       const details = { fields, ...(changes.role && { role: changes.role }) };
@@ -46,6 +47,15 @@ export async function updateUser(call: Deps, id: string, changes: UserChanges): 
   } catch (error) {
     throw emailTakenOr(error);
   }
+}
+
+/** Whether the changes concern how the user signs in or recovers the account. */
+function changesAccess(user: User, { emailVerified, mfaEnabled }: UserChanges, address?: EmailAddress): boolean {
+  return (
+    (address !== undefined && address.stored !== user.email) ||
+    (emailVerified !== undefined && emailVerified !== user.emailVerified) ||
+    (mfaEnabled === false && user.mfaEnabled)
+  );
 }
 
 async function applyChanges(call: Deps, user: User, changes: UserChanges, address?: EmailAddress): Promise<void> {

@@ -1,8 +1,10 @@
+import type { Config } from "../platform/config.ts";
+
 /** Variables of a template. */
 export type TemplateVariables = {
-  /** Display name of the recipient. */
-  name: string;
-  [variable: string]: string;
+  /** Display name of the recipient. Only for addresses that the recipient has verified: others receive it unasked. */
+  name?: string;
+  [variable: string]: string | undefined;
 };
 
 /** A rendered e-mail. */
@@ -22,6 +24,7 @@ const templates = {
     subject: "Confirm your e-mail address",
     paragraphs: ({ lifetime }) => [
       `Please confirm that this is your e-mail address. The link works once, for ${lifetime}.`,
+      "If you did not ask for this, you can ignore this e-mail.",
     ],
     link: { path: "/verify-email", label: "Confirm my address" },
   },
@@ -29,6 +32,7 @@ const templates = {
     subject: "Confirm your new e-mail address",
     paragraphs: ({ lifetime }) => [
       `You asked to use this address for your account from now on. It takes effect once you confirm it. The link works once, for ${lifetime}.`,
+      "If you did not ask for this, you can ignore this e-mail.",
     ],
     link: { path: "/verify-email", label: "Confirm my new address" },
   },
@@ -107,17 +111,19 @@ export type TemplateName = keyof typeof templates;
 export function renderEmail(
   name: TemplateName,
   variables: TemplateVariables,
-  appUrl: string,
+  { appUrl, appName }: Pick<Config, "appUrl" | "appName">,
   token?: string,
 ): RenderedEmail {
   const template: Template = templates[name];
   const href = template.link && token ? `${appUrl}${template.link.path}#token=${token}` : undefined;
-  const greeting = `Hello ${variables.name},`;
+  const greeting = variables.name === undefined ? "Hello," : `Hello ${variables.name},`;
   const paragraphs = template.paragraphs(variables);
+  const signature = `This e-mail was sent by ${appName}.`;
   const text = [
     greeting,
     ...paragraphs,
     ...(href && token ? [`${template.link?.label}:\n${href}`, `Or enter this token by hand:\n${token}`] : []),
+    signature,
   ];
   const html = [
     ...[greeting, ...paragraphs].map((line) => `<p>${escapeHtml(line)}</p>`),
@@ -127,6 +133,7 @@ export function renderEmail(
           `<p style="color:#555">Or enter this token by hand:<br><code style="word-break:break-all">${token}</code></p>`,
         ]
       : []),
+    `<p style="color:#555">${escapeHtml(signature)}</p>`,
   ];
   return {
     subject: template.subject,

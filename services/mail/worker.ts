@@ -85,7 +85,9 @@ async function attempt(deps: Deps, email: ClaimedEmail): Promise<Parameters<type
   if (email.tokenExpired) return { status: "failed", error: TOKEN_EXPIRED };
   try {
     const token = email.tokenId ? encodeOneTimeToken(cipher, email.tokenId) : undefined;
-    const rendered = renderEmail(email.template as TemplateName, email.variables, config.appUrl, token);
+    const { name, ...variables } = email.variables;
+    const greeted = { ...variables, ...(email.isVerified && { name }) }; // an unverified address may not be the user's
+    const rendered = renderEmail(email.template as TemplateName, greeted, config, token);
     const [, domain] = config.mail.from.address.split("@");
     await sender.send({ ...rendered, to: { name: "", address: email.to }, messageId: `<${email.id}@${domain}>` });
     return { status: "sent", sentAt: clock.now() };

@@ -109,7 +109,11 @@ export const servicesVariables = {
   GRPC_PORT: setting(port, "50051", "Port for gRPC, gRPC-Web and Connect."),
   GRPC_REFLECTION: optional(toggle, "`on` outside production", "Server reflection, so that gRPC tools need no schema."),
   APP_URL: optional(webUrl, "`PUBLIC_URL`", "URL of the front end, for links in e-mails."),
-  APP_NAME: setting(text.max(64, "must have at most 64 characters"), "Gatehouse", "Name that authenticator apps show."),
+  APP_NAME: setting(
+    text.max(64, "must have at most 64 characters"),
+    "Gatehouse",
+    "Name in e-mails and in authenticator apps.",
+  ),
   DATABASE_URL: optional(
     text.refine(
       (value) =>
@@ -145,7 +149,11 @@ export const servicesVariables = {
     "30s",
     "First delay after a failed delivery. It doubles, with jitter, up to an hour. Delivery ends at a 5yz response, after a day of 4yz responses, after 7 days without a response, or when the link in the e-mail expires.",
   ),
-  ADMIN_EMAIL: optional(text, "none", "First administrator: created or promoted at the start."),
+  ADMIN_EMAIL: optional(
+    text,
+    "none",
+    "First administrator: created or promoted at the start, unless there is an administrator.",
+  ),
   ADMIN_PASSWORD: optional(
     text,
     "none",

@@ -30,13 +30,15 @@ export type ClaimedEmail = {
   id: string;
   to: string;
   template: string;
-  variables: Record<string, string> & { name: string };
+  variables: Record<string, string>;
   tokenId: string | null;
   attempts: number;
   /** When it was queued, or queued again by an administrator; as text. */
   queuedAt: string;
   /** Its one-time token has expired or was consumed. */
   tokenExpired: boolean;
+  /** The user has verified this address. */
+  isVerified: boolean;
 };
 
 /** Claims e-mails that are due, oldest first. Others may claim them again from `leaseEnd` on. */
@@ -50,7 +52,9 @@ export async function claimEmails({ em }: Db, now: Date, leaseEnd: Date, limit: 
      returning e.id, e."to", e.template, e.facts as variables, e.token_id as "tokenId", e.attempts,
        coalesce(e.retried_at, e.created_at) as "queuedAt",
        e.token_id is not null and not exists (
-         select from one_time_tokens t where t.id = e.token_id and t.expires_at > ?) as "tokenExpired"`,
+         select from one_time_tokens t where t.id = e.token_id and t.expires_at > ?) as "tokenExpired",
+       exists (select from users u where u.id = e.user_id and u.email = e."to" and u.email_verified_at is not null)
+         as "isVerified"`,
     [now, limit, leaseEnd, now],
   );
 }
@@ -84,12 +88,17 @@ export async function finishAttempt({ em }: Db, { id, attempts }: Claim, result:
   );
 }
 
-/** Queues a failed e-mail again. @returns its user, null if that one is erased; undefined unless it has failed */
+/**
+ * Queues an e-mail again that has failed and whose link, if it has one, still works.
+ * @returns its user, null if that one is erased; undefined if there is no such e-mail
+ */
 export async function requeueEmail({ em }: Db, id: string, now: Date): Promise<string | null | undefined> {
   const [row] = await em.execute<{ userId: string | null }[]>(
-    `update emails set status = 'queued', next_attempt_at = ?, retried_at = ? where id = ? and status = 'failed'
+    `update emails set status = 'queued', next_attempt_at = ?, retried_at = ?
+     where id = ? and status = 'failed' and (token_id is null or exists (
+       select from one_time_tokens t where t.id = token_id and t.expires_at > ?))
      returning user_id as "userId"`,
-    [now, now, id],
+    [now, now, id, now],
   );
   return row?.userId;
 }

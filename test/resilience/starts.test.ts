@@ -5,8 +5,6 @@ import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
-import { createHttpClient } from "../support/http-client.ts";
-import { folderMailbox } from "../support/mail.ts";
 import { freePort } from "../support/metrics.ts";
 import { startProxy } from "../support/proxy.ts";
 import { times, until } from "../support/until.ts";
@@ -33,67 +31,6 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an emp
     expect(rows).toEqual([{ keys: 1, admins: 1 }]);
     expect(ends).toEqual([0, 0, 0]);
   }, 120_000);
-});
-
-describe("Start with ADMIN_EMAIL", () => {
-  const own = { email: "root@example.com", password: "Strangers-word-1" };
-  const chief = { email: "chief@example.com", password: "Correct-horse-1" };
-  const asAdmin = ({ email, password }: typeof own) => ({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password });
-
-  /** Registers, starts again with the address as the administrator's, and tries to sign in. */
-  async function promote<T>(between: (dataDir: string, accessToken: string, url: string) => Promise<T>) {
-    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
-    const env = { DATA_DIR, ...(await anyDatabase()) };
-    const before = await startProcess({ ...env, ...asAdmin(chief) });
-    await createHttpClient(before.url).post("/auth/register", { ...own, name: "Root", acceptTerms: true });
-    const { accessToken } = (await createHttpClient(before.url).post("/auth/login", own)).body;
-    const made = await between(DATA_DIR, accessToken, before.url);
-    await before.end("SIGTERM");
-    const given = { ...own, password: chief.password };
-    const after = await startProcess({ ...env, ...asAdmin(given) });
-    const httpClient = createHttpClient(after.url);
-    return {
-      made,
-      httpClient,
-      token: (await httpClient.get("/user/profile", accessToken)).status,
-      own: (await httpClient.post("/auth/login", own)).status,
-      given: await httpClient.post("/auth/login", given),
-      end: () => after.end("SIGTERM"),
-    };
-  }
-
-  test("promotes a verified account as it is, and ends impersonations of it", async () => {
-    const { made, httpClient, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
-      const { token } = await folderMailbox(dataDir).letterTo("root@example.com");
-      const browser = createHttpClient(url);
-      await browser.post("/auth/verify-email", { token });
-      const { id } = (await browser.get("/user/profile", accessToken)).body;
-      const { body } = await browser.post("/auth/login", chief);
-      return (await browser.post(`/admin/impersonate/${id}`, {}, body.accessToken)).body.accessToken;
-    });
-    expect([token, own, given.status]).toEqual([200, 200, 401]);
-    expect((await httpClient.get("/user/profile", made)).status).toBe(401);
-    await end();
-  }, 60_000);
-
-  test("takes over an account whose address was never verified, second factor included", async () => {
-    const { made, httpClient, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
-      const browser = createHttpClient(url);
-      const newEmail = "stranger@example.com";
-      await browser.post("/auth/setup-totp", undefined, accessToken);
-      await browser.post("/user/change-email", { newEmail, password: "Strangers-word-1" }, accessToken);
-      const wrong = { email: "root@example.com", password: "Wrong-1-guess" };
-      await Promise.all(times(5, () => createHttpClient(url).post("/auth/login", wrong))); // which lock it
-      return (await folderMailbox(dataDir).letterTo(newEmail)).token;
-    });
-    expect([token, own, given.status]).toEqual([401, 401, 200]);
-    expect(given.body).toMatchObject({ requiresMfa: false, user: { role: "admin" } });
-    expect((await httpClient.get("/user/profile", given.body.accessToken)).body.emailVerified).toBe(true);
-    expect((await httpClient.post("/auth/verify-email", { token: made })).status).toBe(400);
-    const { items } = (await httpClient.get("/admin/audit-logs?event=admin.user_updated", given.body.accessToken)).body;
-    expect(items[0].details).toEqual({ role: "admin", takenOver: true });
-    await end();
-  }, 60_000);
 });
 
 describe("Start with wrong settings", () => {

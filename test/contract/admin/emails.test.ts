@@ -35,6 +35,18 @@ describe.each(modes)("GET /admin/emails and POST /admin/emails/:id/retry, %s", a
     expect(event).toEqual({ details: { emailId: failed.id } });
   });
 
+  test("POST /admin/emails/:id/retry: refuses a mail whose link does not work any more", async () => {
+    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("late") ? { code: 550, text: "No such user" } : "accept");
+    const failed = await rowOf(await register("late"), (row) => row.status === "failed");
+    const admin = await signInAdmin(app);
+    await app.sql(
+      "update one_time_tokens set expires_at = created_at where id = (select token_id from emails where id = ?)",
+      [failed.id],
+    );
+    const answer = await admin.post(`/admin/email-logs/${failed.id}/retry`);
+    expect(answer).toMatchObject({ status: 409, body: { code: "CONFLICT" } });
+  });
+
   test.each([
     ["one line", (quote: string) => `5.7.1 Looks like spam: ${quote}`],
     ["many lines", (quote: string) => ["5.7.1 Looks like spam:", ...quote.split("\r\n")]],

@@ -140,3 +140,22 @@ test("PUT /admin/users/:id: no administrator can demote or delete themselves; th
     { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "UpdateUser" },
   ]);
 });
+
+const accessChanges = [{ email: "moved@example.com" }, { emailVerified: true }, { mfaEnabled: false }];
+
+test.each(accessChanges)(
+  "PUT /admin/users/:id: refuses %j of the caller and of other administrators",
+  async (change) => {
+    const admin = await signInAdmin(app);
+    const other = await app.addUser({ role: "admin" });
+    for (const { id } of [admin.user, other]) {
+      await app.sql("update users set mfa_secret = 'set' where id = ?", [id]);
+      const expected = { status: 409, body: { code: id === other.id ? "CONFLICT" : "SELF_TARGETED" } };
+      expect(await admin.put(`/admin/users/${id}`, change)).toMatchObject(expected);
+      expect((await admin.put(`/admin/users/${id}`, { name: "Bea" })).status).toBe(200);
+    }
+    await admin.put(`/admin/users/${other.id}`, { role: "user" });
+    const unique = "email" in change ? { email: `moved-${other.id}@example.com` } : change;
+    expect((await admin.put(`/admin/users/${other.id}`, unique)).status).toBe(200);
+  },
+);

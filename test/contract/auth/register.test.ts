@@ -13,15 +13,15 @@ const body = (changes = {}) => ({
 });
 
 test("POST /auth/register: creates an account and mails the verification link in text and HTML", async () => {
-  const wanted = body({ name: "Ann <b>O'Neil</b>" });
+  const wanted = body({ name: "Sign in at evil.example" });
   const answer = await app.httpClient().post("/auth/register", wanted);
   expect(answer).toMatchObject({ status: 201, body: { message: expect.any(String) } });
   expect(answer.body.userId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
   const letter = await app.mail.letterTo(wanted.email);
   expect(letter.subject).toBe("Confirm your e-mail address");
   expect(letter.link).toBe(`http://gatehouse.test/verify-email#token=${letter.token}`);
-  expect(letter.text).toContain("Hello Ann <b>O'Neil</b>,");
-  expect(letter.html).toContain("Hello Ann &lt;b&gt;O&#39;Neil&lt;/b&gt;,");
+  expect(letter.text).toMatch(/^Hello,/);
+  expect(`${letter.text}${letter.html}`).not.toContain("evil.example"); // the address may be a stranger's
   expect(letter.html).toContain(letter.token);
   expect(letter.text).toContain("for 24 hours");
   expect(letter.from).toMatchObject({ name: "Gatehouse", address: "no-reply@localhost" });

@@ -12,7 +12,7 @@ const change = ({ browser, accessToken, user }: SignedIn, changes = {}) =>
   browser.post("/user/change-password", { currentPassword: user.password, newPassword: NEW, ...changes }, accessToken);
 
 test("POST /user/change-password: sets the password, keeps this session, ends the others and notifies the user", async () => {
-  const account = await app.signIn();
+  const account = await app.signIn(await app.addVerifiedUser());
   const other = await app.signIn(account.user);
   expect(await change(account)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
   expect([await profileStatus(account), await profileStatus(other)]).toEqual([200, 401]);

@@ -27,7 +27,7 @@ const letters: [TemplateName, RegExp, string | undefined][] = [
 ];
 
 describe.each(letters)("Mail template %s", (name, subject, path) => {
-  const letter = renderEmail(name, facts, "https://app.example", path && TOKEN);
+  const letter = renderEmail(name, facts, { appUrl: "https://app.example", appName: "Acme & Sons" }, path && TOKEN);
 
   test("greets by name in text and HTML, escaped", () => {
     expect(letter.subject).toMatch(subject);
@@ -35,6 +35,15 @@ describe.each(letters)("Mail template %s", (name, subject, path) => {
     expect(letter.html).toContain("Hello Ann &lt;b&gt;&quot;O&#39;Neil&quot;&lt;/b&gt; &amp; Co,");
     expect(letter.html).not.toMatch(/<[biu]>/);
     expect(letter.text + letter.html).not.toMatch(/undefined|\[object/);
+  });
+
+  test("greets without a name if there is none, and names the app", () => {
+    const { name: _, ...unnamed } = facts;
+    const anonymous = renderEmail(name, unnamed, { appUrl: "https://app.example", appName: "Acme & Sons" });
+    expect(anonymous.text).toMatch(/^Hello,\n/);
+    expect(anonymous.html).toContain("<p>Hello,</p>");
+    expect(anonymous.text).toContain("sent by Acme & Sons.");
+    expect(anonymous.html).toContain("sent by Acme &amp; Sons.");
   });
 
   test("has link and token where there is one to follow, and no link otherwise", () => {
