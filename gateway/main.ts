@@ -6,8 +6,8 @@ import { startMetrics } from "../services/platform/metrics-server.ts";
 import { shutdownOnSignal } from "../services/platform/shutdown.ts";
 import { listenOrExplain, loadEnvFile, readConfigOrExit, refuseStart } from "../services/platform/start.ts";
 import { openTracing } from "../services/platform/tracing.ts";
-import { openRoom, type Room } from "../services/process/room.ts";
 import { createGateway } from "./server.ts";
+import { openStandaloneGate } from "./standalone-gate.ts";
 import { createInProcessTransport } from "./transport/in-process.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
@@ -30,24 +30,27 @@ async function start(config: Config): Promise<void> {
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
   const clock = { now: () => new Date() };
   const tracing = await openTracing(config.otlpEndpoint, servicesUrl ? "gatehouse-gateway" : "gatehouse");
-  const room = openRoom();
   const remote = servicesUrl ? createServicesTransport(servicesUrl, servicesTls) : undefined;
   const local = remote ? undefined : await openServices(config, { log, clock, internalSecret, tracing });
   const transport = remote ?? (local && createInProcessTransport(local.app.routes, local.app.interceptors));
   if (!transport) throw new Error("there are no services");
+  const standalone = local ? undefined : await openStandaloneGate(config, transport, { log, clock });
+  const checks = local?.app ?? standalone;
   const gateway = createGateway({
     config: { ...config, internalSecret },
     transport,
-    room,
+    gate: checks?.gate,
+    admission: checks?.admission,
     log,
     startSpan: tracing?.start,
   });
-  const grpcServer = local && (await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => local.listen(room)));
+  const grpcServer = local && (await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => local.listen()));
   const metrics = await startMetrics(config, [gateway.metrics, ...(local ? [local.app.metrics.registry] : [])]);
   const url = await listenOrExplain("HOST", "PORT", () => gateway.listen({ host, port }));
   const finish = async () => {
     local?.app.drain();
     await Promise.all([gateway.drain(), grpcServer?.close(config.shutdownMs)]);
+    standalone?.close();
     remote?.close();
     await metrics?.close();
   };
@@ -67,7 +70,7 @@ async function openServices(config: Config, options: AppOptions) {
     import("../services/grpc/server.ts"),
   ]);
   const app = await openApp(config, options);
-  return { app, listen: (room: Room) => listenGrpc(app, config, room) };
+  return { app, listen: () => listenGrpc(app, config) };
 }
 
 /** For people, on standard error: standard output carries the log. */

@@ -1,5 +1,5 @@
-import type { IncomingMessage } from "node:http";
 import type { FastifyRequest } from "fastify";
+import { clientAddressOf } from "../services/platform/client-address.ts";
 import { writeClient } from "../services/platform/metadata.ts";
 
 // Node accepts Latin-1 in header values, gRPC metadata only these; tokens contain no others
@@ -7,7 +7,6 @@ const PRINTABLE = /^[\x20-\x7e]+$/;
 
 /** Creates the metadata of a request's call: access token, request id, client, trace. */
 export function createMetadata(
-  clientAddress: (request: IncomingMessage) => string,
   secret: string | undefined,
   traceparentOf: (request: FastifyRequest) => string | undefined = () => undefined,
 ): (request: FastifyRequest) => Headers {
@@ -16,7 +15,7 @@ export function createMetadata(
     const headers = new Headers();
     if (authorization !== undefined && PRINTABLE.test(authorization)) headers.set("authorization", authorization);
     headers.set("x-request-id", request.id);
-    writeClient(headers, { address: clientAddress(request.raw), agent }, secret);
+    writeClient(headers, { address: clientAddressOf(request), agent }, secret);
     const traceparent = traceparentOf(request);
     if (traceparent !== undefined) headers.set("traceparent", traceparent);
     return headers;

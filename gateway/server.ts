@@ -1,44 +1,45 @@
-import type { ServerResponse } from "node:http";
-import type { Duplex } from "node:stream";
+import type { IncomingMessage } from "node:http";
 import type { DescService } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { fastify } from "fastify";
 import type { Logger } from "pino";
 import type { Registry } from "prom-client";
+import type { Admission } from "../services/platform/admission.ts";
+import { createTrustedProxies } from "../services/platform/client-address.ts";
 import type { Config } from "../services/platform/config.ts";
+import { ServiceError } from "../services/platform/errors.ts";
 import { requestIdOf } from "../services/platform/metadata.ts";
+import { readBody } from "../services/platform/read-body.ts";
+import type { RequestGate } from "../services/platform/server-hooks.ts";
 import { services as allServices } from "../services/platform/services.ts";
-import { followAnswers, type LatestAnswer } from "./answers.ts";
-import { readBody } from "./body.ts";
-import { createClientAddress } from "./client-address.ts";
-import { boundConnections } from "./connections.ts";
 import { addOpenApi } from "./docs/openapi.ts";
 import { addPages } from "./docs/pages.ts";
 import { addHealth } from "./health.ts";
-import { answerUnreadable, fromFastifyError } from "./hooks/client-error.ts";
+import { createClientErrorHandler, fromFastifyError, type Responses } from "./hooks/client-error.ts";
 import { createOrigins } from "./hooks/cors.ts";
 import { addEdge, commonHeaders, greet } from "./hooks/hooks.ts";
+import { followRoutes } from "./hooks/method-not-allowed.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { createMetadata } from "./metadata.ts";
 import { createRequestMetrics } from "./metrics.ts";
-import { type Room, takePlaces } from "./places.ts";
 import { type StartSpan, traceRequests } from "./tracing.ts";
 import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
 import { createCookies } from "./transcode/cookies.ts";
 import type { OpenCalls } from "./transcode/inflight.ts";
 import { sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
-import { inTurn } from "./turns.ts";
 
 /** What a gateway is made of. */
 export type GatewayOptions = {
   config: Pick<Config, "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownMs" | "docs">;
   /** The way to the services. */
   transport: Transport;
-  /** What its requests share. */
-  room: Room;
+  /** What the port checks before it reads a body; tests may leave it out. */
+  gate?: RequestGate | undefined;
+  /** Limits the connections of the port. */
+  admission?: Admission | undefined;
   log: Logger;
   /** Begins spans, where traces are collected. */
   startSpan?: StartSpan | undefined;
@@ -50,8 +51,8 @@ export type GatewayOptions = {
   keepAliveMs?: number;
   /** Longest a request may take to arrive, in milliseconds. */
   requestTimeoutMs?: number;
-  /** A reader that takes nothing for so long is cut off, in milliseconds. */
-  stalledMs?: number;
+  /** Longest time in which a client accepts no data of a response, in milliseconds. */
+  writeTimeoutMs?: number;
 };
 
 /** The REST and SSE side of the product. */
@@ -59,7 +60,7 @@ export type Gateway = Lifecycle & { app: FastifyInstance; metrics: Registry };
 
 const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
-const STALLED_MS = 120_000;
+const WRITE_TIMEOUT_MS = 120_000;
 /** Longest request line with its headers. */
 const MAX_HEAD_BYTES = 16 * 1024;
 
@@ -81,59 +82,52 @@ export function createGateway(options: GatewayOptions): Gateway {
     // would take Node's own with it, by which clients know whether the connection goes on.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs) reply.removeHeader("connection");
+    if (thrown instanceof ServiceError) reply.headers(Object.fromEntries(thrown.headers));
     sendError(failed, reply);
   };
-  const { app, latestOn } = createServer(
-    options,
-    (error, socket, latest) => answerUnreadable(error, socket, latest, { ...edge, methodsOf }),
-    answer,
-  );
+  const headers = commonHeaders(secure);
+  const responses: Responses = new WeakMap();
+  const app = createServer(options, createClientErrorHandler(log, responses, headers), answer);
   const lifecycle = createLifecycle(app, calls, config.shutdownMs);
   const metrics = createRequestMetrics();
-  const edge = { log, origins, headers: commonHeaders(secure), lifecycle, metrics };
-  app.addHook("onRequest", takePlaces(options.room));
-  app.addHook("onRequest", inTurn(latestOn));
+  const edge = { log, origins, headers, lifecycle, metrics, responses, gate: options.gate };
   const traceparentOf = options.startSpan && traceRequests(app, options.startSpan);
-  const methodsOf = addEdge(app, edge);
+  addEdge(app, edge);
+  const addOtherMethods = followRoutes(app);
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
     cookies: createCookies(config.publicUrl, () => clock.now().getTime()),
-    metadata: createMetadata(createClientAddress(config.trustProxy), config.internalSecret, traceparentOf),
+    metadata: createMetadata(config.internalSecret, traceparentOf),
     isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
     report,
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     calls,
-    soon: options.room.soon,
   };
   const rules = services.flatMap((service) => service.methods.map(readBinding));
   for (const rule of rules) addRoute(app, rule, transcoder);
   addHealth(app, transport, lifecycle.phase);
   if (config.docs) addOpenApi(app, rules, config.publicUrl);
   addPages(app, config.docs);
+  addOtherMethods();
   return { app, metrics: metrics.registry, ...lifecycle };
 }
 
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
-type AnswerUnreadable = (error: Error, socket: Duplex, latest: ServerResponse | undefined) => void;
+type OnClientError = ReturnType<typeof createClientErrorHandler>;
 
-/** An HTTP server that leaves every decision about bodies and refusals to us. */
-function createServer(
-  {
-    requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS,
-    stalledMs: connectionTimeout = STALLED_MS,
-    room,
-  }: GatewayOptions,
-  unreadable: AnswerUnreadable,
-  frameworkErrors: Answer,
-): { app: FastifyInstance; latestOn: LatestAnswer } {
+/** An HTTP server whose errors have the shape of all others. */
+function createServer(options: GatewayOptions, onClientError: OnClientError, frameworkErrors: Answer): FastifyInstance {
+  const { requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS, writeTimeoutMs = WRITE_TIMEOUT_MS } = options;
+  const proxies = createTrustedProxies(options.config.trustProxy);
   const app = fastify({
-    genReqId: (request) => requestIdOf(request.headers["x-request-id"]),
+    genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
+    trustProxy: proxies.option,
     bodyLimit: DEFAULT_BODY_BYTES,
     forceCloseConnections: true, // by then the open calls have had their grace
     return503OnClosing: false,
     requestTimeout,
-    connectionTimeout,
+    connectionTimeout: writeTimeoutMs,
     http: {
       headersTimeout: requestTimeout,
       maxHeaderSize: MAX_HEAD_BYTES,
@@ -141,25 +135,26 @@ function createServer(
       requireHostHeader: false, // checked by a hook, which answers in the error shape
     },
     routerOptions: {
-      maxParamLength: MAX_HEAD_BYTES, // however long, a wrong id is told by its name
+      maxParamLength: MAX_HEAD_BYTES, // the error of a wrong id names it, however long it is
       querystringParser: () => ({}), // queries are read by the types of their fields
     },
-    clientErrorHandler: (error, socket) => unreadable(error, socket, latestOn(socket)),
+    clientErrorHandler: onClientError,
     frameworkErrors,
   });
-  const latestOn = followAnswers(app.server);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", readBody);
-  boundConnections(app.server, room.connections, latestOn);
-  app.server.on("timeout", (socket) => {
-    const isWaitingForUs = latestOn(socket)?.writableEnded === false && socket.writableLength === 0;
-    if (!isWaitingForUs) socket.destroy();
-  });
-  app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
+  app.addContentTypeParser("*", ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>
+    readBody(payload, {
+      maxBytes: routeOptions.bodyLimit,
+      reserve: (bytes) => admitted?.permit.reserveBody(bytes),
+    }),
+  );
+  options.admission?.limitConnections(app.server, proxies.isTrusted);
+  // A connection is silent as well while its client waits for a response.
+  app.server.on("timeout", (socket) => socket.writableLength > 0 && socket.destroy());
+  app.server.on("checkExpectation", app.routing);
   app.server.on("connect", (_request, socket) => {
-    socket.on("error", () => {}); // Node leaves this socket to us, and the client that resets it is no failure of ours
-    socket.resume().on("end", () => latestOn(socket)?.destroy()); // who leaves an earlier request is seen by reading on
-    unreadable(new Error("tunnels are not served"), socket, latestOn(socket));
+    socket.on("error", () => {}); // the client may reset it
+    onClientError(new Error("CONNECT is not served"), socket);
   });
-  return { app, latestOn };
+  return app;
 }

@@ -64,6 +64,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.platform.v1.Reason.REASON_NOT_IMPLEMENTED": "The operation is declared but not implemented yet.",
   "gatehouse.platform.v1.Reason.REASON_UNAVAILABLE": "The service is overloaded, shutting down, or a dependency is unavailable.",
   "gatehouse.platform.v1.Reason.REASON_CANCELLED": "The client cancelled the call or disconnected.",
+  "gatehouse.platform.v1.Reason.REASON_TOO_MANY_CONCURRENT": "The caller has too many requests, streams or watches in progress at once.",
   "gatehouse.platform.v1.Policy": "Policy of one method.",
   "gatehouse.platform.v1.Policy.access": "Who may call the method. Required.",
   "gatehouse.platform.v1.Policy.limits": "Rate limits of the method. If empty, the default limit of the access applies.",

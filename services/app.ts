@@ -10,18 +10,22 @@ import { createPasswords, type HashCost } from "./crypto/passwords.ts";
 import { readSecretKey } from "./crypto/secret-key.ts";
 import { healthHandler } from "./grpc/health.ts";
 import { interceptors, serve } from "./index.ts";
+import { type OnRefused, reportRefused } from "./interceptors/log-calls.ts";
 import { startJobs } from "./jobs/cleanup.ts";
 import { createMailTransport, type MailTransport } from "./mail/transport.ts";
 import { startMailWorker } from "./mail/worker.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
+import { type Admission, createAdmission } from "./platform/admission.ts";
+import { createTrustedProxies, type TrustedProxies } from "./platform/client-address.ts";
 import type { Clock } from "./platform/clock.ts";
 import type { Config } from "./platform/config.ts";
 import { loadPolicies } from "./platform/policy.ts";
+import { createRateLimiter } from "./platform/rate-limiter.ts";
 import { openRedis } from "./platform/redis.ts";
+import { createRequestGate, type RequestGate } from "./platform/server-hooks.ts";
 import { services } from "./platform/services.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import { compileConstraints } from "./platform/validation.ts";
-import { createLimits } from "./rate-limit/limiter.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";
 import { createLastSeen } from "./sessions/last-seen.ts";
@@ -35,6 +39,12 @@ export type App = {
   /** Adds every service to a router. */
   routes: (router: ConnectRouter) => void;
   interceptors: Interceptor[];
+  /** Authenticates, limits and admits calls at the ports of this process. */
+  gate: RequestGate;
+  admission: Admission;
+  proxies: TrustedProxies;
+  /** Logs and measures a call that a port refuses, since it never reaches the interceptors. */
+  onRefused: OnRefused;
   store: Store;
   metrics: Metrics;
   /** From now on health answers NOT_SERVING, so that nothing new is sent here. */
@@ -50,6 +60,8 @@ export type AppOptions = {
   /** What the gateway proves itself with. */
   internalSecret: string | undefined;
   tracing?: Tracing | undefined;
+  /** By default what the memory of the process allows. */
+  admission?: Admission | undefined;
   /** Tests hash more cheaply. */
   hashCost?: HashCost | undefined;
 };
@@ -90,11 +102,13 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     disposers.push(() => jobs.close());
 
     let draining = false;
-    const limits = config.rateLimits ? createLimits(cache, clock) : undefined;
+    const rateLimiter = config.rateLimits ? createRateLimiter(cache, clock) : undefined;
+    const admission = options.admission ?? createAdmission({ streamsPerUser: config.aiStreamsPerUser });
+    const proxies = createTrustedProxies(config.trustProxy);
     const health = healthHandler(
       {
         database: store.ping,
-        cache: async () => void (await Promise.all([cache?.ping(), limits?.check()])),
+        cache: async () => void (await Promise.all([cache?.ping(), rateLimiter?.check()])),
         mail: sender.ping,
       },
       () => draining,
@@ -104,9 +118,13 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
         serve(router);
         router.service(Health, health);
       },
+      gate: createRequestGate({ tokens: context, rateLimiter, admission, isTrusted: proxies.isTrusted }),
+      admission,
+      proxies,
+      onRefused: reportRefused(log, metrics),
       store,
       metrics,
-      interceptors: interceptors(context, store, limits, internalSecret),
+      interceptors: interceptors(context, store, rateLimiter, internalSecret),
       drain: () => {
         draining = true;
       },

@@ -10,7 +10,6 @@ import type { Clock } from "./platform/clock.ts";
 import type { Config } from "./platform/config.ts";
 import { type Client, requestIdOf } from "./platform/metadata.ts";
 import type { Tracing } from "./platform/tracing.ts";
-import type { Standing } from "./rate-limit/limiter.ts";
 import type { FindSession } from "./sessions/find-session.ts";
 import type { GeoIp } from "./sessions/geoip.ts";
 import type { KeyRing } from "./sessions/key-ring.ts";
@@ -64,8 +63,6 @@ export class Call implements AppContext {
   readonly client: Client;
   /** The authenticated user; undefined for public methods. */
   caller: FoundSession | undefined;
-  /** The state of the rate limits, if they were counted before authentication. */
-  standing: Standing | undefined;
   /** Called when the call has ended, whether or not it succeeded. */
   readonly onComplete: (() => void)[] = [];
   readonly #request: Request;

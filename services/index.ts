@@ -12,10 +12,10 @@ import { authenticate, authorize } from "./interceptors/authorize.ts";
 import { createCall } from "./interceptors/create-call.ts";
 import { logCalls } from "./interceptors/log-calls.ts";
 import { mapErrors } from "./interceptors/map-errors.ts";
-import { limit } from "./interceptors/rate-limit.ts";
+import { limitAccounts } from "./interceptors/rate-limit.ts";
 import { traceCalls } from "./interceptors/trace-calls.ts";
 import { validate } from "./interceptors/validate.ts";
-import type { Limits } from "./rate-limit/limiter.ts";
+import type { RateLimiter } from "./platform/rate-limiter.ts";
 import { watchDatabase } from "./store/availability.ts";
 import type { Store } from "./store/store.ts";
 import { userHandler } from "./user/handler.ts";
@@ -32,7 +32,7 @@ export function serve(router: ConnectRouter): void {
 export function interceptors(
   context: AppContext,
   store: Store,
-  limits: Limits | undefined,
+  rateLimiter: RateLimiter | undefined,
   internalSecret: string | undefined,
 ): Interceptor[] {
   return [
@@ -40,10 +40,10 @@ export function interceptors(
     logCalls(context.log, context.metrics),
     mapErrors(context.log, watchDatabase(store, context.log)),
     createCall(context, store, internalSecret),
-    authenticate(limits),
-    limit(limits),
+    authenticate,
     auditDenials,
     authorize,
     validate,
+    limitAccounts(rateLimiter),
   ];
 }

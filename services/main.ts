@@ -5,7 +5,6 @@ import { startMetrics } from "./platform/metrics-server.ts";
 import { shutdownOnSignal } from "./platform/shutdown.ts";
 import { listenOrExplain, loadEnvFile, readConfigOrExit, refuseStart } from "./platform/start.ts";
 import { openTracing } from "./platform/tracing.ts";
-import { openRoom } from "./process/room.ts";
 
 /** The process of `npm run start:services`. */
 loadEnvFile(process.env);
@@ -15,7 +14,7 @@ try {
   const log = createLog(config.logLevel);
   const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
   const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret, tracing });
-  const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config, openRoom()));
+  const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
   const metrics = await startMetrics(config, [app.metrics.registry]);
   const finish = async () => {
     app.drain();

@@ -1,11 +1,15 @@
 import type { IncomingMessage } from "node:http";
+import type { DescMethod } from "@bufbuild/protobuf";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { CLIENT_CLOSED_REQUEST, ServiceError, shuttingDown } from "../../services/platform/errors.ts";
+import { clientAddressOf } from "../../services/platform/client-address.ts";
+import { CLIENT_CLOSED_REQUEST, ServiceError } from "../../services/platform/errors.ts";
+import { addServerHooks, type RequestGate } from "../../services/platform/server-hooks.ts";
 import { isHealthPath } from "../health.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import type { RequestMetrics } from "../metrics.ts";
+import type { Responses } from "./client-error.ts";
 import type { Origins } from "./cors.ts";
 
 /** What every request meets before its route. */
@@ -15,10 +19,13 @@ export type EdgeOptions = {
   /** What `commonHeaders` gives. */
   headers: Record<string, string>;
   lifecycle: Pick<Lifecycle, "phase" | "enter" | "leave">;
+  responses: Responses;
+  /** Undefined in tests without authentication. */
+  gate?: RequestGate | undefined;
   metrics: Pick<RequestMetrics, "began" | "ended">;
 };
 
-/** An unfinished body is still read for this long, in milliseconds, so that its sender gets to see the answer. */
+/** A body is read for so long after its response, in milliseconds. */
 const LINGER_MS = 2_000;
 
 const HEADERS = {
@@ -38,38 +45,41 @@ const SECURE_HEADERS = { ...HEADERS, "strict-transport-security": "max-age=31536
  */
 export const commonHeaders = (secure: boolean): Record<string, string> => (secure ? SECURE_HEADERS : HEADERS);
 
-/** The methods that an address takes; none where there is nothing. */
-export type MethodsOf = (url: string) => string[];
-
 /**
- * Adds the hooks that every request passes: log line, common headers, CORS, unknown routes, draining.
- * @returns what is known of the routes that are added from now on
+ * Adds the hook that every request passes: log line, common headers, CORS, unknown routes, and what all ports check.
  */
-export function addEdge(app: FastifyInstance, edge: EdgeOptions): MethodsOf {
+export function addEdge(app: FastifyInstance, edge: EdgeOptions): void {
   const { origins, lifecycle } = edge;
-  const methodsOf = knownRoutes(app);
-  app.addHook("onRequest", (request, reply, done) => {
-    greet(request, reply, edge);
-    checkHost(request.raw);
-    if (request.is404) {
+  addServerHooks(app, {
+    gate: edge.gate,
+    isDraining: () => lifecycle.phase() === "draining",
+    isProbe: ({ raw }) => isHealthPath(raw.url ?? ""),
+    headOf(request) {
+      const method = request.routeOptions.config.rpc;
+      if (!method) return undefined;
+      const { authorization } = request.headers;
+      return { method, authorization, address: clientAddressOf(request), isForwarded: false };
+    },
+    onRequest(request, reply) {
+      greet(request, reply, edge);
+      checkHost(request.raw);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
-      const methods = methodsOf(request.raw.url ?? "");
-      if (methods.length > 0) reply.header("allow", methods.join(", "));
-      throw noRoute(methods);
-    }
-    if (lifecycle.phase() === "draining" && !isHealthPath(request.raw.url ?? "")) {
-      reply.header("connection", "close");
-      throw shuttingDown();
-    }
-    done();
+      const { allow } = request.routeOptions.config;
+      if (request.is404) throw new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
+      if (!allow) return;
+      reply.header("allow", allow);
+      throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address takes ${allow}.`);
+    },
   });
-  return methodsOf;
 }
 
-/** Why no route takes a request to an address that takes these methods. */
-export function noRoute(methods: string[]): ServiceError {
-  if (methods.length === 0) return new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
-  return new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address takes ${methods.join(", ")}.`);
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** The method that a route belongs to. */
+    rpc?: DescMethod;
+    /** The methods that the address takes, on the routes of all others. */
+    allow?: string;
+  }
 }
 
 /** What every answer has, however early it is given: common headers, CORS, its measure and a log line. */
@@ -81,9 +91,14 @@ export function greet(request: FastifyRequest, reply: FastifyReply, edge: EdgeOp
 }
 
 /** Follows a request to the end of its answer. One line is logged; never a body, a token, a cookie or a query value. */
-function follow(request: FastifyRequest, { raw }: FastifyReply, { log, lifecycle, metrics }: EdgeOptions): void {
+function follow(
+  request: FastifyRequest,
+  { raw }: FastifyReply,
+  { log, lifecycle, metrics, responses }: EdgeOptions,
+): void {
   const started = performance.now();
   lifecycle.enter();
+  responses.set(request.raw.socket, raw);
   metrics.began();
   raw.on("close", () => {
     const ms = performance.now() - started;
@@ -94,12 +109,12 @@ function follow(request: FastifyRequest, { raw }: FastifyReply, { log, lifecycle
     const clientGone = raw.writableFinished ? undefined : true;
     log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
     lifecycle.leave();
-    if (!request.raw.complete) linger(request.raw);
+    if (!request.raw.complete) closeLingering(request.raw);
   });
 }
 
-/** Bounds the rest of a body that was answered before its end: nobody reads it, and no limit of a route holds. */
-function linger(request: IncomingMessage): void {
+/** Bounds the rest of a body that was answered before its end. It is discarded, since clients read the response at its end. */
+function closeLingering(request: IncomingMessage): void {
   if (request.socket.destroyed) return;
   const timer = setTimeout(() => request.complete || request.socket.destroy(), LINGER_MS);
   request.once("close", () => clearTimeout(timer));
@@ -115,31 +130,5 @@ function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   }
   if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
-  }
-}
-
-/** Remembers the routes that are added from now on, to tell an unknown path from a known one with another method. */
-function knownRoutes(app: FastifyInstance): MethodsOf {
-  const known: { segments: string[]; methods: string[] }[] = [];
-  app.addHook("onRoute", ({ url, method }) => {
-    known.push({ segments: url.split("/"), methods: [method].flat() });
-  });
-  return (url) => {
-    const given = segmentsOf(url);
-    const fits = (segments: string[]) =>
-      segments.length === given.length && segments.every((s, i) => s === given[i] || (s.startsWith(":") && given[i]));
-    return known.filter(({ segments }) => fits(segments)).flatMap(({ methods }) => methods);
-  };
-}
-
-/** The segments of a path, decoded each by itself as the router does; none of one that can't be decoded. */
-function segmentsOf(url: string): string[] {
-  try {
-    return url
-      .replace(/^https?:\/\/[^/?#]*|[?#].*$/gs, "") // a proxy's form has the host too (RFC 9112 section 3.2.2)
-      .split("/")
-      .map(decodeURIComponent);
-  } catch {
-    return [];
   }
 }

@@ -22,14 +22,13 @@ const STOPPED = new Error("the call was given up");
 
 /**
  * Opens a call on behalf of a client; to be done before anything is waited for, since the client may leave at any time.
- * @param soon runs a job now, or in line where others have kept the process busy: thousands may leave at once
  */
-export function openCall(raw: ServerResponse, calls: OpenCalls, soon: (job: () => void) => void): Call {
+export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   const controller = new AbortController();
   const end = () => calls.delete(controller);
   const leave = () => end() && controller.abort(); // every answer closes at last, most of them after their call
   calls.add(controller);
-  raw.on("close", () => calls.has(controller) && soon(leave));
+  raw.on("close", () => leave());
   if (raw.destroyed) leave();
   return {
     signal: controller.signal,

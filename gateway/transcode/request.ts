@@ -2,7 +2,8 @@ import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
-import { invalidRequest } from "../../services/platform/validation.ts";
+import { checkJsonSize } from "../../services/platform/message-limits.ts";
+import { invalidRequest, violationsOf } from "../../services/platform/validation.ts";
 import type { HttpBinding } from "./binding.ts";
 import { readCookie } from "./cookies.ts";
 import { isObject, readFields } from "./fields.ts";
@@ -27,35 +28,18 @@ const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
-/** A request as far as it could be read. */
-export type ReadRequest = { message: MessageShape<DescMessage>; unread?: Unread };
-
-/** What could not be read of a request. */
-export type Unread = {
-  /** A field of a wrong type stands in the message as if it were right; if nothing can be read, only the path's fields do. */
-  extent: "in part" | "nothing";
-  /** What the caller is told, who also hears of the rules that the rest of the request breaks. */
-  refusalWith(broken: readonly Violation[]): ServiceError;
-};
-
 /**
  * Builds the request message of a method from path, query, body and cookies; each field has exactly one source.
- * Types alone are checked here, field rules by the services.
+ * The services check the constraints of its fields, unless a type is wrong: then one error names both.
+ * @throws ServiceError VALIDATION_FAILED, MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
  */
-export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest {
-  const violations: Violation[] = [];
-  try {
-    const message = readMessage(rule, incoming, violations);
-    if (violations.length === 0) return { message };
-    return { message, unread: { extent: "in part", refusalWith: (broken) => invalidRequest(violations, broken) } };
-  } catch (thrown) {
-    if (!(thrown instanceof ServiceError)) throw thrown;
-    const message = create(rule.method.input, readFields(rule.pathFields, incoming.params, "", []));
-    return { message, unread: { extent: "nothing", refusalWith: () => thrown } };
-  }
+export function readRequest(binding: HttpBinding, incoming: Incoming): MessageShape<DescMessage> {
+  const typeErrors: Violation[] = [];
+  const message = readMessage(binding, incoming, typeErrors);
+  if (typeErrors.length > 0) throw invalidRequest(typeErrors, violationsOf(binding.method.input, message));
+  return message;
 }
 
-/** @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE */
 function readMessage(rule: HttpBinding, incoming: Incoming, violations: Violation[]): MessageShape<DescMessage> {
   const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const init: Record<string, unknown> = {};
@@ -89,6 +73,7 @@ function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {
 }
 
 function jsonMembers(body: Uint8Array, isRead: boolean): Body {
+  checkJsonSize(body);
   const { json, hasEscapes } = parseJson(body);
   if (isObject(json)) return { json, hasEscapes };
   if (!isRead) return NO_BODY; // some clients send `null` instead of no body

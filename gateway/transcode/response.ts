@@ -8,16 +8,18 @@ import type { Cookies } from "./cookies.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 
 /** Headers of an RPC's answer that are passed on to the client (interface section 1). */
-const PASSED_ON = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
+const FORWARDED = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
 
 const JSON_TYPE = "application/json; charset=utf-8";
 const emitDefaults = { alwaysEmitImplicit: true };
 
-/** Passes on what the services say about limits. */
-export function passOn(from: Headers, reply: FastifyReply): void {
-  for (const name of PASSED_ON) {
+/** Forwards rate-limit headers. Those of the port stay if they are tighter. */
+export function forwardHeaders(from: Headers, reply: FastifyReply): void {
+  const atPort = reply.getHeader("ratelimit-remaining");
+  const isLooser = atPort !== undefined && Number(from.get("ratelimit-remaining") ?? 0) > Number(atPort);
+  for (const name of FORWARDED) {
     const value = from.get(name);
-    if (value !== null) reply.header(name, value);
+    if (value !== null && !(isLooser && name !== "retry-after")) reply.header(name, value);
   }
 }
 

@@ -7,7 +7,7 @@ import type { HttpBinding } from "./binding.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 import { toHttpError } from "./errors.ts";
 import type { Call } from "./inflight.ts";
-import { passOn } from "./response.ts";
+import { forwardHeaders } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
@@ -78,7 +78,7 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number): SseWriter {
   const open = (...headers: (Headers | undefined)[]) => {
     if (isOpen || raw.destroyed) return;
     isOpen = true;
-    for (const each of headers) if (each) passOn(each, reply);
+    for (const each of headers) if (each) forwardHeaders(each, reply);
     reply.hijack();
     reply.headers({
       "content-type": "text/event-stream",

@@ -1,90 +1,187 @@
-import type { Http2SecureServer, Http2Server, ServerHttp2Session } from "node:http2";
-import { createSecureServer, createServer } from "node:http2";
-import type { AddressInfo, Socket } from "node:net";
+import type { Http2ServerRequest } from "node:http2";
+import type { AddressInfo } from "node:net";
+import type { DescMethod } from "@bufbuild/protobuf";
+import type { ConnectRouter, HandlerContext } from "@connectrpc/connect";
+import { createConnectRouter, createContextKey, createContextValues } from "@connectrpc/connect";
+import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
+import { clientAddressOf, createTrustedProxies } from "../platform/client-address.ts";
 import type { Config } from "../platform/config.ts";
-import { shuttingDown, toConnectError } from "../platform/errors.ts";
-import { readTlsFiles } from "../platform/tls.ts";
-import type { Room } from "../process/room.ts";
-import { createAdapter } from "./adapter.ts";
-import { boundConnections } from "./connections.ts";
-import { PATIENCE, stopTimer } from "./patience.ts";
+import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
+import { isGatewaySecret, requestIdOf, SECRET } from "../platform/metadata.ts";
+import { addServerHooks, admittedKey } from "../platform/server-hooks.ts";
+import { services } from "../platform/services.ts";
+import { readTlsFiles, type TlsFiles } from "../platform/tls.ts";
+import { createHttp2Server } from "./http2-server.ts";
+import { boundedGzip, encodingOf } from "./messages.ts";
+import { discardBody, HEAD_BYTES, maxBytesOf, receiveBody, type Timeouts } from "./receive.ts";
+import { reflectionHandler } from "./reflection.ts";
 
-/** Calls at once on one connection. */
-const MAX_STREAMS = 1_000;
+/** The same as the REST port's; connections last longer, since clients pool them. */
+export const TIMEOUTS: Timeouts = { requestMs: 30_000, writeMs: 120_000, idleMs: 600_000, reflectionMs: 60_000 };
 
-/**
- * What a connection may hold for its reader, in megabytes. Node counts in what readers who left did not take, to the end
- * of the connection; past its own limit of 10 it would refuse whoever shares that connection, all clients of a gateway.
- */
-const MAX_SESSION_MB = 1_024;
-
-/** What calls that were ended have to say so, in ms, before their connections are cut. */
-const FAREWELL_MS = 1_000;
-const SHUTTING_DOWN = toConnectError(shuttingDown());
+const MAX_HEADER_BYTES = 16 * 1024;
+/** Longest deadline that a client may ask for: no timer runs longer. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+/** Time in ms that aborted calls have to tell their clients, before their connections are cut. */
+const ABORT_GRACE_MS = 1_000;
 
 /** A listening gRPC server. */
 export type GrpcServer = {
   port: number;
-  /** No new calls; open ones get `graceMs`, then end. */
+  /** Accepts no new calls, gives open ones `graceMs`, then aborts them. */
   close(graceMs: number): Promise<void>;
 };
 
+/** Why a call is refused, and the end of its body, which is not kept. */
+const refusalKey = createContextKey<{ error: unknown; discarded: Promise<unknown> } | undefined>(undefined, {
+  description: "refusal",
+});
+const requestIdKey = createContextKey("", { description: "request id" });
+
+/** Tests may leave out what the port checks. */
+type GrpcApp = Pick<App, "routes" | "interceptors"> &
+  Partial<Pick<App, "gate" | "admission" | "proxies" | "onRefused">>;
+type GrpcConfig = Pick<Config, "grpc"> & Partial<Pick<Config, "internalSecret">>;
+
 /**
- * Serves gRPC, gRPC-Web and Connect on one port: cleartext HTTP/2, or TLS where a certificate is given.
- * @throws Error for operators, if a file can't be read or the port can't be had
+ * Serves gRPC, gRPC-Web and Connect on one port: HTTP/2 without TLS, or TLS if there is a certificate.
+ * @throws Error for operators if a file can't be read or the port is not available
  */
-export async function listenGrpc(
-  app: Pick<App, "routes" | "interceptors">,
-  config: Pick<Config, "grpc">,
-  room: Room,
-  patience = PATIENCE,
-): Promise<GrpcServer> {
+export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TIMEOUTS): Promise<GrpcServer> {
   const { host, port, tls, reflection } = config.grpc;
+  const { proxies = createTrustedProxies([]) } = app;
   const shutdown = new AbortController();
-  const answer = createAdapter(app, { reflection, room, patience, shutdownSignal: shutdown.signal });
-  const settings = { settings: { maxConcurrentStreams: MAX_STREAMS }, maxSessionMemory: MAX_SESSION_MB };
-  const server: Http2Server | Http2SecureServer = tls
-    ? createSecureServer(
-        { ...settings, ...readTlsFiles(tls), ...(tls.ca && { requestCert: true, rejectUnauthorized: true }) },
-        answer,
-      )
-    : createServer(settings, answer);
-  boundConnections(server, room.connections);
-  const sockets = new Set<Socket>();
-  server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
+  const connections = createHttp2Server(tls ? serverTls(tls) : undefined, timeouts.idleMs);
+  const server = fastify({
+    serverFactory: (handler) => connections.server.on("request", handler as never) as never,
+    genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
+    trustProxy: proxies.option,
+    exposeHeadRoutes: false,
+    routerOptions: { maxParamLength: MAX_HEADER_BYTES },
+  }) as FastifyInstance;
+  const methods = new Map<string, DescMethod>();
+  const refusals = new WeakMap<FastifyRequest, unknown>();
+  app.admission?.limitConnections(connections.server, proxies.isTrusted);
+  addServerHooks(server, {
+    gate: app.gate,
+    isDraining: () => false, // connections are told to close, and take no new calls
+    isProbe: () => true,
+    headOf(request) {
+      const method = methods.get(request.routeOptions.url ?? "");
+      if (!method) return undefined;
+      const { authorization, [SECRET]: secret } = request.headers;
+      const isForwarded = isGatewaySecret(secret, config.internalSecret);
+      return { method, authorization, address: clientAddressOf(request), isForwarded };
+    },
+    onRequest(request, reply) {
+      const { authority } = request.raw as unknown as Http2ServerRequest;
+      if (!URL.canParse(`http://${authority}`))
+        throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
+      reply.header("grpc-accept-encoding", boundedGzip.name);
+    },
+    onRefused: (request, error) => refusals.set(request, error),
   });
-  const sessions = new Set<{ close(): void }>();
-  server.on("session", (session: ServerHttp2Session) => {
-    sessions.add(session);
-    session.on("close", () => {
-      sessions.delete(session);
-      stopTimer(session);
+  server.setNotFoundHandler((_request, reply) => reply.code(404).send());
+  server.setErrorHandler(({ statusCode = 500 }: { statusCode?: number }, _request, reply) =>
+    reply.code(statusCode < 500 ? statusCode : 400).send(),
+  );
+  const router = createConnectRouter({
+    requestGate: (context) => openGate(context, app.onRefused),
+    interceptors: app.interceptors,
+    acceptCompression: [boundedGzip],
+    compressMinBytes: 0xffffffff,
+    binaryOptions: { readUnknownFields: false }, // each would become an object
+    maxTimeoutMs: MAX_TIMEOUT_MS,
+    shutdownSignal: shutdown.signal,
+  });
+  app.routes(bounded(router));
+  if (reflection) {
+    router.service(ServerReflection, reflectionHandler([...services, Health]), { readMaxBytes: HEAD_BYTES });
+  }
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads it
+  for (const handler of router.handlers) {
+    methods.set(handler.requestPath, handler.method);
+    server.all(handler.requestPath, (request, reply) => {
+      const error = refusals.get(request) ?? refuseEncoding(request);
+      const values = createContextValues().set(admittedKey, request.admitted).set(requestIdKey, request.id);
+      if (error) values.set(refusalKey, { error, discarded: discardBody(request, timeouts) });
+      else request.body = receiveBody(request, handler.method, timeouts);
+      reply.hijack();
+      respond(handler(universalRequestFromNodeRequest(request.raw, reply.raw, request.body as never, values)), reply);
     });
-    session.on("error", () => {}); // a client's broken connection is its own affair
-  });
-  server.on("sessionError", () => {});
-  server.setTimeout(patience.idleMs, (session?: { close(): void }) => session?.close());
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, host, resolve);
-  });
+  }
+  await server.listen({ host, port });
   return {
-    port: (server.address() as AddressInfo).port,
+    port: (connections.server.address() as AddressInfo).port,
     async close(graceMs) {
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      for (const session of sessions) session.close();
-      const overdue = [
-        setTimeout(() => shutdown.abort(SHUTTING_DOWN), graceMs),
-        // Not the sessions: of the calls on a session that is destroyed, clients hear of one alone.
-        setTimeout(() => {
-          for (const socket of sockets) socket.destroy();
-        }, graceMs + FAREWELL_MS),
+      const closed = server.close();
+      connections.drain();
+      const timers = [
+        setTimeout(() => shutdown.abort(toConnectError(shuttingDown())), graceMs),
+        setTimeout(connections.cut, graceMs + ABORT_GRACE_MS),
       ];
       await closed;
-      for (const timer of overdue) clearTimeout(timer);
+      for (const timer of timers) clearTimeout(timer);
     },
   };
+}
+
+/**
+ * Writes the response of a handler. Connect's own plugin for Fastify does the same, but prints an error to standard error for
+ * every client that leaves while it is written to.
+ */
+function respond(answer: ReturnType<ConnectRouter["handlers"][number]>, reply: FastifyReply): void {
+  answer
+    .then((response) => {
+      for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value as string);
+      return universalResponseToNodeResponse(response, reply.raw);
+    })
+    .catch(() => reply.raw.destroy()); // the client has left
+}
+
+/** Throws why a call was refused, so that each protocol says it in its own form. */
+async function openGate({ values, requestHeader, method }: HandlerContext, onRefused: GrpcApp["onRefused"]) {
+  const requestId = values.get(requestIdKey);
+  requestHeader.set("x-request-id", requestId); // for the log, the audit log and errors
+  const refusal = values.get(refusalKey);
+  if (!refusal) return;
+  onRefused?.(method, requestId, refusal.error);
+  await refusal.discarded;
+  throw refusal.error instanceof ServiceError ? toConnectError(refusal.error) : internalError();
+}
+
+function refuseEncoding({ headers, admitted }: FastifyRequest): ServiceError | undefined {
+  const encoding = encodingOf(headers);
+  if (encoding === undefined || (encoding === boundedGzip.name && admitted?.claims)) return undefined;
+  const message = admitted?.claims
+    ? "A request is one message, compressed by gzip if at all."
+    : "Requests without an access token must not be compressed.";
+  return new ServiceError(Reason.NOT_IMPLEMENTED, message);
+}
+
+const serverTls = (files: TlsFiles) => ({
+  ...readTlsFiles(files),
+  ...(files.ca && { requestCert: true, rejectUnauthorized: true }),
+});
+
+/** A router that holds each service to the largest message of its methods. */
+function bounded(router: ConnectRouter): ConnectRouter {
+  const narrow: ConnectRouter = {
+    handlers: router.handlers,
+    service(service, impl, options) {
+      router.service(service, impl, { ...options, readMaxBytes: Math.max(...service.methods.map(maxBytesOf)) });
+      return narrow;
+    },
+    rpc(...rpc) {
+      router.rpc(...rpc);
+      return narrow;
+    },
+  };
+  return narrow;
 }

@@ -1,85 +1,67 @@
 import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { AccountKey, type Limit, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { AccountKey, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { canonicalEmail } from "../accounts/email-address.ts";
 import { type Call, callOf } from "../call.ts";
 import { assertNotLocked } from "../lockout/reserve-attempt.ts";
 import { networkOf } from "../platform/address.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
-import type { Counted, Limits, Standing } from "../rate-limit/limiter.ts";
+import {
+  type RateLimiter,
+  type RateLimitResult,
+  rateLimitHeaders,
+  rateLimitKey,
+  refuseExceeded,
+  tightest,
+} from "../platform/rate-limiter.ts";
+import { admittedKey } from "../platform/server-hooks.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
 
-/** How many times an account's share one address may use over all accounts: an office behind one address can sign in. */
-const ACCOUNTS_PER_ADDRESS = 20;
-
 /**
- * Enforces the method's limits. Where it has a lockout, a locked account is reported before any limit is; the operation
- * counts the guess.
+ * Counts requests that name an account in their body; the port has counted the user or the address. A locked account is
+ * reported before its limit is counted. The operation reserves the attempt.
+ * @param rateLimiter undefined if rate limits are off
  */
-export function limit(limits: Limits | undefined): Interceptor {
+export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {
   return (next) => async (req) => {
-    const rules = policyOf(req.method);
-    if (!rules) return next(req);
+    const policy = policyOf(req.method);
     const call = callOf({ values: req.contextValues });
-    const account = await accountOf(call, rules, req);
-    if (account) await assertNotLockedFor(call, rules.policy.lockout, account);
-    let standing: [string, string][] = [];
+    const account = policy && (await accountOf(call, policy, req));
+    if (!policy || account === undefined) return next(req);
+    await assertNotLockedFor(call, policy.policy.lockout, account);
+    const headers: [string, string][] = [];
     try {
-      if (limits && rules.limits.length > 0) standing = await take(limits, call, rules.limits, account);
+      const result = await countAccount(rateLimiter, call, policy, account);
+      const atPort = req.contextValues.get(admittedKey)?.rateLimit;
+      if (result) headers.push(...rateLimitHeaders(atPort ? tightest(atPort, result) : result));
       const res = await next(req);
-      for (const [name, value] of standing) res.header.set(name, value);
+      for (const [name, value] of headers) res.header.set(name, value);
       return res;
     } catch (error) {
-      if (error instanceof ServiceError) error.headers.push(...standing);
+      if (error instanceof ServiceError) error.headers.push(...headers);
       throw error;
     }
   };
 }
 
-async function take(
-  limits: Limits,
+/** @throws ServiceError RATE_LIMITED */
+async function countAccount(
+  rateLimiter: RateLimiter | undefined,
   call: Call,
-  rules: Limit[],
-  account: string | undefined,
-): Promise<[string, string][]> {
-  const standing = call.standing ?? (await limits.take(rules.flatMap((rule) => countedBy(rule, call, account))));
-  const headers = headersOf(standing);
-  if (standing.remaining >= 0) return headers;
-  const message = rules.find((rule) => rule.message)?.message ?? "Too many requests. Please try again later.";
-  const retryAfterSeconds = Math.max(1, Math.ceil(standing.resetMs / 1000));
-  const refusal = new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
-  refusal.headers.push(...headers);
-  throw refusal;
-}
-
-function countedBy(rule: Limit, call: Call, account: string | undefined): Counted[] {
+  { limits }: MethodPolicy,
+  account: string,
+): Promise<RateLimitResult | undefined> {
   const network = networkOf(call.client.address);
-  switch (rule.by) {
-    case LimitKey.USER:
-      return [countedFor(rule, `user:${call.caller?.user.id}`)];
-    case LimitKey.ADDRESS_AND_ACCOUNT: {
-      const all = countedFor(rule, `{address:${network}}`, rule.requests * ACCOUNTS_PER_ADDRESS);
-      return account ? [all, countedFor(rule, `{address:${network}}:account:${account}`)] : [all];
-    }
-    default:
-      return [countedFor(rule, `address:${network}`)];
-  }
+  const keys = limits
+    .filter((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT)
+    .map((limit) => rateLimitKey(limit, `{address:${network}}:account:${account}`));
+  if (!rateLimiter || keys.length === 0) return undefined;
+  const result = await rateLimiter.consume(keys);
+  refuseExceeded(result, limits);
+  return result;
 }
 
-/** What a call of a user counts towards; undefined where that takes more than knowing who the user is. */
-export function countedByUser({ limits, account }: MethodPolicy, userId: string): Counted[] | undefined {
-  if (account || limits.length === 0 || limits.some(({ by }) => by !== LimitKey.USER)) return undefined;
-  return limits.map((rule) => countedFor(rule, `user:${userId}`));
-}
-
-const countedFor = ({ bucket, requests, windowSeconds }: Limit, who: string, most = requests): Counted => ({
-  key: `${bucket}:${who}`,
-  most,
-  windowMs: windowSeconds * 1000,
-});
-
-/** What the request's account is counted as: the canonical address, or the user that an MFA token names. */
+/** The account of a request: the canonical address, or the user that an MFA token names. */
 async function accountOf(call: Call, { account }: MethodPolicy, req: UnaryRequest | StreamRequest) {
   if (!account || req.stream) return undefined;
   const value = (req.message as unknown as Record<string, unknown>)[account.field.localName];
@@ -92,12 +74,4 @@ async function accountOf(call: Call, { account }: MethodPolicy, req: UnaryReques
 async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string): Promise<void> {
   if (lockout === Lockout.PASSWORD) await assertNotLocked(call, { kind: "password", subject });
   if (lockout === Lockout.SECOND_FACTOR) await assertNotLocked(call, { kind: "second-factor", subject });
-}
-
-function headersOf({ limit, remaining, resetMs }: Standing): [string, string][] {
-  return [
-    ["ratelimit-limit", String(limit)],
-    ["ratelimit-remaining", String(Math.max(0, remaining))],
-    ["ratelimit-reset", String(Math.ceil(resetMs / 1000))],
-  ];
 }

@@ -1,7 +1,7 @@
 import { randomUUID, timingSafeEqual } from "node:crypto";
 
 /** Metadata between the gateway and the services. Those about the client are believed only along with the secret. */
-const SECRET = "x-gatehouse-secret";
+export const SECRET = "x-gatehouse-secret";
 const CLIENT_ADDRESS = "x-gatehouse-client-address";
 const CLIENT_AGENT = "x-gatehouse-client-agent";
 /** Response header of a health check: how long the dependency took, in ms. */
@@ -25,6 +25,11 @@ export function requestIdOf(sent: unknown): string {
   return typeof sent === "string" && /^[\w.-]{1,128}$/.test(sent) ? sent : randomUUID();
 }
 
+/** Whether the secret that a call carries is the gateway's. */
+export function isGatewaySecret(sent: unknown, secret: string | undefined): boolean {
+  return secret !== undefined && typeof sent === "string" && equalSecrets(sent, secret);
+}
+
 /** Writes the client of a request into the metadata of its call. */
 export function writeClient(header: Headers, { address, agent }: Client, secret: string | undefined): void {
   header.set(CLIENT_ADDRESS, address);
@@ -38,7 +43,7 @@ export function writeClient(header: Headers, { address, agent }: Client, secret:
  */
 export function readClient(header: Headers, peer: string, secret: string | undefined): Client {
   const sent = header.get(SECRET);
-  if (secret !== undefined && sent !== null && equalSecrets(sent, secret)) {
+  if (isGatewaySecret(sent, secret)) {
     const agent = decode(header.get(CLIENT_AGENT) ?? "").slice(0, MAX_AGENT_LENGTH);
     return { address: header.get(CLIENT_ADDRESS) ?? peer, agent };
   }

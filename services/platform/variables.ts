@@ -59,6 +59,16 @@ export const commonVariables = {
     "`http://localhost:PORT`",
     "URL at which clients reach the gateway: token issuer, cookie `Secure`, own origin. A path in it is one that the proxy removes.",
   ),
+  REDIS_URL: optional(
+    list(
+      (item) => isUrl(item, ["redis:", "rediss:"]),
+      `must be redis://… or rediss://…, several separated by commas, ${URL_ENCODING_HINT}`,
+    ),
+    "in process",
+    "`redis://…` or `rediss://…`. Several URLs separated by commas are a cluster with one user and password; name a single address twice. `NODE_EXTRA_CA_CERTS` adds a CA.",
+  ),
+  RATE_LIMITS: setting(toggle, "on", "`off` disables rate limits, for load tests."),
+  AI_STREAMS_PER_USER: setting(number(1, 9_999), "20", "Concurrent AI streams of one user. Further ones are 429."),
   TRUST_PROXY: setting(
     list(isNetwork, "must be addresses or CIDRs, separated by commas"),
     "",
@@ -124,14 +134,6 @@ export const servicesVariables = {
     "`postgres://user:pass@host/database`, or `memory:` for an embedded database that stores nothing. See [operations.md](operations.md#postgresql-and-pgbouncer).",
   ),
   MIGRATE: setting(toggle, "on", "`off`: the start leaves the schema alone, and fails if a migration is missing."),
-  REDIS_URL: optional(
-    list(
-      (item) => isUrl(item, ["redis:", "rediss:"]),
-      `must be redis://… or rediss://…, several separated by commas, ${URL_ENCODING_HINT}`,
-    ),
-    "in process",
-    "`redis://…` or `rediss://…`. Several URLs separated by commas are a cluster with one user and password; name a single address twice. `NODE_EXTRA_CA_CERTS` adds a CA.",
-  ),
   DATA_DIR: setting(text, "./data", "Directory for the embedded database, generated secrets (mode 600) and e-mails."),
   SECRET_KEY: optional(
     base64Key(32),
@@ -182,7 +184,6 @@ export const servicesVariables = {
     "false",
     "`true` rejects logins before the address is verified.",
   ),
-  RATE_LIMITS: setting(toggle, "on", "`off` disables rate limits, for load tests."),
   AI_CATALOG: optional(
     text,
     "the shipped one",

@@ -1,9 +1,8 @@
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
-import { ServiceError } from "../platform/errors.ts";
+import type { SessionClaims } from "../platform/access-token.ts";
+import { unauthenticated } from "../platform/server-hooks.ts";
 import { type FoundSession, Session } from "../store/sessions.ts";
 import { LAST_SEEN_RESOLUTION_MS } from "./last-seen.ts";
-import type { SessionClaims } from "./tokens.ts";
 
 /**
  * Finds the caller of an access token. The session's row is read for every request, so every process refuses a revoked
@@ -16,7 +15,7 @@ export async function identify(
 ): Promise<FoundSession> {
   const found = claims && (await call.findSession(claims.sessionId));
   if (!claims || !found || found.user.id !== claims.userId) {
-    throw new ServiceError(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
+    throw unauthenticated();
   }
   const { id, generation, successorUsed, lastActiveAt } = found.session;
   if (!successorUsed && generation === claims.generation) {

@@ -1,6 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
-import { importJWK, type JWTPayload } from "jose";
+import { importJWK } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
+import type { PublicKey, VerificationKeys } from "../platform/access-token.ts";
 import type { Clock } from "../platform/clock.ts";
 import { newId } from "../store/ids.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
@@ -13,19 +14,14 @@ const KEY_AGE_MS = 90 * 24 * 3_600_000;
 /** How long a key is published before it signs, and kept after its last token has expired, in ms. */
 const OVERLAP_MS = 3_600_000;
 
-type PublicKey = Awaited<ReturnType<typeof importJWK>>;
 type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; privateKey: KeyObject };
 
 /** The Ed25519 keys that tokens are signed with, shared by every process through the database. */
-export type KeyRing = {
+export type KeyRing = VerificationKeys & {
   /** The key that signs tokens issued at that time. A token that is rebuilt is therefore identical. */
   signingKeyAt(issuedAt: Date): { kid: string; privateKey: KeyObject };
-  /** The public key of that id; undefined if there is none. @throws Error if the database can't be reached */
-  verificationKey(kid: string): Promise<PublicKey | undefined>;
   /** Every public key, for the JSON Web Key Set. */
   jwks(): { kid: string; x: string }[];
-  /** Claims of tokens that this process has signed or verified, by the token's whole text. */
-  verifiedTokens: Map<string, JWTPayload>;
   /** Adds the next key when it is due, and deletes those that no valid token is signed with. */
   rotate(): Promise<void>;
 };

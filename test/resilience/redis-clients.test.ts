@@ -3,8 +3,8 @@ import { type AddressInfo, createServer } from "node:net";
 import { Redis } from "ioredis";
 import { pino } from "pino";
 import { expect, test } from "vitest";
+import { createRateLimiter } from "../../services/platform/rate-limiter.ts";
 import { openRedis } from "../../services/platform/redis.ts";
-import { createLimits } from "../../services/rate-limit/limiter.ts";
 import { startProxy } from "../support/proxy.ts";
 import { times, until } from "../support/until.ts";
 
@@ -21,9 +21,9 @@ test("Redis: a proxy without a server behind it delays no start and is logged", 
   const url = `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
   const lines: string[] = [];
   const cache = await openRedis([url], pino({}, { write: (line: string) => void lines.push(line) }));
-  const limits = createLimits(cache, clock);
+  const limits = createRateLimiter(cache, clock);
   await expect(limits.check()).rejects.toThrow();
-  expect(await limits.take([{ key: "k", most: 2, windowMs: 1_000 }])).toMatchObject({ remaining: 1 });
+  expect(await limits.consume([{ key: "k", max: 2, windowMs: 1_000 }])).toMatchObject({ remaining: 1 });
   expect(lines).toEqual([expect.stringContaining("Redis unavailable, rate limits are counted per process")]);
   cache.close();
   await new Promise((resolve) => proxy.close(resolve));
@@ -37,7 +37,7 @@ test.runIf(process.env.TEST_SERVERS)("Redis: uses exactly the commands and keys 
   await admin.call("acl", "setuser", user, "on", `>${password}`, ...rights.split(" "));
   const cache = await openRedis([Object.assign(url, { username: user, password }).href], pino({ enabled: false }));
   try {
-    await expect(createLimits(cache, clock).check()).resolves.toBeUndefined();
+    await expect(createRateLimiter(cache, clock).check()).resolves.toBeUndefined();
     await expect(cache.ping()).resolves.toBeUndefined();
   } finally {
     cache.close();
@@ -50,10 +50,10 @@ test.runIf(process.env.TEST_SERVERS)("Redis: a server that stops replying delays
   const { hostname, port } = new URL(process.env.TEST_REDIS_URL as string);
   const proxy = await startProxy({ host: hostname, port: Number(port || 6379) });
   const cache = await openRedis([`redis://127.0.0.1:${proxy.port}`], pino({ enabled: false }));
-  const limits = createLimits(cache, clock);
+  const limits = createRateLimiter(cache, clock);
   const take = async () => {
     const startedAt = performance.now();
-    await limits.take([{ key: randomUUID(), most: 2, windowMs: 1_000 }]);
+    await limits.consume([{ key: randomUUID(), max: 2, windowMs: 1_000 }]);
     return performance.now() - startedAt;
   };
   await take();

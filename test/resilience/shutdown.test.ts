@@ -78,7 +78,7 @@ test("Shutdown: forgets calls that are answered or whose client has disconnected
   const calls: OpenCalls = new Set();
   const open = () => {
     const raw = new ServerResponse(new IncomingMessage(new net.Socket()));
-    return { raw, call: openCall(raw, calls, (job) => job()) };
+    return { raw, call: openCall(raw, calls) };
   };
   const [answered, left] = [open(), open()];
   expect(calls.size).toBe(2);

@@ -26,7 +26,7 @@ beforeAll(async () => {
           for (;;) yield { chunk: MUCH };
         },
       }),
-    { stalledMs: STALLED_MS },
+    { writeTimeoutMs: STALLED_MS },
   );
 });
 afterAll(() => server.close());

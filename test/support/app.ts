@@ -7,14 +7,14 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
 import { createGateway } from "../../gateway/server.ts";
+import { openStandaloneGate } from "../../gateway/standalone-gate.ts";
 import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
 import { createServicesTransport } from "../../gateway/transport/services.ts";
 import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { openApp } from "../../services/app.ts";
-import { PATIENCE } from "../../services/grpc/patience.ts";
-import { listenGrpc } from "../../services/grpc/server.ts";
+import { listenGrpc, TIMEOUTS } from "../../services/grpc/server.ts";
+import type { Admission } from "../../services/platform/admission.ts";
 import { readConfig } from "../../services/platform/config.ts";
-import { openRoom } from "../../services/process/room.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
@@ -52,8 +52,8 @@ export function testApp(): Promise<TestApp> {
 export async function startApp({
   env = {},
   mode = (process.env.TEST_MODE ?? "embedded") as Mode,
-  patience = PATIENCE,
-  room = openRoom(),
+  timeouts = TIMEOUTS,
+  admission = undefined as Admission | undefined,
   realHashes = false,
 } = {}) {
   const clock = createClock();
@@ -78,14 +78,16 @@ export async function startApp({
   };
   const config = valid(readConfig(settings));
   const hashCost = realHashes ? undefined : CHEAP;
-  const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost });
-  const grpc = await listenGrpc(app, config, room, patience);
+  const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
+  const grpc = await listenGrpc(app, config, timeouts);
   const grpcUrl = `http://127.0.0.1:${grpc.port}`;
   const remote = mode === "apart" ? createServicesTransport(grpcUrl) : undefined;
+  const standalone = remote && (await openStandaloneGate(config, remote, { log, clock }));
   const gateway = createGateway({
-    config: config,
+    config,
     transport: remote ?? createInProcessTransport(app.routes, app.interceptors),
-    room,
+    gate: (standalone ?? app).gate,
+    admission: (standalone ?? app).admission,
     log,
     clock,
   });
@@ -114,6 +116,7 @@ export async function startApp({
     }),
     async close() {
       await gateway.drain();
+      standalone?.close();
       remote?.close();
       await grpc.close(1_000);
       await app.close();

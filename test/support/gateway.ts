@@ -13,9 +13,7 @@ import { createServicesTransport } from "../../gateway/transport/services.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { endWaiting } from "../../services/grpc/patience.ts";
 import { type Config, readConfig } from "../../services/platform/config.ts";
-import { openRoom, type Room } from "../../services/process/room.ts";
 import { type HttpResponse, sendHttp } from "./http-client.ts";
 
 /** The two ways from gateway to services; what holds for one must hold for the other. */
@@ -37,10 +35,7 @@ export async function play(
   }
   const sessions = new Set<http2.Http2Session>();
   const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
-  const server = http2.createServer((req, res) => {
-    endWaiting(res);
-    answer(req, res);
-  });
+  const server = http2.createServer(answer);
   server.on("session", (session) => sessions.add(session));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const transport = createServicesTransport(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
@@ -75,19 +70,18 @@ export type Settings = {
   services?: DescService[];
   keepAliveMs?: number;
   requestTimeoutMs?: number;
-  stalledMs?: number;
-  room?: Room;
+  writeTimeoutMs?: number;
   clock?: { now: () => Date };
   startSpan?: StartSpan;
 };
 
 /** Starts a gateway before services that `routes` plays. */
 export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
-  const { transportKind = "in process", interceptors, env, room = openRoom(), ...options } = settings;
+  const { transportKind = "in process", interceptors, env, ...options } = settings;
   const played = await play(transportKind, routes, interceptors);
   const logs: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
-  const gateway = createGateway({ config: configOf(env), transport: played.transport, room, log, ...options });
+  const gateway = createGateway({ config: configOf(env), transport: played.transport, log, ...options });
   let stopped: Promise<void> | undefined;
   const stopServices = () => {
     stopped ??= played.close();

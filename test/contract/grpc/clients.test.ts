@@ -114,7 +114,7 @@ test("gRPC: grpc-js reads responses and status details", async () => {
   const error = await new Promise<grpc.ServiceError>((resolve) => client.register?.(given, resolve));
   client.close();
   expect(error.code).toBe(grpc.status.INVALID_ARGUMENT);
-  expect(error.details).toBe(
+  expect(decodeURIComponent(error.details)).toBe(
     "Invalid request: email must be a valid e-mail address; name must be 1 to 100 characters, without control characters; " +
       "acceptTerms must be true: the terms have to be accepted.",
   );

@@ -46,13 +46,13 @@ describe("Request with many errors", () => {
   });
 });
 
-test("Unreadable request: is authenticated and authorized first", async () => {
+test("Unreadable request: is authenticated first", async () => {
   const { browser, accessToken } = await app.signIn();
   for (const body of ['{"role":', '{"role":1}']) {
     const path = `/admin/users/${randomUUID()}`;
     expect((await browser.put(path, body)).status).toBe(401);
     expect((await browser.put(path, body, "not-a-token")).status).toBe(401);
-    expect((await browser.put(path, body, accessToken)).status).toBe(403);
+    expect((await browser.put(path, body, accessToken)).status).toBe(400);
   }
   expect((await browser.post("/ai/stream", "{", accessToken)).body.code).toBe("MALFORMED_REQUEST");
 });

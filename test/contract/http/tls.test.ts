@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { type GrpcServer, listenGrpc } from "../../../services/grpc/server.ts";
-import { openRoom } from "../../../services/process/room.ts";
 
 /** Certificates that vouch for themselves: ours, and somebody else's. */
 const pair = (name: string) => ({ cert: `test/support/tls/${name}.pem`, key: `test/support/tls/${name}.key` });
@@ -13,11 +12,7 @@ const app: Parameters<typeof listenGrpc>[0] = {
   interceptors: [],
 };
 const listen = (tls: { cert: string; key: string; ca?: string | undefined }) =>
-  listenGrpc(
-    app,
-    { grpc: { host: "127.0.0.1", port: 0, reflection: false, tls: { ca: undefined, ...tls } } },
-    openRoom(),
-  );
+  listenGrpc(app, { grpc: { host: "127.0.0.1", port: 0, reflection: false, tls: { ca: undefined, ...tls } } });
 
 /** Whether a gateway with these files and the services at this port understand each other. */
 async function agree({ port }: GrpcServer, files: Parameters<typeof createServicesTransport>[1]): Promise<boolean> {

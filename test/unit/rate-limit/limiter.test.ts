@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { expect, test } from "vitest";
+import { createRateLimiter } from "../../../services/platform/rate-limiter.ts";
 import { openRedis } from "../../../services/platform/redis.ts";
-import { createLimits } from "../../../services/rate-limit/limiter.ts";
 import { times } from "../../support/until.ts";
 
 const clock = { now: () => new Date() };
@@ -10,16 +10,16 @@ const windowMs = 60_000;
 
 /** What a request of an account counts towards: its address in all, and the account there. */
 const asked = (address: string, account: string) => [
-  { key: `{${address}}`, most: 3, windowMs },
-  { key: `{${address}}:account:${account}`, most: 2, windowMs },
+  { key: `{${address}}`, max: 3, windowMs },
+  { key: `{${address}}:account:${account}`, max: 2, windowMs },
 ];
 
 test("Rate limiter: an address stays limited however many accounts it invents", async () => {
-  const limits = createLimits(undefined, clock);
+  const limits = createRateLimiter(undefined, clock);
   let letIn = 0;
   for (const account of times(100_001, String)) {
     // more than one process counts
-    const { remaining } = await limits.take(asked("address", account));
+    const { remaining } = await limits.consume(asked("address", account));
     if (remaining >= 0) letIn++;
   }
   expect(letIn).toBe(3);
@@ -27,8 +27,8 @@ test("Rate limiter: an address stays limited however many accounts it invents", 
 
 test("Rate limiter: nobody waits longer than a window, whenever the machine's clock is set", async () => {
   let now = Date.now();
-  const limits = createLimits(undefined, { now: () => new Date(now) });
-  const take = async () => await limits.take([{ key: "address", most: 1, windowMs }]);
+  const limits = createRateLimiter(undefined, { now: () => new Date(now) });
+  const take = async () => await limits.consume([{ key: "address", max: 1, windowMs }]);
   await take();
   expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
   now -= 3_600_000;
@@ -41,7 +41,7 @@ test.runIf(process.env.TEST_SERVERS)("Rate limiter: a shared Redis reports no wa
   const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
   const key = randomUUID();
   const takeAt = (time: number) =>
-    createLimits(cache, { now: () => new Date(time) }).take([{ key, most: 1, windowMs }]);
+    createRateLimiter(cache, { now: () => new Date(time) }).consume([{ key, max: 1, windowMs }]);
   const now = Date.now();
   await takeAt(now + 3_600_000);
   expect(await takeAt(now)).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
@@ -53,9 +53,9 @@ test.runIf(process.env.TEST_SERVERS)(
   async () => {
     const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
     const address = randomUUID();
-    const limits = createLimits(cache, clock);
+    const limits = createRateLimiter(cache, clock);
     const standings = [];
-    for (const account of ["a", "a", "a", "b", "c"]) standings.push(await limits.take(asked(address, account)));
+    for (const account of ["a", "a", "a", "b", "c"]) standings.push(await limits.consume(asked(address, account)));
     expect(standings.map(({ limit, remaining }) => [limit, remaining])).toEqual([
       [2, 1],
       [2, 0],

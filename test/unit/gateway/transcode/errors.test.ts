@@ -8,7 +8,6 @@ import { createGateway } from "../../../../gateway/server.ts";
 import { createServicesTransport } from "../../../../gateway/transport/services.ts";
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { openRoom } from "../../../../services/process/room.ts";
 import { configOf, failWith, openGateways, play, start, transportKinds } from "../../../support/gateway.ts";
 
 describe.each(transportKinds)("Error response %s", (transportKind) => {
@@ -132,7 +131,7 @@ test("Error response: services that cannot be connected to are 503, whatever the
 
 async function expectAway(servicesUrl: string) {
   const transport = createServicesTransport(servicesUrl);
-  const gateway = createGateway({ config: configOf(), transport, room: openRoom(), log: pino({ level: "silent" }) });
+  const gateway = createGateway({ config: configOf(), transport, log: pino({ level: "silent" }) });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });
   const headers = { "content-type": "application/json" };
@@ -149,7 +148,7 @@ test("Error response: a bug outside of every method is masked and logged", async
   const logs: string[] = [];
   const log = pino({}, { write: (line: string) => void logs.push(line) });
   const played = await play("in process", () => {});
-  const gateway = createGateway({ config: configOf(), transport: played.transport, room: openRoom(), log });
+  const gateway = createGateway({ config: configOf(), transport: played.transport, log });
   gateway.app.get("/bug", () => {
     throw new TypeError("x is not a function: password=hunter2");
   });

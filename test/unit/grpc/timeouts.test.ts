@@ -5,7 +5,7 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { ChatRequestSchema, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { openRoom } from "../../../services/process/room.ts";
+import { createAdmission } from "../../../services/platform/admission.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { answerTo, failureOf, framed } from "../../support/raw-grpc.ts";
 import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
@@ -17,8 +17,8 @@ const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
 let app: TestApp;
 beforeAll(async () => {
   const env = { GRPC_REFLECTION: "off", RATE_LIMITS: "off" };
-  const patience = { requestMs: 500, readerMs: 500, idleMs: 1_500 };
-  app = await startApp({ env, patience, room: openRoom(10_000_000) });
+  const timeouts = { requestMs: 500, writeMs: 500, idleMs: 1_500, reflectionMs: 500 };
+  app = await startApp({ env, timeouts, admission: createAdmission({ budgetBytes: 30_000_000 }) });
 });
 afterAll(() => app.close());
 
@@ -67,7 +67,7 @@ describe("the gRPC door", () => {
   });
 
   test(
-    "lets no more large requests arrive at once than it has room for, and small ones all the same",
+    "lets a caller send no more large requests at once than its share of the memory, and small ones all the same",
     RETRY_ON_SLOW_CI,
     async () => {
       const send = (path: string, size: number) => {
@@ -79,8 +79,8 @@ describe("the gRPC door", () => {
       expect(await send(PROFILE, 10)).toBe(Reason.REQUEST_TIMEOUT);
       const told = tally(await Promise.all(large), (reason) => String(reason));
       expect(told[Reason.REQUEST_TIMEOUT]).toBeGreaterThan(0);
-      expect(told[Reason.UNAVAILABLE]).toBe(20 - Number(told[Reason.REQUEST_TIMEOUT]));
-      expect(told[Reason.UNAVAILABLE]).toBeGreaterThan(10);
+      expect(told[Reason.TOO_MANY_CONCURRENT]).toBe(20 - Number(told[Reason.REQUEST_TIMEOUT]));
+      expect(told[Reason.TOO_MANY_CONCURRENT]).toBeGreaterThan(5);
       expect(await send("/gatehouse.ai.v1.AIService/Chat", 200_000)).toBe(Reason.REQUEST_TIMEOUT); // there is room again
     },
   );

@@ -1,0 +1,33 @@
+import { createClient, type Transport } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { createRemoteKeys } from "../services/platform/access-token.ts";
+import { type Admission, createAdmission } from "../services/platform/admission.ts";
+import { createTrustedProxies } from "../services/platform/client-address.ts";
+import type { Clock } from "../services/platform/clock.ts";
+import type { Config } from "../services/platform/config.ts";
+import { createRateLimiter } from "../services/platform/rate-limiter.ts";
+import { openRedis } from "../services/platform/redis.ts";
+import { createRequestGate, type RequestGate } from "../services/platform/server-hooks.ts";
+
+/** What the port of a gateway checks, and a way to close what that uses. */
+export type StandaloneGate = { gate: RequestGate; admission: Admission; close(): void };
+
+/** Opens the gate of a gateway in a process of its own. It has the services' public keys, and counts the limits here. */
+export async function openStandaloneGate(
+  config: Config,
+  transport: Transport,
+  { log, clock }: { log: Logger; clock: Clock },
+): Promise<StandaloneGate> {
+  const redis = config.redisUrls.length > 0 ? await openRedis([...config.redisUrls], log) : undefined;
+  const services = createClient(AuthService, transport);
+  const keys = createRemoteKeys(async () => (await services.listKeys({})).keys);
+  const admission = createAdmission({ streamsPerUser: config.aiStreamsPerUser });
+  const gate = createRequestGate({
+    tokens: { config, keys, clock },
+    rateLimiter: config.rateLimits ? createRateLimiter(redis, clock) : undefined,
+    admission,
+    isTrusted: createTrustedProxies(config.trustProxy).isTrusted,
+  });
+  return { gate, admission, close: () => redis?.close() };
+}

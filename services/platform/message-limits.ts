@@ -1,0 +1,88 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError } from "./errors.ts";
+
+/** Most fields of a protobuf message; the largest legal request has 517: 512 messages and what goes with them. */
+const MAX_FIELDS = 1_024;
+/** Most members of all objects of a JSON text (the largest legal request has 1,029), and most values of any kind. */
+const MAX_MEMBERS = 10_000;
+const MAX_VALUES = 250_000;
+
+const [QUOTE, BACKSLASH, COMMA, COLON, BRACKET, BRACE] = [0x22, 0x5c, 0x2c, 0x3a, 0x5b, 0x7b];
+
+/**
+ * Counts the members and values of a JSON text without parsing it: each becomes an object, so that 2 MiB of them would
+ * block the process for a third of a second.
+ * @throws ServiceError MALFORMED_REQUEST
+ */
+export function checkJsonSize(text: Uint8Array, maxValues = MAX_VALUES): void {
+  let members = 0;
+  let values = 0;
+  for (let i = 0; i < text.length; i++) {
+    const byte = text[i];
+    if (byte === QUOTE) i = closingQuote(text, i);
+    else if (byte === COLON) members++;
+    else if (byte === COMMA || byte === BRACKET || byte === BRACE) values++;
+    if (members > MAX_MEMBERS || values > maxValues) throw tooMany();
+  }
+}
+
+/** Index of the quote that ends the string which begins at `opening`; the length of the text if none does. */
+function closingQuote(text: Uint8Array, opening: number): number {
+  for (let i = text.indexOf(QUOTE, opening + 1); i !== -1; i = text.indexOf(QUOTE, i + 1)) {
+    let backslashes = 0;
+    while (text[i - 1 - backslashes] === BACKSLASH) backslashes++;
+    if (backslashes % 2 === 0) return i;
+  }
+  return text.length;
+}
+
+/**
+ * Counts the top-level fields of a protobuf message, or the values of one in JSON, before they become objects.
+ * @throws ServiceError MALFORMED_REQUEST
+ */
+export function checkMessageSize(message: Uint8Array): void {
+  const first = message.find((byte) => byte > 0x20);
+  if (first === BRACE)
+    checkJsonSize(message, MAX_MEMBERS); // no field of ours has this tag
+  else checkFieldCount(message);
+}
+
+function checkFieldCount(message: Uint8Array): void {
+  let fields = 0;
+  for (let at = 0; at < message.length; ) {
+    if (++fields > MAX_FIELDS) throw tooMany();
+    const tag = readVarint(message, at);
+    const next = skipValue(message, tag.end, tag.value & 7);
+    if (next === undefined) return; // not protobuf: the decoder says so
+    at = next;
+  }
+}
+
+function skipValue(bytes: Uint8Array, at: number, wireType: number): number | undefined {
+  switch (wireType) {
+    case 0:
+      return readVarint(bytes, at).end;
+    case 1:
+      return at + 8;
+    case 2: {
+      const length = readVarint(bytes, at);
+      return length.end + length.value;
+    }
+    case 5:
+      return at + 4;
+    default:
+      return undefined;
+  }
+}
+
+function readVarint(bytes: Uint8Array, start: number): { value: number; end: number } {
+  let value = 0;
+  let at = start;
+  for (let factor = 1; ; factor *= 128) {
+    const byte = bytes[at++] ?? 0;
+    value += (byte & 0x7f) * factor;
+    if (byte < 0x80) return { value, end: at };
+  }
+}
+
+const tooMany = () => new ServiceError(Reason.MALFORMED_REQUEST, "The request has too many fields.");

@@ -1,0 +1,151 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import type { Clock } from "./clock.ts";
+import { ServiceError } from "./errors.ts";
+import type { RedisClient } from "./redis.ts";
+
+/**
+ * What a request counts towards: how many of the same key fit into a window, and its length in ms. Keys that are counted
+ * together name what they share in braces, which keeps them on one node of a cluster.
+ */
+export type RateLimitKey = { key: string; max: number; windowMs: number };
+
+/** State of a request's tightest limit; exceeded when `remaining` is negative. */
+export type RateLimitResult = { limit: number; remaining: number; resetMs: number };
+
+/** Counts requests in windows that start with the first of them. */
+export type RateLimiter = {
+  /**
+   * Counts one request towards each key (at least one) in order, stopping at the first whose limit it exceeds, so that
+   * a client who makes up accounts leaves no counter for each. @returns the tightest standing.
+   */
+  consume(keys: RateLimitKey[]): Promise<RateLimitResult>;
+  /** Resolves when the shared counters work, or none are configured. */
+  check(): Promise<void>;
+};
+
+/** Keys that one process counts when there is no Redis; the oldest window goes. */
+const MAX_KEYS = 100_000;
+/** Window of the counter that `check` probes with, in ms. */
+const CHECK_WINDOW_MS = 60_000;
+const PREFIX = "gatehouse:limit:";
+
+/**
+ * Counts one request towards the keys, up to the first whose most it exceeds: one trip. The caller's clock decides, so
+ * that a window means the same with and without Redis.
+ */
+const SCRIPT = `
+local now = tonumber(ARGV[1])
+local standing = {}
+for i, key in ipairs(KEYS) do
+  local most, window = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
+  local ends = tonumber(redis.call('hget', key, 'ends') or '0')
+  if ends <= now then
+    ends = now + window
+    redis.call('hset', key, 'ends', ends, 'count', 0)
+    redis.call('pexpire', key, window)
+  end
+  local count = redis.call('hincrby', key, 'count', 1)
+  standing[2 * i - 1] = count
+  standing[2 * i] = ends
+  if count > most then break end
+end
+return standing`;
+
+/** The result with less remaining. */
+export const tightest = (one: RateLimitResult, other: RateLimitResult): RateLimitResult =>
+  other.remaining <= one.remaining ? other : one;
+
+/** The key of one limit of a method. @param who whose requests are counted together */
+export const rateLimitKey = (
+  { bucket, requests, windowSeconds }: Limit,
+  who: string,
+  max = requests,
+): RateLimitKey => ({
+  key: `${bucket}:${who}`,
+  max,
+  windowMs: windowSeconds * 1000,
+});
+
+/** The `RateLimit` headers of a response. */
+export const rateLimitHeaders = ({ limit, remaining, resetMs }: RateLimitResult): [name: string, value: string][] => [
+  ["ratelimit-limit", String(limit)],
+  ["ratelimit-remaining", String(Math.max(0, remaining))],
+  ["ratelimit-reset", String(Math.ceil(resetMs / 1000))],
+];
+
+/** @throws ServiceError RATE_LIMITED if a limit is exceeded, in the words of the method's policy */
+export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]): void {
+  if (result.remaining >= 0) return;
+  const message = limits.find((limit) => limit.message)?.message ?? "Too many requests. Please try again later.";
+  const retryAfterSeconds = Math.max(1, Math.ceil(result.resetMs / 1000));
+  const error = new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
+  error.headers.push(...rateLimitHeaders(result));
+  throw error;
+}
+
+type Count = { count: number; endsAt: number };
+/** Counts towards everything named, up to the first that is exceeded. */
+type Counter = (keys: RateLimitKey[], now: number) => Count[] | Promise<Count[]>;
+
+/** Counts in Redis where there is one, by each process for itself while it is away. */
+export function createRateLimiter(cache: RedisClient | undefined, clock: Clock): RateLimiter {
+  const own = countInProcess();
+  const shared = cache && countInRedis(cache);
+  const counter: Counter = shared ? (keys, now) => shared(keys, now).catch(() => own(keys, now)) : own;
+  return {
+    async consume(keys) {
+      const now = clock.now().getTime();
+      const counts = await counter(keys, now);
+      const standings = counts.map(({ count, endsAt }, i) => {
+        const { max, windowMs } = keys[i] as RateLimitKey;
+        // the clock may have been put back since, or another process's be ahead: Redis keeps no count longer all the same
+        return { limit: max, remaining: max - count, resetMs: Math.min(endsAt - now, windowMs) };
+      });
+      return standings.reduce(tightest);
+    },
+    async check() {
+      await shared?.([{ key: "check", max: 1, windowMs: CHECK_WINDOW_MS }], clock.now().getTime());
+    },
+  };
+}
+
+function countInRedis({ client, withBreaker }: RedisClient) {
+  client.defineCommand("takeLimits", { lua: SCRIPT });
+  const counter = client as unknown as {
+    takeLimits(keys: number, ...keysAndValues: (string | number)[]): Promise<number[]>;
+  };
+  return async (keys: RateLimitKey[], now: number): Promise<Count[]> => {
+    const names = keys.map(({ key }) => PREFIX + key);
+    const values = keys.flatMap(({ max, windowMs }) => [max, windowMs]);
+    const standing = await withBreaker(() => counter.takeLimits(names.length, ...names, now, ...values));
+    return keys
+      .slice(0, standing.length / 2)
+      .map((_, i) => ({ count: standing[2 * i] as number, endsAt: standing[2 * i + 1] as number }));
+  };
+}
+
+function countInProcess() {
+  const counts = new Map<string, Count>();
+  const countOne = ({ key, windowMs }: RateLimitKey, now: number): Count => {
+    let count = counts.get(key);
+    if (!count || count.endsAt <= now || count.endsAt > now + windowMs) {
+      // over, or begun before the clock was put back
+      counts.delete(key); // so that the new window stands last
+      count = { count: 0, endsAt: now + windowMs };
+      counts.set(key, count);
+      if (counts.size > MAX_KEYS) counts.delete(counts.keys().next().value as string);
+    }
+    count.count++;
+    return { ...count }; // as it stands for this request: others are counted before it is looked at
+  };
+  return (keys: RateLimitKey[], now: number): Count[] => {
+    const seen: Count[] = [];
+    for (const limit of keys) {
+      const count = countOne(limit, now);
+      seen.push(count);
+      if (count.count > limit.max) break;
+    }
+    return seen;
+  };
+}

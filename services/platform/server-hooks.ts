@@ -1,0 +1,147 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { createContextKey } from "@connectrpc/connect";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { readBearerToken, type SessionClaims, type TokenDeps } from "./access-token.ts";
+import { networkOf } from "./address.ts";
+import type { Admission, CallKind, Permit } from "./admission.ts";
+import { ServiceError, shuttingDown } from "./errors.ts";
+import { type MethodPolicy, policyOf } from "./policy.ts";
+import {
+  type RateLimiter,
+  type RateLimitKey,
+  type RateLimitResult,
+  rateLimitHeaders,
+  rateLimitKey,
+  refuseExceeded,
+} from "./rate-limiter.ts";
+
+/** Factor of the limit of one address over all accounts: an office behind one address can sign in. */
+const ACCOUNTS_PER_ADDRESS = 20;
+
+/** The headers of a call that a port looks at before it reads the body. */
+export type CallHead = {
+  method: DescMethod;
+  authorization: string | undefined;
+  /** The client's address. */
+  address: string;
+  /** Whether a gateway forwards the call: it has counted the call already. */
+  isForwarded: boolean;
+};
+
+/** A call that may be read. */
+export type Admitted = CallHead & {
+  /** The verified access token; undefined on public methods. Its session may have ended. */
+  claims: SessionClaims | undefined;
+  /** Undefined if nothing was counted. */
+  rateLimit: RateLimitResult | undefined;
+  permit: Permit;
+};
+
+/** The admitted call that an RPC belongs to. */
+export const admittedKey = createContextKey<Admitted | undefined>(undefined, { description: "admitted call" });
+
+/** Authenticates, rate-limits and admits a call by its headers alone. @throws ServiceError */
+export type RequestGate = (call: CallHead) => Promise<Admitted>;
+
+type GateDeps = {
+  tokens: TokenDeps;
+  /** Undefined if rate limits are off. */
+  rateLimiter: RateLimiter | undefined;
+  admission: Admission;
+  /** Whether an address is a trusted proxy, which has no share of its own. */
+  isTrusted(address: string): boolean;
+};
+
+export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }: GateDeps): RequestGate {
+  return async (call) => {
+    const { method, address, isForwarded } = call;
+    const policy = policyOf(method);
+    const needsToken = policy !== undefined && policy.policy.access !== Access.PUBLIC;
+    const claims = needsToken ? await readBearerToken(tokens, call.authorization) : undefined;
+    if (needsToken && !claims) throw unauthenticated();
+    const keys = policy && !isForwarded ? portKeys(policy, claims, address) : [];
+    const rateLimit = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
+    if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
+    const permit = admission.acquire({
+      kind: callKind(method, policy),
+      userId: isForwarded ? undefined : claims?.userId,
+      isUserStream: policy !== undefined && method.methodKind === "server_streaming",
+      address: isForwarded || isTrusted(address) ? undefined : address,
+    });
+    return { ...call, claims, rateLimit, permit };
+  };
+}
+
+export const unauthenticated = () =>
+  new ServiceError(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
+
+/** What a call counts towards that its headers say. Accounts are named in bodies, and counted by the services. */
+function portKeys({ limits }: MethodPolicy, claims: SessionClaims | undefined, address: string): RateLimitKey[] {
+  return limits.map((limit) => {
+    if (limit.by === LimitKey.USER) return rateLimitKey(limit, `user:${claims?.userId}`);
+    if (limit.by === LimitKey.ADDRESS) return rateLimitKey(limit, `address:${networkOf(address)}`);
+    return rateLimitKey(limit, `{address:${networkOf(address)}}`, limit.requests * ACCOUNTS_PER_ADDRESS);
+  });
+}
+
+/** Methods without a policy are those of health and reflection. */
+function callKind(method: DescMethod, policy: MethodPolicy | undefined): CallKind {
+  if (!policy) return method.methodKind === "unary" ? "probe" : "watch";
+  return method.methodKind !== "unary" || policy.policy.maxBodyBytes > 0 ? "long-running" : "default";
+}
+
+/** What a port adds to the hooks that all ports have. */
+export type Port = {
+  gate: RequestGate | undefined;
+  isDraining(): boolean;
+  /** The head of the call that a request makes; undefined for a request that is no call. */
+  headOf(request: FastifyRequest): CallHead | undefined;
+  /** Whether a request is answered while the port drains. */
+  isProbe(request: FastifyRequest): boolean;
+  /** Runs first: headers of every response, and checks that need no token. @throws ServiceError */
+  onRequest?(request: FastifyRequest, reply: FastifyReply): void;
+  /** Runs once the response has ended or its client has disconnected. */
+  onClose?(request: FastifyRequest, reply: FastifyReply): void;
+  /** Called if the gate, or draining, refuses a call; by default the request fails with the error. */
+  onRefused?(request: FastifyRequest, error: unknown): void;
+};
+
+declare module "fastify" {
+  interface FastifyRequest {
+    admitted: Admitted | undefined;
+  }
+}
+
+/** Adds the hook of every request: request id, draining, authentication, rate limit, admission. The body is read after it. */
+export function addServerHooks(app: FastifyInstance, port: Port): void {
+  const { gate } = port;
+  app.decorateRequest("admitted", undefined);
+  app.addHook("onRequest", async (request, reply) => {
+    let isClosed = false;
+    reply.raw.once("close", () => {
+      isClosed = true;
+      request.admitted?.permit.release();
+      port.onClose?.(request, reply);
+    });
+    reply.header("x-request-id", request.id);
+    port.onRequest?.(request, reply);
+    if (reply.sent) return reply;
+    try {
+      if (port.isDraining() && !port.isProbe(request)) {
+        reply.header("connection", "close");
+        throw shuttingDown();
+      }
+      const head = gate && port.headOf(request);
+      if (!head) return;
+      request.admitted = await gate(head);
+      if (isClosed) request.admitted.permit.release();
+      const { rateLimit } = request.admitted;
+      for (const [name, value] of rateLimit ? rateLimitHeaders(rateLimit) : []) reply.header(name, value);
+    } catch (error) {
+      if (!port.onRefused) throw error;
+      port.onRefused(request, error);
+    }
+  });
+}
