@@ -1,120 +1,89 @@
 /**
- * `npm run bench -- sdk-cost`: processor time of the client side per chat, 16 at once, against a local server that
- * answers at once: `node:http` directly, and the official SDKs. See docs/decisions/0003-own-decoder-for-providers.md.
+ * What the client side of one chat costs: `node:http` directly, this project's provider client, and the official SDKs.
+ * Processor time of this process per chat, 16 at once, after a warm-up; medians over the rounds. The provider is simulated
+ * in a process of its own.
  */
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import { Agent, createServer, request } from "node:http";
-import type { AddressInfo } from "node:net";
-import { Anthropic } from "@anthropic-ai/sdk";
-import { OpenAI } from "openai";
+import http from "node:http";
+import Anthropic from "@anthropic-ai/sdk";
+import OpenAI from "openai";
+import { readCatalogue } from "../services/ai/catalogue.ts";
+import { openProviders } from "../services/ai/providers/providers.ts";
+import { closeAll } from "./closing.ts";
+import { median, startServer } from "./server.ts";
 
-const CHATS = 4_000;
-const ROUNDS = 5;
+const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
+const CHATS = 2_000;
 const AT_ONCE = 16;
-const MODEL = "model-a-1";
-const messages = [{ role: "user" as const, content: "Hello!" }];
-const usage = { prompt_tokens: 2, completion_tokens: 2, total_tokens: 4, input_tokens: 2, output_tokens: 2 };
-const message = { role: "assistant", content: "Hello to you." };
-const openaiReply = {
-  id: "1",
-  object: "chat.completion",
-  model: MODEL,
-  choices: [{ index: 0, message, finish_reason: "stop" }],
-  usage,
-};
-const anthropicReply = {
-  id: "1",
-  type: "message",
-  role: "assistant",
-  model: MODEL,
-  content: [{ type: "text", text: message.content }],
-  stop_reason: "end_turn",
-  usage,
-};
+const MESSAGES = [{ role: "user" as const, content: "Say a few words, please, and then a few more." }];
+const agent = new http.Agent({ keepAlive: true });
 
-if (process.argv[2] === "upstream") serve();
-else await main();
-
-/** Answers every request at once. */
-function serve(): void {
-  const replies = [openaiReply, anthropicReply].map((reply) => JSON.stringify(reply));
-  const server = createServer((incoming, response) => {
-    incoming.resume().on("end", () => {
-      response.setHeader("content-type", "application/json").end(replies[incoming.url === "/v1/messages" ? 1 : 0]);
+/** Posts a document over `node:http` and collects the response. */
+function post(url: string, headers: http.OutgoingHttpHeaders, body: string): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const request = http.request(url, { method: "POST", agent, headers }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on("data", (chunk: Buffer) => chunks.push(chunk));
+      response.on("end", () => resolve(Buffer.concat(chunks))).on("error", reject);
     });
+    request.on("error", reject).end(body);
   });
-  server.listen(0, "127.0.0.1", () => process.send?.((server.address() as AddressInfo).port));
-  process.once("disconnect", () => process.exit());
 }
 
-async function main(): Promise<void> {
-  const upstream = fork(import.meta.filename, ["upstream"]);
-  const [port] = (await once(upstream, "message")) as [number];
-  const origin = `http://127.0.0.1:${port}`;
-  const agent = new Agent({ keepAlive: true });
-  const options = { apiKey: "key", maxRetries: 0 };
-  const fetch = fetchOver(agent);
-  const openai = new OpenAI({ ...options, baseURL: `${origin}/v1` });
-  const openaiOverHttp = new OpenAI({ ...options, baseURL: `${origin}/v1`, fetch });
-  const anthropicOverHttp = new Anthropic({ ...options, baseURL: origin, fetch });
-  const body = JSON.stringify({ model: MODEL, messages });
-  const ways: Record<string, () => Promise<unknown>> = {
-    "node:http directly": async () => JSON.parse(await send(agent, `${origin}/v1/chat/completions`, {}, body)),
-    "Anthropic SDK, own fetch over node:http, asResponse()": async () =>
-      (await anthropicOverHttp.messages.create({ model: MODEL, messages, max_tokens: 100 }).asResponse()).json(),
-    "OpenAI SDK, own fetch over node:http, asResponse()": async () =>
-      (await openaiOverHttp.chat.completions.create({ model: MODEL, messages }).asResponse()).json(),
-    "OpenAI SDK with its own fetch": () => openai.chat.completions.create({ model: MODEL, messages }),
+/** A `fetch` over `node:http`, for an SDK that builds the request only. */
+const fetchOverHttp: typeof fetch = async (url, init) => {
+  const headers = Object.fromEntries(new Headers(init?.headers));
+  return new Response(new Uint8Array(await post(String(url), headers, String(init?.body))));
+};
+
+async function clients(origin: string): Promise<Record<string, () => Promise<unknown>>> {
+  const baseURL = `${origin}/v1`;
+  const catalogue = readCatalogue();
+  const [entry] = catalogue.providers;
+  const variables = { [entry?.keyVariable ?? ""]: "key", [entry?.baseUrlVariable ?? ""]: baseURL };
+  const provider = entry && openProviders(catalogue, variables).of(entry);
+  if (!provider) throw new Error("The provider is not configured.");
+  const { signal } = new AbortController();
+  const openaiRequest = { model: "gpt-5", messages: MESSAGES };
+  const anthropicRequest = { model: "claude", max_tokens: 100, messages: MESSAGES };
+  const openai = new OpenAI({ baseURL, apiKey: "key", fetch: fetchOverHttp });
+  const openaiFetch = new OpenAI({ baseURL, apiKey: "key" });
+  const anthropic = new Anthropic({ baseURL: origin, apiKey: "key", fetch: fetchOverHttp });
+  const headers = { authorization: "Bearer key", "content-type": "application/json" };
+  return {
+    "node:http": async () =>
+      JSON.parse(String(await post(`${baseURL}/chat/completions`, headers, JSON.stringify(openaiRequest)))),
+    "services/ai/providers": () => provider.complete({ model: entry.models[0], messages: MESSAGES }, signal),
+    "OpenAI SDK, request only": async () => (await openai.chat.completions.create(openaiRequest).asResponse()).json(),
+    "Anthropic SDK, request only": async () => (await anthropic.messages.create(anthropicRequest).asResponse()).json(),
+    "OpenAI SDK": () => openaiFetch.chat.completions.create(openaiRequest),
   };
-  const figures = new Map<string, number[]>(Object.keys(ways).map((name) => [name, []]));
-  for (let round = -1; round < ROUNDS; round++) {
-    for (const [name, chat] of Object.entries(ways)) {
-      const micros = await cpuPerChat(chat);
-      if (round >= 0) figures.get(name)?.push(micros); // the first round warms up
-    }
-  }
-  for (const [name, micros] of figures) {
-    const median = micros.toSorted((a, b) => a - b)[Math.floor(ROUNDS / 2)] ?? Number.NaN;
-    process.stdout.write(`${median.toFixed(0).padStart(5)} µs  ${name}\n`);
-  }
-  agent.destroy();
-  upstream.disconnect();
 }
 
-/** Runs all chats, so many at once. @returns µs of processor time per chat */
-async function cpuPerChat(chat: () => Promise<unknown>): Promise<number> {
-  const before = process.cpuUsage();
+/** @returns processor time per chat, in µs */
+async function measure(chat: () => Promise<unknown>): Promise<number> {
   let left = CHATS;
-  const worker = async () => {
+  const before = process.cpuUsage();
+  const work = async () => {
     while (left-- > 0) await chat();
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
   const { user, system } = process.cpuUsage(before);
   return (user + system) / CHATS;
 }
 
-function send(agent: Agent, url: string, headers: Record<string, string>, body: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const all = { "content-type": "application/json", ...headers, "content-length": Buffer.byteLength(body) };
-    request(url, { agent, method: "POST", headers: all }, (response) => {
-      let text = "";
-      response
-        .setEncoding("utf8")
-        .on("data", (part) => {
-          text += part;
-        })
-        .on("end", () => resolve(text));
-    })
-      .on("error", reject)
-      .end(body);
-  });
+try {
+  const upstream = await startServer(["bench/ai/upstream.ts"], {}, 1);
+  const contenders = Object.entries(await clients(upstream.url));
+  const costs = new Map(contenders.map(([name]) => [name, [] as number[]]));
+  for (const [, chat] of contenders) await measure(chat); // warm up
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [name, chat] of contenders) costs.get(name)?.push(await measure(chat));
+  }
+  process.stdout.write("client side of one chat, processor time\n");
+  for (const [name, own] of costs)
+    process.stdout.write(`  ${name.padEnd(30)}${median(own).toFixed(0).padStart(6)} µs\n`);
+} finally {
+  agent.destroy();
+  await closeAll();
 }
-
-/** A `fetch` for the SDKs that sends by `node:http`. */
-function fetchOver(agent: Agent): typeof globalThis.fetch {
-  return async (url, init) => {
-    const headers = Object.fromEntries(new Headers(init?.headers));
-    return new Response(await send(agent, String(url), headers, String(init?.body)));
-  };
-}
+process.exit(0);

@@ -1,6 +1,6 @@
 import type { Usage } from "./provider.ts";
 
-/** The ways in which a provider fails; the words are those that clients read. */
+/** How a provider failed. Clients see these words. */
 export type ProviderErrorKind =
   | "rate limited"
   | "quota exhausted"
@@ -15,12 +15,12 @@ export type ProviderErrorKind =
   | "reply too large"
   | "broke off";
 
-/** What callers of a provider see of its failure: its public id and the kind, nothing of what it sent. */
+/** A provider's failure as callers see it: public id and kind, nothing of what the provider sent. */
 export class ProviderError extends Error {
   readonly kind: ProviderErrorKind;
-  /** For the operator's log: an HTTP status or the name of a network error. */
+  /** For the log: an HTTP status or the code of a network error. */
   readonly detail: string | undefined;
-  /** What it cost all the same, where the provider said so. */
+  /** Set if the provider reported it although the reply failed. */
   readonly usage: Usage | undefined;
   constructor(provider: string, { kind, detail, usage }: UpstreamError) {
     super(`The AI provider ${provider} failed: ${kind}.`);
@@ -31,18 +31,17 @@ export class ProviderError extends Error {
   }
 }
 
-/** What else is known of a fault. */
 type UpstreamErrorDetails = {
-  /** A later attempt may fare better. */
+  /** A later attempt may succeed. */
   retryable?: boolean | undefined;
-  /** The wait that the provider asked for. */
+  /** The wait that the provider requires. */
   retryAfterMs?: number | undefined;
   detail?: string | undefined;
-  /** What a reply cost that the provider itself ended so. */
+  /** Usage of a reply that the provider itself ended by this failure. */
   usage?: Usage | undefined;
 };
 
-/** A failure seen inside an adapter, before it is known whose it is and whether it is tried again. */
+/** A failure inside an adapter, before it is attributed to a provider and possibly retried. */
 export class UpstreamError extends Error {
   readonly kind: ProviderErrorKind;
   readonly retryable: boolean;
@@ -59,7 +58,7 @@ export class UpstreamError extends Error {
   }
 }
 
-/** The fault inside whatever was thrown (it may be wrapped); anything else is of the given kind. */
+/** The UpstreamError that was thrown or wrapped. Any other error becomes one of the given kind. */
 export function toUpstreamError(thrown: unknown, otherwise: "unreachable" | "broke off"): UpstreamError {
   let detail: string | undefined;
   for (let error = thrown; error instanceof Error; error = error.cause) {
@@ -69,7 +68,7 @@ export function toUpstreamError(thrown: unknown, otherwise: "unreachable" | "bro
   return new UpstreamError(otherwise, { retryable: otherwise === "unreachable", detail });
 }
 
-/** What providers call their errors (type, code or status), most telling first. Their prose is never looked at. */
+/** Names that providers give their errors (type, code or status), most specific first. Error texts are ignored. */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
     /insufficient_quota|current_quota|quota_exceeded|credit|billing|budget|arrearage|spend_limit|usage_limit|perday/,
@@ -83,7 +82,7 @@ const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [/invalid_argument|not_found|too_large|unsupported|context_length/, "rejected the request"],
 ];
 
-/** Words that some say of everything: a status that means one thing tells more. */
+/** Names that some providers give to every error. A specific status takes precedence. */
 const FALLBACK_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [/invalid_request/, "rejected the request"],
   [/server_error|api_error|internal/, "internal error"],

@@ -3,15 +3,15 @@ import https from "node:https";
 import { urlToHttpOptions } from "node:url";
 import { UpstreamError } from "./errors.ts";
 
-/** An answer whose status line has arrived, and when its request left, by `performance.now()`. */
+/** A response whose status line has arrived, and when its request was sent, by `performance.now()`. */
 export type UpstreamResponse = { message: IncomingMessage; sentAt: number };
 
-/** The address of a method, taken apart once and not for every request. */
+/** The URL of a method, parsed once and not for every request. */
 export type RequestTarget = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
 
-/** How requests leave the process, and the pool of connections behind it. */
+/** Posts JSON over a pool of connections. */
 export type HttpClient = {
-  /** Posts a JSON document, and resolves when the status line of the answer has arrived, whatever it says. */
+  /** Posts a JSON document. Resolves when the status line of the response has arrived, whatever the status. */
   post(
     target: RequestTarget,
     headers: Record<string, string>,
@@ -21,19 +21,19 @@ export type HttpClient = {
   close(): void;
 };
 
-/** Where a provider listens, the key it knows us by, and the way there. */
+/** Base URL and API key of a provider, and the client to reach it. */
 export type Endpoint = { baseUrl: string; key: string; http: HttpClient };
 
-/** Idle connections are given up before the usual server does, which would reset a request just written. */
+/** Idle connections are closed sooner than most servers do, which could reset a request just written. Milliseconds. */
 const IDLE_CONNECTION_MS = 4_000;
 
 /**
- * Opens a pool of connections.
+ * Creates an HTTP client.
  *
- * `node:http` instead of the built-in fetch or an SDK: much less CPU, no redirect is ever followed, the socket closes in
- * the very moment of an abort, and nothing is read before somebody asks for it.
+ * It uses `node:http` instead of the built-in fetch or an SDK. That costs a third of the processor time or less
+ * (`bench/sdk-cost.ts`), never follows a redirect, and closes the socket at the moment of an abort.
  *
- * @param connectMs how long a connection may take to stand
+ * @param connectMs limit of connecting, TLS handshake included
  */
 export function createHttpClient(connectMs: number): HttpClient {
   const options = { keepAlive: true, timeout: IDLE_CONNECTION_MS };
@@ -45,7 +45,7 @@ export function createHttpClient(connectMs: number): HttpClient {
         ...target,
         method: "POST",
         agent: pools[isPlain ? "http:" : "https:"],
-        timeout: 0, // that of the agent is for idle connections, and would be set anew with every piece
+        timeout: 0, // the agent's is for idle connections, and would restart with every piece
         headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
       });
       const sentAt = performance.now();
@@ -56,23 +56,23 @@ export function createHttpClient(connectMs: number): HttpClient {
           resolve({ message, sentAt });
         });
         sending.on("error", reject);
-        // An answer that changes the protocol (101) brings neither of these two.
+        // A response that switches protocols (101) emits neither of these two events.
         sending.on("close", () => isAnswered || reject(new UpstreamError("unreadable reply")));
         sending.on("socket", (socket) => {
           if (!socket.connecting) return;
-          const alarm = setTimeout(
+          const connectTimer = setTimeout(
             () => sending.destroy(new UpstreamError("timed out", { retryable: true })),
             connectMs,
           );
-          const quiet = () => clearTimeout(alarm);
-          socket.once(isPlain ? "connect" : "secureConnect", quiet).once("close", quiet);
+          const stop = () => clearTimeout(connectTimer);
+          socket.once(isPlain ? "connect" : "secureConnect", stop).once("close", stop);
         });
-        // Not the option `signal`: Node then destroys the socket with an error that, once the whole body has arrived but
-        // hasn't been read, nobody listens to, and that ends the process.
+        // Not the option `signal`: with that Node destroys the socket with an error. Once the body has arrived but has not
+        // been read, that error has no listener and ends the process.
         if (signal.aborted) sending.destroy();
         signal.addEventListener("abort", () => sending.destroy(), { once: true });
       });
-      sending.end(JSON.stringify(document)); // out here, where nothing keeps the document until the answer
+      sending.end(JSON.stringify(document)); // outside of the closures, which would keep the document until the response
       return answer;
     },
     close: () => {
@@ -81,7 +81,7 @@ export function createHttpClient(connectMs: number): HttpClient {
   };
 }
 
-/** The address of a method below a base URL, which may end in a slash. */
+/** Joins a base URL, which may end in a slash, and the path of a method. */
 export function joinUrl(baseUrl: string, method: string): RequestTarget {
   const { protocol, hostname, port, path } = urlToHttpOptions(new URL(`${baseUrl.replace(/\/$/, "")}/${method}`));
   return { protocol, hostname, port, path };

@@ -3,7 +3,7 @@ import type { CatalogueModel } from "../catalogue.ts";
 /** One turn of the conversation, in the public vocabulary; each dialect finds its own place for system text. */
 export type PromptMessage = { role: "user" | "assistant" | "system"; content: string };
 
-/** What is asked of a model. Only the catalogue decides where it goes. */
+/** What is sent to a model. Only the catalogue decides where it goes. */
 export type Prompt = {
   model: CatalogueModel;
   /** Instruction placed before the conversation. */
@@ -13,10 +13,10 @@ export type Prompt = {
   temperature?: number | undefined;
 };
 
-/** Tokens as the provider counted them: what it read (cached or not) and what it wrote (hidden reasoning included). */
+/** Tokens as the provider counts them: input (cached or not) and output (hidden reasoning included). */
 export type Usage = { inputTokens: number; outputTokens: number };
 
-/** The whole reply. `usage` is absent when the provider didn't report any. */
+/** A complete reply. `usage` is absent if the provider did not report it. */
 export type Completion = { content: string; usage?: Usage | undefined };
 
 /** Observes one call of a provider. */
@@ -45,11 +45,11 @@ export type Provider = {
 
 /** Bounds of one call: durations in milliseconds, sizes in bytes. */
 export type ProviderBounds = {
-  /** Until the connection stands. */
+  /** Connecting, TLS handshake included. */
   connectMs: number;
-  /** From sending an attempt to its first byte. */
+  /** From sending an attempt of a stream to its first byte. Also the longest wait of `Retry-After` of a stream. */
   firstByteMs: number;
-  /** Silence between two pieces of content; pings, comments and empty deltas are silence. */
+  /** Silence between two pieces of content of a stream. Pings, comments and empty deltas are silence. */
   idleMs: number;
   /** The whole call, attempts and waits included. */
   totalMs: number;
