@@ -36,7 +36,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     expect: { poll: { timeout: 15_000 } },
-    globalSetup: ["test/support/databases.ts", "test/support/folder.ts"],
+    globalSetup: ["test/support/databases.ts", "test/support/temporary-folder.ts"],
     env: { TEST_DATABASE_URL: databaseUrl, TEST_REDIS_URL: redisUrl, TEST_SERVERS: haveServers ? "yes" : "" },
     projects: [
       ...modes.map((mode) => ({

@@ -4,7 +4,7 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openStore } from "../../services/store/open-store.ts";
 import { createDatabase } from "../support/databases.ts";
-import { startEncrypting } from "../support/encrypting.ts";
+import { startEncrypting } from "../support/tls-proxy.ts";
 
 const certificate = (name: string) => `test/support/tls/${name}.pem`;
 

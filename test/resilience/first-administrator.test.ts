@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { anyDatabase } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
-import { folderMailbox } from "../support/mail.ts";
+import { folderMailbox } from "../support/mailbox.ts";
 import { times } from "../support/until.ts";
 
 describe("Start with ADMIN_EMAIL", () => {

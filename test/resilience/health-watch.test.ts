@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { anyDatabase } from "../support/databases.ts";
-import { startProcess } from "../support/deployment.ts";
+import { startServices } from "../support/deployment.ts";
 import { until } from "../support/until.ts";
 
 /** A look of the watch, and the time that a busy machine needs. */
@@ -20,7 +20,7 @@ test("gRPC health: Watch streams report a shutdown and do not delay it", async (
     INTERNAL_SECRET: "between-gateway-and-services",
     SHUTDOWN_TIMEOUT: "50s",
   };
-  const services = await startProcess(env, "services/main.ts", /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
+  const services = await startServices(env);
   const health = createClient(Health, createGrpcTransport({ baseUrl: `http://${services.url}` }));
   const told: Record<string, Status[]> = { "": [], [AuthService.typeName]: [], cache: [], nothing: [] };
   const watches = Object.entries(told).map(async ([service, statuses]) => {

@@ -4,10 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, describe, expect, test } from "vitest";
+import { startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { signInAt } from "../support/accounts.ts";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
-import { folderMailbox } from "../support/mail.ts";
+import { folderMailbox } from "../support/mailbox.ts";
 import { until } from "../support/until.ts";
 
 /** A crash takes seconds to come back from; `KILLS=50` asks for more of them than every run has time for. */
@@ -44,6 +46,35 @@ describe.each(kinds)("SIGKILL right after a 201, on %s", (kind) => {
     }
     expect(await running.end("SIGTERM")).toBe(0);
   }, 600_000);
+});
+
+describe.each(kinds)("SIGKILL during a stream, on %s", (kind) => {
+  test("leaves the usage row", async () => {
+    const simulator = await startProviderSimulator({ dialect: "openai" });
+    const provider = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${simulator.url}/v1` };
+    const database = kind === "embedded" ? {} : { DATABASE_URL: await createDatabase("usage") };
+    const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-usage-")), ...database, ...provider };
+    running = await startProcess(env);
+    const { user, accessToken } = await signInAt(running.url);
+    const response = await fetch(`${running.url}/ai/stream`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${accessToken}`, "content-type": "application/json" },
+      body: JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "case: silent-midway" }] }),
+    });
+    const reader = response.body?.getReader();
+    await reader?.read();
+    await new Promise((resolve) => setTimeout(resolve, 500)); // rows gather for some milliseconds
+    await running.end("SIGKILL");
+    await reader?.cancel().catch(() => {});
+    running = await startProcess(env);
+    const httpClient = createHttpClient(running.url);
+    const again = (await httpClient.post("/auth/login", user.credentials)).body;
+    const { body } = await httpClient.get("/user/usage", again.accessToken);
+    expect(body).toMatchObject([{ provider: "provider-a", model: "model-a-1", calls: 1, estimatedCalls: 1 }]);
+    expect(body[0].inputTokens).toBeGreaterThan(0);
+    expect(await running.end("SIGTERM")).toBe(0);
+    await simulator.close();
+  }, 60_000);
 });
 
 test("Process: refuses a data folder that another process uses", async () => {

@@ -2,9 +2,9 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { signInAt } from "../support/accounts.ts";
 import { anyDatabase } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
-import { createHttpClient } from "../support/http-client.ts";
 
 const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1";
 /** As large as a request to the AI service may be, in bytes. */
@@ -16,10 +16,7 @@ test("Memory: a process with almost no heap left answers the largest requests, o
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-least-")),
     NODE_OPTIONS: NO_MEMORY,
   });
-  const httpClient = createHttpClient(process.url);
-  const owner = { email: "owner@example.com", password: "Correct-horse-1" };
-  await httpClient.post("/auth/register", { ...owner, name: "Owner", acceptTerms: true });
-  const { accessToken } = (await httpClient.post("/auth/login", owner)).body;
+  const { browser: httpClient, accessToken } = await signInAt(process.url);
   expect((await httpClient.get("/user/export", accessToken)).status).toBe(200);
   const conversation = { provider: "provider-a", messages: [{ role: "user", content: "Hello" }] };
   const pad = "x".repeat(LONGEST - JSON.stringify({ ...conversation, pad: "" }).length);

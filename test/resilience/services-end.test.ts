@@ -4,13 +4,12 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREFIX } from "../../scripts/simulators/play.ts";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
-import { eventsIn } from "../contract/ai/events.ts";
+import { signInAt } from "../support/accounts.ts";
 import { anyDatabase } from "../support/databases.ts";
-import { type Process, startProcess } from "../support/deployment.ts";
-import { createHttpClient } from "../support/http-client.ts";
+import { type Process, startApart } from "../support/deployment.ts";
+import { eventsIn } from "../support/sse-events.ts";
 import { times, until } from "../support/until.ts";
 
-const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
 const CALLS = 4;
 /** Grace, what ended calls have to say so, and the time that a busy machine needs. */
 const SOON_MS = 10_000;
@@ -36,9 +35,7 @@ describe.each([
       OPENAI_API_KEY: "simulated-key",
       OPENAI_BASE_URL: `${simulator.url}/v1`,
     };
-    services = await startProcess(env, "services/main.ts", /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
-    const apart = { ...env, SERVICES_URL: `http://${services.url}` };
-    gateway = await startProcess(apart, "gateway/main.ts", /events on (http:\/\/127\.0\.0\.1:\d+)/);
+    ({ services, gateway } = await startApart(env));
   }, 60_000);
   afterAll(async () => {
     await services.end("SIGKILL");
@@ -47,8 +44,7 @@ describe.each([
 
   test("leave no call without a response: 503, or an error event and [DONE]", async () => {
     const { url } = gateway;
-    await createHttpClient(url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-    const { accessToken } = (await createHttpClient(url).post("/auth/login", credentials)).body;
+    const { accessToken } = await signInAt(url);
     const ask = (path: string, content: string) =>
       fetch(`${url}${path}`, {
         method: "POST",

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { signInAt } from "../support/accounts.ts";
 import { anyDatabase } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
-import { createHttpClient } from "../support/http-client.ts";
 import { countListeners } from "../support/inspector.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
 import { times, until } from "../support/until.ts";
@@ -46,9 +46,7 @@ beforeAll(async () => {
     OPENAI_BASE_URL: `${simulator.url}/v1`,
     ...(await anyDatabase()),
   });
-  const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
-  await createHttpClient(running.url).post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-  token = (await createHttpClient(running.url).post("/auth/login", credentials)).body.accessToken;
+  token = (await signInAt(running.url)).accessToken;
   await talk(200); // loads and compiles what is needed
 });
 afterAll(async () => {

@@ -80,7 +80,7 @@ describe("Start with wrong settings", () => {
       expect(lines).toEqual([expect.stringContaining("can't start:"), expect.stringMatching(sentence)]);
       expect(lines.join()).not.toContain("hidden");
     }
-  });
+  }, 120_000);
 });
 
 describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free connections", () => {

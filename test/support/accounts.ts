@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import type { HttpClient } from "./http-client.ts";
-import type { Mailbox } from "./mail.ts";
+import { createHttpClient, type HttpClient } from "./http-client.ts";
+import type { Mailbox } from "./mailbox.ts";
 
 /** A user with the password that signs them in. */
 export type TestUser = {
@@ -23,7 +23,7 @@ export function createAccounts({
   makeAdmin,
 }: {
   httpClient: () => HttpClient;
-  mail: Mailbox;
+  mail?: Mailbox;
   makeAdmin?: (userId: string) => Promise<unknown>;
 }) {
   /** Registers a new account. */
@@ -43,6 +43,7 @@ export function createAccounts({
   /** Registers a new account and confirms its address by the mailed token. */
   async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
     const user = await addUser(changes);
+    if (!mail) throw new Error("there is no mailbox");
     const { token } = await mail.letterTo(user.email);
     const { status } = await httpClient().post("/auth/verify-email", { token });
     if (status !== 200) throw new Error(`verify-email answered ${status}`);
@@ -58,3 +59,6 @@ export function createAccounts({
   }
   return { addUser, addVerifiedUser, signIn };
 }
+
+/** Signs in a new account at a process. */
+export const signInAt = (url: string) => createAccounts({ httpClient: () => createHttpClient(url) }).signIn();

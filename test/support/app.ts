@@ -19,7 +19,7 @@ import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
 import { createHttpClient } from "./http-client.ts";
-import { folderMailbox, smtpMailbox } from "./mail.ts";
+import { folderMailbox, smtpMailbox } from "./mailbox.ts";
 
 /** How the product is deployed: on embedded parts, on PostgreSQL and Redis, or so with gateway and services apart. */
 export type Mode = "embedded" | "servers" | "apart";

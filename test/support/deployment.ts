@@ -8,7 +8,7 @@ import pg from "pg";
 import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
 import { createDatabase } from "./databases.ts";
 import { createHttpClient } from "./http-client.ts";
-import { smtpMailbox } from "./mail.ts";
+import { smtpMailbox } from "./mailbox.ts";
 
 /** A Redis database that no other suite counts in. */
 const REDIS_DATABASE = 9;
@@ -41,13 +41,9 @@ export async function startDeployment(settings: Record<string, string> = {}) {
   const services: Process[] = [];
   const gateways: Process[] = [];
   const starts: (() => Promise<void>)[] = [0, 1].map((i) => async () => {
-    const service = await startProcess(env, "services/main.ts", /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
-    services[i] = service;
-    gateways[i] = await startProcess(
-      { ...env, SERVICES_URL: `http://${service.url}` },
-      "gateway/main.ts",
-      /events on (http:\/\/127\.0\.0\.1:\d+)/,
-    );
+    const pair = await startApart(env);
+    services[i] = pair.services;
+    gateways[i] = pair.gateway;
   });
   const start = async () => void (await Promise.all(starts.map((one) => one())));
   const stop = async (signal: NodeJS.Signals) =>
@@ -113,7 +109,7 @@ export const SHORT_LIVED = "--liftoff-only";
 export async function startProcess(
   env: Record<string, string>,
   main = "gateway/main.ts",
-  ready = /(https?:\/\/127\.0\.0\.1:\d+),? /,
+  ready = /events on (https?:\/\/127\.0\.0\.1:\d+)/,
 ): Promise<Process> {
   const child = spawn(process.execPath, [SHORT_LIVED, main], {
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env },
@@ -146,6 +142,17 @@ export async function startProcess(
     },
   };
 }
+
+/** Starts the services, and a gateway with `gatewayEnv` as well that calls them. */
+export async function startApart(env: Record<string, string>, gatewayEnv: Record<string, string> = {}) {
+  const services = await startServices(env);
+  const gateway = await startProcess({ ...env, SERVICES_URL: `http://${services.url}`, ...gatewayEnv });
+  return { services, gateway };
+}
+
+/** Starts services on their own. `url` is the address of their port. */
+export const startServices = (env: Record<string, string>) =>
+  startProcess(env, "services/main.ts", /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
 
 function endOf(child: ChildProcess): Promise<number | NodeJS.Signals> {
   return new Promise((resolve) => child.once("close", (code, signal) => resolve(code ?? (signal as NodeJS.Signals))));

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { expect } from "vitest";
 import type { TestUser } from "../../support/accounts.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import type { TestApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 import { type AuditCases, type AuditedRequest, type Case, nothing, own, post, telling, wrong } from "./audit-cases.ts";
-import { signInAdmin } from "./support.ts";
 
 /** What the UserService does. */
 export function userActions(app: TestApp): AuditCases {

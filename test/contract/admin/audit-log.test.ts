@@ -1,7 +1,7 @@
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { signInAdmin } from "./support.ts";
 
 const app = await testApp();
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { signInAdmin } from "./support.ts";
 
 const app = await testApp();
 

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
+import { signInAdmin } from "../../support/admin.ts";
 import { modes, openMailFixture } from "../../support/mail-fixture.ts";
 import { times } from "../../support/until.ts";
-import { signInAdmin } from "./support.ts";
 
 describe.each(modes)("GET /admin/emails and POST /admin/emails/:id/retry, %s", async (mode) => {
   const mail = await openMailFixture(mode);

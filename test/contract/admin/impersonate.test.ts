@@ -1,10 +1,10 @@
 import { decodeJwt } from "jose";
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
+import { auditOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally } from "../../support/until.ts";
-import { auditOf, signInAdmin } from "./support.ts";
 
 const app = await testApp();
 

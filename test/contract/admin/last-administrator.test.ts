@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
-import { signInAdmin } from "./support.ts";
 
 const app = await testApp();
 

@@ -6,8 +6,8 @@ import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { policyOf } from "../../../services/platform/policy.ts";
 import { services } from "../../../services/platform/services.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { signInAdmin } from "./support.ts";
 
 const app = await testApp();
 const methods = services

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
+import { auditOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
-import { auditOf, signInAdmin } from "./support.ts";
 
 const app = await testApp();
 

@@ -1,7 +1,7 @@
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
+import { auditOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { auditOf, signInAdmin } from "./support.ts";
 
 const app = await testApp();
 

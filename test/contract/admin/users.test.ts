@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
-import { signInAdmin } from "./support.ts";
 
 const app = await testApp();
 

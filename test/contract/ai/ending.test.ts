@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../../scripts/simulators/play.ts";
 import { startApp, type TestApp, testApp } from "../../support/app.ts";
+import { eventsIn } from "../../support/sse-events.ts";
 import { until } from "../../support/until.ts";
-import { eventsIn } from "./events.ts";
 
 const app = await testApp();
 /** A stream must have ended that soon after its session, on whichever process that was ended. */

@@ -3,8 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
+import { eventsIn } from "../../support/sse-events.ts";
 import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectations.ts";
-import { eventsIn } from "./events.ts";
 
 const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"];
 /** Of the cases that only an alarm ends, one will do for the whole way: every single one is tried on the adapters. */

@@ -3,9 +3,9 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { REPLY } from "../../../scripts/simulators/play.ts";
 import { tokensIn } from "../../../scripts/simulators/speaker.ts";
 import { startApp, testApp } from "../../support/app.ts";
-import { watchStalls } from "../../support/turns.ts";
+import { watchStalls } from "../../support/event-loop.ts";
+import { eventsIn } from "../../support/sse-events.ts";
 import { until } from "../../support/until.ts";
-import { eventsIn } from "./events.ts";
 
 const app = await testApp();
 const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"] as const;

@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { testApp } from "../../support/app.ts";
+import { compareTimes, inTurn, type Times } from "../../support/compare-times.ts";
 import { times } from "../../support/until.ts";
-import { compareTimes, inTurn, type Times } from "./compare-times.ts";
 
 const app = await testApp();
 const unknown = () => `${randomUUID()}@example.com`;

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import type { TestUser } from "../../support/accounts.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { tally, times } from "../../support/until.ts";
-import { signInAdmin } from "../admin/support.ts";
 
 const app = await testApp();
 const NEW = "Brand-new-2";

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
+import { compareTimes, inTurn, type Times } from "../../support/compare-times.ts";
 import { tally, times } from "../../support/until.ts";
-import { compareTimes, inTurn, type Times } from "./compare-times.ts";
 
 const app = await startApp({ realHashes: true });
 afterAll(() => app.close());

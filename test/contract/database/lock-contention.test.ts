@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
-import { signInAdmin } from "../admin/support.ts";
 
 const app = await testApp();
 

@@ -63,24 +63,6 @@ describe.runIf(existsSync(CHROMIUM))("Pages in a browser", { timeout: 30_000 }, 
     return { page, errors };
   };
 
-  test("GET /verify-email: posts its token on a click, not before", async () => {
-    const { page, errors } = await visit("/verify-email#token=abc.def");
-    expect(given).toEqual([]);
-    expect(page.url()).not.toContain("abc");
-    await page.click("button");
-    await page.getByText("Your address is verified.").waitFor();
-    expect(given).toEqual(["abc.def"]);
-    expect(errors).toEqual([]);
-  });
-
-  test("GET /reset-password: sets the password that is typed", async () => {
-    const { page } = await visit("/reset-password#token=abc");
-    await page.fill("input", "Secret-1!");
-    await page.click("button");
-    await page.getByText("Your password is set.").waitFor();
-    expect(given).toEqual(["abc", "Secret-1!"]);
-  });
-
   test.each(["/verify-email", "/reset-password"])("GET %s: a second link replaces the first", async (path) => {
     const { page, errors } = await visit(`${path}#token=`);
     await page.getByText("This link is not complete.").waitFor();

@@ -7,8 +7,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { openTracing } from "../../../services/platform/tracing.ts";
+import { signInAt } from "../../support/accounts.ts";
 import { anyDatabase } from "../../support/databases.ts";
-import { type Process, startProcess } from "../../support/deployment.ts";
+import { type Process, startApart, startProcess } from "../../support/deployment.ts";
 import { createHttpClient } from "../../support/http-client.ts";
 
 /** A span as a collector gets it. */
@@ -21,8 +22,6 @@ type Attribute = { key: string; value: Record<string, unknown> };
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const CALLER = "b7ad6b7169203331";
 const [SERVER, CLIENT] = [2, 3];
-const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
-const events = /events on (http:\/\/127\.0\.0\.1:\d+)/;
 
 let simulator: Simulator;
 const spans: Span[] = [];
@@ -63,13 +62,11 @@ const settings = async () => ({
 
 const starts = {
   async "in one process"() {
-    running.push(await startProcess(await settings(), "gateway/main.ts", events));
+    running.push(await startProcess(await settings()));
   },
   async "over two processes"() {
-    const env = await settings();
-    const services = await startProcess(env, "services/main.ts", /Connect on (127\.0\.0\.1:\d+)/);
-    running.push(services);
-    running.unshift(await startProcess({ ...env, SERVICES_URL: `http://${services.url}` }, "gateway/main.ts", events));
+    const { gateway, services } = await startApart(await settings());
+    running.push(gateway, services);
   },
 };
 
@@ -77,9 +74,7 @@ describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
   test("a trace leads from the caller's span over request and RPC to the provider's reply", async () => {
     spans.length = 0;
     await start();
-    const httpClient = createHttpClient(running[0]?.url ?? "");
-    await httpClient.post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-    const { accessToken } = (await httpClient.post("/auth/login", credentials)).body;
+    const { browser: httpClient, accessToken } = await signInAt(running[0]?.url ?? "");
     const headers = { authorization: `Bearer ${accessToken}`, traceparent: `00-${TRACE}-${CALLER}-01` };
     const ask = (path: string, name: string) => {
       const messages = [{ role: "user", content: `case: ${name}` }];

@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
+import { profileStatus, type SignedIn } from "../../support/sessions.ts";
 import { tallyGuesses, times } from "../../support/until.ts";
-import { profileStatus, type SignedIn } from "./signed-in.ts";
 
 const app = await testApp();
 const NEW = "Brand-new-2";

@@ -1,10 +1,10 @@
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { profileStatus, type SignedIn, sessionsOf } from "../../support/sessions.ts";
 import { tally, times } from "../../support/until.ts";
-import { signInAdmin } from "../admin/support.ts";
-import { profileStatus, type SignedIn, sessionsOf } from "./signed-in.ts";
 
 const app = await testApp();
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
+import { profileStatus, sessionsOf } from "../../support/sessions.ts";
 import { begin } from "../../support/transaction.ts";
-import { profileStatus, sessionsOf } from "./signed-in.ts";
 
 const app = await testApp();
 const password = "Correct-horse-1";

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
+import { profileStatus, type SignedIn, sessionsOf } from "../../support/sessions.ts";
 import { until } from "../../support/until.ts";
-import { profileStatus, type SignedIn, sessionsOf } from "./signed-in.ts";
 
 const app = await testApp();
 const CHROME =

@@ -5,7 +5,7 @@ import { addPartitions } from "../../../services/audit/partitions.ts";
 import { ownsPartitions } from "../../../services/store/audit-partitions.ts";
 import { openStore } from "../../../services/store/open-store.ts";
 import { grantServiceRole } from "../../../services/store/service-role.ts";
-import { signInAdmin } from "../../contract/admin/support.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { describeIf } from "../../support/skip-without.ts";

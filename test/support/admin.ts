@@ -1,5 +1,5 @@
-import type { TestUser } from "../../support/accounts.ts";
-import type { TestApp } from "../../support/app.ts";
+import type { TestUser } from "./accounts.ts";
+import type { TestApp } from "./app.ts";
 
 /** A signed-in administrator. */
 export async function signInAdmin(app: TestApp, given?: TestUser) {

@@ -27,13 +27,12 @@ export async function smtpMailbox() {
 /** The folder of .eml files that stands in for an SMTP server. */
 export function folderMailbox(dataDir: string): Mailbox {
   const folder = join(dataDir, "mail");
-  const read = () =>
-    Promise.all(
-      readdirSync(folder)
-        .filter((name) => name.endsWith(".eml"))
-        .sort()
-        .map((name) => parse(readFileSync(join(folder, name)))),
-    );
+  const letters = new Map<string, Promise<Letter>>();
+  const read = () => {
+    for (const name of readdirSync(folder))
+      if (name.endsWith(".eml") && !letters.has(name)) letters.set(name, parse(readFileSync(join(folder, name))));
+    return Promise.all([...letters].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, letter]) => letter));
+  };
   return { ...mailboxOf(read), close: async () => {} };
 }
 

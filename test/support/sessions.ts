@@ -1,4 +1,4 @@
-import type { TestApp } from "../../support/app.ts";
+import type { TestApp } from "./app.ts";
 
 /** Somebody who has signed in, by one browser. */
 export type SignedIn = Awaited<ReturnType<TestApp["signIn"]>>;
