@@ -145,7 +145,7 @@ function failures(binding: HttpBinding, isLimited: boolean) {
     ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
     ...(csrfProtected ? [Reason.CROSS_SITE] : []),
     ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
-    ...(isLimited ? [Reason.RATE_LIMITED] : []),
+    ...(isLimited ? [Reason.RATE_LIMITED, Reason.TOO_MANY_CONCURRENT] : []),
     ...(method.methodKind === "unary" ? policy.refusals : []), // those of a stream are events
   ];
   const byStatus = Object.groupBy(reasons, (reason) => statusOf(reason).status);

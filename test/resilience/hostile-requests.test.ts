@@ -1,0 +1,144 @@
+import { mkdtempSync } from "node:fs";
+import http2 from "node:http2";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { anyDatabase } from "../support/databases.ts";
+import { type Process, startProcess } from "../support/deployment.ts";
+import { createHttpClient } from "../support/http-client.ts";
+import { failureOf, framed, send } from "../support/raw-grpc.ts";
+import { times, until } from "../support/until.ts";
+
+/** The heap that the documentation gives a process in a container of 512 MB, in MB. */
+const HEAP_MB = 256;
+const CHAT = "/gatehouse.ai.v1.AIService/Chat";
+const LOGIN = "/gatehouse.account.v1.AuthService/Login";
+const OWNER = { email: "owner@example.com", password: "Correct-horse-1" };
+
+let product: Process;
+let accessToken: string;
+let grpcUrl: string;
+beforeAll(async () => {
+  product = await startProcess({
+    ...(await anyDatabase()),
+    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-hostile-")),
+    NODE_OPTIONS: `--max-old-space-size=${HEAP_MB}`,
+    RATE_LIMITS: "off",
+  });
+  grpcUrl = `http://${/gRPC on (127\.0\.0\.1:\d+)/.exec(product.output())?.[1]}`;
+  const client = createHttpClient(product.url);
+  await client.post("/auth/register", { ...OWNER, name: "Owner", acceptTerms: true });
+  accessToken = (await client.post("/auth/login", OWNER)).body.accessToken;
+}, 60_000);
+afterAll(async () => expect(await product.end("SIGTERM")).toBe(0), 60_000);
+
+/** Other callers are served. */
+async function expectServed(): Promise<void> {
+  const client = createHttpClient(product.url);
+  expect((await client.get("/health/live")).status).toBe(200);
+  expect((await client.get("/user/profile", accessToken)).status).toBe(200);
+}
+
+async function attack<T>(run: (session: http2.ClientHttp2Session) => Promise<T>): Promise<T> {
+  const session = http2.connect(grpcUrl, { maxSessionMemory: 200 }).on("error", () => {}); // in MB
+  try {
+    return await run(session);
+  } finally {
+    session.destroy();
+  }
+}
+
+const head = (path: string, more = {}) => ({
+  ":method": "POST",
+  ":path": path,
+  "content-type": "application/grpc",
+  ...more,
+});
+const emptyMessages = Buffer.alloc(2_000_000).fill(Buffer.from([0x12, 0])); // a million empty elements of `messages`
+const bomb = framed(gzipSync(emptyMessages), { flags: 1 });
+const gzip = { "grpc-encoding": "gzip" };
+
+test("gRPC: compressed lists of a million elements are refused before they are expanded, without a token", async () => {
+  const answers = await attack((session) => Promise.all(times(40, () => send(session, head(CHAT, gzip), bomb))));
+  expect(new Set(answers.map((answer) => failureOf(answer).code))).toEqual(new Set([Code.Unauthenticated]));
+  const publicly = await attack((session) => send(session, head(LOGIN, gzip), bomb));
+  expect(failureOf(publicly).reason).toBe(Reason.NOT_IMPLEMENTED);
+  await expectServed();
+});
+
+test("gRPC: a list of a million elements is refused before it is decoded, with a token", async () => {
+  const authorization = `Bearer ${accessToken}`;
+  const compressed = await attack((session) =>
+    Promise.all(times(16, () => send(session, head(CHAT, { ...gzip, authorization }), bomb))),
+  );
+  expect(new Set(compressed.map((answer) => failureOf(answer).reason))).toEqual(new Set([Reason.PAYLOAD_TOO_LARGE]));
+  const plain = await attack((session) =>
+    Promise.all(times(16, () => send(session, head(CHAT, { authorization }), framed(emptyMessages)))),
+  );
+  const allowed: unknown[] = [Reason.MALFORMED_REQUEST, Reason.TOO_MANY_CONCURRENT, Reason.UNAVAILABLE];
+  expect(plain.every((answer) => allowed.includes(failureOf(answer).reason))).toBe(true);
+  await expectServed();
+}, 60_000);
+
+test("REST: large bodies of many members are 401 without a token and 400 with one", async () => {
+  const body = `{${times(150_000, (i) => `"k${i}":1`).join()}}`;
+  const client = createHttpClient(product.url);
+  const anonymous = await Promise.all(times(12, () => client.post("/ai/chat", body)));
+  expect(new Set(anonymous.map(({ status }) => status))).toEqual(new Set([401]));
+  expect((await client.post("/ai/chat", body, accessToken)).body.code).toBe("MALFORMED_REQUEST");
+  await expectServed();
+});
+
+test("gRPC: one address holds only its share of the process by requests that do not arrive", async () => {
+  const sessions = times(9, () => http2.connect(grpcUrl).on("error", () => {}));
+  for (const session of sessions) {
+    for (let i = 0; i < 200; i++)
+      session
+        .request(head(LOGIN))
+        .on("error", () => {})
+        .write(Buffer.alloc(1));
+  }
+  const ask = async () => (await createHttpClient(product.url).post("/auth/verify-email", { token: "x" })).body.code;
+  await until("the share to be used up", async () => (await ask()) === "TOO_MANY_CONCURRENT");
+  await expectServed(); // a user has a share of its own
+  for (const session of sessions) session.destroy();
+  await until("the share to be free", async () => (await ask()) === "TOKEN_INVALID");
+});
+
+test("gRPC: one address opens eight health watches, and health answers all the same", async () => {
+  await attack(async (session) => {
+    const open = () => {
+      const stream = session
+        .request(head("/grpc.health.v1.Health/Watch"))
+        .on("error", () => {})
+        .resume();
+      stream.end(framed(new Uint8Array()));
+      return new Promise<string | undefined>((resolve) => {
+        stream.once("trailers", (trailers) => resolve(String(trailers["grpc-status"])));
+        stream.once("data", () => resolve(undefined));
+      });
+    };
+    const refused = (await Promise.all(times(30, open))).filter((status) => status !== undefined);
+    expect(refused).toEqual(times(22, () => String(Code.ResourceExhausted)));
+    expect(
+      (await send(session, head("/grpc.health.v1.Health/Check"), framed(new Uint8Array()))).trailers["grpc-status"],
+    ).toBe("0");
+  });
+  await expectServed();
+});
+
+test("gRPC: reflection is not compressed by brotli, and leaves logins their threads", async () => {
+  const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+  const messageRequest = { case: "fileContainingSymbol", value: "gatehouse.ai.v1.AIService" } as const;
+  const question = toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest }));
+  await attack(async (session) => {
+    const answer = await send(session, head(path, { "grpc-accept-encoding": "br" }), framed(question));
+    expect([answer.status, answer.head["grpc-encoding"]]).toEqual([200, undefined]);
+  });
+  await expectServed();
+});
