@@ -30,7 +30,7 @@ export function createProvider(id: string, adapter: Adapter, bounds: ProviderBou
     try {
       const send = () => adapter.send(prompt, false, request.signal);
       // The first-byte limit is for streams: a model may write for minutes before a complete reply begins.
-      const reply = await sendWithRetry(send, request, { ...bounds, firstByteMs: bounds.totalMs }, observer);
+      const reply = await sendWithRetry(send, request, bounds, observer, bounds.totalMs);
       const completion = await readReply(reply, adapter, bounds, observer);
       request.finish();
       return completion;
@@ -100,5 +100,6 @@ export function createProvider(id: string, adapter: Adapter, bounds: ProviderBou
 function drain(body: Readable): void {
   if (body.readableEnded) return;
   const giveUp = setTimeout(() => body.destroy(), DRAIN_MS).unref();
-  body.once("close", () => clearTimeout(giveUp)).resume();
+  body.once("close", () => clearTimeout(giveUp));
+  body.removeAllListeners("readable").resume(); // with such a listener it would not flow
 }

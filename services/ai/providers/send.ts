@@ -17,6 +17,7 @@ export type OpenReply = { body: Readable; type: string };
  * Sends a request until a successful response begins to arrive. Retries what may pass until the first byte. Waits as long
  * as the provider asks for, if there is time for it, and otherwise with exponential backoff and jitter.
  * @param send sends the request once and resolves when the status line has arrived
+ * @param attemptMs time that an attempt has for its first byte
  * @throws UpstreamError
  */
 export async function sendWithRetry(
@@ -24,9 +25,10 @@ export async function sendWithRetry(
   request: UpstreamRequest,
   { firstByteMs, retries, backoffMs }: ProviderBounds,
   observer?: CallObserver,
+  attemptMs = firstByteMs,
 ): Promise<OpenReply> {
   for (let attempt = 0; ; attempt++) {
-    request.resetIdleTimer(firstByteMs);
+    request.resetIdleTimer(attemptMs);
     try {
       const { message, sentAt } = await send();
       observer?.onSent(sentAt);
