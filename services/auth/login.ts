@@ -1,12 +1,12 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress } from "../accounts/email-address.ts";
-import { findUserByEmail } from "../accounts/find-user.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { type Attempt, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
 import { issueMfaToken } from "../mfa/mfa-token.ts";
 import { reasonName, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired, type LoginResult, openSession } from "../sessions/open-session.ts";
+import type { GuessedUser } from "../store/attempts.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
 import { User } from "../store/users.ts";
 import { queueReset } from "./forgot-password.ts";
@@ -20,10 +20,10 @@ export type LoginOutcome = ({ kind: "signed-in" } & LoginResult) | { kind: "mfa-
  * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED, UNAVAILABLE
  */
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
-  const address = readEmailAddress(email);
-  const attempt = await reserveAttempt(call, { kind: "password", subject: address.canonical });
+  const { canonical } = readEmailAddress(email);
+  const attempt = await reserveAttempt(call, { kind: "password", subject: canonical });
   try {
-    const user = await findUserByEmail(call, address);
+    const { user } = attempt;
     const matches = await call.passwords.matches(user?.passwordHash, password);
     if (!user || !matches) {
       await recordFailedAttempt(call, attempt, "auth.login_failed", user?.id);
@@ -43,7 +43,7 @@ export async function login(call: Call, email: string, password: string): Promis
 }
 
 /** Refuses a correct password that may not sign in by the configuration. The refusal is recorded with its reason. */
-async function assertMaySignIn(call: Call, user: User, attempt: Attempt): Promise<void> {
+async function assertMaySignIn(call: Call, user: GuessedUser, attempt: Attempt): Promise<void> {
   const refuse = async (reason: Reason) => {
     await attempt.succeed();
     const details = { reason: reasonName(reason) };
@@ -61,12 +61,12 @@ async function assertMaySignIn(call: Call, user: User, attempt: Attempt): Promis
   }
 }
 
-async function signIn(call: Call, user: User, attempt: Attempt): Promise<LoginOutcome | undefined> {
+async function signIn(call: Call, user: GuessedUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
   const result = await attempt.succeedWith((subject) => openSession(call, user, subject));
   return result && { kind: "signed-in", ...result };
 }
 
-async function requireSecondFactor(call: Call, user: User, attempt: Attempt): Promise<LoginOutcome | undefined> {
+async function requireSecondFactor(call: Call, user: GuessedUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
   await attempt.succeed();
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
@@ -75,7 +75,7 @@ async function requireSecondFactor(call: Call, user: User, attempt: Attempt): Pr
 }
 
 /** Replaces a hash that was made with other parameters than today's, unless the password has changed. */
-async function rehash(call: Call, user: User, password: string): Promise<void> {
+async function rehash(call: Call, user: GuessedUser, password: string): Promise<void> {
   const passwordHash = await call.passwords.hash(password);
   await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });
 }

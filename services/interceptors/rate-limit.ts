@@ -18,8 +18,8 @@ import { admittedKey } from "../platform/server-hooks.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
 
 /**
- * Counts requests that name an account in their body; the port has counted the user or the address. A locked account is
- * reported before its limit is counted. The operation reserves the attempt.
+ * Counts requests that name an account in their body; the port has counted the user or the address. Of a locked account
+ * the lock is reported, not its limit. The operation reserves the attempt and reports the lock of an account within its limit.
  * @param rateLimiter undefined if rate limits are off
  */
 export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {
@@ -28,7 +28,6 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
     const call = callOf({ values: req.contextValues });
     const account = policy && (await accountOf(call, policy, req));
     if (!policy || account === undefined) return next(req);
-    await assertNotLockedFor(call, policy.policy.lockout, account);
     const headers: [string, string][] = [];
     try {
       const result = await countAccount(rateLimiter, call, policy, account);
@@ -48,7 +47,7 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
 async function countAccount(
   rateLimiter: RateLimiter | undefined,
   call: Call,
-  { limits }: MethodPolicy,
+  { limits, policy }: MethodPolicy,
   account: string,
 ): Promise<RateLimitResult | undefined> {
   const network = networkOf(call.client.address);
@@ -57,6 +56,7 @@ async function countAccount(
     .map((limit) => rateLimitKey(limit, `{address:${network}}:account:${account}`));
   if (!rateLimiter || keys.length === 0) return undefined;
   const result = await rateLimiter.consume(keys);
+  if (result.remaining < 0) await assertNotLockedFor(call, policy.lockout, account);
   refuseExceeded(result, limits);
   return result;
 }

@@ -7,6 +7,7 @@ import { ServiceError, tooBusy } from "../platform/errors.ts";
 import {
   type AttemptKey,
   findLock,
+  type GuessedUser,
   insertReservation,
   recordFailure,
   recordSuccess,
@@ -17,6 +18,8 @@ import type { Db, HotDb } from "../store/store.ts";
 
 /** One guess that has been counted and may now be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */
 export type Attempt = {
+  /** The account whose password is guessed; undefined if there is none, and for second factors. */
+  user: GuessedUser | undefined;
   /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
   succeed(): Promise<void>;
   /** The same as part of the caller's own statement, which gets the subject. It returns undefined if it did nothing. */
@@ -51,7 +54,8 @@ type Deps = Db & HotDb & { clock: Clock; config: Pick<Config, "lockout">; signal
  */
 export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attempt> {
   const startedAt = performance.now();
-  if (await reserve(call, key)) return createAttempt(call, key, startedAt);
+  const reserved = await insertReservation(call, key, rulesAt(call));
+  if (reserved) return createAttempt(call, key, reserved.user, startedAt);
   await assertNotLocked(call, key);
   const name = `${key.kind} ${key.subject}`;
   const ahead = waiting.get(name) ?? 0;
@@ -61,7 +65,8 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
     while (performance.now() - startedAt < MAX_WAIT_MS) {
       await wait(RETRY_MS, undefined, { signal: call.signal });
       const reservedAt = performance.now();
-      if (await reserve(call, key)) return createAttempt(call, key, reservedAt);
+      const reserved = await insertReservation(call, key, rulesAt(call));
+      if (reserved) return createAttempt(call, key, reserved.user, reservedAt);
       await assertNotLocked(call, key);
     }
     throw tooBusy();
@@ -101,10 +106,6 @@ export async function recordFailedAttempt(
   });
 }
 
-function reserve(call: Deps, key: AttemptKey): Promise<boolean> {
-  return insertReservation(call, key, rulesAt(call));
-}
-
 function rulesAt({ clock, config: { lockout } }: Deps) {
   const now = clock.now();
   const before = (ms: number) => new Date(now.getTime() - ms);
@@ -117,7 +118,7 @@ function rulesAt({ clock, config: { lockout } }: Deps) {
 }
 
 /** @param startedAt from before the reservation, by `performance.now()` */
-function createAttempt(call: Deps, key: AttemptKey, startedAt: number): Attempt {
+function createAttempt(call: Deps, key: AttemptKey, user: GuessedUser | undefined, startedAt: number): Attempt {
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
   /** If the outcome of the statement is unknown the reservation is left to expire: releasing it could end another one. */
@@ -136,6 +137,7 @@ function createAttempt(call: Deps, key: AttemptKey, startedAt: number): Attempt 
     if (!ended && !isExpired()) setTimeout(tryRelease, RELEASE_RETRY_MS).unref();
   };
   return {
+    user,
     succeed: () => end(() => recordSuccess(call, key)),
     async succeedWith(run) {
       const result = await end(() => run(key.subject));

@@ -1,4 +1,5 @@
-import type { Db, HotDb, Statement } from "./store.ts";
+import type { AsRead, Db, HotDb, Statement } from "./store.ts";
+import type { User } from "./users.ts";
 
 /** What guesses are counted for: passwords per canonical e-mail address, second factors per user id. */
 export type AttemptKey = { kind: "password" | "second-factor"; subject: string };
@@ -20,25 +21,46 @@ export type AttemptRules = {
  */
 const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as async_commit";
 
+/** The account whose password is guessed, as it stood when the guess was counted. */
+export type GuessedUser = Pick<
+  User,
+  "id" | "email" | "name" | "role" | "passwordHash" | "passwordChangedAt" | "emailVerified" | "mfaEnabled" | "mfaSecret"
+>;
+
 const RESERVE: Statement = (() => {
   const failed = "(case when a.locked_until is null and a.failed_at > $4 then a.failed else 0 end)";
   const reserved = "(case when a.locked_until is null and a.reserved_at > $5 then a.reserved else 0 end)";
   return {
     name: "reserve_attempt",
-    text: `insert into attempts as a (kind, subject, reserved, reserved_at)
-     select $1::text, $2::text, 1, $3::timestamptz from ${ASYNC_COMMIT}
-     on conflict (kind, subject) do update set
-       failed = ${failed}, reserved = ${reserved} + 1, reserved_at = excluded.reserved_at, locked_until = null
-     where a.locked_until <= $3 or (a.locked_until is null and ${failed} + ${reserved} < $6)
-     returning kind`,
+    text: `with counted as (
+       insert into attempts as a (kind, subject, reserved, reserved_at)
+       select $1::text, $2::text, 1, $3::timestamptz from ${ASYNC_COMMIT}
+       on conflict (kind, subject) do update set
+         failed = ${failed}, reserved = ${reserved} + 1, reserved_at = excluded.reserved_at, locked_until = null
+       where a.locked_until <= $3 or (a.locked_until is null and ${failed} + ${reserved} < $6)
+       returning kind)
+     select u.id, u.email, u.name, u.role, u.password_hash as "passwordHash", u.password_changed_at as "passwordChangedAt",
+       u.email_verified_at is not null as "emailVerified", u.mfa_secret is not null as "mfaEnabled",
+       u.mfa_secret as "mfaSecret"
+     from counted left join users as u
+       on kind = 'password' and u.canonical_email = $2 and (u.deletion_at is null or u.deletion_at > $3)`,
   };
 })();
 
-/** Counts a guess before it is evaluated. @returns false while locked, or while as many are in flight as would lock. */
-export async function insertReservation({ query }: HotDb, key: AttemptKey, rules: AttemptRules): Promise<boolean> {
+/**
+ * Counts a guess before it is evaluated, and reads the account whose password is guessed; an account whose deletion is
+ * due counts as gone. One prepared statement.
+ * @returns undefined while locked, or while as many are in flight as would lock.
+ */
+export async function insertReservation(
+  { query }: HotDb,
+  key: AttemptKey,
+  rules: AttemptRules,
+): Promise<{ user: GuessedUser | undefined } | undefined> {
   const { now, failuresAfter, reservationsAfter, threshold } = rules;
   const values = [key.kind, key.subject, now, failuresAfter, reservationsAfter, threshold];
-  return (await query(RESERVE, values)).length > 0;
+  const [row] = await query<AsRead<GuessedUser>>(RESERVE, values);
+  return row && { user: row.id === null ? undefined : { ...row, passwordChangedAt: new Date(row.passwordChangedAt) } };
 }
 
 const FIND_LOCK: Statement = {
