@@ -1,13 +1,13 @@
 import {
-  type Asked,
+  type ChatRequest,
+  type DialectEncoder,
   type ErrorAnswer,
   type ErrorName,
   type Event,
   type Received,
-  type Speaker,
   type Tokens,
   unknownField,
-} from "./speaker.ts";
+} from "./dialect-encoder.ts";
 
 const MODELS: Record<string, { temperature: boolean }> = {
   "claude-sonnet-5-5": { temperature: false },
@@ -27,7 +27,7 @@ type Body = {
   stream?: boolean;
 };
 
-export function anthropicSpeaker(key: string): Speaker {
+export function anthropicEncoder(key: string): DialectEncoder {
   return {
     lineEnd: "\n",
     read: (received) => read(received, key),
@@ -90,7 +90,7 @@ function message(model: string, content: object[], stopReason: string | null, { 
   };
 }
 
-function events(pieces: readonly string[], tokens: Tokens, { model }: Asked): Event[] {
+function events(pieces: readonly string[], tokens: Tokens, { model }: ChatRequest): Event[] {
   return [
     named("message_start", { message: message(model, [], null, { ...tokens, output: 2 }) }),
     named("content_block_start", { index: 0, content_block: { type: "text", text: "" } }),
@@ -102,7 +102,7 @@ function events(pieces: readonly string[], tokens: Tokens, { model }: Asked): Ev
   ];
 }
 
-function read({ path, headers, body }: Received, key: string): Asked | ErrorAnswer {
+function read({ path, headers, body }: Received, key: string): ChatRequest | ErrorAnswer {
   if (path !== "/v1/messages") return error("not-found");
   const given = headers["x-api-key"] ?? headers.authorization?.replace(/^Bearer /, "");
   if (given !== key) return error("bad-key", String(given));
@@ -127,7 +127,7 @@ function read({ path, headers, body }: Received, key: string): Asked | ErrorAnsw
     model,
     stream,
     usage: true,
-    said: messages.findLast(({ role }) => role === "user")?.content ?? "",
+    lastMessage: messages.findLast(({ role }) => role === "user")?.content ?? "",
     input: system + messages.map(({ content }) => content).join(""),
   };
 }

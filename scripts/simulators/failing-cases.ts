@@ -1,17 +1,19 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type Case, encode, type Play, perform, prefix, send, write } from "./play.ts";
-import type { ErrorName } from "./speaker.ts";
+import type { ErrorName } from "./dialect-encoder.ts";
+import { type Case, type Exchange, encode, prefix, respond, send, write } from "./script.ts";
 
-const success = ({ asked }: Play) => ({ "content-type": asked.stream ? "text/event-stream" : "application/json" });
+const success = ({ chatRequest }: Exchange) => ({
+  "content-type": chatRequest.stream ? "text/event-stream" : "application/json",
+});
 
 /** Says the first part of a good answer. */
-const begin = async (play: Play) => {
-  const { response, speaker, asked, events } = play;
-  response.writeHead(200, success(play));
-  if (!asked.stream) return write(response, '{"id":"half of a rep');
-  for (const event of prefix(events)) await write(response, encode(event, speaker.lineEnd));
+const begin = async (exchange: Exchange) => {
+  const { response, encoder, chatRequest, events } = exchange;
+  response.writeHead(200, success(exchange));
+  if (!chatRequest.stream) return write(response, '{"id":"half of a rep');
+  for (const event of prefix(events)) await write(response, encode(event, encoder.lineEnd));
 };
-const forever = async ({ response }: Play, tick: () => string) => {
+const forever = async ({ response }: Exchange, tick: () => string) => {
   while (!response.destroyed) {
     await write(response, tick());
     await nextTurn();
@@ -19,17 +21,19 @@ const forever = async ({ response }: Play, tick: () => string) => {
 };
 const error =
   (name: ErrorName, headers: Record<string, string> = {}, times = Number.POSITIVE_INFINITY) =>
-  (play: Play) => {
-    if (play.attempt > times) return sendGood(play);
-    const { status, body } = play.speaker.error(name, "sk-echo-of-a-key http://internal.host");
-    play.response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+  (exchange: Exchange) => {
+    if (exchange.attempt > times) return sendGood(exchange);
+    const { status, body } = exchange.encoder.error(name, "sk-echo-of-a-key http://internal.host");
+    exchange.response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
   };
-const page = (status: number) => (play: Play) => {
-  play.response.writeHead(status, { "content-type": "text/html" }).end("<html><body>sk-echo-of-a-key</body></html>");
+const page = (status: number) => (exchange: Exchange) => {
+  exchange.response
+    .writeHead(status, { "content-type": "text/html" })
+    .end("<html><body>sk-echo-of-a-key</body></html>");
 };
 const withHalfOfAnUmlaut = (part: Buffer) =>
   Buffer.from(part.toString("latin1").replaceAll("\xc3\xbc", "\xc3 "), "latin1");
-const sendGood = (play: Play) => perform({}, play);
+const sendGood = (exchange: Exchange) => respond({}, exchange);
 
 /** The first attempts fail in a way that passes. */
 export const PASSING: Record<string, Case> = {
@@ -40,23 +44,27 @@ export const PASSING: Record<string, Case> = {
   "rate-limited-odd-once": { answer: error("rate-limited", { "retry-after": "-5" }, 1) },
   "rate-limited-vaguely-once": { answer: error("rate-limited", { "retry-after": "not before 2099" }, 1) },
   "retry-after": {
-    answer: (play) => error("rate-limited", { "retry-after-ms": play.argument }, 1)(play),
+    answer: (exchange) => error("rate-limited", { "retry-after-ms": exchange.argument }, 1)(exchange),
   },
   "retry-at": {
-    answer: (play) => error("rate-limited", { "retry-after": new Date(Date.now() - 1000).toUTCString() }, 1)(play),
+    answer: (exchange) =>
+      error("rate-limited", { "retry-after": new Date(Date.now() - 1000).toUTCString() }, 1)(exchange),
   },
-  "bad-gateway-once": { answer: (play) => (play.attempt === 1 ? page(502)(play) : sendGood(play)) },
-  "request-timeout-once": { answer: (play) => (play.attempt === 1 ? page(408)(play) : sendGood(play)) },
+  "bad-gateway-once": { answer: (exchange) => (exchange.attempt === 1 ? page(502)(exchange) : sendGood(exchange)) },
+  "request-timeout-once": { answer: (exchange) => (exchange.attempt === 1 ? page(408)(exchange) : sendGood(exchange)) },
   "reset-once": {
-    answer: (play) => (play.attempt === 1 ? void play.response.socket?.resetAndDestroy() : sendGood(play)),
+    answer: (exchange) =>
+      exchange.attempt === 1 ? void exchange.response.socket?.resetAndDestroy() : sendGood(exchange),
   },
-  "closed-once": { answer: (play) => (play.attempt === 1 ? void play.response.socket?.destroy() : sendGood(play)) },
+  "closed-once": {
+    answer: (exchange) => (exchange.attempt === 1 ? void exchange.response.socket?.destroy() : sendGood(exchange)),
+  },
   "reset-after-headers-once": {
-    answer: async (play) => {
-      if (play.attempt > 1) return sendGood(play);
-      play.response.writeHead(200, success(play)).flushHeaders();
+    answer: async (exchange) => {
+      if (exchange.attempt > 1) return sendGood(exchange);
+      exchange.response.writeHead(200, success(exchange)).flushHeaders();
       await nextTurn();
-      play.response.socket?.resetAndDestroy();
+      exchange.response.socket?.resetAndDestroy();
     },
   },
 };
@@ -64,11 +72,11 @@ export const PASSING: Record<string, Case> = {
 /** Of the calls with the numbers 1 to 100, ten fail once and one of those twice, in turns of five ways. */
 const FLAWS = ["overloaded-twice", "reset-once", "rate-limited-once", "bad-gateway-once", "closed-once"];
 PASSING.flaky = {
-  answer: (play) => {
-    const number = Number(play.argument);
+  answer: (exchange) => {
+    const number = Number(exchange.argument);
     const flaw = number % 10 === 0 ? PASSING[FLAWS[(number / 10) % FLAWS.length] ?? ""] : undefined;
-    const isOver = number % 50 !== 0 && play.attempt > 1;
-    return perform(isOver ? {} : (flaw ?? {}), play);
+    const isOver = number % 50 !== 0 && exchange.attempt > 1;
+    return respond(isOver ? {} : (flaw ?? {}), exchange);
   },
 };
 
@@ -84,57 +92,58 @@ export const FAILURES: Record<string, Case> = {
   "rate-limited": { answer: error("rate-limited") },
   "retry-tomorrow": { answer: error("rate-limited", { "retry-after": "86400" }) },
   "retry-at-tomorrow": {
-    answer: (play) => error("rate-limited", { "retry-after": new Date(Date.now() + 86_400_000).toUTCString() })(play),
+    answer: (exchange) =>
+      error("rate-limited", { "retry-after": new Date(Date.now() + 86_400_000).toUTCString() })(exchange),
   },
   broken: { answer: error("broken") },
   overloaded: { answer: error("overloaded") },
   timeout: { answer: error("timeout") },
   "error-in-array": {
-    answer: ({ response, speaker }) => {
-      const { status, body } = speaker.error("forbidden");
+    answer: ({ response, encoder }) => {
+      const { status, body } = encoder.error("forbidden");
       response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify([body]));
     },
   },
   "html-502": { answer: page(502) },
   "html-200": { answer: page(200) },
   "error-200": {
-    answer: ({ response, speaker }) => {
+    answer: ({ response, encoder }) => {
       response
         .writeHead(200, { "content-type": "application/json" })
-        .end(JSON.stringify(speaker.error("rate-limited").body));
+        .end(JSON.stringify(encoder.error("rate-limited").body));
     },
   },
   "no-content": { answer: ({ response }) => void response.writeHead(204).end() },
-  empty: { answer: (play) => void play.response.writeHead(200, success(play)).end() },
+  empty: { answer: (exchange) => void exchange.response.writeHead(200, success(exchange)).end() },
   redirect: {
     answer: ({ response, argument }) => void response.writeHead(307, { location: argument }).end(),
   },
   reset: { answer: ({ response }) => void response.socket?.resetAndDestroy() },
   "error-event": {
-    events: (events, speaker) => [...prefix(events), speaker.errorEvent(), ...events.slice(-1)],
+    events: (events, encoder) => [...prefix(events), encoder.errorEvent(), ...events.slice(-1)],
     whole: (_, { error }) => error("overloaded").body,
   },
   "error-event-only": {
-    events: (_, speaker) => [speaker.errorEvent(), { data: "[DONE]" }],
+    events: (_, encoder) => [encoder.errorEvent(), { data: "[DONE]" }],
     whole: (_, { error }) => error("overloaded").body,
   },
   "error-event-named": {
-    events: (events, speaker) => [
+    events: (events, encoder) => [
       ...prefix(events),
       { event: "error", data: JSON.stringify({ message: "sk-echo-of-a-key" }) },
-      speaker.delta("never seen"),
+      encoder.delta("never seen"),
     ],
     whole: (_, { error }) => error("overloaded").body,
   },
   "error-event-nameless": {
-    events: (events, speaker) => [...prefix(events), { data: speaker.errorEvent().data }],
+    events: (events, encoder) => [...prefix(events), { data: encoder.errorEvent().data }],
     whole: (_, { error }) => error("overloaded").body,
   },
   "malformed-event": {
-    events: (events, speaker) => [...prefix(events), { data: '{"sk-echo-of-a-key": ' }, speaker.delta("never seen")],
+    events: (events, encoder) => [...prefix(events), { data: '{"sk-echo-of-a-key": ' }, encoder.delta("never seen")],
     whole: () => undefined,
   },
-  "broken-utf8": { send: (play, parts, headers) => send(play, parts.map(withHalfOfAnUmlaut), headers) },
+  "broken-utf8": { send: (exchange, parts, headers) => send(exchange, parts.map(withHalfOfAnUmlaut), headers) },
   "done-only": { events: () => [{ data: "[DONE]" }], whole: () => ({ id: "empty" }) },
   "null-event": { events: (events) => [...prefix(events), { data: "null" }], whole: () => null },
   blocked: {
@@ -142,53 +151,57 @@ export const FAILURES: Record<string, Case> = {
     whole: (_, { blocked }) => blocked.whole,
   },
   "reset-midway": {
-    answer: async (play) => {
-      await begin(play);
+    answer: async (exchange) => {
+      await begin(exchange);
       await nextTurn();
-      play.response.socket?.resetAndDestroy();
+      exchange.response.socket?.resetAndDestroy();
     },
   },
   "closed-midway": {
-    answer: async (play) => {
-      await begin(play);
+    answer: async (exchange) => {
+      await begin(exchange);
       await nextTurn();
-      play.response.socket?.end();
+      exchange.response.socket?.end();
     },
   },
   "ended-midway": {
-    answer: async (play) => {
-      await begin(play);
-      play.response.end();
+    answer: async (exchange) => {
+      await begin(exchange);
+      exchange.response.end();
     },
   },
   "half-an-event": {
-    answer: async (play) => {
-      await begin(play);
-      play.response.end(play.asked.stream ? encode(play.speaker.delta("never seen"), "\n").slice(0, -8) : "");
+    answer: async (exchange) => {
+      await begin(exchange);
+      exchange.response.end(
+        exchange.chatRequest.stream ? encode(exchange.encoder.delta("never seen"), "\n").slice(0, -8) : "",
+      );
     },
   },
   silent: { answer: () => {} },
-  "silent-after-headers": { answer: (play) => play.response.writeHead(200, success(play)).flushHeaders() },
-  "silent-midway": { answer: (play) => begin(play) },
+  "silent-after-headers": { answer: (exchange) => exchange.response.writeHead(200, success(exchange)).flushHeaders() },
+  "silent-midway": { answer: (exchange) => begin(exchange) },
   "pings-midway": {
-    answer: async (play) => {
-      await begin(play);
-      await forever(play, () =>
-        play.asked.stream ? `: ping\n\n${play.speaker.idle.map((event) => encode(event, "\n")).join("")}` : "\n",
+    answer: async (exchange) => {
+      await begin(exchange);
+      await forever(exchange, () =>
+        exchange.chatRequest.stream
+          ? `: ping\n\n${exchange.encoder.idle.map((event) => encode(event, "\n")).join("")}`
+          : "\n",
       );
     },
   },
   endless: {
-    answer: async (play) => {
-      play.response.writeHead(200, success(play));
-      await forever(play, () => encode(play.speaker.delta("forever and ever ".repeat(64)), "\n"));
+    answer: async (exchange) => {
+      exchange.response.writeHead(200, success(exchange));
+      await forever(exchange, () => encode(exchange.encoder.delta("forever and ever ".repeat(64)), "\n"));
     },
   },
   "endless-event": {
-    answer: async (play) => {
-      await begin(play);
-      if (play.asked.stream) await write(play.response, "data: ");
-      await forever(play, () => "x".repeat(65_536));
+    answer: async (exchange) => {
+      await begin(exchange);
+      if (exchange.chatRequest.stream) await write(exchange.response, "data: ");
+      await forever(exchange, () => "x".repeat(65_536));
     },
   },
 };

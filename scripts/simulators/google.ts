@@ -1,13 +1,13 @@
 import {
-  type Asked,
+  type ChatRequest,
+  type DialectEncoder,
   type ErrorAnswer,
   type ErrorName,
   type Event,
   type Received,
-  type Speaker,
   type Tokens,
   unknownField,
-} from "./speaker.ts";
+} from "./dialect-encoder.ts";
 
 const MODELS = ["gemini-3.8-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite"];
 const OUTPUT_TOKENS = 65_536;
@@ -19,7 +19,7 @@ type Body = {
   generationConfig?: { maxOutputTokens?: number; temperature?: number };
 };
 
-export function googleSpeaker(key: string): Speaker {
+export function googleEncoder(key: string): DialectEncoder {
   return {
     lineEnd: "\r\n",
     read: (received) => read(received, key),
@@ -84,7 +84,7 @@ function events(pieces: readonly string[], tokens: Tokens): Event[] {
   });
 }
 
-function read({ path, query, headers, body }: Received, key: string): Asked | ErrorAnswer {
+function read({ path, query, headers, body }: Received, key: string): ChatRequest | ErrorAnswer {
   const [, model = "", method = ""] = /^\/v1(?:beta)?\/models\/([^/:]+):(\w+)$/.exec(path) ?? [];
   if (query.has("key")) return refuse("The key belongs in a header.");
   if (headers["x-goog-api-key"] !== key) return error("bad-key", String(headers["x-goog-api-key"]));
@@ -110,7 +110,7 @@ function read({ path, query, headers, body }: Received, key: string): Asked | Er
     model,
     stream,
     usage: true,
-    said: textOf(contents.findLast(({ role }) => role === "user")),
+    lastMessage: textOf(contents.findLast(({ role }) => role === "user")),
     input: textOf(systemInstruction) + contents.map(textOf).join(""),
   };
 }

@@ -1,14 +1,14 @@
-import { type House, MISTRAL, OPENAI } from "./openai-variants.ts";
 import {
-  type Asked,
+  type ChatRequest,
+  type DialectEncoder,
   type ErrorAnswer,
   type ErrorName,
   type Event,
   type Received,
-  type Speaker,
   type Tokens,
   unknownField,
-} from "./speaker.ts";
+} from "./dialect-encoder.ts";
+import { type House, MISTRAL, OPENAI } from "./openai-variants.ts";
 
 type Message = { role: string; content: string };
 type Body = {
@@ -21,14 +21,14 @@ type Body = {
   max_completion_tokens?: number;
 };
 
-export const openaiSpeaker = (key: string): Speaker => speaker(key, OPENAI);
-export const mistralSpeaker = (key: string): Speaker => speaker(key, MISTRAL);
+export const openaiEncoder = (key: string): DialectEncoder => encoder(key, OPENAI);
+export const mistralEncoder = (key: string): DialectEncoder => encoder(key, MISTRAL);
 
-function speaker(key: string, house: House): Speaker {
+function encoder(key: string, house: House): DialectEncoder {
   return {
     lineEnd: "\n",
     read: (received) => read(received, key, house),
-    events: (pieces, tokens, asked) => events(pieces, tokens, asked, house),
+    events: (pieces, tokens, chatRequest) => events(pieces, tokens, chatRequest, house),
     delta: (text) => chunk({ delta: { content: text }, finish_reason: null }),
     whole: (text, tokens, { model }) => ({
       id: "chatcmpl-simulated",
@@ -87,7 +87,7 @@ const usage = ({ input, output }: Tokens) => ({
   total_tokens: input + output,
 });
 
-function events(pieces: readonly string[], tokens: Tokens, asked: Asked, house: House): Event[] {
+function events(pieces: readonly string[], tokens: Tokens, chatRequest: ChatRequest, house: House): Event[] {
   return [
     chunk({ delta: { role: "assistant", content: "", refusal: null }, finish_reason: null }),
     ...pieces.map((text) => chunk({ delta: { content: text }, finish_reason: null })),
@@ -95,12 +95,12 @@ function events(pieces: readonly string[], tokens: Tokens, asked: Asked, house: 
       { delta: house.closesUnasked ? { content: "" } : {}, finish_reason: "stop" },
       house.closesUnasked ? usage(tokens) : null,
     ),
-    ...(asked.usage ? [{ data: JSON.stringify({ ...HEAD, choices: [], usage: usage(tokens) }) }] : []),
+    ...(chatRequest.usage ? [{ data: JSON.stringify({ ...HEAD, choices: [], usage: usage(tokens) }) }] : []),
     { data: "[DONE]" },
   ];
 }
 
-function read({ path, headers, body }: Received, key: string, house: House): Asked | ErrorAnswer {
+function read({ path, headers, body }: Received, key: string, house: House): ChatRequest | ErrorAnswer {
   if (path !== "/v1/chat/completions") return error("not-found");
   const given = headers.authorization?.replace(/^Bearer /, "");
   if (given !== key) return error("bad-key", given);
@@ -124,7 +124,7 @@ function read({ path, headers, body }: Received, key: string, house: House): Ask
     model,
     stream,
     usage: stream_options?.include_usage ?? false,
-    said: messages.findLast(({ role }) => role === "user")?.content ?? "",
+    lastMessage: messages.findLast(({ role }) => role === "user")?.content ?? "",
     input: messages.map(({ content }) => content).join(""),
   };
 }

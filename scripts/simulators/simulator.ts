@@ -1,24 +1,24 @@
 import http, { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { anthropicSpeaker } from "./anthropic.ts";
+import { anthropicEncoder } from "./anthropic.ts";
+import { type ChatRequest, type DialectEncoder, isError, tokensIn } from "./dialect-encoder.ts";
 import { FAILURES, PASSING } from "./failing-cases.ts";
-import { googleSpeaker } from "./google.ts";
-import { ODDITIES } from "./odd-cases.ts";
-import { mistralSpeaker, openaiSpeaker } from "./openai.ts";
-import { type Case, PIECES, perform, sendPaced } from "./play.ts";
-import { type Asked, isError, type Speaker, tokensIn } from "./speaker.ts";
+import { googleEncoder } from "./google.ts";
+import { MALFORMED } from "./malformed-cases.ts";
+import { mistralEncoder, openaiEncoder } from "./openai.ts";
+import { type Case, PIECES, respond, sendPaced } from "./script.ts";
 import { CONTENTS, SHAPES } from "./whole-cases.ts";
 
 /** Every case by its name. A request asks for one in its last user message: `case: <name> [argument]`. */
-export const CASES: Readonly<Record<string, Case>> = { ...SHAPES, ...CONTENTS, ...PASSING, ...FAILURES, ...ODDITIES };
+export const CASES: Readonly<Record<string, Case>> = { ...SHAPES, ...CONTENTS, ...PASSING, ...FAILURES, ...MALFORMED };
 
-const SPEAKERS = {
-  openai: openaiSpeaker,
-  anthropic: anthropicSpeaker,
-  google: googleSpeaker,
-  "openai-compatible": mistralSpeaker,
+const ENCODERS = {
+  openai: openaiEncoder,
+  anthropic: anthropicEncoder,
+  google: googleEncoder,
+  "openai-compatible": mistralEncoder,
 };
-export type SimulatedDialect = keyof typeof SPEAKERS;
+export type SimulatedDialect = keyof typeof ENCODERS;
 
 /** A request as it came, and what has become of it. */
 export type SimulatedRequest = {
@@ -52,7 +52,7 @@ type Options = {
 
 /** Starts a provider on the loopback interface that speaks one dialect and is as strict as the real one. */
 export async function startProviderSimulator({ dialect, key = "simulated-key", port = 0, paceMs = 0 }: Options) {
-  const speaker: Speaker = SPEAKERS[dialect](key);
+  const encoder: DialectEncoder = ENCODERS[dialect](key);
   const requests: SimulatedRequest[] = [];
   const sockets = new Set<Socket>();
   const attempts = new Map<string, number>();
@@ -74,28 +74,28 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
     response.on("close", () => {
       record.closedAt = performance.now();
     });
-    const asked = speaker.read({ path: url.pathname, query: url.searchParams, headers: request.headers, body });
-    if (isError(asked)) {
-      response.writeHead(asked.status, { "content-type": "application/json", ...asked.headers });
-      return void response.end(JSON.stringify(asked.body));
+    const chatRequest = encoder.read({ path: url.pathname, query: url.searchParams, headers: request.headers, body });
+    if (isError(chatRequest)) {
+      response.writeHead(chatRequest.status, { "content-type": "application/json", ...chatRequest.headers });
+      return void response.end(JSON.stringify(chatRequest.body));
     }
-    const attempt = (attempts.get(asked.said) ?? 0) + 1;
-    attempts.set(asked.said, attempt);
-    await answer(asked, attempt, response);
+    const attempt = (attempts.get(chatRequest.lastMessage) ?? 0) + 1;
+    attempts.set(chatRequest.lastMessage, attempt);
+    await answer(chatRequest, attempt, response);
   }
 
-  function answer(asked: Asked, attempt: number, response: ServerResponse): Promise<void> {
-    const [, name, argument = ""] = /^case: (\S+) ?(\S*)/m.exec(asked.said) ?? [];
+  function answer(chatRequest: ChatRequest, attempt: number, response: ServerResponse): Promise<void> {
+    const [, name, argument = ""] = /^case: (\S+) ?(\S*)/m.exec(chatRequest.lastMessage) ?? [];
     const chosen = name === undefined ? {} : CASES[name];
     if (!chosen) throw new Error(`There is no case "${name}".`);
-    const pieces = chosen.pieces?.(argument) ?? (name === undefined ? friendly(asked) : PIECES);
+    const pieces = chosen.pieces?.(argument) ?? (name === undefined ? friendly(chatRequest) : PIECES);
     const text = pieces.join("");
-    const tokens = { input: tokensIn(asked.input), output: tokensIn(text) };
-    const events = speaker.events(pieces, tokens, asked);
-    const whole = speaker.whole(text, tokens, asked);
-    const paced: Case = { send: (play, parts, headers) => sendPaced(play.response, parts, headers, paceMs) };
-    const one = name === undefined && asked.stream && paceMs > 0 ? paced : chosen;
-    return perform(one, { response, speaker, asked, attempt, argument, events, whole });
+    const tokens = { input: tokensIn(chatRequest.input), output: tokensIn(text) };
+    const events = encoder.events(pieces, tokens, chatRequest);
+    const whole = encoder.whole(text, tokens, chatRequest);
+    const paced: Case = { send: (exchange, parts, headers) => sendPaced(exchange.response, parts, headers, paceMs) };
+    const one = name === undefined && chatRequest.stream && paceMs > 0 ? paced : chosen;
+    return respond(one, { response, encoder, chatRequest, attempt, argument, events, whole });
   }
 
   const server = http.createServer((request, response) => {
@@ -123,8 +123,8 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
 }
 
 /** An answer that shows that the prompt arrived. */
-function friendly({ model, said }: Asked): string[] {
-  const topic = said.replace(/\s+/g, " ").slice(0, 200);
+function friendly({ model, lastMessage }: ChatRequest): string[] {
+  const topic = lastMessage.replace(/\s+/g, " ").slice(0, 200);
   return `This is ${model}, simulated. You said: "${topic}" I couldn't agree more. 👋`.split(/(?<= )/);
 }
 

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
-import { type Case, encode, type Play, perform, send, sendPaced, write } from "./play.ts";
-import type { Event } from "./speaker.ts";
+import type { Event } from "./dialect-encoder.ts";
+import { type Case, type Exchange, encode, respond, send, sendPaced, write } from "./script.ts";
 
 /** Between two numbers, or two thoughts. */
 const COUNTING_MS = 20;
@@ -18,8 +18,8 @@ const lines = (event: Event, ends: readonly [string, string]) =>
   `${event.event ? `event: ${event.event}${ends[0]}` : ""}data: ${event.data}${ends[0]}${ends[1]}`;
 
 /** Writes an answer by hand, where Node's server is too tidy for it. */
-async function raw(play: Play, head: string, parts: (string | Buffer)[]): Promise<void> {
-  const { socket } = play.response;
+async function raw(exchange: Exchange, head: string, parts: (string | Buffer)[]): Promise<void> {
+  const { socket } = exchange.response;
   if (!socket) return;
   socket.setNoDelay(true);
   for (const part of [`${head}\r\n\r\n`, ...parts]) {
@@ -52,7 +52,7 @@ export const SHAPES: Record<string, Case> = {
       response.end();
     },
   },
-  "one-packet": { send: (play, parts, headers) => send(play, [Buffer.concat(parts)], headers) },
+  "one-packet": { send: (exchange, parts, headers) => send(exchange, [Buffer.concat(parts)], headers) },
   comments: { encode: (event, end) => `: OPENROUTER PROCESSING${end}${encode(event, end)}:${end}${end}` },
   "other-fields": { encode: (event, end) => `id: 7${end}retry: 100${end}unheard-of: x${end}${encode(event, end)}` },
   "multi-line": {
@@ -68,14 +68,14 @@ export const SHAPES: Record<string, Case> = {
     events: (events, { thinking }) => events.flatMap((event, index) => (index === 0 ? [event] : [thinking, event])),
   },
   "no-last-blank-line": {
-    send: (play, parts, headers) => {
+    send: (exchange, parts, headers) => {
       const last = parts.at(-1)?.toString().trimEnd() ?? "";
-      return send(play, [...parts.slice(0, -1), Buffer.from(last)], headers);
+      return send(exchange, [...parts.slice(0, -1), Buffer.from(last)], headers);
     },
   },
   gzip: {
     headers: { "content-encoding": "gzip" },
-    send: (play, parts, headers) => send(play, [gzipSync(Buffer.concat(parts))], headers),
+    send: (exchange, parts, headers) => send(exchange, [gzipSync(Buffer.concat(parts))], headers),
   },
   "no-type": {
     async send({ response }, parts) {
@@ -93,26 +93,27 @@ export const SHAPES: Record<string, Case> = {
     },
   },
   continue: {
-    send: (play, parts, headers) => {
-      play.response.writeContinue();
-      play.response.writeProcessing();
-      return send(play, parts, headers);
+    send: (exchange, parts, headers) => {
+      exchange.response.writeContinue();
+      exchange.response.writeProcessing();
+      return send(exchange, parts, headers);
     },
   },
   "split-chunk-sizes": {
-    send: (play, parts, headers) =>
+    send: (exchange, parts, headers) =>
       raw(
-        play,
+        exchange,
         `HTTP/1.1 200 OK\r\ncontent-type: ${headers["content-type"]}; charset=utf-8\r\ntransfer-encoding: chunked`,
         [...chunked(parts), "0\r\n\r\n"],
       ),
   },
   "http-1.0": {
-    send: (play, parts, headers) => raw(play, `HTTP/1.0 200 OK\r\nContent-Type: ${headers["content-type"]}`, parts),
+    send: (exchange, parts, headers) =>
+      raw(exchange, `HTTP/1.0 200 OK\r\nContent-Type: ${headers["content-type"]}`, parts),
   },
   charset: {
-    send: (play, parts, headers) =>
-      send(play, parts, { ...headers, "content-type": `${headers["content-type"]}; charset=UTF-8` }),
+    send: (exchange, parts, headers) =>
+      send(exchange, parts, { ...headers, "content-type": `${headers["content-type"]}; charset=UTF-8` }),
   },
   "ended-later": {
     async send({ response }, parts, headers) {
@@ -138,7 +139,7 @@ export const SHAPES: Record<string, Case> = {
   },
 };
 
-/** What is said is unusual; the reply is whole. */
+/** Unusual text; the reply is complete. */
 export const CONTENTS: Record<string, Case> = {
   "usage-twice": { events: (events) => twice(events, ({ data }) => /"usage(Metadata)?":\{/.test(data)) },
   "finish-twice": { events: (events, { closes }) => twice(events, closes) },
@@ -150,9 +151,9 @@ export const CONTENTS: Record<string, Case> = {
     whole: (whole) => JSON.parse(withoutUsage({ data: JSON.stringify(whole) }).data),
   },
   "text-after-finish": {
-    events: (events, speaker) => {
-      const at = events.findIndex(speaker.closes) + 1;
-      return [...events.slice(0, at), speaker.delta(" P.S."), ...events.slice(at)];
+    events: (events, encoder) => {
+      const at = events.findIndex(encoder.closes) + 1;
+      return [...events.slice(0, at), encoder.delta(" P.S."), ...events.slice(at)];
     },
   },
   escapes: { pieces: () => ["NUL \u0000, ", "half \ud83d", " of a character"] },
@@ -160,16 +161,18 @@ export const CONTENTS: Record<string, Case> = {
   "large-event": { pieces: () => ["x".repeat(900_000)] },
   "tiny-frames": {
     pieces: () => ["x", "x"],
-    send: (play, parts, headers) => {
+    send: (exchange, parts, headers) => {
       const at = parts.findIndex((part) => part.includes('"x"'));
       const frame = parts[at] ?? Buffer.of();
-      const frames = Buffer.alloc(frame.length * (Number(play.argument) - 1), frame);
-      return send(play, [Buffer.concat([...parts.slice(0, at), frames, ...parts.slice(at + 1)])], headers);
+      const frames = Buffer.alloc(frame.length * (Number(exchange.argument) - 1), frame);
+      return send(exchange, [Buffer.concat([...parts.slice(0, at), frames, ...parts.slice(at + 1)])], headers);
     },
   },
   "large-reply": {
-    async answer({ response, speaker, asked, argument }) {
-      const [head = "", tail = ""] = JSON.stringify(speaker.whole(TEXT, { input: 1, output: 1 }, asked)).split(TEXT);
+    async answer({ response, encoder, chatRequest, argument }) {
+      const [head = "", tail = ""] = JSON.stringify(encoder.whole(TEXT, { input: 1, output: 1 }, chatRequest)).split(
+        TEXT,
+      );
       response.writeHead(200, { "content-type": "application/json" });
       await write(response, head);
       const part = "x".repeat(LARGE_PART);
@@ -184,9 +187,9 @@ export const CONTENTS: Record<string, Case> = {
     send: ({ response }, parts, headers) => sendPaced(response, parts, headers, COUNTING_MS),
   },
   "thinking-long": {
-    async answer({ response, speaker, events, argument }) {
-      const [first, ...rest] = events.map((event) => Buffer.from(encode(event, speaker.lineEnd)));
-      const thoughts = Array(Number(argument)).fill(Buffer.from(encode(speaker.thinking, speaker.lineEnd)));
+    async answer({ response, encoder, events, argument }) {
+      const [first, ...rest] = events.map((event) => Buffer.from(encode(event, encoder.lineEnd)));
+      const thoughts = Array(Number(argument)).fill(Buffer.from(encode(encoder.thinking, encoder.lineEnd)));
       await sendPaced(
         response,
         [first ?? Buffer.of(), ...thoughts, ...rest],
@@ -195,7 +198,9 @@ export const CONTENTS: Record<string, Case> = {
       );
     },
   },
-  "json-instead": { answer: (play) => perform({}, { ...play, asked: { ...play.asked, stream: false } }) },
+  "json-instead": {
+    answer: (exchange) => respond({}, { ...exchange, chatRequest: { ...exchange.chatRequest, stream: false } }),
+  },
 };
 
 /** Repeats some events, though never one with text. */

@@ -2,7 +2,7 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { PREFIX } from "../../scripts/simulators/play.ts";
+import { PREFIX } from "../../scripts/simulators/script.ts";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { signInAt } from "../support/accounts.ts";
 import { anyDatabase } from "../support/databases.ts";

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { PREFIX } from "../../../scripts/simulators/play.ts";
+import { PREFIX } from "../../../scripts/simulators/script.ts";
 import { startApp, type TestApp, testApp } from "../../support/app.ts";
 import { eventsIn } from "../../support/sse-events.ts";
 import { until } from "../../support/until.ts";

@@ -9,14 +9,14 @@ const KERNEL_BYTES = 12 * MIB;
 
 const FRAMES = 500_000;
 
-describe.each(DIALECTS)("memory for %s", (dialect) => {
+describe.each(DIALECTS)("memory limits of %s replies", (dialect) => {
   let bench: Bench;
   beforeAll(async () => {
     bench = await startBench(dialect, { chatBytes: 4 * MIB, streamBytes: 8 * MIB });
   });
   afterAll(() => bench.close());
 
-  test("a reader that stops pauses the provider", async () => {
+  test("a stopped reader pauses the provider", async () => {
     const before = bench.simulator.requests.length;
     const client = new AbortController();
     const pieces = bench.provider.stream(promptOf(bench, "case: endless"), client.signal)[Symbol.asyncIterator]();
@@ -28,13 +28,13 @@ describe.each(DIALECTS)("memory for %s", (dialect) => {
     await pieces.return?.();
   });
 
-  test("a reply that doesn't end is cut off", async () => {
+  test("an endless stream is cut off", async () => {
     expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({
       failure: "reply too large",
     });
   });
 
-  test("an event without an end is cut off after 1 MiB", async () => {
+  test("an event longer than 1 MiB is cut off", async () => {
     const before = bench.simulator.requests.length;
     expect(await readStream(bench.provider, promptOf(bench, "case: endless-event"))).toMatchObject({
       failure: "reply too large",
@@ -42,13 +42,13 @@ describe.each(DIALECTS)("memory for %s", (dialect) => {
     expect(bench.simulator.requests[before]?.sentBytes).toBeLessThan(MIB + KERNEL_BYTES);
   });
 
-  test("a reply to chat without end is refused", async () => {
+  test("an endless complete reply is refused", async () => {
     expect(await readWhole(bench.provider, promptOf(bench, "case: endless-event"))).toMatchObject({
       failure: "reply too large",
     });
   });
 
-  test("a good reply to chat is refused for its 100 MB, and for nothing else", async () => {
+  test("a complete reply of 1 MB is accepted, one of 100 MB refused", async () => {
     const good = await readWhole(bench.provider, promptOf(bench, "case: large-reply 1000000"));
     expect(good.text).toBe("x".repeat(1_000_000));
     const before = bench.simulator.requests.length;
@@ -59,10 +59,14 @@ describe.each(DIALECTS)("memory for %s", (dialect) => {
   });
 });
 
-test.each(DIALECTS)(`%s may send ${FRAMES} frames of one character at once`, { timeout: 30_000 }, async (dialect) => {
-  const bench = await startBench(dialect);
-  const outcome = await readStream(bench.provider, promptOf(bench, `case: tiny-frames ${FRAMES}`));
-  expect(summary(outcome)).toEqual(summary({ text: "x".repeat(FRAMES) }));
-  expect(outcome.text === "x".repeat(FRAMES)).toBe(true);
-  await bench.close();
-});
+test.each(DIALECTS)(
+  `${FRAMES} frames of one character at once from %s are read`,
+  { timeout: 30_000 },
+  async (dialect) => {
+    const bench = await startBench(dialect);
+    const outcome = await readStream(bench.provider, promptOf(bench, `case: tiny-frames ${FRAMES}`));
+    expect(summary(outcome)).toEqual(summary({ text: "x".repeat(FRAMES) }));
+    expect(outcome.text === "x".repeat(FRAMES)).toBe(true);
+    await bench.close();
+  },
+);

@@ -8,7 +8,7 @@ import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } fro
 const CLOSED_WITHIN_MS = 50;
 const patience = () => new Promise((resolve) => setTimeout(resolve, 20));
 
-describe.each(DIALECTS)("a client of %s that goes away", RETRY_ON_SLOW_CI, (dialect) => {
+describe.each(DIALECTS)("provider client for %s, when the caller disconnects", RETRY_ON_SLOW_CI, (dialect) => {
   let bench: Bench;
   beforeAll(async () => {
     bench = await startBench(dialect);
@@ -46,7 +46,7 @@ describe.each(DIALECTS)("a client of %s that goes away", RETRY_ON_SLOW_CI, (dial
     });
   });
 
-  test("frees it although nobody is reading at the moment", async () => {
+  test("frees the connection although nothing is reading", async () => {
     const { requests } = bench.simulator;
     const before = requests.length;
     const client = new AbortController();
@@ -59,7 +59,7 @@ describe.each(DIALECTS)("a client of %s that goes away", RETRY_ON_SLOW_CI, (dial
     await pieces.return?.();
   });
 
-  test("frees it by leaving the loop", async () => {
+  test("leaving the loop frees the connection", async () => {
     const { requests } = bench.simulator;
     const before = requests.length;
     const client = new AbortController();
@@ -69,8 +69,8 @@ describe.each(DIALECTS)("a client of %s that goes away", RETRY_ON_SLOW_CI, (dial
   });
 
   const broke = new Error("The reader broke.");
-  describe.each(["endless", "json-instead"])("of %s", (name) => {
-    test("frees it when the reader throws, and passes the error on", async () => {
+  describe.each(["endless", "json-instead"])("case %s", (name) => {
+    test("an error of the reader frees the connection and is passed on", async () => {
       const { requests } = bench.simulator;
       const before = requests.length;
       const { signal } = new AbortController();
@@ -83,7 +83,7 @@ describe.each(DIALECTS)("a client of %s that goes away", RETRY_ON_SLOW_CI, (dial
     });
   });
 
-  test("before the call asks nothing of the provider", async () => {
+  test("a signal that has fired already sends no request", async () => {
     const before = bench.simulator.requests.length;
     const reason = new Error("The client has gone.");
     await expect(readStream(bench.provider, promptOf(bench, "case: plain"), AbortSignal.abort(reason))).rejects.toBe(
@@ -97,7 +97,7 @@ describe.each(DIALECTS)("a client of %s that goes away", RETRY_ON_SLOW_CI, (dial
   });
 });
 
-test("500 streams, a third of them aborted, leave no connection and no timer behind", async () => {
+test("500 streams, a third of them aborted, leave no connection or timer behind", async () => {
   const bench = await startBench("openai");
   await readStream(bench.provider, promptOf(bench, "case: plain"));
   const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;

@@ -2,7 +2,7 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { REPLY } from "../../../scripts/simulators/play.ts";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { type Catalogue, findModel, findProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
@@ -35,8 +35,8 @@ const fifth = {
   models: [{ name: "big", upstream: "mistral-large-latest", outputTokens: 100, usageOnRequest: false }],
 };
 
-describe("the catalogue", () => {
-  test("that is shipped has the providers and models of the specification", () => {
+describe("AI catalogue", () => {
+  test("the shipped file has the providers and models of the specification", () => {
     expect(names(readCatalogue())).toEqual({
       "provider-a": ["model-a-1", "model-a-2", "model-a-3"],
       "provider-b": ["model-b-1", "model-b-2", "model-b-3", "model-b-4"],
@@ -45,7 +45,7 @@ describe("the catalogue", () => {
     });
   });
 
-  test("of native names leads to the same models", () => {
+  test("the file of native names has the same models", () => {
     const [neutral, native] = [readCatalogue(), readCatalogue("native")];
     expect(native.providers.map(({ id }) => id)).toEqual(["openai", "anthropic", "google", "mistral"]);
     const upstream = (catalogue: Catalogue) =>
@@ -53,7 +53,7 @@ describe("the catalogue", () => {
     expect(upstream(native)).toEqual(upstream(neutral));
   });
 
-  test("knows what metrics call a provider: its vendor, if there is a name for that", () => {
+  test("metrics name a provider by its vendor where the conventions have a name", () => {
     const vendors = (path?: string) => readCatalogue(path).providers.map(({ vendor }) => vendor);
     expect(vendors()).toEqual(["openai", "anthropic", "gcp.gemini", "mistral_ai"]);
     expect(vendors("native")).toEqual(vendors());
@@ -61,7 +61,7 @@ describe("the catalogue", () => {
     expect(vendors(file({ providers: [fifth, azure] }))).toEqual(["elsewhere", "azure.ai.openai"]);
   });
 
-  test("finds by public name and by nothing else", () => {
+  test("providers and models are found by public name only", () => {
     const catalogue = readCatalogue();
     const provider = findProvider(catalogue, "provider-b");
     if (!provider) throw new Error("provider-b is missing.");
@@ -71,7 +71,7 @@ describe("the catalogue", () => {
     for (const id of ["openai", "__proto__", "constructor", ""]) expect(findProvider(catalogue, id)).toBeUndefined();
   });
 
-  test("takes a fifth provider of a known dialect in a few lines and no code", async () => {
+  test("a fifth provider of a known dialect needs no code", async () => {
     const simulator = await startProviderSimulator({ dialect: "openai-compatible" });
     const catalogue = readCatalogue(file({ providers: [fifth] }));
     const entry = findProvider(catalogue, "elsewhere");
@@ -85,14 +85,14 @@ describe("the catalogue", () => {
     await simulator.close();
   });
 
-  test("can't make a secret of our own the key of a provider", () => {
+  test("a key variable cannot be a secret of the product", () => {
     const secrets = { SECRET_KEY: Buffer.alloc(32).toString("base64"), INTERNAL_SECRET: "x".repeat(32) };
     expect(variablesIn({ ...secrets, DATABASE_URL: "postgres://elsewhere/gatehouse", ELSEWHERE: "here" })).toEqual({
       ELSEWHERE: "here",
     });
   });
 
-  test("that is wrong is refused with everything that is wrong with it", () => {
+  test("an invalid file is refused with a list of all its errors", () => {
     const wrong = {
       providers: [
         { ...fifth, dialect: "klingon", baseUrl: "ftp://elsewhere", models: [] },
@@ -128,7 +128,7 @@ describe("the catalogue", () => {
     "http://127.0.0.1:9/v1 ",
     "http://",
   ];
-  test.each(ADDRESSES)("refuses an address that nothing can be put after, wherever it stands: %j", (address) => {
+  test.each(ADDRESSES)("refuses the base URL %j, in the file and in a variable", (address) => {
     expect(messageOf(() => readCatalogue(file({ providers: [{ ...fifth, baseUrl: address }] })))).toContain(
       "providers.0.baseUrl: must be a URL",
     );
@@ -145,13 +145,13 @@ describe("the catalogue", () => {
     }
   });
 
-  test("is read with the mark that some editors put first, and in UTF-8 alone", () => {
+  test("accepts a byte order mark, and UTF-8 only", () => {
     const text = JSON.stringify({ providers: [{ ...fifth, id: "café" }] });
     expect(names(readCatalogue(file(Buffer.from(`\ufeff${text}`))))).toEqual({ café: ["big"] });
     expect(messageOf(() => readCatalogue(file(Buffer.from(text, "latin1"))))).toContain("cannot be read");
   });
 
-  test("names variables whose values are checked, and never shown", () => {
+  test("invalid values of the named variables are refused and never shown", () => {
     const variables = { OPENAI_API_KEY: "two words", GEMINI_BASE_URL: "file:///etc/passwd" };
     const message = messageOf(() => openProviders(readCatalogue(), variables));
     expect(message).toMatch(/OPENAI_API_KEY.*GEMINI_BASE_URL/s);

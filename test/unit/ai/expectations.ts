@@ -1,4 +1,4 @@
-import { PREFIX, REPLY } from "../../../scripts/simulators/play.ts";
+import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { CASES } from "../../../scripts/simulators/simulator.ts";
 import type { ProviderErrorKind } from "../../../services/ai/providers/errors.ts";
 
@@ -72,7 +72,7 @@ const ELSEWHERE = [
   "endless",
   "counting",
   "thinking-long",
-  "told",
+  "verbatim",
 ];
 export const NAMES = [...new Set([...Object.keys(CASES), ...Object.keys(EXPECTED)])].filter(
   (name) => !ELSEWHERE.includes(name),

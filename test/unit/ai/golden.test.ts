@@ -1,29 +1,29 @@
 import { describe, expect, test } from "vitest";
-import { anthropicSpeaker } from "../../../scripts/simulators/anthropic.ts";
-import { googleSpeaker } from "../../../scripts/simulators/google.ts";
-import { mistralSpeaker, openaiSpeaker } from "../../../scripts/simulators/openai.ts";
-import { encode, PIECES, PREFIX, prefix, REPLY } from "../../../scripts/simulators/play.ts";
+import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
+import { googleEncoder } from "../../../scripts/simulators/google.ts";
+import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
+import { encode, PIECES, PREFIX, prefix, REPLY } from "../../../scripts/simulators/script.ts";
 import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
 import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
 import { googleParser } from "../../../services/ai/providers/google.ts";
 import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
 
-const ASKED = { model: "simulated", stream: true, usage: true, said: "", input: "" };
+const REQUEST = { model: "simulated", stream: true, usage: true, lastMessage: "", input: "" };
 const TOKENS = { input: 11, output: 22 };
 const ENDINGS = ["\n", "\r\n", "\r"];
 const RANDOM_CUTS = 20_000;
 
 describe.each([
-  ["openai", openaiSpeaker, openaiParser],
-  ["openai-compatible", mistralSpeaker, openaiParser],
-  ["anthropic", anthropicSpeaker, anthropicParser],
-  ["google", googleSpeaker, googleParser],
-] as const)("a golden transcript of %s", (_, speakerOf, mapping) => {
-  const speaker = speakerOf("key");
-  const events = speaker
-    .events(PIECES, TOKENS, ASKED)
-    .flatMap((event, index) => (index === 1 ? [...speaker.idle, event] : [event]));
+  ["openai", openaiEncoder, openaiParser],
+  ["openai-compatible", mistralEncoder, openaiParser],
+  ["anthropic", anthropicEncoder, anthropicParser],
+  ["google", googleEncoder, googleParser],
+] as const)("golden transcript of %s", (_, encoderOf, mapping) => {
+  const encoder = encoderOf("key");
+  const events = encoder
+    .events(PIECES, TOKENS, REQUEST)
+    .flatMap((event, index) => (index === 1 ? [...encoder.idle, event] : [event]));
 
   /** The transcript in bytes, each event with the next of the line endings, or all with one. */
   const bytes = (endings: readonly string[], shift = 0) =>
@@ -45,15 +45,15 @@ describe.each([
   };
 
   test.each([...ENDINGS.map((ending) => [ending]), ENDINGS])(
-    "reads the same cut at every byte, lines ended by %j",
+    "decodes the same if cut at every byte, line ending %j",
     (...endings) => {
       const whole = bytes(endings.flat());
       for (let cut = 0; cut <= whole.length; cut++) expect(read(whole, [cut])).toEqual(expected);
     },
   );
 
-  test("[DONE] instead of the rest finishes it with OpenAI's kind alone", () => {
-    const cutShort = [...prefix(speaker.events(PIECES, TOKENS, ASKED)), { data: "[DONE]" }]
+  test("[DONE] in place of the rest completes a reply of OpenAI's dialects only", () => {
+    const cutShort = [...prefix(encoder.events(PIECES, TOKENS, REQUEST)), { data: "[DONE]" }]
       .map((event) => encode(event, "\n"))
       .join("");
     const { text, error } = read(Buffer.from(cutShort), []);
@@ -61,7 +61,7 @@ describe.each([
     expect(error?.kind).toBe(mapping === openaiParser ? undefined : "broke off");
   });
 
-  test("reads the same cut at 20,000 random places", () => {
+  test("decodes the same if cut at 20,000 random places", () => {
     const random = randomNumbers(7);
     for (let made = 0; made < RANDOM_CUTS; ) {
       const whole = bytes(ENDINGS, made);

@@ -9,7 +9,7 @@ import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } fro
 const LIMITS = { firstByteMs: 1_000, idleMs: 1_000, afterFinishMs: 100, totalMs: 5_000, chatBytes: 2_000_000 };
 const PATIENT = { firstByteMs: 10_000, idleMs: 10_000, afterFinishMs: 100, totalMs: 20_000, chatBytes: 2_000_000 };
 
-describe.each(DIALECTS)("every awkward case of %s", (dialect: SimulatedDialect) => {
+describe.each(DIALECTS)("provider client, simulator cases of %s", (dialect: SimulatedDialect) => {
   let patient: Bench;
   let hasty: Bench;
   beforeAll(async () => {
@@ -34,7 +34,7 @@ describe.each(DIALECTS)("every awkward case of %s", (dialect: SimulatedDialect) 
   });
 });
 
-test("the table has at least 40 cases, and whole replies as well as failures", () => {
+test("the case table has at least 40 cases, good replies and failures", () => {
   expect(NAMES.length).toBeGreaterThan(40);
   for (const whole of [SHAPES, CONTENTS, PASSING]) expect(Object.keys(whole).length).toBeGreaterThan(10);
 });

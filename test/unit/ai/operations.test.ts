@@ -1,8 +1,8 @@
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { PREFIX, REPLY } from "../../../scripts/simulators/play.ts";
-import { tokensIn } from "../../../scripts/simulators/speaker.ts";
+import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
+import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { chat } from "../../../services/ai/chat.ts";
 import type { Conversation } from "../../../services/ai/conversation.ts";
 import { listProviders } from "../../../services/ai/list-providers.ts";
@@ -18,8 +18,8 @@ afterAll(() => desk.close());
 
 const exact = { input_tokens: 3, output_tokens: tokensIn(REPLY), estimated: false };
 
-describe("chat", () => {
-  test("answers content, public names and usage, and leaves a row", async () => {
+describe("chat operation", () => {
+  test("returns content, public names and usage, and records usage", async () => {
     const call = await newCall(desk);
     expect(await chat(call, saying("case: plain"))).toEqual({
       content: REPLY,
@@ -32,7 +32,7 @@ describe("chat", () => {
     ]);
   });
 
-  test("tells a failure of the provider by its kind, and leaves a row", async () => {
+  test("reports a provider failure by its kind, and records usage", async () => {
     const logged: string[] = [];
     const log = pino({}, { write: (line: string) => void logged.push(line) });
     const call = { ...(await newCall(desk)), log };
@@ -50,7 +50,7 @@ describe("chat", () => {
     ]);
   });
 
-  test("of a client that goes away leaves a row", async () => {
+  test("records usage of a client that disconnects", async () => {
     const call = await newCall(desk);
     const before = desk.simulator.requests.length;
     const answer = expect(chat(call, { ...saying("case: silent"), systemPrompt: "Be brief." })).rejects.toThrow();
@@ -79,7 +79,7 @@ describe("chat", () => {
       Reason.PROVIDER_NOT_CONFIGURED,
       /provider-b.*ANTHROPIC_API_KEY/,
     ],
-  ])("refuses %s, and neither calls nor records", async (_, wrong, reason, message) => {
+  ])("refuses %s without a request or a usage row", async (_, wrong, reason, message) => {
     const call = await newCall(desk);
     const before = desk.simulator.requests.length;
     const conversation = { ...saying("case: plain"), ...wrong };
@@ -91,8 +91,8 @@ describe("chat", () => {
   });
 });
 
-describe("stream", () => {
-  test("hands on the text as it comes, and leaves a row", async () => {
+describe("streamChat operation", () => {
+  test("passes text on as it arrives, and records usage", async () => {
     const call = await newCall(desk);
     let text = "";
     for await (const { chunk } of streamChat(call, { ...saying("case: plain"), model: "model-a-3" })) {
@@ -105,7 +105,7 @@ describe("stream", () => {
     ]);
   });
 
-  test("is in the books while it runs, and counted by its text when it breaks off", async () => {
+  test("has a usage row while it runs, estimated from its text if it breaks off", async () => {
     const call = await newCall(desk);
     const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
     expect((await chunks.next()).value).toEqual({ chunk: PREFIX });
@@ -117,7 +117,7 @@ describe("stream", () => {
     ]);
   });
 
-  test("that nobody reads on is settled all the same when its client goes away", async () => {
+  test("records usage of an unread stream whose client disconnects", async () => {
     const call = await newCall(desk);
     const chunks = streamChat(call, saying("case: endless"))[Symbol.asyncIterator]();
     await chunks.next();
@@ -125,7 +125,7 @@ describe("stream", () => {
     expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "cancelled" }]);
   });
 
-  test("that breaks off says so after its text", async () => {
+  test("reports a break after the text", async () => {
     const call = await newCall(desk);
     let text = "";
     const reading = (async () => {
@@ -140,7 +140,7 @@ describe("stream", () => {
   });
 });
 
-test("all providers are listed, configured or not", () => {
+test("listProviders lists all providers, configured or not", () => {
   expect(listProviders(desk.ai)).toEqual([
     { provider: "provider-a", defaultModel: "model-a-1", configured: true },
     { provider: "provider-b", defaultModel: "model-b-1", configured: false },
@@ -149,7 +149,7 @@ test("all providers are listed, configured or not", () => {
   ]);
 });
 
-test("nobody gets another's text, however many ask at once", async () => {
+test("concurrent calls each receive their own text", async () => {
   const call = await newCall(desk);
   const answers = await Promise.all(
     Array.from({ length: 200 }, async (_, index) => {

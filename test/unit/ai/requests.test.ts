@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { REPLY } from "../../../scripts/simulators/play.ts";
+import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
-import { tokensIn } from "../../../scripts/simulators/speaker.ts";
 import { findModel } from "../../../services/ai/catalogue.ts";
 import type { Prompt } from "../../../services/ai/providers/provider.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
@@ -72,7 +72,7 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
   },
 };
 
-describe.each(DIALECTS)("requests to %s", (dialect) => {
+describe.each(DIALECTS)("provider requests to %s", (dialect) => {
   let bench: Bench;
   beforeAll(async () => {
     bench = await startBench(dialect);
@@ -80,32 +80,32 @@ describe.each(DIALECTS)("requests to %s", (dialect) => {
   afterAll(() => bench.close());
   const body = () => bench.simulator.requests.at(-1)?.body;
 
-  test("fit the provider, whatever the prompt asks for", async () => {
+  test("are accepted by the provider for every kind of prompt", async () => {
     const { model, body: expected } = SENT[dialect];
     expect(await readWhole(bench.provider, demanding(bench, model))).toMatchObject({ text: REPLY });
     expect(body()).toEqual(expected);
   });
 
-  test("fit every model of the catalogue, streamed or not", async () => {
+  test("are accepted for every model of the catalogue, streamed or not", async () => {
     for (const model of bench.entry.models) {
       expect(await readWhole(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
       expect(await readStream(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
     }
   });
 
-  test("take the lowest temperature", async () => {
+  test("accept temperature 0", async () => {
     const model = findModel(bench.entry, SENT[dialect].model) ?? bench.entry.models[0];
     const prompt = { ...promptOf(bench, "case: plain"), model, temperature: 0 };
     expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
     expect(JSON.stringify(body())).toMatch(/"temperature":0/);
   });
 
-  test("leave out what wasn't asked for", async () => {
+  test("omit parameters that the prompt does not set", async () => {
     await readWhole(bench.provider, promptOf(bench, "case: plain"));
     expect(JSON.stringify(body())).not.toMatch(/temperature|system|developer/);
   });
 
-  test("bring exact usage, streamed or not", async () => {
+  test("report exact usage, streamed or not", async () => {
     const usage = { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) };
     expect(await readWhole(bench.provider, promptOf(bench, "case: plain"))).toEqual({ text: REPLY, usage });
     expect(await readStream(bench.provider, promptOf(bench, "case: plain"))).toEqual({ text: REPLY, usage });
@@ -113,7 +113,7 @@ describe.each(DIALECTS)("requests to %s", (dialect) => {
   });
 });
 
-describe.each(DIALECTS)("a conversation that %s refuses as it stands", (dialect) => {
+describe.each(DIALECTS)("conversation order that %s refuses", (dialect) => {
   test.each<[string, Prompt["messages"]]>([
     [
       "has a system message after an assistant message",
@@ -140,7 +140,7 @@ describe.each(DIALECTS)("a conversation that %s refuses as it stands", (dialect)
   });
 });
 
-test("a stream asks for usage where it may, and OpenAI for no padding", async () => {
+test("a stream requests usage where the model allows it, and no padding from OpenAI", async () => {
   for (const [dialect, stream_options] of [
     ["openai", { include_usage: true, include_obfuscation: false }],
     ["openai-compatible", undefined],
@@ -154,7 +154,7 @@ test("a stream asks for usage where it may, and OpenAI for no padding", async ()
   }
 });
 
-test("a wrong key is refused and named nowhere", async () => {
+test("a refused key appears in no error", async () => {
   for (const dialect of DIALECTS) {
     const bench = await startBench(dialect, {}, "a-wrong-key");
     const thrown = await bench.provider
@@ -169,7 +169,7 @@ test("a wrong key is refused and named nowhere", async () => {
   }
 });
 
-test("what a provider echoes appears nowhere in the failure", async () => {
+test("text that a provider echoes appears in no error", async () => {
   for (const dialect of DIALECTS) {
     const bench = await startBench(dialect);
     for (const name of ["bad-key", "invalid", "html-502", "html-200", "malformed-event", "error-event-named"]) {

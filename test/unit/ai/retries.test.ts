@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { told } from "../../../scripts/simulators/odd-cases.ts";
-import { REPLY } from "../../../scripts/simulators/play.ts";
+import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
-describe.each(DIALECTS)("attempts at %s", (dialect) => {
+describe.each(DIALECTS)("provider client, retries against %s", (dialect) => {
   let bench: Bench;
   beforeAll(async () => {
     bench = await startBench(dialect);
@@ -20,11 +20,14 @@ describe.each(DIALECTS)("attempts at %s", (dialect) => {
     return [between - before, requests.length - between];
   }
 
-  test.each(["overloaded", "broken", "rate-limited", "html-502", "reset", "timeout"])("%s: three", async (name) => {
-    expect(await attemptsOf(name)).toEqual([3, 3]);
-  });
+  test.each(["overloaded", "broken", "rate-limited", "html-502", "reset", "timeout"])(
+    "%s: makes three attempts",
+    async (name) => {
+      expect(await attemptsOf(name)).toEqual([3, 3]);
+    },
+  );
   test.each(["overloaded-once", "rate-limited-once", "reset-once", "closed-once", "reset-after-headers-once"])(
-    "%s: two",
+    "%s: succeeds at the second attempt",
     async (name) => {
       expect(await attemptsOf(name)).toEqual([2, 2]);
     },
@@ -39,24 +42,24 @@ describe.each(DIALECTS)("attempts at %s", (dialect) => {
     "too-large",
     "retry-tomorrow",
     "retry-at-tomorrow",
-  ])("%s: one, for it wouldn't help", async (name) => {
+  ])("%s: is not retried, since it would fail again", async (name) => {
     expect(await attemptsOf(name)).toEqual([1, 1]);
   });
   test.each(["error-event-only", "reset-midway", "error-200", "html-200", "malformed-event", "empty"])(
-    "%s: one, for the reply had begun",
+    "%s: is not retried once the reply has begun",
     async (name) => {
       expect(await attemptsOf(name)).toEqual([1, 1]);
     },
   );
 
-  test("wait as long as the provider asks", async () => {
+  test("waits as long as Retry-After says", async () => {
     const start = performance.now();
     expect(await readWhole(bench.provider, promptOf(bench, "case: retry-after 150"))).toMatchObject({ text: REPLY });
     expect(performance.now() - start).toBeGreaterThanOrEqual(148);
   });
 
   test.each(["Infinity", "-1", "1e9", "0x7fffffff", "9".repeat(400), "soon"])(
-    "take a wait of %s for none",
+    "ignores a Retry-After of %s",
     async (wait) => {
       expect(await readWhole(bench.provider, promptOf(bench, `case: retry-after ${wait}`))).toMatchObject({
         text: REPLY,
@@ -64,7 +67,7 @@ describe.each(DIALECTS)("attempts at %s", (dialect) => {
     },
   );
 
-  test("at one failure in ten all calls succeed with 1.15 attempts each at most", async () => {
+  test("all calls succeed with at most 1.15 attempts each if one in ten fails", async () => {
     const before = bench.simulator.requests.length;
     const calls = Array.from({ length: 300 }, (_, index) => index + 1);
     const outcomes = await Promise.all(
@@ -76,7 +79,7 @@ describe.each(DIALECTS)("attempts at %s", (dialect) => {
   });
 });
 
-test("the waits between attempts grow, and are jittered", async () => {
+test("waits between attempts grow and have jitter", async () => {
   const bench = await startBench("openai", { backoffMs: 100 });
   const chance = vi.spyOn(Math, "random").mockReturnValue(0.99);
   const start = performance.now();
@@ -88,17 +91,17 @@ test("the waits between attempts grow, and are jittered", async () => {
   expect(tookMs).toBeGreaterThan(1.49 * (100 + 200) - 5);
 });
 
-test("a wait that Google asks for inside its error is kept to", async () => {
+test("a retryDelay inside an error of Google is obeyed", async () => {
   const bench = await startBench("google");
   const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "86400s" }];
   const body = { error: { code: 429, status: "RESOURCE_EXHAUSTED", details } };
-  const prompt = promptOf(bench, `case: ${told({ status: 429, body })}`);
+  const prompt = promptOf(bench, `case: ${verbatim({ status: 429, body })}`);
   expect(await readWhole(bench.provider, prompt)).toMatchObject({ failure: "rate limited" });
   expect(bench.simulator.requests).toHaveLength(1);
   await bench.close();
 });
 
-test("a wait between attempts is no silence of the provider's", async () => {
+test("the first-byte limit does not count the wait between attempts", async () => {
   const bench = await startBench("openai", { backoffMs: 800, firstByteMs: 350 });
   expect(await readWhole(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
   await bench.close();

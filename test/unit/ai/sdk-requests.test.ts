@@ -38,15 +38,15 @@ const SDKS: Record<SimulatedDialect, SendBySdk> = {
 
 /** What each client says of its connection and of itself. */
 const OWN = ["accept-encoding", "connection", "content-length", "host"];
-const said = (headers: IncomingHttpHeaders) =>
+const headersOf = (headers: IncomingHttpHeaders) =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !OWN.includes(name)));
 const target = ({ path, body }: SimulatedRequest) => ({ path, body });
 
-describe.each(DIALECTS)("a request to %s", (dialect) => {
+describe.each(DIALECTS)("provider client for %s", (dialect) => {
   test.each([
     ["whole", readWhole],
     ["streamed", readStream],
-  ] as const)("is the one its official SDK sends (%s)", async (_kind, read) => {
+  ] as const)("sends the same request as the official SDK (%s)", async (_kind, read) => {
     const bench = await startBench(dialect);
     const prompt = { ...promptOf(bench, "case: plain"), system: "Be brief.", maxTokens: 100 };
     await read(bench.provider, prompt);
@@ -54,7 +54,7 @@ describe.each(DIALECTS)("a request to %s", (dialect) => {
     await SDKS[dialect](bench.simulator.url, ours.body as Body, prompt.model.upstream, read === readStream);
     const theirs = bench.simulator.requests.at(-1) as SimulatedRequest;
     expect(target(ours)).toEqual(target(theirs));
-    expect(said(theirs.headers)).toMatchObject(said(ours.headers));
+    expect(headersOf(theirs.headers)).toMatchObject(headersOf(ours.headers));
     await bench.close();
   });
 });

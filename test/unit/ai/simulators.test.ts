@@ -2,17 +2,17 @@ import { Anthropic } from "@anthropic-ai/sdk";
 import { type GenerateContentResponse, GoogleGenAI } from "@google/genai";
 import { OpenAI } from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { REPLY } from "../../../scripts/simulators/play.ts";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 
 const key = "simulated-key";
-const said = "case: plain";
+const content = "case: plain";
 const tokens = { input: 3, output: Math.ceil(REPLY.length / 4) };
 
 describe.each([
   ["openai", "gpt-4.1"],
   ["openai-compatible", "mistral-large-latest"],
-] as const)("the simulator of %s, as the official openai SDK sees it", (dialect, model) => {
+] as const)("provider simulator of %s, as the official openai SDK sees it", (dialect, model) => {
   let simulator: Simulator;
   let sdk: OpenAI;
   beforeAll(async () => {
@@ -20,14 +20,14 @@ describe.each([
     sdk = new OpenAI({ apiKey: key, baseURL: `${simulator.url}/v1`, maxRetries: 0 });
   });
   afterAll(() => simulator.close());
-  const messages = [{ role: "user" as const, content: said }];
+  const messages = [{ role: "user" as const, content }];
 
-  test("completes", async () => {
+  test("answers a complete reply", async () => {
     const completion = await sdk.chat.completions.create({ model, messages });
     expect(completion.choices[0]?.message.content).toBe(REPLY);
     expect(completion.usage).toMatchObject({ prompt_tokens: tokens.input, completion_tokens: tokens.output });
   });
-  test("streams", async () => {
+  test("streams a reply", async () => {
     let text = "";
     const usage = dialect === "openai" ? { stream_options: { include_usage: true } } : {};
     let reported: unknown;
@@ -38,7 +38,7 @@ describe.each([
     expect(text).toBe(REPLY);
     expect(reported).toMatchObject({ prompt_tokens: tokens.input, completion_tokens: tokens.output });
   });
-  test("refuses as the real one does", async () => {
+  test("refuses invalid requests as the real provider does", async () => {
     const wrongKey = sdk.withOptions({ apiKey: "wrong" }).chat.completions.create({ model, messages });
     await expect(wrongKey).rejects.toMatchObject({ status: 401, code: "invalid_api_key" });
     const unknownModel = sdk.chat.completions.create({ model: "unheard-of", messages });
@@ -50,7 +50,7 @@ describe.each([
       status: 400,
     });
   });
-  test("plays its cases", async () => {
+  test("answers the case that a prompt names", async () => {
     const overloaded = sdk.chat.completions.create({
       model,
       messages: [{ role: "user", content: "case: overloaded" }],
@@ -59,7 +59,7 @@ describe.each([
   });
 });
 
-describe("the simulator of anthropic, as the official SDK sees it", () => {
+describe("provider simulator of anthropic, as the official SDK sees it", () => {
   let simulator: Simulator;
   let sdk: Anthropic;
   beforeAll(async () => {
@@ -67,21 +67,21 @@ describe("the simulator of anthropic, as the official SDK sees it", () => {
     sdk = new Anthropic({ apiKey: key, baseURL: simulator.url, maxRetries: 0 });
   });
   afterAll(() => simulator.close());
-  const messages = [{ role: "user" as const, content: said }];
+  const messages = [{ role: "user" as const, content }];
   const basics = { model: "claude-haiku-4-5", max_tokens: 100, messages };
 
-  test("completes", async () => {
+  test("answers a complete reply", async () => {
     const message = await sdk.messages.create(basics);
     expect(message.content).toEqual([{ type: "text", text: REPLY }]);
     expect(message.stop_reason).toBe("end_turn");
     expect(message.usage).toMatchObject({ input_tokens: 2, cache_read_input_tokens: 1, output_tokens: tokens.output });
   });
-  test("streams", async () => {
+  test("streams a reply", async () => {
     const message = await sdk.messages.stream(basics).finalMessage();
     expect(message.content).toMatchObject([{ type: "text", text: REPLY }]);
     expect(message.usage.output_tokens).toBe(tokens.output);
   });
-  test("refuses as the real one does", async () => {
+  test("refuses invalid requests as the real provider does", async () => {
     const wrongKey = sdk.withOptions({ apiKey: "wrong" }).messages.create(basics);
     await expect(wrongKey).rejects.toMatchObject({ status: 401 });
     await expect(sdk.messages.create({ ...basics, model: "unheard-of" })).rejects.toMatchObject({ status: 404 });
@@ -92,13 +92,13 @@ describe("the simulator of anthropic, as the official SDK sees it", () => {
       status: 400,
     });
   });
-  test("plays its cases", async () => {
+  test("answers the case that a prompt names", async () => {
     const overloaded = sdk.messages.create({ ...basics, messages: [{ role: "user", content: "case: overloaded" }] });
     await expect(overloaded).rejects.toMatchObject({ status: 529 });
   });
 });
 
-describe("the simulator of google, as the official SDK sees it", () => {
+describe("provider simulator of google, as the official SDK sees it", () => {
   let simulator: Simulator;
   let sdk: GoogleGenAI;
   const connect = (apiKey: string) =>
@@ -108,16 +108,16 @@ describe("the simulator of google, as the official SDK sees it", () => {
     sdk = connect(key);
   });
   afterAll(() => simulator.close());
-  const basics = { model: "gemini-3.5-flash", contents: said };
+  const basics = { model: "gemini-3.5-flash", contents: content };
   const usage = { promptTokenCount: tokens.input };
 
-  test("completes", async () => {
+  test("answers a complete reply", async () => {
     const response = await sdk.models.generateContent({ ...basics, config: { maxOutputTokens: 100, temperature: 1 } });
     expect(response.text).toBe(REPLY);
     expect(response.candidates?.[0]?.finishReason).toBe("STOP");
     expect(response.usageMetadata).toMatchObject({ ...usage, candidatesTokenCount: tokens.output });
   });
-  test("streams", async () => {
+  test("streams a reply", async () => {
     let text = "";
     let last: GenerateContentResponse | undefined;
     for await (last of await sdk.models.generateContentStream(basics)) text += last.text ?? "";
@@ -127,12 +127,12 @@ describe("the simulator of google, as the official SDK sees it", () => {
     const { candidatesTokenCount = 0, thoughtsTokenCount = 0 } = last?.usageMetadata ?? {};
     expect(candidatesTokenCount + thoughtsTokenCount).toBe(tokens.output);
   });
-  test("takes a conversation with a system instruction", async () => {
+  test("accepts a conversation with a system instruction", async () => {
     const chat = sdk.chats.create({ model: basics.model, config: { systemInstruction: "Be brief." } });
-    expect((await chat.sendMessage({ message: said })).text).toBe(REPLY);
-    expect((await chat.sendMessage({ message: said })).text).toBe(REPLY);
+    expect((await chat.sendMessage({ message: content })).text).toBe(REPLY);
+    expect((await chat.sendMessage({ message: content })).text).toBe(REPLY);
   });
-  test("refuses as the real one does", async () => {
+  test("refuses invalid requests as the real provider does", async () => {
     const wrongKey = connect("wrong").models.generateContent(basics);
     await expect(wrongKey).rejects.toMatchObject({ status: 400, message: expect.stringContaining("API_KEY_INVALID") });
     const unknownModel = sdk.models.generateContent({ ...basics, model: "unheard-of" });
@@ -141,7 +141,7 @@ describe("the simulator of google, as the official SDK sees it", () => {
     await expect(tooHot).rejects.toMatchObject({ status: 400 });
     await expect(sdk.models.generateContentStream({ ...basics, contents: "" })).rejects.toMatchObject({ status: 400 });
   });
-  test("plays its cases", async () => {
+  test("answers the case that a prompt names", async () => {
     const overloaded = sdk.models.generateContent({ ...basics, contents: "case: overloaded" });
     await expect(overloaded).rejects.toMatchObject({ status: 503 });
   });

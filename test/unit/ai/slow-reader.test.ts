@@ -78,7 +78,7 @@ test("a stream whose complete reply has arrived fails if it is aborted before th
   await expect(reading).rejects.toBe(reason);
 });
 
-test("what arrives while the reader is busy is one piece, and the idle timer does not run meanwhile", async () => {
+test("text that arrives while the reader is busy is one piece, and the idle timer pauses meanwhile", async () => {
   const { pieces, release, reading } = readSlowly(new AbortController().signal);
   const { say, response } = await asked();
   say({ text: "some" });
@@ -94,7 +94,7 @@ test("what arrives while the reader is busy is one piece, and the idle timer doe
   expect(pieces).toEqual(["some", " more, and more", "."]);
 });
 
-test("a reader that leaves while it waits for the next piece closes the upstream connection", async () => {
+test("leaving a stream that waits for its next piece closes the upstream connection", async () => {
   const pieces = provider.stream(prompt, new AbortController().signal)[Symbol.asyncIterator]();
   void pieces.next();
   const { say, response } = await asked();

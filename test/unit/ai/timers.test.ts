@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
-import { REPLY } from "../../../scripts/simulators/play.ts";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
@@ -23,7 +23,7 @@ const TIMEOUTS: [keyof ProviderBounds, string][] = [
   ["totalMs", "pings-midway"],
 ];
 
-describe.each(DIALECTS)("the timeouts of %s", RETRY_ON_SLOW_CI, (dialect) => {
+describe.each(DIALECTS)("provider client, timeouts of %s", RETRY_ON_SLOW_CI, (dialect) => {
   test.concurrent.each(TIMEOUTS)("%s ends %s within 250 ms of its setting", async (timeout, name) => {
     const bench = await startBench(dialect, { ...patient, [timeout]: SETTING_MS });
     for (const read of timeout === "totalMs" ? [readStream, readWhole] : [readStream]) {
@@ -50,7 +50,7 @@ test.each(["silent", "silent-after-headers", "silent-midway", "pings-midway"])(
   },
 );
 
-test("an answer in another protocol ends the call at once, not with a timeout or never", RETRY_ON_SLOW_CI, async () => {
+test("an answer in another protocol fails the call at once", RETRY_ON_SLOW_CI, async () => {
   const bench = await startBench("openai", patient);
   for (const read of [readStream, readWhole]) {
     const start = performance.now();
@@ -63,7 +63,7 @@ test("an answer in another protocol ends the call at once, not with a timeout or
   await bench.close();
 });
 
-test("a stream that goes on and on ends with the total", RETRY_ON_SLOW_CI, async () => {
+test("an endless stream ends at the total time limit", RETRY_ON_SLOW_CI, async () => {
   const bench = await startBench("openai", { ...patient, totalMs: SETTING_MS });
   const start = performance.now();
   expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({ failure: "timed out" });
@@ -71,7 +71,7 @@ test("a stream that goes on and on ends with the total", RETRY_ON_SLOW_CI, async
   await bench.close();
 });
 
-test("a stream that goes on and on ends with its bytes", async () => {
+test("an endless stream ends at the size limit", async () => {
   const bench = await startBench("openai", { ...patient, streamBytes: 100_000 });
   expect(await readStream(bench.provider, promptOf(bench, "case: endless"))).toMatchObject({
     failure: "reply too large",
@@ -79,7 +79,7 @@ test("a stream that goes on and on ends with its bytes", async () => {
   await bench.close();
 });
 
-test.each(DIALECTS)("a whole reply of %s is over, though its connection is kept open", async (dialect) => {
+test.each(DIALECTS)("a reply of %s ends with its finish marker although the connection stays open", async (dialect) => {
   const bench = await startBench(dialect, { ...patient, afterFinishMs: 100 });
   const start = performance.now();
   expect(await readStream(bench.provider, promptOf(bench, "case: kept-open"))).toMatchObject({ text: REPLY });
@@ -88,7 +88,7 @@ test.each(DIALECTS)("a whole reply of %s is over, though its connection is kept 
   await bench.close();
 });
 
-test.each(DIALECTS)("streams of %s, one after the other, share connections", RETRY_ON_SLOW_CI, async (dialect) => {
+test.each(DIALECTS)("consecutive streams of %s share connections", RETRY_ON_SLOW_CI, async (dialect) => {
   const bench = await startBench(dialect, patient);
   const { requests } = bench.simulator;
   for (let i = 0; i < 5; i++) {
@@ -99,7 +99,7 @@ test.each(DIALECTS)("streams of %s, one after the other, share connections", RET
   await bench.close();
 });
 
-test("a connection that could not be made in time is retried", RETRY_ON_SLOW_CI, async () => {
+test("a connection timeout is retried", RETRY_ON_SLOW_CI, async () => {
   const sockets: Socket[] = [];
   const mute = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
   await once(mute, "listening");
@@ -117,7 +117,7 @@ test("a connection that could not be made in time is retried", RETRY_ON_SLOW_CI,
   mute.close();
 });
 
-test.each(DIALECTS)("a model of %s that thinks for long is not silent", async (dialect) => {
+test.each(DIALECTS)("reasoning of a %s model counts as activity", async (dialect) => {
   const bench = await startBench(dialect, { ...patient, idleMs: SETTING_MS });
   const start = performance.now();
   expect(await readStream(bench.provider, promptOf(bench, "case: thinking-long 40"))).toMatchObject({ text: REPLY });
@@ -125,7 +125,7 @@ test.each(DIALECTS)("a model of %s that thinks for long is not silent", async (d
   await bench.close();
 });
 
-test("a slow consumer is not mistaken for a silent provider", async () => {
+test("the idle timeout does not count the time of a slow reader", async () => {
   const bench = await startBench("openai", { ...patient, idleMs: SETTING_MS });
   const signal = new AbortController().signal;
   let pieces = 0;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { REPLY } from "../../../scripts/simulators/play.ts";
-import { tokensIn } from "../../../scripts/simulators/speaker.ts";
+import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
 import { chat } from "../../../services/ai/chat.ts";
 import { createAiContext } from "../../../services/ai/context.ts";
@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => desk.close());
 
-test("usage is summed up by day, user, provider and model", async () => {
+test("usage is summed by day, user, provider and model", async () => {
   const call = await newCall(desk);
   await chat(call, saying("case: plain"));
   await chat(call, saying("case: plain"));
@@ -37,7 +37,7 @@ test("usage is summed up by day, user, provider and model", async () => {
   expect(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {})).toContainEqual(line);
 });
 
-test("usage of an account erased meanwhile is kept without it", async () => {
+test("usage of an erased account is kept without the user", async () => {
   const call = await newCall(desk);
   const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
   await chunks.next();
@@ -73,7 +73,7 @@ test.runIf(process.env.TEST_SERVERS)(
   },
 );
 
-test("usage of years is left behind in statements that each take no longer than others", async () => {
+test("usage of years is deleted in short statements", async () => {
   const { userId } = await newCall(desk);
   const sql = (text: string, values: unknown[] = []) => desk.store.fork().execute(text, values);
   await sql(
@@ -95,7 +95,7 @@ test("usage of years is left behind in statements that each take no longer than 
   expect(left).toEqual({ rows: 50_001, owned: 0 });
 });
 
-test("a database that is away delays rows and loses none", async () => {
+test("an unavailable database delays usage rows and loses none", async () => {
   const call = await newCall(desk);
   let away = true;
   const query: Store["query"] = (statement, values) =>
@@ -116,7 +116,7 @@ test("a database that is away delays rows and loses none", async () => {
   expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "completed", input_tokens: 2 }]);
 });
 
-test("a database that is away for long costs the oldest rows, not the memory", async () => {
+test("a long database outage drops the oldest usage rows", async () => {
   const written: string[] = [];
   let away = true;
   const query = async (_: unknown, values: unknown[]) => {
@@ -135,7 +135,7 @@ test("a database that is away for long costs the oldest rows, not the memory", a
   expect([written.length, written[0]]).toEqual([20_000, "1"]);
 });
 
-test("a long reply is counted while it comes", async () => {
+test("usage of a long reply is updated while it arrives", async () => {
   const { userId, signal } = await newCall(desk);
   const entry = desk.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
   await desk.ai.usage.flush();

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { told } from "../../../scripts/simulators/odd-cases.ts";
+import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
 import { type Bench, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 let bench: Bench;
@@ -12,7 +12,7 @@ const errorOf = (type: string | null, code: string | number | null) => ({ error:
 const delta = (content: string) => ({ data: JSON.stringify({ choices: [{ index: 0, delta: { content } }] }) });
 const done = { data: "[DONE]" };
 
-describe("an OpenAI-compatible server that refuses", () => {
+describe("errors of OpenAI-compatible servers", () => {
   test.each([
     ["DeepSeek, without balance", 402, errorOf("unknown_error", "invalid_request_error"), "quota exhausted"],
     ["DeepSeek, of a wrong key", 401, errorOf("authentication_error", "invalid_request_error"), "refused the key"],
@@ -30,8 +30,8 @@ describe("an OpenAI-compatible server that refuses", () => {
     ],
     ["vLLM, of a long prompt", 400, errorOf("BadRequestError", 400), "rejected the request"],
     ["a country", 403, errorOf("request_forbidden", "unsupported_country_region_territory"), "rejected the request"],
-  ])("is understood: %s", async (_, status, body, failure) => {
-    const prompt = promptOf(bench, `case: ${told({ status, body })}`);
+  ])("are classified: %s", async (_, status, body, failure) => {
+    const prompt = promptOf(bench, `case: ${verbatim({ status, body })}`);
     const before = bench.simulator.requests.length;
     expect(await readStream(bench.provider, prompt)).toEqual({ text: "", failure });
     expect(await readWhole(bench.provider, prompt)).toEqual({ text: "", failure });
@@ -46,15 +46,15 @@ describe("an OpenAI-compatible server that refuses", () => {
     ["OpenRouter", errorOf(null, 402), "quota exhausted"],
     ["vLLM", errorOf("InternalServerError", 500), "internal error"],
     ["Mistral", errorOf(null, "3505"), "broke off"],
-  ])("in the middle of a stream is understood: %s %j", async (_, error, failure) => {
+  ])("are classified in the middle of a stream: %s %j", async (_, error, failure) => {
     const events = [delta("Some text"), { data: JSON.stringify(error) }, done];
-    const prompt = promptOf(bench, `case: ${told({ events, whole: error })}`);
+    const prompt = promptOf(bench, `case: ${verbatim({ events, whole: error })}`);
     expect(await readStream(bench.provider, prompt)).toEqual({ text: "Some text", failure });
     expect(await readWhole(bench.provider, prompt)).toEqual({ text: "", failure });
   });
 });
 
-describe("an OpenAI-compatible server that answers", () => {
+describe("replies of OpenAI-compatible servers", () => {
   const finish = (usage?: object) => ({
     data: JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }], usage }),
   });
@@ -65,28 +65,28 @@ describe("an OpenAI-compatible server that answers", () => {
     ["others count it as written", { completion_tokens: 103, total_tokens: 135 }, 103],
     ["no total", { completion_tokens: 9 }, 9],
     ["a total that says nothing", { completion_tokens: 9, total_tokens: 0 }, 9],
-  ])("counts all that was written: %s", async (_, counts, outputTokens) => {
+  ])("count all output tokens: %s", async (_, counts, outputTokens) => {
     const usage = { prompt_tokens: 32, ...counts };
     const answer = { events: [delta("Hi"), finish(usage), done], whole: whole({ content: "Hi" }, usage) };
-    const prompt = promptOf(bench, `case: ${told(answer)}`);
+    const prompt = promptOf(bench, `case: ${verbatim(answer)}`);
     const outcome = { text: "Hi", usage: { inputTokens: 32, outputTokens } };
     expect(await readStream(bench.provider, prompt)).toEqual(outcome);
     expect(await readWhole(bench.provider, prompt)).toEqual(outcome);
   });
 
-  test("by a tool call alone, whatever the reason it gives, gives no reply", async () => {
+  test("with a tool call alone are unreadable, whatever their finish reason", async () => {
     const calls = { tool_calls: [{ index: 0, id: "call_1", function: { name: "look_up", arguments: "{}" } }] };
     const called = { data: JSON.stringify({ choices: [{ index: 0, delta: calls }] }) };
-    const prompt = promptOf(bench, `case: ${told({ events: [called, finish(), done], whole: whole(calls) })}`);
+    const prompt = promptOf(bench, `case: ${verbatim({ events: [called, finish(), done], whole: whole(calls) })}`);
     expect(await readStream(bench.provider, prompt)).toEqual({ text: "", failure: "unreadable reply" });
     expect(await readWhole(bench.provider, prompt)).toEqual({ text: "", failure: "unreadable reply" });
   });
 
-  test("without a word, after reasoning alone, gives an empty reply and what it cost", async () => {
+  test("with reasoning alone are empty and report usage", async () => {
     const usage = { prompt_tokens: 32, completion_tokens: 50 };
     const thought = { data: JSON.stringify({ choices: [{ index: 0, delta: { reasoning_content: "Hm." } }] }) };
     const answer = { events: [thought, finish(usage), done], whole: whole({ content: null, reasoning: "Hm." }, usage) };
-    const prompt = promptOf(bench, `case: ${told(answer)}`);
+    const prompt = promptOf(bench, `case: ${verbatim(answer)}`);
     const outcome = { text: "", usage: { inputTokens: 32, outputTokens: 50 } };
     expect(await readStream(bench.provider, prompt)).toEqual(outcome);
     expect(await readWhole(bench.provider, prompt)).toEqual(outcome);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { anthropicSpeaker } from "../../../scripts/simulators/anthropic.ts";
-import { googleSpeaker } from "../../../scripts/simulators/google.ts";
-import { mistralSpeaker, openaiSpeaker } from "../../../scripts/simulators/openai.ts";
-import { encode, PIECES, REPLY } from "../../../scripts/simulators/play.ts";
+import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
+import { googleEncoder } from "../../../scripts/simulators/google.ts";
+import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
+import { encode, PIECES, REPLY } from "../../../scripts/simulators/script.ts";
 import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
 import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/providers/decode.ts";
 import { googleParser } from "../../../services/ai/providers/google.ts";
@@ -10,7 +10,7 @@ import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import { DEFAULT_BOUNDS, type Prompt } from "../../../services/ai/providers/provider.ts";
 import { promptOf, readStream, startBench } from "./support.ts";
 
-const ASKED = { model: "simulated", stream: true, usage: true, said: "", input: "" };
+const REQUEST = { model: "simulated", stream: true, usage: true, lastMessage: "", input: "" };
 const TOKENS = { input: 11, output: 22 };
 /** What may stand anywhere instead of anything. The one piece of text among them is told from the others. */
 const ODD: unknown[] = [
@@ -32,21 +32,21 @@ const ODD: unknown[] = [
 const MADE_UP = /object|null|undefined|true|NaN|\d/;
 
 describe.each([
-  ["openai", openaiSpeaker, openaiParser],
-  ["openai-compatible", mistralSpeaker, openaiParser],
-  ["anthropic", anthropicSpeaker, anthropicParser],
-  ["google", googleSpeaker, googleParser],
-] as const)("odd values in place of what %s says", (_, speakerOf, mapping) => {
-  const speaker = speakerOf("key");
+  ["openai", openaiEncoder, openaiParser],
+  ["openai-compatible", mistralEncoder, openaiParser],
+  ["anthropic", anthropicEncoder, anthropicParser],
+  ["google", googleEncoder, googleParser],
+] as const)("%s replies with values of unexpected types", (_, encoderOf, mapping) => {
+  const encoder = encoderOf("key");
   const parts = JSON.stringify([null, { type: "text", text: "odd" }]);
   const events = [
-    ...speaker.idle,
-    speaker.thinking,
-    { data: speaker.delta("in parts").data.replace('"in parts"', parts) },
-    ...speaker.events(PIECES, TOKENS, ASKED),
+    ...encoder.idle,
+    encoder.thinking,
+    { data: encoder.delta("in parts").data.replace('"in parts"', parts) },
+    ...encoder.events(PIECES, TOKENS, REQUEST),
   ];
 
-  test("are text or a fault in a stream", () => {
+  test("a stream gives text or an error, never converted values", () => {
     for (const [index, { event = "", data }] of events.entries()) {
       if (data === "[DONE]") continue;
       for (const changed of variants(JSON.parse(data))) {
@@ -61,8 +61,8 @@ describe.each([
     }
   });
 
-  test("are text or a fault in a whole reply", () => {
-    for (const changed of variants(speaker.whole(REPLY, TOKENS, ASKED))) {
+  test("a complete reply gives text or an error, never converted values", () => {
+    for (const changed of variants(encoder.whole(REPLY, TOKENS, REQUEST))) {
       const { text = "", usage } = parseDocument(JSON.stringify(changed), mapping.parseBody);
       expect(text, JSON.stringify(changed)).not.toMatch(MADE_UP);
       expectCounts(toUsage(usage));
@@ -85,7 +85,7 @@ function expectCounts(usage: object | undefined): void {
   for (const count of Object.values(usage ?? {})) expect(Number.isInteger(count) && count >= 0).toBe(true);
 }
 
-test("an unexpected error while a reply is read ends that reply alone", async () => {
+test("an unexpected error while one reply is read does not end others", async () => {
   const bench = await startBench("openai");
   const observer = {
     onSent() {},

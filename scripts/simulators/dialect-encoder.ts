@@ -3,14 +3,14 @@ import type { IncomingHttpHeaders } from "node:http";
 /** One event of a stream. */
 export type Event = { event?: string; data: string };
 
-/** Tokens that a reply is said to have cost. */
+/** Tokens that a reply reports. */
 export type Tokens = { input: number; output: number };
 
 /** An answer with an error status. */
 export type ErrorAnswer = { status: number; body: unknown; headers?: Record<string, string> };
 
-/** What a request asks for, once it has been understood. */
-export type Asked = { model: string; stream: boolean; usage: boolean; said: string; input: string };
+/** A request, parsed. */
+export type ChatRequest = { model: string; stream: boolean; usage: boolean; lastMessage: string; input: string };
 
 export type Received = { path: string; query: URLSearchParams; headers: IncomingHttpHeaders; body: unknown };
 
@@ -28,17 +28,17 @@ export type ErrorName =
   | "overloaded"
   | "timeout";
 
-/** A provider's side of its dialect. */
-export type Speaker = {
+/** The provider side of a dialect. */
+export type DialectEncoder = {
   lineEnd: "\n" | "\r\n";
   /** Understands a request or refuses it, exactly as strictly as the real one. */
-  read(received: Received): Asked | ErrorAnswer;
+  read(received: Received): ChatRequest | ErrorAnswer;
   /** Everything a good stream says, first frame to closing mark. */
-  events(pieces: readonly string[], tokens: Tokens, asked: Asked): Event[];
+  events(pieces: readonly string[], tokens: Tokens, chatRequest: ChatRequest): Event[];
   /** One piece of text. */
   delta(text: string): Event;
   /** A good reply in one. */
-  whole(text: string, tokens: Tokens, asked: Asked): unknown;
+  whole(text: string, tokens: Tokens, chatRequest: ChatRequest): unknown;
   /** `echo` is text that the provider is careless enough to repeat, such as a part of the key. */
   error(name: ErrorName, echo?: string): ErrorAnswer;
   /** An error after the stream has begun. */
@@ -58,7 +58,7 @@ export type Speaker = {
 /** The simulators' tokenizer. */
 export const tokensIn = (text: string) => Math.ceil(text.length / 4);
 
-export const isError = (answer: Asked | ErrorAnswer): answer is ErrorAnswer => "status" in answer;
+export const isError = (answer: ChatRequest | ErrorAnswer): answer is ErrorAnswer => "status" in answer;
 
 /** The name of the first field that isn't among those known, as strict APIs report it. */
 export const unknownField = (body: object, known: readonly string[]) =>

@@ -1,19 +1,19 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Asked, Event, Speaker } from "./speaker.ts";
+import type { ChatRequest, DialectEncoder, Event } from "./dialect-encoder.ts";
 
-/** What every case says, in these pieces: characters of one to four bytes, whitespace at the edges, quotes. */
+/** The text of every case, in these pieces: characters of one to four bytes, whitespace at the edges, quotes. */
 export const PIECES = ["Grüße", ", 世界", "! 👋🏽 ", 'It\'s "fine":', "\n\n\t- ", "naïve ", "Ω≈ç√", " 🧑‍🚀", "."];
 export const REPLY = PIECES.join("");
-/** What has been said where a case breaks off in the middle. */
+/** The text before the point where a case breaks off in the middle. */
 export const PREFIX = PIECES.slice(0, 3).join("");
 
-/** A request about to be answered. */
-export type Play = {
+/** A request and the response to it. */
+export type Exchange = {
   response: ServerResponse;
-  speaker: Speaker;
-  asked: Asked;
+  encoder: DialectEncoder;
+  chatRequest: ChatRequest;
   /** How many requests with the very same last message have come, this one included. */
   attempt: number;
   /** The word after the name of the case. */
@@ -26,17 +26,17 @@ export type Play = {
 /** In what a case differs from a good answer. */
 export type Case = {
   pieces?(argument: string): string[];
-  events?(events: Event[], speaker: Speaker): Event[];
-  whole?(whole: unknown, speaker: Speaker): unknown;
+  events?(events: Event[], encoder: DialectEncoder): Event[];
+  whole?(whole: unknown, encoder: DialectEncoder): unknown;
   encode?(event: Event, lineEnd: string, index: number): string;
   headers?: Record<string, string>;
   /** How the bytes leave, one part per event. */
-  send?(play: Play, parts: Buffer[], headers: Record<string, string>): Promise<void>;
+  send?(exchange: Exchange, parts: Buffer[], headers: Record<string, string>): Promise<void>;
   /** Answers something else altogether. */
-  answer?(play: Play): Promise<void> | void;
+  answer?(exchange: Exchange): Promise<void> | void;
 };
 
-/** The text of one event, each line ended as told. */
+/** The text of one event, with the given line ending. */
 export function encode({ event, data }: Event, lineEnd: string): string {
   return [...(event ? [`event: ${event}`] : []), `data: ${data}`, "", ""].join(lineEnd);
 }
@@ -50,7 +50,7 @@ export async function write(response: ServerResponse, part: string | Buffer): Pr
 }
 
 /** The plainest way to send. */
-export async function send({ response }: Play, parts: Buffer[], headers: Record<string, string>): Promise<void> {
+export async function send({ response }: Exchange, parts: Buffer[], headers: Record<string, string>): Promise<void> {
   response.writeHead(200, headers);
   for (const part of parts) await write(response, part);
   response.end();
@@ -78,18 +78,18 @@ export function prefix(events: Event[]): Event[] {
   return events.slice(0, start + 3);
 }
 
-/** Plays a case; without one, a good answer. */
-export async function perform(one: Case, play: Play): Promise<void> {
-  if (one.answer) return one.answer(play);
-  const { asked, speaker, events, whole } = play;
-  const parts = asked.stream
-    ? (one.events?.(events, speaker) ?? events).map((event, index) =>
-        (one.encode ?? encode)(event, speaker.lineEnd, index),
+/** Answers as the case says, by default with a good reply. */
+export async function respond(one: Case, exchange: Exchange): Promise<void> {
+  if (one.answer) return one.answer(exchange);
+  const { chatRequest, encoder, events, whole } = exchange;
+  const parts = chatRequest.stream
+    ? (one.events?.(events, encoder) ?? events).map((event, index) =>
+        (one.encode ?? encode)(event, encoder.lineEnd, index),
       )
-    : [JSON.stringify(one.whole ? one.whole(whole, speaker) : whole) ?? '{"half a document'];
-  const headers = { "content-type": asked.stream ? "text/event-stream" : "application/json", ...one.headers };
+    : [JSON.stringify(one.whole ? one.whole(whole, encoder) : whole) ?? '{"half a document'];
+  const headers = { "content-type": chatRequest.stream ? "text/event-stream" : "application/json", ...one.headers };
   await (one.send ?? send)(
-    play,
+    exchange,
     parts.map((part) => Buffer.from(part)),
     headers,
   );

@@ -1,9 +1,9 @@
-import { type Case, PIECES, perform, prefix, REPLY } from "./play.ts";
-import type { Event } from "./speaker.ts";
+import type { Event } from "./dialect-encoder.ts";
+import { type Case, PIECES, prefix, REPLY, respond } from "./script.ts";
 import { SHAPES } from "./whole-cases.ts";
 
-/** Something else stands where text should. */
-const saying = (json: string): Case => ({
+/** Another JSON value in place of the text. */
+const replacingText = (json: string): Case => ({
   events: (events, { delta }) => {
     const { data, ...event } = delta("text");
     return [...prefix(events), { ...event, data: data.replace('"text"}', `${json}}`) }, delta("never seen")];
@@ -24,24 +24,25 @@ function opened(events: Event[]): Event[] {
   });
 }
 
-/** What `told` is made of: an error answer, or the events of a stream (and what a whole reply would be). */
-export type Told = { status: number; body: unknown } | { events: Event[]; whole: unknown };
+/** What a `verbatim` case answers: an error answer, or the events of a stream (and what a whole reply would be). */
+export type VerbatimAnswer = { status: number; body: unknown } | { events: Event[]; whole: unknown };
 
 /** The name of a case that answers word for word so. */
-export const told = (answer: Told) => `told ${Buffer.from(JSON.stringify(answer)).toString("base64url")}`;
+export const verbatim = (answer: VerbatimAnswer) =>
+  `verbatim ${Buffer.from(JSON.stringify(answer)).toString("base64url")}`;
 
-const tell: Case = {
-  answer(play) {
-    const answer = JSON.parse(Buffer.from(play.argument, "base64url").toString()) as Told;
-    if ("events" in answer) return perform({}, { ...play, ...answer });
-    play.response.writeHead(answer.status, { "content-type": "application/json" }).end(JSON.stringify(answer.body));
+const answerVerbatim: Case = {
+  answer(exchange) {
+    const answer = JSON.parse(Buffer.from(exchange.argument, "base64url").toString()) as VerbatimAnswer;
+    if ("events" in answer) return respond({}, { ...exchange, ...answer });
+    exchange.response.writeHead(answer.status, { "content-type": "application/json" }).end(JSON.stringify(answer.body));
   },
 };
 
-/** Answers in good form that surprise all the same. */
-export const ODDITIES: Record<string, Case> = {
+/** Well-formed replies with unexpected values. */
+export const MALFORMED: Record<string, Case> = {
   "text-in-opening": { events: opened },
-  told: tell,
+  verbatim: answerVerbatim,
   "reset-after-going-on": {
     ...SHAPES["reset-after-finish"],
     events: (events, { closes, delta }) => [...events.slice(0, events.findIndex(closes) + 1), delta(" P.S.")],
@@ -52,6 +53,6 @@ export const ODDITIES: Record<string, Case> = {
     answer: ({ response }) =>
       void response.socket?.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"),
   },
-  "object-as-text": saying('{"toString":1}'),
-  "list-as-text": saying("[null]"),
+  "object-as-text": replacingText('{"toString":1}'),
+  "list-as-text": replacingText("[null]"),
 };
