@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { REPLY } from "../../../scripts/simulators/script.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startApp, testApp } from "../../support/app.ts";
 import { watchStalls } from "../../support/event-loop.ts";
 import { eventsIn } from "../../support/sse-events.ts";

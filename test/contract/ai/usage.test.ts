@@ -1,8 +1,8 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { REPLY } from "../../../scripts/simulators/script.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import { testApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
