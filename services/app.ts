@@ -10,7 +10,7 @@ import { createPasswords, type HashCost } from "./crypto/passwords.ts";
 import { readSecretKey } from "./crypto/secret-key.ts";
 import { healthHandler } from "./grpc/health.ts";
 import { interceptors, serve } from "./index.ts";
-import { type OnRefused, reportRefused } from "./interceptors/log-calls.ts";
+import { type OnRefused, reportRefused } from "./interceptors/observe.ts";
 import { startJobs } from "./jobs/cleanup.ts";
 import { createMailTransport, type MailTransport } from "./mail/transport.ts";
 import { startMailWorker } from "./mail/worker.ts";

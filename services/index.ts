@@ -7,16 +7,11 @@ import { adminHandler } from "./admin/handler.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { authHandler } from "./auth/handler.ts";
 import type { AppContext } from "./call.ts";
-import { auditDenials } from "./interceptors/audit-denials.ts";
-import { authenticate, authorize } from "./interceptors/authorize.ts";
-import { createCall } from "./interceptors/create-call.ts";
-import { logCalls } from "./interceptors/log-calls.ts";
-import { mapErrors } from "./interceptors/map-errors.ts";
+import { authorize } from "./interceptors/authorize.ts";
+import { observeCalls } from "./interceptors/observe.ts";
 import { limitAccounts } from "./interceptors/rate-limit.ts";
-import { traceCalls } from "./interceptors/trace-calls.ts";
 import { validate } from "./interceptors/validate.ts";
 import type { RateLimiter } from "./platform/rate-limiter.ts";
-import { watchDatabase } from "./store/availability.ts";
 import type { Store } from "./store/store.ts";
 import { userHandler } from "./user/handler.ts";
 
@@ -35,15 +30,5 @@ export function interceptors(
   rateLimiter: RateLimiter | undefined,
   internalSecret: string | undefined,
 ): Interceptor[] {
-  return [
-    ...(context.tracing ? [traceCalls(context.tracing)] : []),
-    logCalls(context.log, context.metrics),
-    mapErrors(context.log, watchDatabase(store, context.log)),
-    createCall(context, store, internalSecret),
-    authenticate,
-    auditDenials,
-    authorize,
-    validate,
-    limitAccounts(rateLimiter),
-  ];
+  return [observeCalls(context, store, internalSecret), authorize, validate, limitAccounts(rateLimiter)];
 }

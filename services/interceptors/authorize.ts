@@ -1,33 +1,73 @@
-import type { Interceptor } from "@connectrpc/connect";
+import type { Message } from "@bufbuild/protobuf";
+import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
+import { validate as isUuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, AuditTarget, type Policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { recordAudit } from "../audit/record.ts";
 import { callOf } from "../call.ts";
-import { ServiceError } from "../platform/errors.ts";
-import { policyOf } from "../platform/policy.ts";
+import { reasonName, ServiceError } from "../platform/errors.ts";
+import { type MethodPolicy, policyOf } from "../platform/policy.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
 import { identify } from "../sessions/identify.ts";
+import type { FoundSession } from "../store/sessions.ts";
 
-/** Loads the session of the access token that the port has verified, on every method that is not public. */
-export const authenticate: Interceptor = (next) => async (req) => {
+/** Errors of administrators' methods that are recorded. */
+const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
+  Reason.FORBIDDEN,
+  Reason.IMPERSONATING,
+  Reason.SELF_TARGETED,
+  Reason.LAST_ADMIN,
+  Reason.CONFLICT,
+  Reason.EMAIL_TAKEN,
+  Reason.NOT_FOUND,
+]);
+/** Errors of users' own methods that are recorded: an administrator impersonates, or is the last one and wants to leave. */
+const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
+const NO_DENIALS: ReadonlySet<Reason> = new Set();
+
+/**
+ * Loads the session of the access token that the port has verified, on every method that is not public, and enforces the
+ * method's role. It runs before the request is validated, so an error reveals nothing about its contents. Denials are
+ * recorded in a transaction of their own: the operation's is rolled back by then.
+ */
+export const authorize: Interceptor = (next) => async (req) => {
   const rules = policyOf(req.method);
-  if (rules && rules.policy.access !== Access.PUBLIC) {
-    const call = callOf({ values: req.contextValues });
-    call.caller = await identify(call, req.contextValues.get(admittedKey)?.claims);
+  if (!rules || rules.policy.access === Access.PUBLIC) return next(req);
+  const call = callOf({ values: req.contextValues });
+  call.caller = await identify(call, req.contextValues.get(admittedKey)?.claims);
+  try {
+    assertAllowed(rules.policy, call.caller);
+    return await next(req);
+  } catch (error) {
+    if (error instanceof ServiceError && recordedDenials(rules.policy).has(error.reason)) {
+      const isAdmins = rules.policy.access === Access.ADMIN;
+      const { userId, ...other } = isAdmins ? targetOf(req, rules) : { userId: call.caller.user.id };
+      const details = { reason: reasonName(error.reason), rpc: req.method.name, ...other };
+      await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });
+    }
+    throw error;
   }
-  return next(req);
 };
 
-/** Enforces the method's role. It runs before the request is validated, so an error reveals nothing about its contents. */
-export const authorize: Interceptor = (next) => (req) => {
-  const rules = policyOf(req.method);
-  if (rules && rules.policy.access !== Access.PUBLIC) {
-    const { caller } = callOf({ values: req.contextValues });
-    if (rules.policy.access === Access.ADMIN && caller?.user.role !== "admin") {
-      throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
-    }
-    if (caller?.actorId && rules.policy.forbidImpersonation) {
-      throw new ServiceError(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
-    }
+/** @throws ServiceError FORBIDDEN, IMPERSONATING */
+function assertAllowed({ access, forbidImpersonation }: Policy, { user, actorId }: FoundSession): void {
+  if (access === Access.ADMIN && user.role !== "admin") {
+    throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
   }
-  return next(req);
-};
+  if (actorId && forbidImpersonation) {
+    throw new ServiceError(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
+  }
+}
+
+function recordedDenials({ access, forbidImpersonation }: Policy): ReadonlySet<Reason> {
+  if (access === Access.ADMIN) return ADMIN_DENIALS;
+  return forbidImpersonation ? OWN_DENIALS : NO_DENIALS;
+}
+
+/** The target that the request names, if any. The request may not have been validated yet. */
+function targetOf(req: UnaryRequest | StreamRequest, { target }: MethodPolicy): { userId?: string; emailId?: string } {
+  if (req.stream || !target) return {};
+  const id = (req.message as Message & Record<string, unknown>)[target.field.localName];
+  if (typeof id !== "string" || !isUuid(id)) return {};
+  return target.kind === AuditTarget.EMAIL ? { emailId: id } : { userId: id };
+}

@@ -2,7 +2,7 @@ import { Code, ConnectError, type HandlerContext, type Interceptor } from "@conn
 import { describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type CallResult, onComplete } from "../../../services/interceptors/on-complete.ts";
+import { type CallResult, onComplete } from "../../../services/interceptors/observe.ts";
 import { failWith, transportKinds } from "../../support/gateway.ts";
 import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";

@@ -1,6 +1,8 @@
+import type { Interceptor } from "@connectrpc/connect";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { mapErrors } from "../../../../services/interceptors/map-errors.ts";
+import { createErrorMapper } from "../../../../services/interceptors/map-errors.ts";
+import { onComplete } from "../../../../services/interceptors/observe.ts";
 import { validate } from "../../../../services/interceptors/validate.ts";
 import { transportKinds } from "../../../support/gateway.ts";
 import { blamed, JSON_TYPE, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
@@ -76,9 +78,10 @@ describe.each(transportKinds)("Request %s", (transportKind) => {
 describe.each(transportKinds)("Invalid request %s", (transportKind) => {
   let server: RecordingServices;
   beforeAll(async () => {
-    server = await startRecordingServices(transportKind, {
-      interceptors: [mapErrors(pino({ level: "silent" }), () => {}), validate],
-    });
+    const mapError = createErrorMapper(pino({ level: "silent" }), () => {});
+    const mapErrors: Interceptor = (next) => (req) =>
+      onComplete(next, req, (result) => "error" in result && mapError(result.error, req));
+    server = await startRecordingServices(transportKind, { interceptors: [mapErrors, validate] });
   });
   afterAll(() => server.close());
 

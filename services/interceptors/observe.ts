@@ -1,0 +1,140 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import {
+  Code,
+  ConnectError,
+  type Interceptor,
+  type StreamRequest,
+  type StreamResponse,
+  type UnaryRequest,
+  type UnaryResponse,
+} from "@connectrpc/connect";
+import type { Logger } from "pino";
+import { type AppContext, Call, callKey } from "../call.ts";
+import type { Metrics } from "../metrics.ts";
+import { ServiceError, toConnectError } from "../platform/errors.ts";
+import { readClient } from "../platform/metadata.ts";
+import { admittedKey } from "../platform/server-hooks.ts";
+import { createFindSession } from "../sessions/find-session.ts";
+import { watchDatabase } from "../store/availability.ts";
+import type { Store } from "../store/store.ts";
+import { createErrorMapper } from "./map-errors.ts";
+
+type AnyRequest = UnaryRequest | StreamRequest;
+type AnyResponse = UnaryResponse | StreamResponse;
+
+/**
+ * Creates the call of each request: its client, its unit of work and its span. When the call has ended, it maps the
+ * error, and logs, measures and traces the call.
+ */
+export function observeCalls(context: AppContext, store: Store, internalSecret: string | undefined): Interceptor {
+  const { log, metrics, tracing, clock } = context;
+  const findSession = createFindSession(store, clock);
+  const mapError = createErrorMapper(log, watchDatabase(store, log));
+  const report = createReport(log, metrics);
+  return (next) => (req) => {
+    const rpc = rpcName(req.method);
+    const attributes = { "rpc.system.name": "grpc", "rpc.method": rpc };
+    const span = tracing?.start(rpc, "SERVER", req.header.get("traceparent"), attributes);
+    if (span) req.header.set("traceparent", span.traceparent);
+    const { address = "127.0.0.1" } = req.contextValues.get(admittedKey) ?? {};
+    const client = readClient(req.header, address, internalSecret);
+    const call = new Call(context, store, findSession, client, req);
+    req.contextValues.set(callKey, call);
+    return onComplete(next, req, (result) => {
+      for (const callback of call.onComplete) callback();
+      const error = "error" in result ? mapError(result.error, req) : undefined;
+      const status = report(req.method, call.requestId, error, call.startedAt);
+      span?.end({ "rpc.response.status_code": status }, error && status);
+      return error;
+    });
+  };
+}
+
+/** Reports a call that a port refuses before it reaches the interceptors. */
+export type OnRefused = (method: DescMethod, requestId: string, error: unknown) => void;
+
+/** Logs and measures refused calls; an unexpected error is also logged as such. */
+export function reportRefused(log: Logger, metrics: Pick<Metrics, "rpcSeconds">): OnRefused {
+  const report = createReport(log, metrics);
+  return (method, requestId, error) => {
+    if (!(error instanceof ServiceError)) log.error({ err: error, rpc: method.name, requestId }, "unexpected failure");
+    report(method, requestId, error instanceof ServiceError ? toConnectError(error) : ConnectError.from(error));
+  };
+}
+
+/** Logs and measures one RPC: method, code, duration, request id; never a message. @returns the code's gRPC name */
+function createReport(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds">) {
+  return (method: DescMethod, requestId: string, error?: ConnectError, startedAt = performance.now()): string => {
+    const rpc = rpcName(method);
+    const ms = performance.now() - startedAt;
+    const status = error ? statusName(error.code) : "OK";
+    rpcSeconds.observe({ rpc_method: rpc, rpc_response_status_code: status }, ms / 1000);
+    if (log.isLevelEnabled("debug"))
+      log.debug({ rpc, code: error?.code ?? "ok", ms: Math.round(ms), requestId }, "rpc");
+    return status;
+  };
+}
+
+const rpcName = (method: DescMethod) => `${method.parent.typeName}/${method.name}`;
+
+/** A code as gRPC spells it: RESOURCE_EXHAUSTED. */
+const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
+
+/** How a call ended. */
+export type CallResult = { error: unknown } | Record<never, never>;
+
+/** Called once, when the call has ended. An error that it returns replaces the error of the call. */
+type Observer = (result: CallResult) => unknown;
+
+/**
+ * Runs the rest of the interceptor chain and reports how the call ended. An interceptor returns before the handler of a
+ * stream has started, so a stream ends with its last message.
+ */
+export async function onComplete(
+  next: (req: AnyRequest) => Promise<AnyResponse>,
+  req: AnyRequest,
+  observer: Observer,
+): Promise<AnyResponse> {
+  let res: AnyResponse;
+  try {
+    res = await next(req);
+  } catch (error) {
+    throw observer({ error }) ?? error;
+  }
+  if (res.stream) return { ...res, message: observeMessages(res.message, observer) } as StreamResponse;
+  observer({});
+  return res;
+}
+
+/** Passes messages on and reports how they ended. A generator would cost every message more microtasks. */
+function observeMessages<T>(messages: AsyncIterable<T>, observer: Observer): AsyncIterable<T> {
+  const open = (): AsyncIterator<T, undefined> => {
+    const from = messages[Symbol.asyncIterator]();
+    let isOver = false;
+    const end = (result: CallResult): unknown => {
+      if (isOver) return undefined;
+      isOver = true;
+      return observer(result);
+    };
+    const fail = (error: unknown): never => {
+      throw end({ error }) ?? error;
+    };
+    const pass = (step: IteratorResult<T>) => {
+      if (step.done) end({});
+      return step;
+    };
+    return {
+      next: () => from.next().then(pass, fail),
+      async return() {
+        await from.return?.().catch(fail);
+        end({});
+        return { done: true, value: undefined };
+      },
+      async throw(reason) {
+        await from.return?.().catch(() => {}); // the reason is reported
+        return fail(reason);
+      },
+    };
+  };
+  return { [Symbol.asyncIterator]: open };
+}
