@@ -137,6 +137,9 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
  * every client that leaves while it is written to.
  */
 function respond(answer: ReturnType<ConnectRouter["handlers"][number]>, reply: FastifyReply): void {
+  const { raw } = reply;
+  // Node 26 does not end a write that waits for a client that has left (nodejs/node#58252).
+  raw.once("close", () => raw.listenerCount("error") > 0 && raw.emit("error", new Error("The client has left.")));
   answer
     .then((response) => {
       for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value as string);
