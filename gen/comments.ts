@@ -75,7 +75,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.platform.v1.Policy.clears_cookie": "When the cookies named by the fields of the request are cleared.",
   "gatehouse.platform.v1.Policy.refusals": "Reasons that the operation itself may return. Reasons that follow from the other options are not repeated here.",
   "gatehouse.platform.v1.Policy.max_age_seconds": "How long clients and proxies may cache a successful response, in seconds. 0 means `no-store`.",
-  "gatehouse.platform.v1.Policy.answer_bytes": "Expected maximum size of a successful response in bytes, for memory reservation. 0 means small.",
+  "gatehouse.platform.v1.Policy.answer_bytes": "Has no effect.",
   "gatehouse.platform.v1.Limit": "A number of requests per time window. The window starts with its first request.",
   "gatehouse.platform.v1.Limit.bucket": "Name of the counter. Methods with the same bucket share one counter.",
   "gatehouse.platform.v1.Limit.requests": "Maximum number of requests per window.",
