@@ -3,7 +3,7 @@ import type { Transport } from "@connectrpc/connect";
 import { createClient } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../gen/health/v1/health_pb.ts";
-import { LATENCY_MS } from "../services/platform/metadata.ts";
+import { LATENCY_MS } from "../services/platform/client.ts";
 import type { Phase } from "./lifecycle.ts";
 
 /** Longest that one check may take, in milliseconds. */

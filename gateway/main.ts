@@ -3,8 +3,13 @@ import type { AppOptions } from "../services/app.ts";
 import type { Config } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { startMetrics } from "../services/platform/metrics-server.ts";
-import { shutdownOnSignal } from "../services/platform/shutdown.ts";
-import { listenOrExplain, loadEnvFile, readConfigOrExit, refuseStart } from "../services/platform/start.ts";
+import {
+  listenOrExplain,
+  loadEnvFile,
+  readConfigOrExit,
+  refuseStart,
+  shutdownOnSignal,
+} from "../services/platform/process.ts";
 import { openTracing } from "../services/platform/tracing.ts";
 import { createGateway } from "./server.ts";
 import { openStandaloneGate } from "./standalone-gate.ts";

@@ -1,6 +1,5 @@
 import type { FastifyRequest } from "fastify";
-import { clientAddressOf } from "../services/platform/client-address.ts";
-import { writeClient } from "../services/platform/metadata.ts";
+import { clientAddressOf, writeClient } from "../services/platform/client.ts";
 
 // Node accepts Latin-1 in header values, gRPC metadata only these; tokens contain no others
 const PRINTABLE = /^[\x20-\x7e]+$/;

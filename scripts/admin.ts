@@ -10,7 +10,7 @@ import { createPasswords } from "../services/crypto/passwords.ts";
 import { readConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
-import { loadEnvFile } from "../services/platform/start.ts";
+import { loadEnvFile } from "../services/platform/process.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { grantServiceRole } from "../services/store/service-role.ts";
 import type { Store } from "../services/store/store.ts";

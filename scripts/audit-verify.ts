@@ -1,6 +1,6 @@
 /** Follows the hash chain over the audit log and tells every row that is not as it was written. */
 import { verifyFromCommandLine } from "../services/audit/cli.ts";
-import { loadEnvFile } from "../services/platform/start.ts";
+import { loadEnvFile } from "../services/platform/process.ts";
 
 loadEnvFile(process.env);
 try {

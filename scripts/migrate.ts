@@ -6,7 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { addPartitions, dropPartitions } from "../services/audit/partitions.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
-import { loadEnvFile } from "../services/platform/start.ts";
+import { loadEnvFile } from "../services/platform/process.ts";
 import { isLockTimeout } from "../services/store/audit-partitions.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { checkSchema } from "../services/store/schema.ts";

@@ -10,8 +10,8 @@ import type { AppContext } from "./call.ts";
 import { authorize } from "./interceptors/authorize.ts";
 import { observeCalls } from "./interceptors/observe.ts";
 import { limitAccounts } from "./interceptors/rate-limit.ts";
-import { validate } from "./interceptors/validate.ts";
 import type { RateLimiter } from "./platform/rate-limiter.ts";
+import { validate } from "./platform/validation.ts";
 import type { Store } from "./store/store.ts";
 import { userHandler } from "./user/handler.ts";
 

@@ -2,8 +2,7 @@ import { openApp } from "./app.ts";
 import { listenGrpc } from "./grpc/server.ts";
 import { createLog } from "./platform/log.ts";
 import { startMetrics } from "./platform/metrics-server.ts";
-import { shutdownOnSignal } from "./platform/shutdown.ts";
-import { listenOrExplain, loadEnvFile, readConfigOrExit, refuseStart } from "./platform/start.ts";
+import { listenOrExplain, loadEnvFile, readConfigOrExit, refuseStart, shutdownOnSignal } from "./platform/process.ts";
 import { openTracing } from "./platform/tracing.ts";
 
 /** The process of `npm run start:services`. */

@@ -3,7 +3,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { clientAddressOf } from "../../services/platform/client-address.ts";
+import { clientAddressOf } from "../../services/platform/client.ts";
 import { CLIENT_CLOSED_REQUEST, ServiceError } from "../../services/platform/errors.ts";
 import { addServerHooks, type RequestGate } from "../../services/platform/server-hooks.ts";
 import { isHealthPath } from "../health.ts";

@@ -2,7 +2,7 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { toJson } from "@bufbuild/protobuf";
 import type { FastifyReply } from "fastify";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { KEEPS_COOKIES } from "../../services/platform/metadata.ts";
+import { KEEPS_COOKIES } from "../../services/platform/client.ts";
 import type { HttpBinding } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import type { HttpErrorResponse } from "./errors.ts";

@@ -3,7 +3,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { readTlsFiles, type TlsFiles } from "../../services/platform/tls.ts";
+import { readTlsFiles, type TlsFiles } from "../../services/platform/process.ts";
 
 /** Largest message read from the services, in bytes: a little more than the largest reply of a provider; the default would be 4 GiB. */
 const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
-import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config.ts";
+import type { Clock } from "../platform/process.ts";
 import { createSessionWatcher, type SessionWatcher } from "../sessions/watch-session.ts";
 import type { Store } from "../store/store.ts";
 import { type Catalogue, readCatalogue } from "./catalogue.ts";

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { Clock } from "../platform/clock.ts";
+import type { Clock } from "../platform/process.ts";
 import { newId } from "../store/ids.ts";
 import type { HotDb } from "../store/store.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { every } from "../jobs/every.ts";
-import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config.ts";
+import type { Clock } from "../platform/process.ts";
 import { ownsPartitions } from "../store/audit-partitions.ts";
 import { type Head, headOf } from "../store/audit-seals.ts";
 import type { Db, Store } from "../store/store.ts";

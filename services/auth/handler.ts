@@ -2,7 +2,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
 import type { SecondFactor } from "../mfa/second-factor.ts";
-import { KEEPS_COOKIES } from "../platform/metadata.ts";
+import { KEEPS_COOKIES } from "../platform/client.ts";
 import type { LoginResult } from "../sessions/open-session.ts";
 import { createBackupCodes } from "./create-backup-codes.ts";
 import { disableTotp } from "./disable-totp.ts";

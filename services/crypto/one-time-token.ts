@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Clock } from "../platform/clock.ts";
+import { equalSecrets } from "../platform/client.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { equalSecrets } from "../platform/metadata.ts";
+import type { Clock } from "../platform/process.ts";
 import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
 import {
   OneTimeToken,

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { type Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
-import { LATENCY_MS } from "../platform/metadata.ts";
-import { services } from "../platform/services.ts";
+import { LATENCY_MS } from "../platform/client.ts";
+import { services } from "../platform/policy.ts";
 
 /** Longest a dependency may take to answer, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;

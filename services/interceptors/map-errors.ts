@@ -1,8 +1,8 @@
 import { Code, ConnectError, type StreamRequest, type UnaryRequest } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { AvailabilityLog } from "../platform/availability-log.ts";
 import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
+import type { AvailabilityLog } from "../platform/log.ts";
 import { isDatabaseUnavailable, redactDatabaseError } from "../store/errors.ts";
 
 /** Seconds after which clients retry when the database is unavailable. */

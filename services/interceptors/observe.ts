@@ -11,8 +11,8 @@ import {
 import type { Logger } from "pino";
 import { type AppContext, Call, callKey } from "../call.ts";
 import type { Metrics } from "../metrics.ts";
+import { readClient } from "../platform/client.ts";
 import { ServiceError, toConnectError } from "../platform/errors.ts";
-import { readClient } from "../platform/metadata.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
 import { createFindSession } from "../sessions/find-session.ts";
 import { watchDatabase } from "../store/availability.ts";

@@ -3,7 +3,7 @@ import { AccountKey, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/p
 import { canonicalEmail } from "../accounts/email-address.ts";
 import { type Call, callOf } from "../call.ts";
 import { assertNotLocked } from "../lockout/reserve-attempt.ts";
-import { networkOf } from "../platform/address.ts";
+import { networkOf } from "../platform/client.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
 import {

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { Clock } from "../platform/clock.ts";
+import type { Clock } from "../platform/process.ts";
 
 /** How often a job checks whether it is due, in ms, since the clock may be changed meanwhile. */
 const POLL_INTERVAL_MS = 1_000;

@@ -1,9 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AuditDeps, type AuditedEvent, recordAudit } from "../audit/record.ts";
-import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config.ts";
 import { ServiceError, tooBusy } from "../platform/errors.ts";
+import type { Clock } from "../platform/process.ts";
 import {
   type AttemptKey,
   findLock,

@@ -1,7 +1,7 @@
 import { generateSecret, generateURI, verify } from "otplib";
 import { toDataURL } from "qrcode";
 import type { Cipher } from "../crypto/cipher.ts";
-import type { Clock } from "../platform/clock.ts";
+import type { Clock } from "../platform/process.ts";
 
 /** How far a device's clock may be off, in seconds: one step either way (RFC 6238 section 5.2). */
 const DRIFT_SECONDS = 30;

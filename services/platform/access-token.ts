@@ -1,8 +1,8 @@
 import { decodeProtectedHeader, importJWK, type JWTPayload, jwtVerify } from "jose";
 import { validate as isUuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Clock } from "./clock.ts";
 import { ServiceError } from "./errors.ts";
+import type { Clock } from "./process.ts";
 
 /** The kinds of signed tokens. Each is refused where another is expected. */
 export type TokenKind = "access" | "refresh" | "mfa";

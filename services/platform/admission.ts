@@ -3,7 +3,7 @@ import { isIPv6 } from "node:net";
 import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { networkOf } from "./address.ts";
+import { networkOf } from "./client.ts";
 import { ServiceError } from "./errors.ts";
 
 const MIB = 1024 * 1024;

@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import { collectDefaultMetrics, Registry } from "prom-client";
 import type { Config } from "./config.ts";
-import { listenOrExplain } from "./start.ts";
+import { listenOrExplain } from "./process.ts";
 
 /** Serves `GET /metrics` as Prometheus text: the registries and the state of the process. Undefined if it is turned off. */
 export async function startMetrics({ metrics: { host, port } }: Pick<Config, "metrics">, registries: Registry[]) {

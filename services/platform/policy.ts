@@ -1,4 +1,8 @@
 import { type DescField, type DescMethod, type DescService, getOption, hasOption } from "@bufbuild/protobuf";
+import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import {
   Access,
   AccessSchema,
@@ -11,6 +15,9 @@ import {
   type Policy,
   policy as policyOption,
 } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+
+/** The services of the product. */
+export const services = [AuthService, UserService, AdminService, AIService] as const;
 
 /** Largest body of a method whose policy names no other bound, in bytes (interface section 1). */
 export const DEFAULT_BODY_BYTES = 16 * 1024;

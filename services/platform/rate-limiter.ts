@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import type { Clock } from "./clock.ts";
 import { ServiceError } from "./errors.ts";
+import type { Clock } from "./process.ts";
 import type { RedisClient } from "./redis.ts";
 
 /**

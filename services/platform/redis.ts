@@ -1,7 +1,7 @@
 import { CircuitState, ConsecutiveBreaker, circuitBreaker, handleWhen } from "cockatiel";
 import { Cluster, Redis } from "ioredis";
 import type { Logger } from "pino";
-import { createAvailabilityLog } from "./availability-log.ts";
+import { createAvailabilityLog } from "./log.ts";
 
 /** Redis has to reply within this time in ms; requests go on without it. */
 const COMMAND_TIMEOUT_MS = 250;

@@ -4,8 +4,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { readBearerToken, type SessionClaims, type TokenDeps } from "./access-token.ts";
-import { networkOf } from "./address.ts";
 import type { Admission, CallKind, Permit } from "./admission.ts";
+import { networkOf } from "./client.ts";
 import { ServiceError, shuttingDown } from "./errors.ts";
 import { type MethodPolicy, policyOf } from "./policy.ts";
 import {

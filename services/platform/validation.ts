@@ -10,6 +10,7 @@ import {
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { Interceptor } from "@connectrpc/connect";
 import { file_gatehouse_platform_v1_rules } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
 import { invalidFields, type ServiceError, type Violation } from "./errors.ts";
 
@@ -111,4 +112,19 @@ function jsonPath(path: Path): string {
     else if (step.kind === "field") text += text ? `.${step.jsonName}` : step.jsonName;
   }
   return text;
+}
+
+/** Checks every request against the constraints of its proto. */
+export const validate: Interceptor = (next) => (req) => {
+  if (req.method.input.fields.length === 0) return next(req);
+  if (req.stream) return next({ ...req, message: validated(req.method.input, req.message) });
+  validateMessage(req.method.input, req.message);
+  return next(req);
+};
+
+async function* validated<T extends Message>(schema: DescMessage, messages: AsyncIterable<T>): AsyncIterable<T> {
+  for await (const message of messages) {
+    validateMessage(schema, message);
+    yield message;
+  }
 }

@@ -1,5 +1,5 @@
 import { setImmediate } from "node:timers/promises";
-import type { Clock } from "../platform/clock.ts";
+import type { Clock } from "../platform/process.ts";
 import { type FoundSession, findOpenSessions } from "../store/sessions.ts";
 import type { HotDb } from "../store/store.ts";
 

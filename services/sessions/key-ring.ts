@@ -2,7 +2,7 @@ import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:cryp
 import { importJWK } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
 import type { PublicKey, VerificationKeys } from "../platform/access-token.ts";
-import type { Clock } from "../platform/clock.ts";
+import type { Clock } from "../platform/process.ts";
 import { newId } from "../store/ids.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
 import type { Store } from "../store/store.ts";

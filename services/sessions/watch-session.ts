@@ -1,6 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Clock } from "../platform/clock.ts";
 import { ServiceError } from "../platform/errors.ts";
+import type { Clock } from "../platform/process.ts";
 import { selectOpenSessions } from "../store/sessions.ts";
 import type { HotDb } from "../store/store.ts";
 

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import { type AvailabilityLog, createAvailabilityLog } from "../platform/availability-log.ts";
+import { type AvailabilityLog, createAvailabilityLog } from "../platform/log.ts";
 import type { Store } from "./store.ts";
 
 /** How often an unavailable database is checked, in ms. */

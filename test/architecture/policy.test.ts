@@ -2,8 +2,7 @@ import { create, createFileRegistry, type MessageInitShape, setExtension } from 
 import { FileDescriptorProtoSchema, MethodOptionsSchema } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { Access, LimitKey, Lockout, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { loadPolicies, policyOf } from "../../services/platform/policy.ts";
-import { services } from "../../services/platform/services.ts";
+import { loadPolicies, policyOf, services } from "../../services/platform/policy.ts";
 
 /** A service of one method with this policy, made for the test. */
 function serviceWith(rules: MessageInitShape<typeof PolicySchema> | undefined) {

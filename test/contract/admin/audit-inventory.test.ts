@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { services } from "../../../services/platform/services.ts";
+import { services } from "../../../services/platform/policy.ts";
 import { testApp } from "../../support/app.ts";
 import { adminActions, userActions } from "./account-actions.ts";
 import type { AuditCases, AuditedRequest } from "./audit-cases.ts";

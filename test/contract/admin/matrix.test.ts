@@ -4,8 +4,7 @@ import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
 import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
-import { policyOf } from "../../../services/platform/policy.ts";
-import { services } from "../../../services/platform/services.ts";
+import { policyOf, services } from "../../../services/platform/policy.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 
 const script = `
-  import { loadEnvFile } from ${JSON.stringify(resolve("services/platform/start.ts"))};
+  import { loadEnvFile } from ${JSON.stringify(resolve("services/platform/process.ts"))};
   loadEnvFile(process.env);
   const { FIRST, SECOND, TAKEN } = process.env;
   process.stdout.write(JSON.stringify([FIRST, SECOND, TAKEN]));`;

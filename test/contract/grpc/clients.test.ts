@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { services } from "../../../services/platform/services.ts";
+import { services } from "../../../services/platform/policy.ts";
 import { testApp } from "../../support/app.ts";
 
 const app = await testApp();

@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createErrorMapper } from "../../../../services/interceptors/map-errors.ts";
 import { onComplete } from "../../../../services/interceptors/observe.ts";
-import { validate } from "../../../../services/interceptors/validate.ts";
+import { validate } from "../../../../services/platform/validation.ts";
 import { transportKinds } from "../../../support/gateway.ts";
 import { blamed, JSON_TYPE, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
 

@@ -1,4 +1,6 @@
 import { randomUUID, timingSafeEqual } from "node:crypto";
+import { BlockList, isIP, isIPv6 } from "node:net";
+import ipaddr from "ipaddr.js";
 
 /** Metadata between the gateway and the services. Those about the client are believed only along with the secret. */
 export const SECRET = "x-gatehouse-secret";
@@ -63,3 +65,60 @@ export function equalSecrets(a: string, b: string): boolean {
   const [left, right] = [Buffer.from(a), Buffer.from(b)];
   return left.length === right.length && timingSafeEqual(left, right);
 }
+
+/** With the port that some proxies write (RFC 7239 section 6), and IPv6 in brackets. */
+const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
+
+/** The canonical spelling of an address. An IPv4 address mapped into IPv6 (`::ffff:`) becomes an IPv4 address. */
+export function plainAddress(address: string): string {
+  return isIPv6(address) ? ipaddr.process(address).toString() : address;
+}
+
+/** Parses an address that a proxy wrote, with or without a port. @returns undefined if it is no address */
+export function parseAddress(text: string): string | undefined {
+  const [, ipv6, ipv4] = WITH_PORT.exec(text) ?? [];
+  const address = ipv6 ?? ipv4 ?? text;
+  return isIP(address) === 0 ? undefined : plainAddress(address);
+}
+
+/** The network that a plain address is counted as: an IPv6 address as its /64, which is what one customer is given. */
+export function networkOf(address: string): string {
+  if (!isIPv6(address)) return address;
+  return `${ipaddr.IPv6.parse(address)
+    .parts.slice(0, 4)
+    .map((part) => part.toString(16))
+    .join(":")}::/64`;
+}
+
+/** A request as Fastify knows it: `ips` is the socket's address and what X-Forwarded-For adds, nearest first. */
+type AddressedRequest = { ip: string; ips?: string[] | undefined };
+
+/** Which addresses are proxies whose X-Forwarded-For is believed. */
+export type TrustedProxies = {
+  isTrusted(address: string): boolean;
+  /** For Fastify's option `trustProxy`. */
+  option: false | ((address: string) => boolean);
+};
+
+/** @param proxies addresses and CIDRs */
+export function createTrustedProxies(proxies: readonly string[]): TrustedProxies {
+  const list = new BlockList();
+  for (const proxy of proxies) {
+    const [written = "", bits] = proxy.split("/");
+    const address = plainAddress(written);
+    const family = familyOf(address);
+    list.addSubnet(address, bits === undefined ? (family === "ipv4" ? 32 : 128) : Number(bits), family);
+  }
+  const isTrusted = (written: string) => {
+    const address = parseAddress(written);
+    return address !== undefined && list.check(address, familyOf(address));
+  };
+  return { isTrusted, option: proxies.length > 0 && isTrusted };
+}
+
+/** The client's address in its usual spelling. An entry of X-Forwarded-For that is no address ends the reading. */
+export function clientAddressOf({ ip, ips = [ip] }: AddressedRequest): string {
+  return ips.map((entry) => parseAddress(entry ?? "")).findLast((address) => address !== undefined) ?? "";
+}
+
+const familyOf = (address: string) => (isIP(address) === 6 ? "ipv6" : "ipv4");

@@ -1,2 +1,0 @@
-/** The only source of the present time. Tests move it. */
-export type Clock = { now(): Date };

@@ -1,0 +1,99 @@
+import { readFileSync } from "node:fs";
+import { createSecureContext, type SecureContextOptions } from "node:tls";
+import { parseEnv } from "node:util";
+import { type Config, type ProcessRole, readConfig } from "./config.ts";
+
+/** Ends a process that can't start, with one line per problem on standard error. */
+export function refuseStart(problems: string[]): never {
+  process.stderr.write(`Gatehouse can't start:\n${problems.map((problem) => `  ${problem}\n`).join("")}`);
+  process.exit(1);
+}
+
+/** Reads the settings of a process. Ends it if there are problems. */
+export function readConfigOrExit(env: NodeJS.ProcessEnv, role: ProcessRole): Config {
+  const read = readConfig(env, role);
+  return "problems" in read ? refuseStart(read.problems) : read.config;
+}
+
+/**
+ * Reads `.env` if it exists. Variables that are set already keep their values. A file that can't be read ends the process.
+ * Unlike `process.loadEnvFile` it accepts a byte order mark and rejects UTF-16.
+ */
+export function loadEnvFile(env: NodeJS.ProcessEnv): void {
+  try {
+    const text = readFileSync(".env", "utf8");
+    if (text.includes("\0")) throw new Error("it is to be UTF-8");
+    for (const [name, value] of Object.entries(parseEnv(text.replace(/^\uFEFF/, "")))) env[name] ??= value;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== "ENOENT") refuseStart([`.env can't be read: ${message}`]);
+  }
+}
+
+/**
+ * Opens a port.
+ * @param host the variable with the address, for the error message
+ * @param port the variable with the port
+ * @throws Error for operators that names the variable to change
+ */
+export async function listenOrExplain<T>(host: string, port: string, listen: () => Promise<T>): Promise<T> {
+  try {
+    return await listen();
+  } catch (cause) {
+    const { code, syscall, message } = cause as NodeJS.ErrnoException;
+    if (syscall !== "listen" && syscall !== "getaddrinfo") throw cause;
+    const explanations: Record<string, string> = {
+      EADDRINUSE: `${port} is taken: ${message}. Stop what listens there, or change ${port}.`,
+      EACCES: `${port} is not for this user: ${message}. Change it to one above 1023.`,
+    };
+    const otherwise = `${host} must be an address of this machine or a name of one: ${message}.`;
+    throw new Error(explanations[code ?? ""] ?? otherwise, { cause });
+  }
+}
+
+/** Time for closing after all requests have ended: e-mails in delivery, the last audit seal, connections. In ms. */
+const CLOSE_TIMEOUT_MS = 20_000;
+/** `npm start` repeats a signal that the whole process group has received already, within this many ms. */
+const SIGNAL_REPEAT_MS = 1_000;
+/** Exit code that shells give a process ended by SIGINT. */
+const SIGINT_EXIT_CODE = 130;
+
+/**
+ * Shuts the process down in order at the first SIGTERM or SIGINT. A second Ctrl-C at a terminal ends it at once.
+ * @param drain lets open requests and streams finish
+ * @param close closes everything else
+ */
+export function shutdownOnSignal(drain: () => Promise<unknown>, close: () => Promise<unknown>): void {
+  let startedAt: number | undefined;
+  const shutdown = async (signal: NodeJS.Signals) => {
+    if (startedAt !== undefined) {
+      if (signal === "SIGINT" && performance.now() - startedAt > SIGNAL_REPEAT_MS) process.exit(SIGINT_EXIT_CODE);
+      return;
+    }
+    startedAt = performance.now();
+    if (signal === "SIGINT") process.stderr.write("\nEnding when open requests are done. Ctrl-C again ends at once.\n");
+    await drain();
+    setTimeout(() => process.exit(1), CLOSE_TIMEOUT_MS).unref();
+    await close();
+    process.exit(0);
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, shutdown);
+}
+
+/** Paths of a certificate, its key, and the authority of the other side's certificate. */
+export type TlsFiles = Readonly<{ cert?: string | undefined; key?: string | undefined; ca?: string | undefined }>;
+
+/** Reads the files of GRPC_TLS_CERT, GRPC_TLS_KEY and GRPC_TLS_CA. @throws Error for operators if one can't be used */
+export function readTlsFiles({ cert, key, ca }: TlsFiles): Pick<SecureContextOptions, "cert" | "key" | "ca"> {
+  try {
+    const own = cert && key && { cert: readFileSync(cert), key: readFileSync(key) };
+    const files = { ...own, ...(ca && { ca: readFileSync(ca) }) };
+    createSecureContext(files); // throws unless they are a certificate and its key
+    return files;
+  } catch (error) {
+    throw new Error(`GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CA can't be used: ${(error as Error).message}`);
+  }
+}
+
+/** The only source of the present time. Tests move it. */
+export type Clock = { now(): Date };
