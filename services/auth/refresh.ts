@@ -9,7 +9,7 @@ import { findSessionForRefresh, type RefreshedSession, rotateSession } from "../
 import { lockUser } from "../store/users.ts";
 
 /**
- * Exchanges a refresh token for its successor. Of several callers with the same token one rotates the session; the
+ * Refresh rotation: exchanges a refresh token for its successor. Of several callers with the same token one rotates the session; the
  * others find it one generation ahead and get the identical pair, until that pair is first used or `REFRESH_GRACE`
  * has passed. An older token ends the session.
  * @throws ServiceError REFRESH_TOKEN_INVALID

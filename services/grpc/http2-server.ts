@@ -20,7 +20,7 @@ export type Connections = {
   cut(): void;
 };
 
-/** An HTTP/2 server that closes idle connections. */
+/** An HTTP/2 server with an idle timeout: it closes connections that have no open call for `idleMs`. */
 export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: number): Connections {
   const options = {
     settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS },

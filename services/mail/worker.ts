@@ -19,7 +19,7 @@ const LEASE_MS = 10_000;
 const EXTEND_INTERVAL_MS = 3_000;
 /** How often an idle worker looks for e-mails that other processes have queued or left behind, in ms. */
 const POLL_INTERVAL_MS = 1_000;
-/** Longest pause between two attempts, in ms. */
+/** Mail retry: the longest pause between two attempts, in ms. The pauses double, from `MAIL_RETRY_BASE`, with jitter. */
 const MAX_BACKOFF_MS = 3_600_000;
 /** When an e-mail has failed that the mail server defers, and one that no mail server has replied to, in ms. */
 const GIVE_UP_MS = 24 * 3_600_000;

@@ -58,7 +58,7 @@ export type Permit = {
   release(): void;
 };
 
-/** Admission control: bounds the concurrent work of a process by its memory, and each caller's share of it. */
+/** Admission control against overload: bounds the concurrent work of a process by its memory, and each caller's share. */
 export type Admission = {
   /** @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller has used its share */
   acquire(request: AdmissionRequest): Permit;

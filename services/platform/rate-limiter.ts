@@ -5,8 +5,8 @@ import type { Clock } from "./process.ts";
 import type { RedisClient } from "./redis.ts";
 
 /**
- * What a request counts towards: how many of the same key fit into a window, and its length in ms. Keys that are counted
- * together name what they share in braces, which keeps them on one node of a cluster.
+ * A rate-limit key: the counter's name, the maximum per window, and the window in ms. Keys that are counted together have
+ * a common part in braces, which keeps them on one node of a cluster.
  */
 export type RateLimitKey = { key: string; max: number; windowMs: number };
 
