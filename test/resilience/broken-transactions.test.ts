@@ -28,16 +28,16 @@ test("Store: a missing database socket means unavailable", async () => {
   await expect(opened).rejects.toThrow("DATABASE_URL: the database is not reachable: connect ENOENT");
 });
 
-describeIf(process.env.TEST_SERVERS, "Store: a connection that breaks in a transaction", async () => {
+describeIf(process.env.TEST_SERVERS, "Store with a connection that breaks in a transaction", async () => {
   const database = new URL(await createDatabase(`broken_${randomUUID().slice(0, 8)}`));
   const proxy = await startProxy({ host: database.hostname, port: Number(database.port || 5432) });
   database.host = `127.0.0.1:${proxy.port}`;
 
   test.each([
     ["at its start", "begin"],
-    ["in its midst", "statement"],
+    ["in its middle", "statement"],
     ["at its end", "commit"],
-  ])("%s is released, and the store can close", async (_when, at) => {
+  ])("releases the connection that breaks %s, and can close", async (_when, at) => {
     const store = await openStore({ kind: "postgres", url: database.href }, pino({ level: "silent" }));
     const breakAt = (moment: string) => moment === at && proxy.cut();
     for (let i = 0; i < BREAKS; i++) {
@@ -56,7 +56,7 @@ describeIf(process.env.TEST_SERVERS, "Store: a connection that breaks in a trans
     await store.close();
   });
 
-  test("is one that stays silent for longer than any statement may take", async () => {
+  test("releases a connection that is silent for longer than the statement timeout", async () => {
     const store = await openStore(
       { kind: "postgres", url: database.href, statementMs: 1_000 },
       pino({ level: "silent" }),

@@ -24,7 +24,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two gateways and two service process
     await provider.close();
   });
 
-  test("run every operation at once on the same few users without a failure of their own", async () => {
+  test("run every operation concurrently on the same few users without an internal error", async () => {
     const admin = await all.signIn();
     await all.sql("update users set role = 'admin' where id = $1", [admin.id]);
     const people = await Promise.all(times(2, () => all.signIn()));

@@ -42,7 +42,7 @@ describe.runIf(process.env.TEST_SERVERS)("Database that accepts TLS only", () =>
     }
   });
 
-  test("gets the client certificate that the URL names", async () => {
+  test("receives the client certificate that the URL names", async () => {
     encrypting.clients.length = 0;
     await ask({ sslmode: "require" });
     expect(new Set(encrypting.clients)).toEqual(new Set([undefined]));

@@ -6,7 +6,7 @@ import { times } from "../support/until.ts";
 /** More than an embedded PostgreSQL survives that loses a piece of its stack with each. */
 const FAILURES = 6_000;
 
-test("PGlite: goes on after thousands of failed statements", async () => {
+test("PGlite: works after thousands of failed statements", async () => {
   const store = await openStore({ kind: "memory" }, pino({ level: "silent" }));
   const fail = () =>
     store.query({ name: "fail", text: "select 1 / $1::int" }, [0]).catch((error: Error) => error.message);

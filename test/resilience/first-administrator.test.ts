@@ -35,7 +35,7 @@ describe("Start with ADMIN_EMAIL", () => {
     };
   }
 
-  test("promotes a verified account as it is", async () => {
+  test("promotes a verified account and changes nothing else", async () => {
     const { token, own, given, end } = await promote(async (dataDir, _accessToken, url) => {
       const { token } = await folderMailbox(dataDir).letterTo("root@example.com");
       await createHttpClient(url).post("/auth/verify-email", { token });

@@ -47,7 +47,7 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
   const grpc = createClient(Health, createGrpcTransport({ baseUrl: app.grpcUrl }));
   const statusOf = async (service: string) => (await grpc.check({ service })).status;
 
-  test("is ok while every part is, each with its latency", async () => {
+  test("is ok if every dependency is, each with its latency", async () => {
     const { status, body } = await get("/health");
     const part = { status: "ok", latencyMs: expect.any(Number) };
     expect(status).toBe(200);
@@ -89,7 +89,7 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
   });
 
   test.each(["cut", "silence"] as const)(
-    "is down without its database (%s), live, and recovers with it",
+    "is down but live without its database (%s), and recovers with it",
     async (how) => {
       const { accessToken } = await app.signIn();
       const watched: number[] = [];

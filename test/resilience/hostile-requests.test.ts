@@ -94,7 +94,7 @@ test("REST: large bodies of many members are 401 without a token and 400 with on
   await expectServed();
 });
 
-test("gRPC: one address holds only its share of the process by requests that do not arrive", async () => {
+test("gRPC: one address uses only its share of the process with requests that do not arrive", async () => {
   const sessions = times(9, () => http2.connect(grpcUrl).on("error", () => {}));
   for (const session of sessions) {
     for (let i = 0; i < 200; i++)
@@ -110,7 +110,7 @@ test("gRPC: one address holds only its share of the process by requests that do 
   await until("the share to be free", async () => (await ask()) === "TOKEN_INVALID");
 });
 
-test("gRPC: one address opens eight health watches, and health answers all the same", async () => {
+test("gRPC: one address can open eight health watches, and health checks still work", async () => {
   await attack(async (session) => {
     const open = () => {
       const stream = session
@@ -132,7 +132,7 @@ test("gRPC: one address opens eight health watches, and health answers all the s
   await expectServed();
 });
 
-test("gRPC: reflection is not compressed by brotli, and leaves logins their threads", async () => {
+test("gRPC: reflection is not compressed, so that logins keep their threads", async () => {
   const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
   const messageRequest = { case: "fileContainingSymbol", value: "gatehouse.ai.v1.AIService" } as const;
   const question = toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest }));

@@ -21,7 +21,7 @@ let running: Process | undefined;
 afterAll(() => running?.end("SIGKILL"));
 
 describe.each(kinds)("SIGKILL right after a 201, on %s", (kind) => {
-  test(`loses neither account nor mail (kills: ${KILLS})`, async () => {
+  test(`keeps account and e-mail (kills: ${KILLS})`, async () => {
     const dataDir = mkdtempSync(join(tmpdir(), "gatehouse-kill-"));
     const database = kind === "embedded" ? {} : { DATABASE_URL: await createDatabase("kill") };
     const env = { DATA_DIR: dataDir, RATE_LIMITS: "off", ...database };
@@ -49,7 +49,7 @@ describe.each(kinds)("SIGKILL right after a 201, on %s", (kind) => {
 });
 
 describe.each(kinds)("SIGKILL during a stream, on %s", (kind) => {
-  test("leaves the usage row", async () => {
+  test("keeps the usage row", async () => {
     const simulator = await startProviderSimulator({ dialect: "openai" });
     const provider = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${simulator.url}/v1` };
     const database = kind === "embedded" ? {} : { DATABASE_URL: await createDatabase("usage") };
@@ -106,7 +106,7 @@ test("Process: finishes open requests on SIGTERM, also a repeated one", async ()
   expect(await ended).toBe(0);
 }, 60_000);
 
-test("Process: ends at once on a second SIGINT, but not on an echo of the first", async () => {
+test("Process: ends at once on a second SIGINT, but not on a repetition within a moment", async () => {
   running = await startProcess({
     ...(await anyDatabase()),
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-interrupted-")),

@@ -101,29 +101,29 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
   const found = (text: string) =>
     Object.entries(secrets).flatMap(([name, secret]) => (tracesOf(secret).some((t) => text.includes(t)) ? [name] : []));
 
-  test("exist, so that the search can find them", () => {
+  test("are known to the search", () => {
     expect(Object.keys(secrets).length).toBe(24);
     expect(refused.length).toBeGreaterThan(25);
     expect(found(`x ${secrets.password} y`)).toEqual(["password"]);
   });
 
-  test("are in no log line", () => {
+  test("appear in no log line", () => {
     expect(app.logs.length).toBeGreaterThan(50);
     expect(found(app.logs.join("\n"))).toEqual([]);
   });
 
-  test("are in no error's body or header", () => {
+  test("appear in no error response", () => {
     expect(found(refused.join("\n"))).toEqual([]);
   });
 
-  test("are nowhere in Redis", async () => {
+  test("do not appear in Redis", async () => {
     const keys = await redis.keys("*");
     expect(keys.length).toBeGreaterThan(5);
     const values = await Promise.all(keys.map(async (key) => (await redis.dumpBuffer(key))?.toString("latin1")));
     expect(found([...keys, ...values].join("\n"))).toEqual([]);
   });
 
-  test("are nowhere in a dump of the database", async () => {
+  test("do not appear in a dump of the database", async () => {
     const tables = await app.sql<{ name: string }>(
       "select quote_ident(schemaname) || '.' || quote_ident(tablename) as name from pg_tables where schemaname = 'public'",
     );

@@ -20,11 +20,11 @@ function chatter(stdout: "pipe" | number, then: string): ChildProcess {
 
 const end = "setTimeout(() => process.exit(0), 200);";
 
-test("Log that is not read: the process ends all the same", async () => {
+test("Log without a reader: the process ends anyway", async () => {
   expect(await once(chatter("pipe", end), "exit")).toEqual([0, null]);
 });
 
-test("Log that is not read: the process and its standard error go on when the readers have left", async () => {
+test("Log without a reader: the process and its standard error continue after the readers have closed", async () => {
   const child = chatter("pipe", end);
   child.stdout?.destroy();
   child.stderr?.destroy();
@@ -32,13 +32,13 @@ test("Log that is not read: the process and its standard error go on when the re
 });
 
 test.runIf(existsSync("/dev/full"))(
-  "Log that is not read: the process goes on, and ends, while the disk is full",
+  "Log without a reader: the process continues and ends while the disk is full",
   async () => {
     expect(await once(chatter(openSync("/dev/full", "w"), end), "exit")).toEqual([0, null]);
   },
 );
 
-test("Log that is not read: keeps as many lines as it can for a reader who returns, and counts the missing ones", async () => {
+test("Log without a reader: buffers lines for a reader that returns, and counts the dropped ones", async () => {
   const child = chatter("pipe", 'setInterval(() => log.warn("again"), 20);');
   await once(child.stderr as Readable, "data");
   const kept: number[] = [];

@@ -27,19 +27,19 @@ async function open(url: string) {
 }
 
 describe.runIf(process.env.TEST_SERVERS)("Connection pooler", () => {
-  test("migrations leave no lock on a connection that outlives its client", async () => {
+  test("keeps no lock of a migration on a connection that outlives its client", async () => {
     const { direct, through } = await pooled("session");
     await (await open(through)).migrate();
     await expect((await open(direct)).migrate()).resolves.toBeUndefined(); // would wait for ever
   });
 
-  test("a pooler that mixes up prepared statements stops the start", async () => {
+  test("prevents the start if it confuses prepared statements", async () => {
     const { through } = await pooled("transaction");
     await expect(open(through)).rejects.toThrow(/^DATABASE_URL can't be used: the connection pooler mixes up prepared/);
   });
 });
 
-test("Connection pooler: one that refuses our settings is warned about, with the setting to ignore", async () => {
+test("Connection pooler: a warning names the settings that it must ignore", async () => {
   const message = "SFATAL\0C08P01\0Munsupported startup parameter: statement_timeout\0\0";
   const refusing = createServer((client) => {
     client

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { startApp } from "../support/app.ts";
 import { until } from "../support/until.ts";
 
-test("GET /health: a read-only database, as after a failover, is unavailable; the log has one line for each change", async () => {
+test("GET /health: reports a read-only database, as after a failover, as unavailable, with one log line per change", async () => {
   const app = await startApp({ mode: "embedded" }); // one connection, for which it is set
   await app.sql("set default_transaction_read_only = on");
   const told = () => app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^database/.test(msg));

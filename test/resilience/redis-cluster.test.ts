@@ -19,7 +19,7 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
       .post("/auth/verify-email", { token: "none" })
       .then(({ headers }) => Number(headers.get("ratelimit-remaining")));
 
-  test("replicas count together, whichever node holds an address", async () => {
+  test("counts for all replicas, on every node", async () => {
     for (const address of times(20, randomAddress)) {
       const counts = [];
       for (const replica of replicas) counts.push(await remaining(replica, address));
@@ -27,7 +27,7 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
     }
   });
 
-  test("replicas count parallel requests together, on every node", async () => {
+  test("counts parallel requests of all replicas, on every node", async () => {
     for (const _ of times(3, String)) {
       const counts = await Promise.all(
         times(10, randomAddress).map((address) =>
@@ -38,7 +38,7 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
     }
   });
 
-  test("few requests wait for a node that has gone silent", async () => {
+  test("delays few requests if a node stops replying", async () => {
     cluster.silence(1);
     const started = performance.now();
     for (const address of times(40, randomAddress)) {

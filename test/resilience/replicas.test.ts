@@ -23,7 +23,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
     }
   }
 
-  test("100 parallel refreshes get one identical successor and leave one row", async () => {
+  test("return one identical successor to 100 parallel refreshes, and leave one row", async () => {
     for (let round = 0; round < repetitions(2); round++) {
       const account = await all.signIn();
       const answers = await Promise.all(times(100, () => all.refresh(account.refreshToken)));
@@ -46,7 +46,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
     ],
   ];
 
-  test.each(endings)("refreshes that race %s leave nothing of the session", async (_name, end) => {
+  test.each(endings)("leave no session after refreshes that race %s", async (_name, end) => {
     for (let round = 0; round < repetitions(3); round++) {
       const account = await all.signIn();
       const ending = end(account);
@@ -77,7 +77,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
     return all.httpClient().post("/auth/reset-password", { token, password: NEW });
   }
 
-  test("five guesses are checked, however many arrive at both at once", async () => {
+  test("evaluate at most five of any number of concurrent guesses", async () => {
     for (let round = 0; round < repetitions(2); round++) {
       const { email } = round % 2 ? { email: `nobody-${round}@example.com` } : await all.addUser();
       const answers = await Promise.all(
@@ -87,7 +87,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
     }
   });
 
-  test("a success that races the fifth failure never clears the lock", async () => {
+  test("keep the lock if a success races the fifth failure", async () => {
     for (let round = 0; round < repetitions(5); round++) {
       const user = await all.addUser();
       const guess = (password: string) => all.httpClient().post("/auth/login", { email: user.email, password });
@@ -108,7 +108,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
     }
   });
 
-  test("50 parallel uses of each one-time token have one success", async () => {
+  test("accept one of 50 parallel uses of each one-time token", async () => {
     const one = (status: number) => ({ 200: 1, [status]: 49 });
     for (let round = 0; round < repetitions(1); round++) {
       const user = await all.addUser();
@@ -177,7 +177,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
       process.stderr.write(`${REFRESHES} refreshes: ${JSON.stringify({ before, after, hot })}\n`);
   }, 600_000);
 
-  test("revoked sessions and locks hold with Redis emptied, and after SIGKILL", async () => {
+  test("keep revoked sessions and locks with an empty Redis, and after SIGKILL", async () => {
     const [out, mine] = [await all.signIn(), await all.signIn()];
     const other = await all.signIn(mine);
     await out.browser.post("/auth/logout", undefined, out.accessToken);

@@ -42,7 +42,7 @@ describe.each([
     await gateway.end("SIGKILL");
   });
 
-  test("leave no call without a response: 503, or an error event and [DONE]", async () => {
+  test("leave every call with a response: 503, or an error event and [DONE]", async () => {
     const { url } = gateway;
     const { accessToken } = await signInAt(url);
     const ask = (path: string, content: string) =>

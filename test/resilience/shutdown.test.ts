@@ -29,7 +29,7 @@ describe("Shutdown", () => {
     return { gate, answer };
   };
 
-  test("finishes open requests, refuses new ones, and is not ready", async () => {
+  test("finishes open requests, rejects new ones, and is not ready", async () => {
     const { gate, answer } = await open("10s");
     const drained = server.gateway.drain();
     const refused = await server.send("GET", "/user/profile");
@@ -48,13 +48,13 @@ describe("Shutdown", () => {
     await expect(server.send("GET", "/health/live")).rejects.toThrow();
   });
 
-  test("ends requests that outlast the grace period by 503", async () => {
+  test("ends requests with 503 after the grace period", async () => {
     const { answer } = await open("50ms");
     await server.gateway.drain();
     expect(await answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
   });
 
-  test("cuts off a body that has not arrived within the grace period", async () => {
+  test("disconnects a body that has not arrived within the grace period", async () => {
     server = await start((router) => router.service(UserService, {}), { env: { SHUTDOWN_TIMEOUT: "0" } });
     const socket = net.connect(server.port, "127.0.0.1").on("error", () => {});
     const head = "PUT /user/profile HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";

@@ -139,7 +139,7 @@ test(`Memory: of ${SLOW_READERS} clients that read 1 KB a second of an endless r
 }, 180_000);
 
 test.each(["large-reply 100000000", "endless-event"])(
-  "Memory: of a chat reply of 100 MB is bounded: %s is refused",
+  "Memory: of a chat reply of 100 MB is bounded, and the reply is an error: %s",
   async (name) => {
     const before = await rss();
     const asked = simulator.requests.length;
@@ -156,7 +156,7 @@ test.each(["large-reply 100000000", "endless-event"])(
   60_000,
 );
 
-test(`${STREAMS} streams with a third aborted leave memory, sockets, timers and listeners where they were`, async () => {
+test(`Leaks: ${STREAMS} streams, a third aborted, leave no memory, sockets, timers or listeners`, async () => {
   const before = await held();
   await talk(STREAMS);
   await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));

@@ -43,18 +43,18 @@ async function starve(request: string): Promise<number> {
   return performance.now() - startedAt;
 }
 
-test("Stalled reader: of documents is cut off", async () => {
+test("Stalled client: is disconnected if it does not read documents", async () => {
   const lasted = await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500));
   expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
 });
 
-test("Stalled reader: of a stream is cut off, and the call ends", async () => {
+test("Stalled client: is disconnected if it does not read a stream, and the call ends", async () => {
   const lasted = await starve(post("/ai/stream", CONVERSATION));
   expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
   await isLeft.promise;
 });
 
-test("Stalled reader: that waits for us is not cut off", async () => {
+test("Stalled client: is not disconnected while it waits for a response", async () => {
   const answer = server.send("POST", "/ai/chat", CONVERSATION, JSON_TYPE);
   await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500)); // some time passes
   ended.resolve("");

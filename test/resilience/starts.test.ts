@@ -10,7 +10,7 @@ import { startProxy } from "../support/proxy.ts";
 import { times, until } from "../support/until.ts";
 
 describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an empty PostgreSQL", () => {
-  test("migrates once, agrees on the signing key, and makes one administrator", async () => {
+  test("migrates once, agrees on the signing key, and creates one administrator", async () => {
     const DATABASE_URL = await createDatabase("together");
     const env = {
       DATABASE_URL,
@@ -40,7 +40,7 @@ describe("Start with wrong settings", () => {
       (error: Error) => error.message,
     );
 
-  test("is refused by one line per variable on either side, without values", async () => {
+  test("fails with one line per variable on either side, without values", async () => {
     const env = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "hidden", SHUTDOWN_TIMEOUT: "hidden" };
     const told = await refusal({ ...env, PUBLIC_URL: "hidden" });
     expect(told).toContain("ended with 1: Gatehouse can't start:\n");
@@ -53,7 +53,7 @@ describe("Start with wrong settings", () => {
     expect(told).not.toContain("hidden");
   });
 
-  test("is refused by services that run alone too", async () => {
+  test("fails for services that run alone too", async () => {
     const env = { INTERNAL_SECRET: "between-gateway-and-services", ADMIN_EMAIL: "root@example.com" };
     const told = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
     expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);

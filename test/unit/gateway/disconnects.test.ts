@@ -7,7 +7,7 @@ import { play } from "../../support/gateway.ts";
 import { chat } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
-test("streams over gRPC outlive a burst of clients that leave", { timeout: 60_000 }, async () => {
+test("gRPC streams continue while thousands of other clients disconnect", { timeout: 60_000 }, async () => {
   let open = 0;
   const played = await play("over gRPC", (router) =>
     router.service(AIService, {
@@ -41,7 +41,7 @@ test("streams over gRPC outlive a burst of clients that leave", { timeout: 60_00
   await waiting;
 });
 
-test("a reader who leaves with a message on its way lets the handler end", async () => {
+test("gRPC stream: the handler ends if its client disconnects while a message is sent", async () => {
   let isOver = false;
   const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: null };
   const server = await listenGrpc(

@@ -10,11 +10,11 @@ const DONE = "data: [DONE]\n\n";
 const never = new Promise<never>(() => {});
 const aborted = (signal: AbortSignal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
 
-describe.each(transportKinds)("the life of an event stream %s", (way) => {
+describe.each(transportKinds)("SSE stream %s", (way) => {
   let edge: ChatServices;
   afterEach(() => edge.close());
 
-  test("sends no header before the first message, and each piece as it comes", async () => {
+  test("sends no header before the first message, then each message at once", async () => {
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
     edge = await startChatServices(way, async function* () {
       await gates[0].promise;
@@ -34,7 +34,7 @@ describe.each(transportKinds)("the life of an event stream %s", (way) => {
     expect(rest).toBe(`data: {"chunk":"second"}\n\n${DONE}`);
   });
 
-  test("bridges silence by comments, before the first message as well", async () => {
+  test("sends heartbeat comments during silence, before the first message too", async () => {
     const gate = Promise.withResolvers<void>();
     edge = await startChatServices(
       way,
@@ -83,7 +83,7 @@ describe.each(transportKinds)("the life of an event stream %s", (way) => {
     },
   );
 
-  test("ends by an error event and [DONE] when the service shuts down", async () => {
+  test("ends with an error event and [DONE] at a shutdown", async () => {
     edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
       await never;

@@ -9,7 +9,7 @@ const DONE = "data: [DONE]\n\n";
 const PIECES = 400;
 const CHUNK = "x".repeat(64 * 1024);
 
-describe.each(transportKinds)("an event stream on the wire %s", (way) => {
+describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
   let edge: ChatServices;
   afterEach(() => edge.close());
 
@@ -30,7 +30,7 @@ describe.each(transportKinds)("an event stream on the wire %s", (way) => {
     return { socket, seen, made: () => made };
   }
 
-  test("slows down for a slow reader, with bounded memory, and goes on when it reads", async () => {
+  test("pauses for a slow client with bounded memory, and resumes when the client reads", async () => {
     const { socket, seen, made } = await askAndPause();
     expect(made()).toBeLessThan(PIECES / 2);
     socket.resume();
@@ -40,7 +40,7 @@ describe.each(transportKinds)("an event stream on the wire %s", (way) => {
     socket.destroy();
   });
 
-  test.runIf(way === "in process")("tells a reader who lags behind of the shutdown as well", async () => {
+  test.runIf(way === "in process")("reports a shutdown to a slow client too", async () => {
     const { socket, seen, made } = await askAndPause();
     const drained = edge.gateway.drain();
     socket.resume();
@@ -53,7 +53,7 @@ describe.each(transportKinds)("an event stream on the wire %s", (way) => {
   test.each([
     ["1.1", (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`, "0\r\n\r\n"],
     ["1.0", (event: string) => event, ""],
-  ])("comes to clients of HTTP/%s as that version cuts it", async (version, cut, end) => {
+  ])("has the framing of HTTP/%s", async (version, cut, end) => {
     edge = await startChatServices(way, async function* () {
       yield { chunk: "zwölf €" };
     });
@@ -69,7 +69,7 @@ describe.each(transportKinds)("an event stream on the wire %s", (way) => {
     socket.destroy();
   });
 
-  test("closes the connection where the client asks for that", async () => {
+  test("closes the connection if the client sends Connection: close", async () => {
     edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
     });
@@ -79,7 +79,7 @@ describe.each(transportKinds)("an event stream on the wire %s", (way) => {
     expect(text).toContain("[DONE]");
   });
 
-  test("leaves nothing behind at a connection that carries many", async () => {
+  test("leaves no listeners on a connection that carries many streams", async () => {
     edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
     });

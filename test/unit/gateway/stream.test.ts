@@ -10,7 +10,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
   let edge: ChatServices;
   afterEach(() => edge.close());
 
-  test("answers each message as one data line, then [DONE], under the headers of the specification", async () => {
+  test("sends each message as one data line, then [DONE], with the specified headers", async () => {
     edge = await startChatServices(way, async function* (context) {
       context.responseHeader.set("ratelimit-remaining", "99");
       yield { chunk: 'line\nbreak "quoted" 🗝️\u2028' };
@@ -31,7 +31,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     expect(await answer.text()).toBe(`${first}data: {"chunk":"two"}\n\n${DONE}`);
   });
 
-  test("of a reply without text is [DONE] alone", async () => {
+  test("sends only [DONE] for a reply without text", async () => {
     edge = await startChatServices(way, async function* () {});
     expect(await (await edge.ask()).text()).toBe(DONE);
   });
@@ -43,7 +43,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     ["RATE_LIMITED", Reason.RATE_LIMITED, Code.ResourceExhausted, 429],
     ["INTERNAL", Reason.UNSPECIFIED, Code.Internal, 500],
     ["UNAVAILABLE", Reason.UNAVAILABLE, Code.Unavailable, 503],
-  ])("that fails at once with %s answers its status", async (word, reason, code, status) => {
+  ])("returns the status of %s before the first message", async (word, reason, code, status) => {
     // biome-ignore lint/correctness/useYield: it fails before
     edge = await startChatServices(way, async function* () {
       throw failWith(reason, code, "No.", { retryAfterSeconds: 7 });
@@ -57,7 +57,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
   test.each([
     ["a provider that is not configured", Reason.PROVIDER_NOT_CONFIGURED, Code.FailedPrecondition],
     ["a provider's failure", Reason.PROVIDER_ERROR, Code.Internal],
-  ])("tells %s as an event, at once as well as later", async (_what, reason, code) => {
+  ])("sends %s as an error event, before and after the first message", async (_what, reason, code) => {
     for (const before of [[], ["a"]]) {
       edge = await startChatServices(way, async function* (context) {
         context.responseHeader.set("ratelimit-remaining", "99");
@@ -73,7 +73,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     }
   });
 
-  test("tells what goes with a failure that comes instead of any message", async () => {
+  test("forwards the metadata of an error before the first message", async () => {
     edge = await startChatServices(way, () => {
       const limits = { "ratelimit-remaining": "99" };
       throw failWith(Reason.PROVIDER_NOT_CONFIGURED, Code.FailedPrecondition, "It says no.", {}, limits);
@@ -83,7 +83,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     expect(await answer.text()).toBe(`data: {"error":"It says no."}\n\n${DONE}`);
   });
 
-  test("tells any later failure as an event; a bug is masked and logged", async () => {
+  test("sends a later bug as a masked error event, and logs it", async () => {
     edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
       throw new Error("password=hunter2");
@@ -95,7 +95,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     expect(edge.logs.filter((line) => line.level === 50)).toMatchObject([{ requestId: "id-1" }]);
   });
 
-  test("is refused before it starts with a body that is not valid", async () => {
+  test("rejects an invalid body before the stream starts", async () => {
     edge = await startChatServices(way, async function* () {});
     const answer = await edge.send("POST", "/ai/stream", { ...CONVERSATION, temperature: "hot" });
     expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "temperature" }] } });

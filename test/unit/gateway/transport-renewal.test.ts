@@ -12,7 +12,7 @@ const portOf = (server: net.Server) => (server.address() as AddressInfo).port;
 const listening = (server: net.Server) =>
   new Promise<number>((resolve) => server.listen(0, "127.0.0.1", () => resolve(portOf(server))));
 
-test("calls reach all services behind a proxy that balances connections, and streams go on where they began", async () => {
+test("Services transport: calls reach all services behind a load balancer, and streams stay on their connection", async () => {
   let finish = () => {};
   const finished = new Promise<void>((resolve) => {
     finish = resolve;

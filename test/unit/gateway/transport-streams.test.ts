@@ -7,7 +7,7 @@ import { failWith, transportKinds } from "../../support/gateway.ts";
 import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
-describe.each(transportKinds)("a streaming call %s", (way) => {
+describe.each(transportKinds)("Streaming call %s", (way) => {
   const open = openTransports(way);
 
   test("streams messages in order, then ends", async () => {
@@ -26,7 +26,7 @@ describe.each(transportKinds)("a streaming call %s", (way) => {
     expect(answer.header.get("ratelimit-limit")).toBe("100");
   });
 
-  test("that fails in mid-stream delivers what came before", async () => {
+  test("delivers all messages before an error", async () => {
     const transport = await open((router) =>
       router.service(AIService, {
         async *streamChat() {
@@ -45,7 +45,7 @@ describe.each(transportKinds)("a streaming call %s", (way) => {
     expect(error.findDetails(FailureSchema)[0]?.reason).toBe(Reason.PROVIDER_ERROR);
   });
 
-  test("whose stream is aborted is cancelled, delivers nothing more, and the handler's finally runs", async () => {
+  test("delivers nothing after an abort, and the handler's finally runs", async () => {
     const events: string[] = [];
     const transport = await open((router) =>
       router.service(AIService, {
@@ -73,7 +73,7 @@ describe.each(transportKinds)("a streaming call %s", (way) => {
     expect(delivered).toEqual(["0", "1", "2", "3"]);
   });
 
-  test("whose client aborts before it reads anything is observed to its end", async () => {
+  test("reports its end to interceptors if the client aborts before it reads", async () => {
     const results: CallResult[] = [];
     const observe: Interceptor = (next) => (req) => onComplete(next, req, (result) => void results.push(result));
     const streamChat = async function* (_request: unknown, { signal }: HandlerContext) {
@@ -89,7 +89,7 @@ describe.each(transportKinds)("a streaming call %s", (way) => {
     expect(results).toEqual([{ error: expect.any(ConnectError) }]);
   });
 
-  test("ends its reading by the reader's own failure", async () => {
+  test("rejects with the error that its consumer throws", async () => {
     const transport = await open((router) =>
       router.service(AIService, {
         async *streamChat() {
@@ -105,10 +105,10 @@ describe.each(transportKinds)("a streaming call %s", (way) => {
   });
 });
 
-describe.each(transportKinds)("a streaming call %s", (way) => {
+describe.each(transportKinds)("Streaming call %s", (way) => {
   const open = openTransports(way);
 
-  test("whose client leaves before it has begun ends for whoever watches it", async () => {
+  test("reports its end to interceptors if the client disconnects before it starts", async () => {
     const gate = Promise.withResolvers<void>();
     let held: AbortSignal | undefined;
     const hold: Interceptor = (next) => async (req) => {

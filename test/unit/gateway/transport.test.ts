@@ -10,10 +10,10 @@ import { until } from "../../support/until.ts";
 
 const { login } = AuthService.method;
 
-describe.each(transportKinds)("a call %s", (way) => {
+describe.each(transportKinds)("Unary call %s", (way) => {
   const open = openTransports(way);
 
-  test("carries message, headers and trailers both ways", async () => {
+  test("transports message, headers and trailers in both directions", async () => {
     const transport = await open((router) =>
       router.service(AuthService, {
         login: ({ email }, context) => {
@@ -53,7 +53,7 @@ describe.each(transportKinds)("a call %s", (way) => {
     expect(error.metadata.get("ratelimit-remaining")).toBe("0");
   });
 
-  test("masks an error that nobody foresaw, thrown or rejected, in handlers and streams", async () => {
+  test("masks an unexpected error of handlers and streams", async () => {
     const transport = await open((router) =>
       router
         .service(AuthService, {
@@ -82,14 +82,14 @@ describe.each(transportKinds)("a call %s", (way) => {
     }
   });
 
-  test("of a method that nobody serves is unimplemented", async () => {
+  test("is unimplemented for a method without a handler", async () => {
     const transport = await open((router) => router.service(AuthService, {}));
     const error = await errorOf(transport.unary(login, undefined, undefined, undefined, {}));
     expect(error.code).toBe(Code.Unimplemented);
     expect((await errorOf(chat(transport))).code).toBe(Code.Unimplemented);
   });
 
-  test("passes the interceptors, outermost first, and they see headers and errors", async () => {
+  test("passes the interceptors from the outermost on; they see headers and errors", async () => {
     const seen: string[] = [];
     const routes: Routes = (router) =>
       router.service(AuthService, {
@@ -109,7 +109,7 @@ describe.each(transportKinds)("a call %s", (way) => {
     expect(answer.header.get("x-by")).toBe("inner, outer");
   });
 
-  test("that its client aborts is cancelled at once, and the handler's signal fires", async () => {
+  test("is cancelled at once by an abort, and the handler's signal fires", async () => {
     let context: HandlerContext | undefined;
     const transport = await open((router) =>
       router.service(AuthService, {
@@ -129,7 +129,7 @@ describe.each(transportKinds)("a call %s", (way) => {
     expect((await late).code).toBe(Code.Canceled);
   });
 
-  test("ends at its deadline, of which the handler knows", async () => {
+  test("ends at its deadline, which the handler sees", async () => {
     let left: number | undefined;
     const transport = await open((router) =>
       router.service(AuthService, {
@@ -145,7 +145,7 @@ describe.each(transportKinds)("a call %s", (way) => {
     expect(left).toBeLessThanOrEqual(60);
   });
 
-  test("fires the handler's signal after its end, for what it may have left behind", async () => {
+  test("fires the handler's signal after its end, so that unfinished work stops", async () => {
     let context: HandlerContext | undefined;
     const transport = await open((router) =>
       router.service(AuthService, {

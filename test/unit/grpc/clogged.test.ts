@@ -21,7 +21,7 @@ test.each([
   ["a client's connection", createGrpcTransport({ baseUrl: app.grpcUrl })],
   ["a gateway's connections", createServicesTransport(app.grpcUrl)],
 ])(
-  "large requests that are refused do not clog %s",
+  "gRPC port: refused large requests do not block %s",
   async (_whose, transport) => {
     const { streamChat } = createClient(AIService, transport);
     const read = async (message: typeof large, headers: Record<string, string> = {}) => {
@@ -39,7 +39,7 @@ test.each([
 );
 
 test.each(["chat", "streamChat"] as const)(
-  "large requests that are abandoned do not clog a gateway's: %s",
+  "gRPC port: aborted large requests do not block a gateway's connections: %s",
   async (rpc) => {
     const transport = createServicesTransport(app.grpcUrl);
     const client = createClient(AIService, transport);
@@ -59,7 +59,7 @@ test.each(["chat", "streamChat"] as const)(
   },
 );
 
-test("answers that are abandoned do not clog the connection they came by", async () => {
+test("gRPC port: aborted responses do not block their connection", async () => {
   const session = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 1_000 } });
   const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
   const messageRequest = { case: "fileContainingSymbol", value: AIService.typeName } as const;
@@ -77,7 +77,7 @@ test("answers that are abandoned do not clog the connection they came by", async
   session.close();
 });
 
-test("calls that wait for a provider hold up no others, however many they are", async () => {
+test("gRPC port: a thousand calls that wait for a provider do not delay others", async () => {
   const transport = createServicesTransport(app.grpcUrl);
   const leaving = new AbortController();
   const { chat } = createClient(AIService, transport);
@@ -93,7 +93,7 @@ test("calls that wait for a provider hold up no others, however many they are", 
   transport.close();
 });
 
-test("a reader who takes nothing and leaves ends the call", async () => {
+test("gRPC port: a client that reads nothing and disconnects ends the call", async () => {
   const { accessToken } = await app.signIn();
   const session = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 1_000 } });
   const requestId = randomUUID();

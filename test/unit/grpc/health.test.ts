@@ -6,7 +6,7 @@ import { healthHandler } from "../../../services/grpc/health.ts";
 import { createMetrics } from "../../../services/metrics.ts";
 import { times } from "../../support/until.ts";
 
-test("Health: many checks and watches at once look at each part once", async () => {
+test("gRPC health: concurrent checks and watches check each dependency once", async () => {
   let looks = 0;
   const database = async () => {
     looks += 1;
@@ -27,7 +27,7 @@ test("Health: many checks and watches at once look at each part once", async () 
   expect(looks).toBeLessThan(5);
 });
 
-test("Health: a part that cannot be checked delays no metrics and is reported as unknown", async () => {
+test("gRPC health: a dependency that cannot be checked is reported as unknown and delays no metrics", async () => {
   const metrics = createMetrics();
   metrics.gauge("failing", "Fails.", () => Promise.reject(new Error("away")));
   metrics.gauge("hanging", "Never comes.", () => new Promise(() => {}));

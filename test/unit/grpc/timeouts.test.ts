@@ -34,11 +34,11 @@ describe.concurrent.each([
   [PROFILE, "application/proto"],
   [STREAM, "application/grpc"],
   [STREAM, "application/connect+json"],
-])("the gRPC door, asked for %s as %s", (path, type) => {
+])("gRPC request timeout of %s as %s", (path, type) => {
   test.each([
     ["has not begun", new Uint8Array()],
     ["has not ended", new Uint8Array(1)],
-  ])("waits no longer for a body that %s", async (_what, part) => {
+  ])("ends the call if its body %s", async (_what, part) => {
     const { session, head } = await connect();
     const stream = session.request({ ...head, ":path": path, "content-type": type });
     if (part.length > 0) stream.write(part);
@@ -50,7 +50,7 @@ describe.concurrent.each([
   });
 });
 
-describe("the gRPC door", () => {
+describe("gRPC port", () => {
   let session: http2.ClientHttp2Session;
   let head: http2.OutgoingHttpHeaders;
   beforeEach(async () => {
@@ -58,7 +58,7 @@ describe("the gRPC door", () => {
     return () => session.destroy();
   });
 
-  test("waits no longer for a body that never stops", async () => {
+  test("ends a call whose body never ends", async () => {
     const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
     stream.on("error", () => {}); // what is written to a stream that has been closed
     const drops = setInterval(() => stream.write(new Uint8Array(1)), 1);
@@ -67,7 +67,7 @@ describe("the gRPC door", () => {
   });
 
   test(
-    "lets a caller send no more large requests at once than its share of the memory, and small ones all the same",
+    "limits the large requests of a caller to its share of the memory, and accepts small ones",
     RETRY_ON_SLOW_CI,
     async () => {
       const send = (path: string, size: number) => {
@@ -85,7 +85,7 @@ describe("the gRPC door", () => {
     },
   );
 
-  test("ends a stream that nobody reads, and with it the call of the provider", async () => {
+  test("ends a stream that its client does not read, and its request to the provider", async () => {
     const message = create(StreamChatRequestSchema, {
       provider: "provider-a",
       messages: [{ role: "user", content: "case: endless" }],
@@ -100,7 +100,7 @@ describe("the gRPC door", () => {
     });
   });
 
-  test("waits for a provider longer than for a reader", async () => {
+  test("waits for a provider longer than for a client", async () => {
     const message = create(ChatRequestSchema, {
       provider: "provider-a",
       messages: [{ role: "user", content: "case: retry-after 800" }],
@@ -111,14 +111,14 @@ describe("the gRPC door", () => {
     expect((await answerTo(stream)).trailers).toMatchObject({ "grpc-status": "0" });
   });
 
-  test("shows no stranger its schema where reflection is off", async () => {
+  test("has no reflection if it is off", async () => {
     const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
     const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
     stream.end();
     expect(await answerTo(stream)).toMatchObject({ status: 404, text: "" });
   });
 
-  test("lets go of a connection on which nothing happens", async () => {
+  test("closes a connection after the idle timeout", async () => {
     await once(session, "close");
     expect(session.destroyed).toBe(true);
   });

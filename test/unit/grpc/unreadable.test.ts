@@ -40,7 +40,7 @@ const types = [
   [STREAM, "application/connect+json"],
 ] as const;
 
-describe.each(types)("a request to %s as %s that can't be read", (path, type) => {
+describe.each(types)("Malformed gRPC request to %s as %s", (path, type) => {
   let session: http2.ClientHttp2Session;
   beforeAll(() => {
     session = http2.connect(app.grpcUrl);
@@ -48,7 +48,7 @@ describe.each(types)("a request to %s as %s that can't be read", (path, type) =>
   afterAll(() => session.close());
   const head = { ":path": path, "content-type": type };
 
-  test("is refused in our words, and without one of its own", async () => {
+  test("gets an error of ours that quotes nothing of the request", async () => {
     const { accessToken } = await app.signIn();
     const authorization = `Bearer ${accessToken}`;
     const logged = app.logs.length;
@@ -60,7 +60,7 @@ describe.each(types)("a request to %s as %s that can't be read", (path, type) =>
     expect(app.logs.slice(logged).filter((line) => /"level":50|My-secret/.test(line))).toEqual([]);
   });
 
-  test("is asked for its token first, and counts towards the limit", async () => {
+  test("is rejected without a token first, and counts towards the rate limit", async () => {
     const { code } = failureOf(await send(session, head, framed(given)));
     expect(code).toBe(Code.Unauthenticated);
     const { accessToken } = await app.signIn();
@@ -71,7 +71,7 @@ describe.each(types)("a request to %s as %s that can't be read", (path, type) =>
   });
 });
 
-test("a request in an unknown compression is told which are known", async () => {
+test("gRPC request with an unknown compression: the response names the known ones", async () => {
   const session = http2.connect(app.grpcUrl);
   const head = { ":path": PROFILE, "content-type": "application/grpc", "grpc-encoding": "zstd" };
   const { accessToken } = await app.signIn();

@@ -27,7 +27,7 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     expect(answer.headers.get("www-authenticate")).toBe(status === 401 ? "Bearer" : null);
   });
 
-  test("carries violations, retry time and limits", async () => {
+  test("has violations, Retry-After and RateLimit headers", async () => {
     const violations = [{ field: "messages[0].role", message: "must be known" }];
     const limits = {
       "ratelimit-limit": "5",
@@ -66,7 +66,7 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     [Code.DeadlineExceeded, 504, "UNAVAILABLE"],
     [Code.Internal, 500, "INTERNAL"],
     [Code.DataLoss, 500, "INTERNAL"],
-  ])("for code %s without details has Connect's status and words of its own", async (code, status, word) => {
+  ])("for code %s without details has Connect's status and a fixed message", async (code, status, word) => {
     await failing(() => new ConnectError("connect ECONNREFUSED 10.1.2.3:5432", code));
     const answer = await login();
     expect(answer).toMatchObject({ status, body: { statusCode: status, code: word } });

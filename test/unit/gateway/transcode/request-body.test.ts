@@ -43,7 +43,7 @@ describe.each(transportKinds)("Request body %s", (transportKind) => {
     expect(blamed(answer)).toEqual(["password"]);
   });
 
-  test("is malformed in any encoding but valid UTF-8", async () => {
+  test("is 400 MALFORMED_REQUEST unless it is valid UTF-8", async () => {
     for (const bytes of [
       [0xff, 0xfe],
       [0xc0, 0x80],
@@ -59,7 +59,7 @@ describe.each(transportKinds)("Request body %s", (transportKind) => {
     }
   });
 
-  test("with __proto__ or constructor as keys harms nothing", async () => {
+  test("cannot pollute prototypes by the keys __proto__ and constructor", async () => {
     const answer = await server.login(
       '{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},"email":"a@b.cd","password":"x"}',
     );
@@ -74,7 +74,7 @@ describe.each(transportKinds)("Request body %s", (transportKind) => {
     "application/jsonp",
     "application/json; charset=latin1",
     "x",
-  ])("of content type %s is refused", async (type) => {
+  ])("with content type %s is 415", async (type) => {
     const answer = await server.login('{"email":"a@b.cd","password":"x"}', { "content-type": type });
     expect(answer).toMatchObject({
       status: 415,
@@ -82,7 +82,7 @@ describe.each(transportKinds)("Request body %s", (transportKind) => {
     });
   });
 
-  test("with a body but no content type, or a compressed one, is refused", async () => {
+  test("without a content type, or compressed, is 415", async () => {
     const body = new Uint8Array(Buffer.from('{"email":"a@b.cd","password":"x"}'));
     const plain = await fetch(`${server.url}/auth/login`, { method: "POST", body });
     expect(plain.headers.get("x-request-id")).toBeTruthy();
@@ -94,13 +94,13 @@ describe.each(transportKinds)("Request body %s", (transportKind) => {
   });
 
   test.each(["application/json", "Application/JSON;charset=UTF-8", 'application/json; charset="utf-8"'])(
-    "of content type %s is read",
+    "with content type %s is read",
     async (type) => {
       expect((await server.login('{"email":"a@b.cd","password":"x"}', { "content-type": type })).status).toBe(200);
     },
   );
 
-  test("may be empty, with or without content type, where the method needs no field", async () => {
+  test("may be empty if the method needs no field", async () => {
     for (const [method, path] of [
       ["POST", "/auth/logout"],
       ["POST", "/user/delete-account"],
@@ -113,7 +113,7 @@ describe.each(transportKinds)("Request body %s", (transportKind) => {
     }
   });
 
-  test("is ignored, but bounded, where the method has none", async () => {
+  test("is ignored, but limited in size, if the method has no body", async () => {
     expect((await server.send("POST", "/auth/logout", "null", JSON_TYPE)).status).toBe(200);
     expect((await server.send("DELETE", "/user/sessions/1", { id: "2" })).status).toBe(200);
     expect(server.last()).toMatchObject({ id: "1" });
@@ -136,7 +136,7 @@ describe.each(transportKinds)("Request body %s", (transportKind) => {
     },
   );
 
-  test("over 16 KiB, or 2 MiB for the AI, is too large", async () => {
+  test("is 413 above 16 KiB, or 2 MiB for the AI", async () => {
     const padded = (size: number) =>
       JSON.stringify({ email: "a@b.cd", password: "x", pad: "" }).replace('""', `"${"x".repeat(size)}"`);
     expect((await server.login(padded(16_000))).status).toBe(200);

@@ -9,7 +9,7 @@ describe.each(transportKinds)("Query, path and cookies %s", (transportKind) => {
   });
   afterAll(() => server.close());
 
-  test("query values are read by the types of their fields", async () => {
+  test("convert query values by the types of their fields", async () => {
     const query = "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
     expect((await server.send("GET", `/admin/users?${query}`)).status).toBe(200);
     expect(server.last()).toMatchObject({
@@ -51,7 +51,7 @@ describe.each(transportKinds)("Query, path and cookies %s", (transportKind) => {
     expect(blamed(answer)).toEqual([field]);
   });
 
-  test("a number out of range names the limits of the field", async () => {
+  test("report the limits of the field for a number out of range", async () => {
     for (const limit of ["-1", "4294967296"]) {
       const violations = [{ field: "limit", message: "must be between 1 and 100" }];
       expect(await server.send("GET", `/admin/users?limit=${limit}`)).toMatchObject({ body: { violations } });
@@ -65,19 +65,19 @@ describe.each(transportKinds)("Query, path and cookies %s", (transportKind) => {
     },
   );
 
-  test("a NUL in a path is not valid", async () => {
+  test("reject NUL in a path", async () => {
     const answer = await server.send("DELETE", "/user/sessions/a%00b");
     expect(answer.status).toBe(400);
     expect(blamed(answer)).toEqual(["id"]);
   });
 
-  test("an over-long id in a path is refused by the services, by the field's name", async () => {
+  test("reject an over-long id in a path with the field's name", async () => {
     const id = "a".repeat(10_000);
     await server.send("DELETE", `/user/sessions/${id}`);
     expect(server.last()).toMatchObject({ id });
   });
 
-  test("a field is filled from its cookie, and from nowhere else", async () => {
+  test("read a cookie field from its cookie only", async () => {
     const cookie = "theme=dark; refreshToken=abc.def.ghi; refreshToken=other";
     await server.send("POST", "/auth/refresh", { refreshToken: "body" }, { cookie });
     expect(server.last()).toMatchObject({ refreshToken: "abc.def.ghi" });

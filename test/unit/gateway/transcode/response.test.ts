@@ -13,7 +13,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
   const server = openGateways(transportKind);
   const { open, failing, login } = server;
 
-  test("is the bare field that response_body names, with defaults written out and unset optional fields absent", async () => {
+  test("is the field that response_body names, with defaults written out and unset optional fields absent", async () => {
     await open((router) =>
       router
         .service(UserService, {
@@ -35,7 +35,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
     ]);
   });
 
-  test("has the status of its policy, is JSON in UTF-8, and is not stored", async () => {
+  test("has the status of its policy, is JSON in UTF-8, and has Cache-Control: no-store", async () => {
     await open((router) =>
       router.service(AuthService, {
         register: () => ({ message: "é", userId: "1" }),
@@ -50,7 +50,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
     expect((await server.send("POST", "/auth/verify-email", { token: "t" })).status).toBe(200);
   });
 
-  test("is cached where it is public, and never when it fails", async () => {
+  test("is cacheable if the policy says so, and never if it is an error", async () => {
     let asked = 0;
     await open((router) =>
       router.service(AuthService, {
@@ -64,7 +64,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
     expect([await kept(), await kept()]).toEqual(["public, max-age=300", "no-store"]);
   });
 
-  test("to HEAD is the one to GET without its body", async () => {
+  test("to HEAD equals the response to GET without its body", async () => {
     await open((router) => router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }));
     const head = await server.send("HEAD", "/user/profile");
     const get = await server.send("GET", "/user/profile");
@@ -98,7 +98,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
       expect(answer.headers.has("strict-transport-security")).toBe(secure !== "");
     });
 
-    test("sets no cookie where a second factor is due", async () => {
+    test("sets no cookie if a second factor is required", async () => {
       await open((router) => router.service(AuthService, { login: () => ({ requiresMfa: true, tempToken: "t" }) }));
       const answer = await login();
       expect(answer.body).toEqual({ requiresMfa: true, tempToken: "t" });
@@ -129,13 +129,13 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
       ["RATE_LIMITED", Reason.RATE_LIMITED, Code.ResourceExhausted, []],
       ["UNAVAILABLE", Reason.UNAVAILABLE, Code.Unavailable, []],
       ["INTERNAL", Reason.UNSPECIFIED, Code.Internal, []],
-    ])("when a refresh is answered by a definite 401, not by %s otherwise", async (_name, reason, code, cookies) => {
+    ])("for a refresh with a definite 401, otherwise not: %s", async (_name, reason, code, cookies) => {
       await failing(() => failWith(reason, code));
       expect((await server.send("POST", "/auth/refresh")).headers.getSetCookie()).toEqual(cookies);
     });
   });
 
-  test("carries the limits of a success", async () => {
+  test("has the RateLimit headers of a success", async () => {
     await open((router) =>
       router.service(UserService, {
         getProfile: (_request, context) => {
@@ -147,7 +147,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
     expect((await server.send("GET", "/user/profile")).headers.get("ratelimit-remaining")).toBe("99");
   });
 
-  test("lists and pages as the administrator sees them", async () => {
+  test("has the documented shape for lists of administrators", async () => {
     await open((router) =>
       router.service(AdminService, {
         listUsers: () => ({ items: [{ id: "1", locked: true }], nextCursor: "c", total: 2 }),
