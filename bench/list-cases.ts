@@ -1,4 +1,4 @@
-import { listUsers } from "../services/admin/list-users.ts";
+import { listUsers } from "../services/admin/admin-user.ts";
 import type { UserFilter } from "../services/store/admin-users.ts";
 import { type AuditFilter, listAuditEvents } from "../services/store/audit-events.ts";
 import { type EmailFilter, listEmails } from "../services/store/emails.ts";

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
-import { listUsers } from "../services/admin/list-users.ts";
+import { listUsers } from "../services/admin/admin-user.ts";
 import { recordAudit } from "../services/audit/record.ts";
 import { createLog } from "../services/platform/log.ts";
 import { listAuditEvents } from "../services/store/audit-events.ts";

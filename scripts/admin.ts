@@ -3,8 +3,8 @@ import { randomInt, randomUUID } from "node:crypto";
 import { userInfo } from "node:os";
 import { readEmailAddress } from "../services/accounts/email-address.ts";
 import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
-import { revokeUserSessions } from "../services/admin/revoke-user-sessions.ts";
 import { updateUser } from "../services/admin/update-user.ts";
+import { revokeUserSessions } from "../services/admin/user-sessions.ts";
 import { verifyFromCommandLine } from "../services/audit/cli.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
 import { readConfig } from "../services/platform/config.ts";
@@ -12,7 +12,7 @@ import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile } from "../services/platform/process.ts";
 import { openStore } from "../services/store/open-store.ts";
-import { grantServiceRole } from "../services/store/service-role.ts";
+import { grantServiceRole } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";
 
 const USAGE = `npm run admin -- <command>

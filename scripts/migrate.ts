@@ -3,11 +3,11 @@
  * may run at once.
  */
 import { setTimeout as wait } from "node:timers/promises";
-import { addPartitions, dropPartitions } from "../services/audit/partitions.ts";
+import { addPartitions, dropPartitions } from "../services/audit/worker.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile } from "../services/platform/process.ts";
-import { isLockTimeout } from "../services/store/audit-partitions.ts";
+import { isLockTimeout } from "../services/store/audit-events.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { checkSchema } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";

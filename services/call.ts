@@ -10,10 +10,9 @@ import { type Client, requestIdOf } from "./platform/client.ts";
 import type { Config } from "./platform/config.ts";
 import type { Clock } from "./platform/process.ts";
 import type { Tracing } from "./platform/tracing.ts";
-import type { FindSession } from "./sessions/find-session.ts";
 import type { GeoIp } from "./sessions/geoip.ts";
+import type { FindSession, LastSeen } from "./sessions/identify.ts";
 import type { KeyRing } from "./sessions/key-ring.ts";
-import type { LastSeen } from "./sessions/last-seen.ts";
 import type { FoundSession } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
 

@@ -5,7 +5,7 @@ import { deleteEmails } from "../store/emails.ts";
 import { anonymizeUsage, User } from "../store/users.ts";
 
 /** Usage rows of one statement, so that each takes far less than the longest time that a statement may take. */
-const BATCH_SIZE = 50_000;
+const USAGE_BATCH_SIZE = 50_000;
 
 /**
  * Erases an account and all personal data. Usage rows stay without a user, audit events stay with the id as pseudonym.
@@ -17,10 +17,41 @@ export async function eraseUser(call: AuditDeps, userId: string): Promise<boolea
   const user = await call.em.findOne(User, { id: userId }, { lockMode });
   if (!user) return false;
   await deleteEmails(call, userId);
-  while ((await anonymizeUsage(call, userId, BATCH_SIZE)) === BATCH_SIZE); // the foreign key's action would be one long statement
+  while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // the foreign key's action would be one long statement
   await call.em.nativeDelete(User, { id: userId });
   await clearLock(call, { kind: "password", subject: user.canonicalEmail });
   await clearLock(call, { kind: "second-factor", subject: userId });
   await recordAudit(call, "user.erased", { userId });
   return true;
+}
+
+/** Accounts that are looked up at once; each is erased in a transaction of its own. */
+const BATCH_SIZE = 20;
+
+/**
+ * Erases the accounts whose deletion is due. Any number of processes may run it at once.
+ * @throws the first error of an account that could not be erased, after the others were
+ */
+export async function purgeDeletedUsers(createSystemCall: () => AuditDeps): Promise<void> {
+  const failures: unknown[] = [];
+  for (let erased = BATCH_SIZE; erased === BATCH_SIZE; ) {
+    erased = 0;
+    const { em, clock } = createSystemCall();
+    const isDue = { deletionAt: { $lte: clock.now() } };
+    const due = await em.find(User, isDue, { fields: ["id"], orderBy: { deletionAt: "asc" }, limit: BATCH_SIZE });
+    for (const { id } of due) {
+      const isErased = await purgeUser(createSystemCall(), id).catch((error) => void failures.push(error));
+      if (isErased) erased++;
+    }
+  }
+  if (failures.length > 0) throw failures[0];
+}
+
+/** Erases a user, unless a sign-in has cancelled the deletion or another process is erasing it. */
+function purgeUser(call: AuditDeps, id: string): Promise<boolean> {
+  return call.em.transactional(async () => {
+    const lockMode = LockMode.PESSIMISTIC_PARTIAL_WRITE; // skips a locked row
+    const due = await call.em.findOne(User, { id, deletionAt: { $lte: call.clock.now() } }, { lockMode });
+    return due ? eraseUser(call, id) : false;
+  });
 }

@@ -1,7 +1,8 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { type AdminUserRow, findAdminUser } from "../store/admin-users.ts";
+import { type AdminUserRow, findAdminUser, listAdminUsers, type UserFilter } from "../store/admin-users.ts";
+import type { Page, PageRequest } from "../store/page.ts";
 import { User } from "../store/users.ts";
 
 /** A user as administrators see it. */
@@ -42,4 +43,15 @@ export async function requireUser({ em }: Pick<Call, "em">, id: string): Promise
 
 export function userNotFound(): ServiceError {
   return new ServiceError(Reason.NOT_FOUND, "There is no such user.");
+}
+
+/** Lists users, newest first. Pages of a search for one or two characters may be short. @throws ServiceError VALIDATION_FAILED */
+export async function listUsers(
+  call: Pick<Call, "em" | "clock">,
+  filter: UserFilter,
+  request: PageRequest,
+): Promise<Page<AdminUser>> {
+  const now = call.clock.now();
+  const page = await listAdminUsers(call, filter, request, now);
+  return { ...page, items: page.items.map((row) => toAdminUser(row, now)) };
 }

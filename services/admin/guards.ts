@@ -1,5 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { assertOtherAdmin } from "../accounts/last-admin.ts";
+import { assertOtherAdmin } from "../accounts/lock-users.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { User } from "../store/users.ts";

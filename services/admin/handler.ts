@@ -2,19 +2,15 @@ import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/prot
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
-import { sessionMessage } from "../sessions/list-sessions.ts";
 import { type ListedAuditEvent, listAuditEvents } from "../store/audit-events.ts";
 import { type EmailRow, type EmailStatus, listEmails } from "../store/emails.ts";
 import type { Role } from "../store/users.ts";
-import { profileOf } from "../user/profile.ts";
-import type { AdminUser } from "./admin-user.ts";
-import { deleteUser } from "./delete-user.ts";
+import { profileOf, sessionMessage } from "../user/to-message.ts";
+import { type AdminUser, listUsers } from "./admin-user.ts";
 import { impersonate } from "./impersonate.ts";
-import { listUserSessions } from "./list-user-sessions.ts";
-import { listUsers } from "./list-users.ts";
 import { retryEmail } from "./retry-email.ts";
-import { revokeUserSessions } from "./revoke-user-sessions.ts";
-import { updateUser } from "./update-user.ts";
+import { deleteUser, updateUser } from "./update-user.ts";
+import { listUserSessions, revokeUserSessions } from "./user-sessions.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {

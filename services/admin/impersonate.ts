@@ -1,5 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { lockOwnSession } from "../accounts/lock-caller.ts";
+import { lockOwnSession } from "../accounts/lock-users.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";

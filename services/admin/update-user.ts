@@ -1,4 +1,5 @@
 import { type EmailAddress, emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
+import { eraseUser } from "../accounts/erase-user.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
@@ -95,4 +96,13 @@ async function onEmailChanged(
 async function unlock(call: Deps, user: User): Promise<void> {
   await clearLock(call, { kind: "password", subject: user.canonicalEmail });
   await clearLock(call, { kind: "second-factor", subject: user.id });
+}
+
+/** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */
+export async function deleteUser(call: AuditDeps, id: string): Promise<void> {
+  await call.em.transactional(async () => {
+    await assertRemovableAdmin(call, id, "delete");
+    await recordAudit(call, "admin.user_deleted", { userId: id });
+    if (!(await eraseUser(call, id))) throw userNotFound();
+  });
 }

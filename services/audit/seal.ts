@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import {
   digestsOf,
   type Head,
@@ -8,7 +9,6 @@ import {
   takeUnsealed,
 } from "../store/audit-seals.ts";
 import type { Db } from "../store/store.ts";
-import { dropLinkOf, GENESIS, linkOf } from "./chain.ts";
 
 /** Events in one seal. */
 const BATCH = 1_000;
@@ -43,4 +43,17 @@ export async function sealDrop(db: Db, now: Date, last: Head, droppedBelow: stri
 export async function beginSeal(db: Db): Promise<Head | undefined> {
   if (!(await lockChain(db))) return undefined;
   return (await headOf(db)) ?? { position: 0, hash: GENESIS };
+}
+
+/** The link before the first one. */
+export const GENESIS = "0".repeat(64);
+
+/** The link of an event: over the link before it, its id, and the digest of its row ("" where the row was gone already). */
+export function linkOf(previous: string, id: string, digest: string): string {
+  return hash("sha256", `${previous} ${id} ${digest}`, "hex");
+}
+
+/** The link that records that retention has dropped the events below an id. */
+export function dropLinkOf(previous: string, droppedBelow: string): string {
+  return hash("sha256", `${previous} dropped below ${droppedBelow}`, "hex");
 }

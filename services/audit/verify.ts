@@ -10,7 +10,7 @@ import {
   type Seal,
 } from "../store/audit-seals.ts";
 import type { Db } from "../store/store.ts";
-import { dropLinkOf, GENESIS, linkOf } from "./chain.ts";
+import { dropLinkOf, GENESIS, linkOf } from "./seal.ts";
 
 /** Seals that are read together; each covers up to 1,000 events. */
 const SEALS_AT_ONCE = 10;

@@ -4,16 +4,13 @@ import { callOf, signedInCallOf } from "../call.ts";
 import type { SecondFactor } from "../mfa/second-factor.ts";
 import { KEEPS_COOKIES } from "../platform/client.ts";
 import type { LoginResult } from "../sessions/open-session.ts";
-import { createBackupCodes } from "./create-backup-codes.ts";
-import { disableTotp } from "./disable-totp.ts";
-import { forgotPassword } from "./forgot-password.ts";
 import { login } from "./login.ts";
 import { logout } from "./logout.ts";
+import { forgotPassword, resendVerification } from "./mail-token.ts";
+import { createBackupCodes, disableTotp, setupTotp } from "./mfa-settings.ts";
 import { refresh } from "./refresh.ts";
 import { register } from "./register.ts";
-import { resendVerification } from "./resend-verification.ts";
 import { resetPassword } from "./reset-password.ts";
-import { setupTotp } from "./setup-totp.ts";
 import { verifyEmail } from "./verify-email.ts";
 import { verifyMfa } from "./verify-mfa.ts";
 

@@ -3,13 +3,13 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { type Attempt, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
-import { issueMfaToken } from "../mfa/mfa-token.ts";
 import { reasonName, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired, type LoginResult, openSession } from "../sessions/open-session.ts";
 import type { GuessedUser } from "../store/attempts.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
 import { User } from "../store/users.ts";
-import { queueReset } from "./forgot-password.ts";
+import { queueReset } from "./mail-token.ts";
+import { issueMfaToken } from "./verify-mfa.ts";
 
 /** What a login leads to. */
 export type LoginOutcome = ({ kind: "signed-in" } & LoginResult) | { kind: "mfa-required"; mfaToken: string };

@@ -5,7 +5,7 @@ import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { revokeSession } from "../sessions/revoke-sessions.ts";
 import { createTokenPair, readRefreshToken, type TokenPair } from "../sessions/tokens.ts";
-import { findSessionForRefresh, type RefreshedSession, rotateSession } from "../store/session-rotation.ts";
+import { findSessionForRefresh, type RefreshedSession, rotateSession } from "../store/sign-in.ts";
 import { lockUser } from "../store/users.ts";
 
 /**

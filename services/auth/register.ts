@@ -3,7 +3,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { newId } from "../store/ids.ts";
 import { insertUser } from "../store/users.ts";
-import { queueToken } from "./queue-token.ts";
+import { queueToken } from "./mail-token.ts";
 
 /**
  * Creates an account and queues the mail that verifies its address, both or neither.

@@ -1,11 +1,13 @@
 import { LockMode } from "@mikro-orm/core";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
+import { issueOneTimeToken } from "../crypto/one-time-token.ts";
 import { reserveAttempt } from "../lockout/reserve-attempt.ts";
-import { invalidMfaToken } from "../mfa/mfa-token.ts";
 import { evaluateSecondFactor, type SecondFactor } from "../mfa/second-factor.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { type LoginResult, openSession } from "../sessions/open-session.ts";
-import { readMfaToken } from "../sessions/tokens.ts";
+import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
 import { countMfaTokenAttempt, OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 
@@ -44,4 +46,22 @@ export async function verifyMfa(call: Call, tempToken: string, factor: SecondFac
   } finally {
     await attempt.release();
   }
+}
+
+/** Issues the MFA token of a login that waits for its second factor; it replaces an older one. Joins the transaction. */
+export async function issueMfaToken(
+  call: Pick<Call, "em" | "clock" | "config" | "keys">,
+  user: { id: string; email: string },
+): Promise<string> {
+  const createdAt = call.clock.now();
+  const lifetimeMs = call.config.mfaTokenMs;
+  const id = await issueOneTimeToken(call, { kind: "sign-in", userId: user.id, email: user.email, lifetimeMs });
+  const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
+  return createMfaToken(call, { id, userId: user.id, createdAt, expiresAt });
+}
+
+/** The error for an invalid, expired or used MFA token. */
+function invalidMfaToken(): ServiceError {
+  const message = "The sign-in has expired or was already completed. Please sign in again.";
+  return new ServiceError(Reason.TICKET_INVALID, message);
 }

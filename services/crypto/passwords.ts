@@ -1,7 +1,6 @@
 import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
 import { tooBusy } from "../platform/errors.ts";
-import { createSemaphore } from "./semaphore.ts";
 
 /** What a hash of argon2id costs: memory in KiB, and passes over it. */
 export type HashCost = { memoryCost: number; timeCost: number };
@@ -28,7 +27,7 @@ export type Passwords = {
 
 /** Creates the hasher. Its methods throw ServiceError UNAVAILABLE if too many callers wait. */
 export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
-  const { run, waiting } = createSemaphore(MAX_RUNNING, MAX_WAITING, tooBusy);
+  const { run, waiting } = createSemaphore();
   const parameters = { ...cost, parallelism: 1 };
   const prefix = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$`;
   const unknownHash = await hash("no account has this password", parameters);
@@ -40,5 +39,27 @@ export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
     },
     isOutdated: (passwordHash) => !passwordHash.startsWith(prefix),
     waiting,
+  };
+}
+
+/** Bounds the hashes in progress; further callers wait, first come, first served. */
+function createSemaphore() {
+  let running = 0;
+  const queue: (() => void)[] = [];
+  return {
+    /** @throws ServiceError UNAVAILABLE if too many callers wait */
+    async run<T>(work: () => Promise<T>): Promise<T> {
+      if (running < MAX_RUNNING) running++;
+      else if (queue.length >= MAX_WAITING) throw tooBusy();
+      else await new Promise<void>((resolve) => queue.push(resolve));
+      try {
+        return await work();
+      } finally {
+        const next = queue.shift();
+        if (next) next();
+        else running--;
+      }
+    },
+    waiting: () => queue.length,
   };
 }

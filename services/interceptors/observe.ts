@@ -14,8 +14,8 @@ import type { Metrics } from "../metrics.ts";
 import { readClient } from "../platform/client.ts";
 import { ServiceError, toConnectError } from "../platform/errors.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
-import { createFindSession } from "../sessions/find-session.ts";
-import { watchDatabase } from "../store/availability.ts";
+import { createFindSession } from "../sessions/identify.ts";
+import { watchDatabase } from "../store/open-store.ts";
 import type { Store } from "../store/store.ts";
 import { createErrorMapper } from "./map-errors.ts";
 

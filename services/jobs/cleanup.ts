@@ -1,4 +1,4 @@
-import { purgeDeletedUsers } from "../accounts/purge-deleted.ts";
+import { purgeDeletedUsers } from "../accounts/erase-user.ts";
 import type { AuditDeps } from "../audit/record.ts";
 import type { AppContext } from "../call.ts";
 import { purgeExpired } from "../store/purge.ts";

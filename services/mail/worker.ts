@@ -7,9 +7,8 @@ import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
 import { type ClaimedEmail, claimEmails, extendLease, finishAttempt } from "../store/emails.ts";
 import type { Db, Store } from "../store/store.ts";
-import { describeSmtpError, smtpReplyCode } from "./smtp-errors.ts";
 import { renderEmail, type TemplateName } from "./templates.ts";
-import type { MailTransport } from "./transport.ts";
+import { describeSmtpError, type MailTransport, smtpReplyCode } from "./transport.ts";
 
 /** E-mails claimed at once, and e-mails being sent at once: a slow batch leaves capacity for the next one. */
 const BATCH = 20;

@@ -2,8 +2,7 @@ import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { replaceBackupCodes } from "../store/backup-codes.ts";
-import { User } from "../store/users.ts";
+import { replaceBackupCodes, User } from "../store/users.ts";
 
 type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 

@@ -1,11 +1,12 @@
+import { randomInt } from "node:crypto";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
+import type { Cipher } from "../crypto/cipher.ts";
 import { type Attempt, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { consumeTotpStep, type User } from "../store/users.ts";
-import { consumeBackupCode } from "./backup-code.ts";
+import { consumeTotpStep, replaceBackupCodes, takeBackupCode, type User } from "../store/users.ts";
 import { matchingStep } from "./totp.ts";
 
 /** A presented factor: a code of the authenticator, or a backup code. */
@@ -71,10 +72,35 @@ async function consumeSecondFactor(call: Call, user: SecondFactorOwner, factor: 
 }
 
 async function useBackupCode(call: Call, user: SecondFactorOwner, code: string): Promise<boolean> {
-  const left = await consumeBackupCode(call, user.id, code);
+  const left = await takeBackupCode(call, user.id, digestOf(call.cipher, user.id, code));
   if (left === undefined) return false;
   await recordAudit(call, "auth.backup_code_used", { userId: user.id, details: { left } });
   const variables = { name: user.name, left: String(left) };
   await queueEmail(call, { userId: user.id, to: user.email, template: "backup-code-used", variables });
   return true;
+}
+
+/** Codes of a set. */
+const COUNT = 10;
+/** Unambiguous digits and letters: neither 0 and O, nor 1, I and L, nor U and V. */
+const ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ";
+const GROUP = 4;
+
+/** Creates a new set of backup codes, which replaces the old one. Only keyed digests are stored. Lock the user first. */
+export async function createBackupCodeSet(call: Pick<Call, "em" | "cipher">, userId: string): Promise<string[]> {
+  const codes = new Set<string>();
+  while (codes.size < COUNT) codes.add(`${randomGroup()}-${randomGroup()}`);
+  const digests = [...codes].map((code) => digestOf(call.cipher, userId, code));
+  await replaceBackupCodes(call, userId, digests);
+  return [...codes];
+}
+
+/** A keyed digest of a code in any case, with or without its hyphen: without the key, which is not in the database, the 40 bits of a code can't be guessed offline. */
+function digestOf(cipher: Cipher, userId: string, code: string): string {
+  const normal = code.toUpperCase().replace(/[\s-]/g, "");
+  return cipher.mac(`${userId} ${normal}`, "backup-code").toString("base64url");
+}
+
+function randomGroup(): string {
+  return Array.from({ length: GROUP }, () => ALPHABET[randomInt(ALPHABET.length)]).join("");
 }

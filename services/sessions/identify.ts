@@ -1,8 +1,11 @@
-import type { Call } from "../call.ts";
+import { setImmediate } from "node:timers/promises";
+import type { Logger } from "pino";
+import { createBatch } from "../jobs/batch.ts";
 import type { SessionClaims } from "../platform/access-token.ts";
+import type { Clock } from "../platform/process.ts";
 import { unauthenticated } from "../platform/server-hooks.ts";
-import { type FoundSession, Session } from "../store/sessions.ts";
-import { LAST_SEEN_RESOLUTION_MS } from "./last-seen.ts";
+import { type FoundSession, findOpenSessions, Session, updateLastActive } from "../store/sessions.ts";
+import type { Db, HotDb, Store } from "../store/store.ts";
 
 /**
  * Finds the caller of an access token. The session's row is read for every request, so every process refuses a revoked
@@ -10,13 +13,11 @@ import { LAST_SEEN_RESOLUTION_MS } from "./last-seen.ts";
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function identify(
-  call: Pick<Call, "em" | "findSession" | "clock" | "lastSeen">,
+  call: Db & { findSession: FindSession; clock: Clock; lastSeen: LastSeen },
   claims: SessionClaims | undefined,
 ): Promise<FoundSession> {
   const found = claims && (await call.findSession(claims.sessionId));
-  if (!claims || !found || found.user.id !== claims.userId) {
-    throw unauthenticated();
-  }
+  if (!claims || !found || found.user.id !== claims.userId) throw unauthenticated();
   const { id, generation, successorUsed, lastActiveAt } = found.session;
   if (!successorUsed && generation === claims.generation) {
     await call.em.nativeUpdate(Session, { id, generation }, { successorUsed: true });
@@ -24,4 +25,54 @@ export async function identify(
   const now = call.clock.now();
   if (now.getTime() - lastActiveAt.getTime() >= LAST_SEEN_RESOLUTION_MS) call.lastSeen.touch(id, now);
   return found;
+}
+
+/** Finds an open session; undefined if it has ended or, under impersonation, the administrator's own has. */
+export type FindSession = (id: string) => Promise<FoundSession | undefined>;
+
+/** Reads sessions anew for every request. Requests that arrive in the same tick of the event loop share one statement. */
+export function createFindSession(db: HotDb, clock: Clock): FindSession {
+  const ids = new Set<string>();
+  let pending: Promise<Map<string, FoundSession>> | undefined;
+  const load = async () => {
+    await setImmediate();
+    const batch = [...ids];
+    ids.clear();
+    pending = undefined; // later callers get the next statement
+    return findOpenSessions(db, batch, clock.now());
+  };
+  return async (id) => {
+    ids.add(id);
+    pending ??= load();
+    return (await pending).get(id);
+  };
+}
+
+/** Uses of sessions are written together after this time, in ms; the same after a failure. */
+const FLUSH_INTERVAL_MS = 1_000;
+/** Sessions of one statement, and most that wait while the database is unreachable. */
+const BATCH_SIZE = 500;
+const MAX_WAITING = 10_000;
+/** A session's time is written again when it is this old, in ms: with the above well within a minute. */
+const LAST_SEEN_RESOLUTION_MS = 30_000;
+
+/** Writes when sessions were last active, off the request path. */
+export type LastSeen = {
+  touch(sessionId: string, at: Date): void;
+  /** Writes what is left. */
+  close(): Promise<void>;
+};
+
+/** Starts the writer of `last_active_at`. */
+export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "warn">): LastSeen {
+  const batch = createBatch<{ id: string; at: Date }>({
+    name: "last seen",
+    intervalMs: FLUSH_INTERVAL_MS,
+    retryMs: FLUSH_INTERVAL_MS,
+    batchSize: BATCH_SIZE,
+    maxItems: MAX_WAITING,
+    write: (sessions) => updateLastActive({ em: store.fork() }, sessions),
+    log,
+  });
+  return { touch: (id, at) => batch.set(id, { id, at }), close: batch.flush };
 }

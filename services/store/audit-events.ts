@@ -78,3 +78,78 @@ function firstIdAt(time: Date): string {
   const hex = msecs.toString(16).padStart(12, "0");
   return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }
+
+/** How long a change of partitions may make writers wait, in ms. */
+const LOCK_TIMEOUT_MS = 2_000;
+const DEFAULT_PARTITION = "audit_events_default";
+const CHECK_VIOLATION = "23514";
+const LOCK_NOT_AVAILABLE = "55P03";
+const codeOf = (error: unknown) => (error as { code?: string }).code;
+
+/** Whether a change of partitions was given up because it would have made writers wait. It is to be tried again later. */
+export function isLockTimeout(error: unknown): boolean {
+  return codeOf(error) === LOCK_NOT_AVAILABLE;
+}
+
+/** Limits the time that this transaction waits for locks. */
+export async function limitLockTime({ em }: Db): Promise<void> {
+  await em.execute(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+}
+
+/**
+ * Adds the partition of a month, unless it exists or the default partition has events of that month.
+ * @throws Error if the table stays locked, see `isLockTimeout`
+ */
+export async function addPartition(db: Db, firstDay: string): Promise<void> {
+  try {
+    await db.em.transactional(async () => {
+      await limitLockTime(db);
+      await db.em.execute("select audit_add_partition(?)", [firstDay]);
+    });
+  } catch (error) {
+    if (codeOf(error) !== CHECK_VIOLATION) throw error;
+  }
+}
+
+/** Whether this database role may drop partitions. Where it may not, `npm run migrate` does, as their owner. */
+export async function ownsPartitions({ em }: Db): Promise<boolean> {
+  const [log] = await em.execute<{ own: boolean }[]>(
+    "select pg_has_role(relowner, 'usage') as own from pg_class where oid = 'audit_events'::regclass",
+  );
+  return log?.own ?? false;
+}
+
+/** Names of the partitions whose every event is older than a month. */
+export async function partitionsBefore({ em }: Db, firstDay: string): Promise<string[]> {
+  const rows = await em.execute<{ name: string }[]>(
+    `select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = 'audit_events'::regclass and c.relname ~ '^audit_events_\\d{4}_\\d\\d$'
+       and c.relname < 'audit_events_' || to_char(?::date, 'YYYY_MM')
+     union all
+     select '${DEFAULT_PARTITION}' from (select max(id::text) as newest from ${DEFAULT_PARTITION}) as d
+     where d.newest < audit_id_at(?::date)::text
+     order by name`,
+    [firstDay, firstDay],
+  );
+  return rows.map(({ name }) => name);
+}
+
+/** The least id of a month. @returns undefined while events below it wait to be sealed */
+export async function sealedBound({ em }: Db, firstDay: string): Promise<string | undefined> {
+  const [bound] = await em.execute<{ id: string; unsealed: boolean }[]>(
+    `select b.id, exists (select from audit_unsealed where event_id < b.id) as unsealed
+     from (select audit_id_at(?::date) as id) as b`,
+    [firstDay],
+  );
+  return bound && !bound.unsealed ? bound.id : undefined;
+}
+
+/** Drops partitions with their events. The default partition is replaced by an empty one. */
+export async function dropTables({ em }: Db, names: string[]): Promise<void> {
+  for (const name of names) await em.execute(`drop table ${name}`);
+  if (!names.includes(DEFAULT_PARTITION)) return;
+  await em.execute(`create table ${DEFAULT_PARTITION} partition of audit_events default`);
+  await em.execute(
+    `create trigger audit_untruncated before truncate on ${DEFAULT_PARTITION} execute function audit_refuse()`,
+  );
+}

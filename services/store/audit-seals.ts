@@ -1,5 +1,4 @@
-import { LOCKS } from "./locks.ts";
-import type { Db } from "./store.ts";
+import { type Db, LOCKS } from "./store.ts";
 
 /** The end of the hash chain: the position of the last seal and the hash of its last link, in hex. */
 export type Head = { position: number; hash: string };

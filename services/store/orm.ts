@@ -1,8 +1,8 @@
 import { Migrator } from "@mikro-orm/migrations";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { MIGRATIONS } from "./migrations.ts";
 import { OneTimeToken } from "./one-time-tokens.ts";
+import { MIGRATIONS } from "./schema.ts";
 import { Session } from "./sessions.ts";
 import { SigningKey } from "./signing-keys.ts";
 import type { Store } from "./store.ts";

@@ -1,15 +1,13 @@
 import { Socket } from "node:net";
 import { MikroORM, type Transaction } from "@mikro-orm/core";
-import { PostgreSqlDriver } from "@mikro-orm/postgresql";
+import { type PostgreSqlConnection, PostgreSqlDriver } from "@mikro-orm/postgresql";
+import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
 import { asDatabaseUrlError } from "./errors.ts";
-import { LOCKS } from "./locks.ts";
 import { USERS_SEARCH } from "./migrations/Migration20261121000400_lists.ts";
 import { baseStore, ormOptions } from "./orm.ts";
-import { parseConnectionUrl } from "./postgres-url.ts";
-import { checkServer, type Pool } from "./preflight.ts";
 import { MIGRATION_TABLE } from "./schema.ts";
-import type { Statement, Store } from "./store.ts";
+import { LOCKS, type Statement, type Store } from "./store.ts";
 
 /** Connections to PostgreSQL of one process. */
 const POOL_SIZE = 10;
@@ -100,5 +98,74 @@ async function migratePostgres(url: string, log: Logger): Promise<void> {
     });
   } finally {
     await orm.close(true);
+  }
+}
+
+/** Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: there is no fallback to a connection without TLS. */
+const MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+/** Parameters that are supported. */
+const SUPPORTED =
+  "host port user password application_name options ssl sslmode sslrootcert sslcert sslkey uselibpqcompat".split(" ");
+
+/**
+ * Parses a PostgreSQL URL as libpq does (PostgreSQL documentation, "Connection Strings"): `sslmode=require` encrypts,
+ * `verify-full` also checks the server's certificate against `sslrootcert` or, without it, Node's authorities. The ORM
+ * itself ignores the URL's parameters.
+ * @throws Error if a certificate can't be read, or the mode is unknown
+ */
+function parseConnectionUrl(url: string) {
+  const read = new URL(url);
+  const mode = read.searchParams.get("sslmode");
+  if (mode !== null && !MODES.includes(mode)) throw new Error(`sslmode must be one of ${MODES.join(", ")}`);
+  if (mode === "allow") read.searchParams.set("sslmode", "prefer");
+  if (read.searchParams.get("sslrootcert") === "system") read.searchParams.delete("sslrootcert");
+  read.searchParams.delete("uselibpqcompat"); // always on
+  const config = toClientConfig(parse(read.href, { useLibpqCompat: true }));
+  const { host, port, user, password, ssl, application_name, options } = config;
+  return { host, port, user, password, ssl, application_name, options };
+}
+
+/** Parameters of a URL that are ignored, such as `search_path`, which belongs into `options`. */
+function ignoredParameters(url: string): string[] {
+  return [...new URL(url).searchParams.keys()].filter((name) => !SUPPORTED.includes(name));
+}
+
+/** The driver's pool of connections to PostgreSQL. */
+type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
+
+/**
+ * Checks at start-up what would make some requests fail later: a pooler that mixes up prepared statements, and an
+ * encoding that can't store every character. Warns of `synchronous_commit = off` and of ignored parameters of the URL.
+ * @throws Error for operators
+ */
+async function checkServer(pool: Pool, url: string, log: Logger): Promise<void> {
+  const parameters = ignoredParameters(url);
+  if (parameters.length > 0) log.warn({ parameters }, "DATABASE_URL has parameters that are ignored");
+  await checkPooler(pool);
+  const client = await pool.connect();
+  try {
+    const { rows } = await client.query(
+      "select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit",
+    );
+    const [{ encoding, commit }] = rows as [{ encoding: string; commit: string }];
+    if (encoding !== "UTF8") throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
+    if (commit === "off") log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
+  } finally {
+    client.release(true); // a failed check leaves no open connections
+  }
+}
+
+/** A pooler that shares server connections between clients must track their prepared statements. */
+async function checkPooler(pool: Pool): Promise<void> {
+  const clients = await Promise.all([pool.connect(), pool.connect()]);
+  try {
+    for (const client of clients) await client.query({ name: "pooler_probe", text: "select 1" });
+  } catch (error) {
+    if ((error as { code?: string }).code !== "42P05") throw error; // exists already: another client's connection
+    throw new Error("the connection pooler mixes up prepared statements. Let it track them, or use session pooling", {
+      cause: error,
+    });
+  } finally {
+    for (const client of clients) client.release(true); // a failed check leaves no open connections
   }
 }

@@ -1,7 +1,24 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { asDatabaseUrlError } from "./errors.ts";
-import { MIGRATIONS } from "./migrations.ts";
+import { Migration20261121000000_house } from "./migrations/Migration20261121000000_house.ts";
+import { Migration20261121000100_identity } from "./migrations/Migration20261121000100_identity.ts";
+import { Migration20261121000400_lists } from "./migrations/Migration20261121000400_lists.ts";
+import { Migration20261121000500_audit } from "./migrations/Migration20261121000500_audit.ts";
+import { Migration20261121000600_usage } from "./migrations/Migration20261121000600_usage.ts";
+import { Migration20261121000700_scale } from "./migrations/Migration20261121000700_scale.ts";
+import { Migration20261121000800_proof } from "./migrations/Migration20261121000800_proof.ts";
+
+/** All migrations, oldest first. A database records those it has by class name. */
+export const MIGRATIONS = [
+  Migration20261121000000_house,
+  Migration20261121000100_identity,
+  Migration20261121000400_lists,
+  Migration20261121000500_audit,
+  Migration20261121000600_usage,
+  Migration20261121000700_scale,
+  Migration20261121000800_proof,
+];
 
 /** Finds the name of the migrations table, with its schema: the migrator would expect it in `public`. */
 export const MIGRATION_TABLE = `
@@ -36,4 +53,37 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
   }
   const [search] = await em.execute<{ there: boolean }[]>("select to_regclass('users_search') is not null as there");
   if (!search?.there) log.warn(NO_SEARCH_INDEX);
+}
+
+/**
+ * Grants a PostgreSQL role the privileges that the service needs. The role can read the audit log and append to it, but
+ * not change or delete events. Run it as the owner of the tables, after each migration.
+ * @throws Error if the name needs quoting, or if the role may create objects in the schema: the owner could be made to
+ * run its functions (CVE-2018-1058)
+ */
+export async function grantServiceRole(em: SqlEntityManager, role: string): Promise<void> {
+  if (!/^[a-z_][a-z0-9_]{0,62}$/.test(role)) throw new Error("The role must be a plain lower-case name.");
+  await em.transactional(async () => {
+    const [tables] = await em.execute<{ schema: string; open: boolean; owner: string }[]>(
+      `select relnamespace::regnamespace::text as schema, relowner::regrole::text as owner,
+         has_schema_privilege(?, relnamespace, 'create') as open
+       from pg_class where oid = 'users'::regclass`,
+      [role],
+    );
+    if (tables?.open) {
+      const problem = `${role} may create in the schema ${tables.schema}, which was the default before PostgreSQL 15`;
+      const remedy = `grant create on schema ${tables.schema} to ${tables.owner}; revoke create on schema ${tables.schema} from public`;
+      throw new Error(`${problem}. As the schema's owner, run first: ${remedy}`);
+    }
+    await em.execute(`grant usage on schema ${tables?.schema} to ${role}`);
+    await em.execute(`grant select, insert, update, delete on all tables in schema ${tables?.schema} to ${role}`);
+    await em.execute(
+      `do $$ declare part text; begin
+         for part in select c.oid::regclass::text from pg_class c
+           where c.relname ~ '^audit_(events|seals)' and c.relkind in ('r', 'p') and c.relnamespace = '${tables?.schema}'::regnamespace
+         loop execute format('revoke all on %s from ${role}', part); end loop;
+       end $$`,
+    );
+    await em.execute(`grant select, insert on audit_events, audit_seals to ${role}`);
+  });
 }

@@ -1,6 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/core";
-import { LOCKS } from "./locks.ts";
-import type { Db } from "./store.ts";
+import { type Db, LOCKS } from "./store.ts";
 
 const table = defineEntity({
   name: "SigningKey",

@@ -1,5 +1,5 @@
 import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
-import { lockCaller } from "../accounts/lock-caller.ts";
+import { lockCaller } from "../accounts/lock-users.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";

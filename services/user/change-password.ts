@@ -1,4 +1,4 @@
-import { lockCaller } from "../accounts/lock-caller.ts";
+import { lockCaller } from "../accounts/lock-users.ts";
 import { recordAudit } from "../audit/record.ts";
 import { confirmPassword, wrongPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";

@@ -1,5 +1,4 @@
-import { assertOtherAdmin } from "../accounts/last-admin.ts";
-import { lockCaller } from "../accounts/lock-caller.ts";
+import { assertOtherAdmin, lockCaller } from "../accounts/lock-users.ts";
 import { recordAudit } from "../audit/record.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";

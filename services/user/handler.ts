@@ -2,15 +2,13 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { signedInCallOf } from "../call.ts";
-import { sessionMessage } from "../sessions/list-sessions.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { changeEmail } from "./change-email.ts";
 import { changePassword } from "./change-password.ts";
 import { deleteAccount } from "./delete-account.ts";
 import { exportData } from "./export-data.ts";
-import { profileOf } from "./profile.ts";
-import { revokeOtherSessions } from "./revoke-other-sessions.ts";
-import { revokeOwnSession } from "./revoke-session.ts";
+import { revokeOtherSessions, revokeOwnSession } from "./revoke-session.ts";
+import { profileOf, sessionMessage } from "./to-message.ts";
 import { updateProfile } from "./update-profile.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */

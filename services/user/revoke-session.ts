@@ -1,8 +1,9 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { lockCaller } from "../accounts/lock-caller.ts";
+import { lockCaller } from "../accounts/lock-users.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
+import { revokeSessions } from "../sessions/revoke-sessions.ts";
 import { revokeOpenSession } from "../store/sessions.ts";
 
 /** Ends one open session of the caller. Another user's session is NOT_FOUND. @throws ServiceError NOT_FOUND, UNAUTHENTICATED */
@@ -14,5 +15,16 @@ export async function revokeOwnSession(call: SignedInCall, sessionId: string): P
       throw new ServiceError(Reason.NOT_FOUND, "There is no such session.");
     }
     await recordAudit(call, "user.session_revoked", { userId, details: { sessionId } });
+  });
+}
+
+/** Ends every session of the caller but the current one. @returns how many. @throws ServiceError UNAUTHENTICATED */
+export async function revokeOtherSessions(call: SignedInCall): Promise<number> {
+  const { user, session } = call.caller;
+  return call.em.transactional(async () => {
+    await lockCaller(call); // of two sessions that end each other one stays
+    const ended = await revokeSessions(call, user.id, session.id);
+    await recordAudit(call, "user.session_revoked", { userId: user.id, details: { others: ended } });
+    return ended;
   });
 }

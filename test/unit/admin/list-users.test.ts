@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { v7 as uuid } from "uuid";
 import { afterAll, describe, expect, test } from "vitest";
-import { listUsers } from "../../../services/admin/list-users.ts";
+import { listUsers } from "../../../services/admin/admin-user.ts";
 import type { UserFilter } from "../../../services/store/admin-users.ts";
 import { openStore } from "../../../services/store/open-store.ts";
 import type { Store } from "../../../services/store/store.ts";

@@ -1,9 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { addPartitions, dropPartitions } from "../../../services/audit/partitions.ts";
 import { sealEvents } from "../../../services/audit/seal.ts";
-import { startAuditWorker } from "../../../services/audit/worker.ts";
+import { addPartitions, dropPartitions, startAuditWorker } from "../../../services/audit/worker.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { until } from "../../support/until.ts";
 

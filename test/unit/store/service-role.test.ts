@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { afterAll, expect, test } from "vitest";
-import { addPartitions } from "../../../services/audit/partitions.ts";
-import { ownsPartitions } from "../../../services/store/audit-partitions.ts";
+import { addPartitions } from "../../../services/audit/worker.ts";
+import { ownsPartitions } from "../../../services/store/audit-events.ts";
 import { openStore } from "../../../services/store/open-store.ts";
-import { grantServiceRole } from "../../../services/store/service-role.ts";
+import { grantServiceRole } from "../../../services/store/schema.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";

@@ -1,8 +1,8 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { SignedInCall } from "../call.ts";
+import type { Call, SignedInCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { lockOpenSession } from "../store/sessions.ts";
-import { lockUser } from "../store/users.ts";
+import { lockAdminsAnd, lockUser } from "../store/users.ts";
 
 type Deps = Pick<SignedInCall, "em" | "caller">;
 
@@ -20,4 +20,17 @@ export async function lockOwnSession(call: Deps): Promise<void> {
   const { user, session } = call.caller;
   if (await lockOpenSession(call, session.id, user.id)) return;
   throw new ServiceError(Reason.UNAUTHENTICATED, "This session has ended. Please sign in.");
+}
+
+/**
+ * Makes sure that an administrator other than this user stays, if the user is one. Their rows stay locked until the
+ * transaction ends. Administrators whose deletion is requested do not count.
+ * @throws ServiceError LAST_ADMIN
+ */
+export async function assertOtherAdmin(call: Pick<Call, "em">, userId: string): Promise<void> {
+  const users = await lockAdminsAnd(call, userId);
+  const isAdmin = users.some((user) => user.id === userId && user.isAdmin);
+  if (isAdmin && !users.some((user) => user.id !== userId && !user.isLeaving)) {
+    throw new ServiceError(Reason.LAST_ADMIN, "This is the last administrator. Please promote another user first.");
+  }
 }

@@ -1,6 +1,17 @@
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
+import type { SignedInCall } from "../call.ts";
 import { revokeSessions } from "../sessions/revoke-sessions.ts";
+import { type ListedSession, listOpenSessions } from "../store/sessions.ts";
 import { requireUser } from "./admin-user.ts";
+
+/** Lists a user's open sessions, newest first. @throws ServiceError NOT_FOUND */
+export async function listUserSessions(
+  call: Pick<SignedInCall, "em" | "clock">,
+  userId: string,
+): Promise<ListedSession[]> {
+  await requireUser(call, userId);
+  return listOpenSessions(call, userId, call.clock.now());
+}
 
 /** Ends every session of a user. @returns how many ended. @throws ServiceError NOT_FOUND */
 export async function revokeUserSessions(call: AuditDeps, userId: string): Promise<number> {

@@ -1,0 +1,71 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { readEmailAddress } from "../accounts/email-address.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { Call } from "../call.ts";
+import { issueOneTimeToken } from "../crypto/one-time-token.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { formatDuration } from "../mail/templates.ts";
+import { lockUser, User } from "../store/users.ts";
+
+/**
+ * Mails a reset token to the account of an address, if there is one. Neither response nor time reveals whether there is.
+ * @throws ServiceError VALIDATION_FAILED
+ */
+export async function forgotPassword(call: Call, email: string): Promise<void> {
+  await withAccount(call, email, (user) => queueReset(call, user));
+}
+
+/** Queues the mail with a reset token, which replaces an older one. */
+export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
+  await call.em.transactional(async () => {
+    if (!(await lockUser(call, user.id))) return;
+    await queueToken(call, "reset-password", user);
+    await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
+  });
+}
+
+/**
+ * Mails the verification token of an unverified address again. Neither response nor time reveals whether it was sent.
+ * @throws ServiceError VALIDATION_FAILED
+ */
+export async function resendVerification(call: Call, email: string): Promise<void> {
+  await withAccount(call, email, async (user) => {
+    if (user.emailVerified) return;
+    await call.em.transactional(async () => {
+      if (await lockUser(call, user.id)) await queueToken(call, "verify-email", user);
+    });
+  });
+}
+
+/**
+ * Queues the mail with a one-time token to the user's address; the token replaces an older one of its kind. Joins the
+ * caller's transaction.
+ */
+export async function queueToken(
+  call: Call,
+  kind: "verify-email" | "reset-password",
+  user: Pick<User, "id" | "email" | "name">,
+): Promise<void> {
+  const { id: userId, email, name } = user;
+  const lifetimeMs = kind === "verify-email" ? call.config.verifyTokenMs : call.config.resetTokenMs;
+  const tokenId = await issueOneTimeToken(call, { kind, userId, email, lifetimeMs });
+  const variables = { name, lifetime: formatDuration(lifetimeMs) };
+  await queueEmail(call, { userId, to: email, template: kind, variables, tokenId });
+}
+
+/** Longer than the work takes, so that the duration reveals nothing, in ms. */
+const MIN_DURATION_MS = 100;
+
+/**
+ * Does something for the account of an address, if there is one whose deletion is not due. Takes the same time if there is none.
+ * @throws ServiceError VALIDATION_FAILED
+ */
+async function withAccount(call: Call, email: string, work: (user: User) => Promise<void>): Promise<void> {
+  const { canonical } = readEmailAddress(email);
+  const find = async () => {
+    const user = await call.em.findOne(User, { canonicalEmail: canonical });
+    if (user && !user.isDeletionDue(call.clock.now())) await work(user);
+  };
+  const [outcome] = await Promise.allSettled([find(), wait(MIN_DURATION_MS)]);
+  if (outcome.status === "rejected") throw outcome.reason;
+}

@@ -1,0 +1,75 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { lockCaller } from "../accounts/lock-users.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { SignedInCall } from "../call.ts";
+import { queueEmail } from "../mail/queue.ts";
+import { disableMfa } from "../mfa/disable-mfa.ts";
+import { createBackupCodeSet, type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
+import { createTotpSecret } from "../mfa/totp.ts";
+import { invalid, ServiceError } from "../platform/errors.ts";
+import { User } from "../store/users.ts";
+import { confirmPassword } from "./confirm-password.ts";
+
+/** What an authenticator needs. Returned once, stored encrypted or as digests. */
+export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] };
+
+/**
+ * Creates a TOTP secret and backup codes, which are required from the next login on. Until a first code has been
+ * accepted, another call replaces both.
+ * @throws ServiceError MFA_ALREADY_ENABLED
+ */
+export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
+  const { user } = call.caller;
+  const { secret, qrCode, encryptedSecret } = await createTotpSecret(call.cipher, call.config.appName, user);
+  const backupCodes = await call.em.transactional(async () => {
+    await lockCaller(call);
+    const changes = { mfaSecret: encryptedSecret, updatedAt: call.clock.now() };
+    if ((await call.em.nativeUpdate(User, { id: user.id, mfaConfirmedAt: null }, changes)) === 0) {
+      throw new ServiceError(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
+    }
+    await recordAudit(call, "auth.mfa_setup", { userId: user.id });
+    const { id: userId, email: to, name } = user;
+    await queueEmail(call, { userId, to, template: "mfa-enabled", variables: { name } });
+    return createBackupCodeSet(call, user.id);
+  });
+  return { secret, qrCode, backupCodes };
+}
+
+/**
+ * Disables the second factor. A code or backup code is required once a first code has been accepted.
+ * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED, ACCOUNT_LOCKED
+ */
+export async function disableTotp(call: SignedInCall, password: string, factor?: SecondFactor): Promise<void> {
+  const user = await confirmPassword(call, password);
+  if (!user.mfaEnabled) throw mfaNotEnabled();
+  const before = () => lockCaller(call);
+  const work = async () => {
+    if (!(await disableMfa(call, user.id, { audit: true, notify: true }))) throw mfaNotEnabled();
+  };
+  if (factor) return withSecondFactor(call, user, factor, { before, work });
+  await call.em.transactional(async () => {
+    await before();
+    const current = await call.em.findOne(User, { id: user.id }, { refresh: true });
+    if (current?.mfaConfirmedAt) throw invalid("code", "must be given, or backupCode");
+    await work();
+  });
+}
+
+/**
+ * Creates a new set of backup codes, which replaces the old one.
+ * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, ACCOUNT_LOCKED
+ */
+export async function createBackupCodes(call: SignedInCall, password: string, code: string): Promise<string[]> {
+  const user = await confirmPassword(call, password);
+  if (!user.mfaEnabled) throw mfaNotEnabled();
+  const before = () => lockCaller(call);
+  const work = async () => {
+    await recordAudit(call, "auth.mfa_setup", { userId: user.id, details: { renewed: "backup-codes" } });
+    return createBackupCodeSet(call, user.id);
+  };
+  return withSecondFactor(call, user, { code }, { before, work });
+}
+
+function mfaNotEnabled(): ServiceError {
+  return new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");
+}
