@@ -1,6 +1,5 @@
-import { references } from "./headers.ts";
-import type { Schema } from "./schemas.ts";
-import { json } from "./schemas.ts";
+import type { Schema } from "./components.ts";
+import { json, references } from "./components.ts";
 
 const object = (properties: Record<string, Schema>, optional: Record<string, Schema> = {}): Schema => ({
   type: "object",

@@ -7,10 +7,9 @@ import { reasonName, statuses, statusOf } from "../../services/platform/errors.t
 import { limitsOf } from "../../services/platform/policy.ts";
 import { version } from "../health.ts";
 import type { HttpBinding } from "../transcode/binding.ts";
-import { headers, headersOf, headersOfOther } from "./headers.ts";
+import type { Schema } from "./components.ts";
+import { commentOn, fieldSchema, headers, headersOf, headersOfOther, json, objectSchema } from "./components.ts";
 import { healthPaths } from "./health-schema.ts";
-import type { Schema } from "./schemas.ts";
-import { commentOn, fieldSchema, json, objectSchema } from "./schemas.ts";
 
 const ABOUT =
   "Accounts, sessions, administration and AI chat. " +
@@ -118,7 +117,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
       // what an open method takes is its security scheme
       ...(isOpen ? [] : requestCookies.map(({ field, cookie }) => parameter("cookie", field, cookie))),
     ],
-    ...(bodyFields ? { requestBody: requestBody(commentOn(method.input), objectSchema(bodyFields, used)) } : {}),
+    requestBody: bodyFields && requestBody(commentOn(method.input), objectSchema(bodyFields, used)),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
     responses: { ...responses(binding, used, limits.length > 0), default: anyOther(limits.length > 0) },
   };
@@ -178,7 +177,7 @@ function success(binding: HttpBinding, used: Set<DescMessage>) {
 /** A body that may be left out where none of its fields is required. */
 const requestBody = (description: string, schema: Schema) => ({
   ...json(description, schema),
-  ...("required" in schema && { required: true }),
+  required: schema.required ? true : undefined,
 });
 
 const access = (of: Access) =>

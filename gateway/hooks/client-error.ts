@@ -12,7 +12,7 @@ const unreadable = "The request can't be read.";
 /** What the HTTP server itself found wrong with a request, by the code of its error. */
 const serverErrors: Record<string, HttpErrorResponse> = {
   ERR_HTTP_REQUEST_TIMEOUT: httpError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."),
-  HPE_HEADER_OVERFLOW: httpError(Reason.MALFORMED_REQUEST, "The headers are too large.", { status: 431 }),
+  HPE_HEADER_OVERFLOW: httpError(Reason.MALFORMED_REQUEST, "The headers are too large.", {}, 431),
   HPE_CHUNK_EXTENSIONS_OVERFLOW: httpError(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
   FST_ERR_CTP_INVALID_MEDIA_TYPE: httpError(
     Reason.UNSUPPORTED_MEDIA_TYPE,

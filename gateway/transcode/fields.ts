@@ -9,14 +9,10 @@ import { maxItems, tooManyItems } from "../../services/platform/validation.ts";
 type Init = Record<string, unknown>;
 type Read = { value: unknown } | { problem: string };
 
-const INT32 = { min: -(2 ** 31), max: 2 ** 31 - 1 };
-const UINT32 = { min: 0, max: 2 ** 32 - 1 };
+/** Bounds of the number types that are read. 64-bit numbers are not: ProtoJSON writes them as strings. */
 const ranges = new Map<ScalarType, { min: number; max: number }>([
-  [ScalarType.INT32, INT32],
-  [ScalarType.SINT32, INT32],
-  [ScalarType.SFIXED32, INT32],
-  [ScalarType.UINT32, UINT32],
-  [ScalarType.FIXED32, UINT32],
+  [ScalarType.INT32, { min: -(2 ** 31), max: 2 ** 31 - 1 }],
+  [ScalarType.UINT32, { min: 0, max: 2 ** 32 - 1 }],
 ]);
 
 const isTimestamp = (message: DescMessage) => message.typeName === TimestampSchema.typeName;
@@ -24,21 +20,20 @@ const isReadableScalar = (type: ScalarType) =>
   type === ScalarType.STRING || type === ScalarType.BOOL || type === ScalarType.DOUBLE || ranges.has(type);
 
 /**
- * Rejects a request field of a type that can't be read strictly: bytes, maps, enums, 64-bit numbers (ProtoJSON prints
- * them as strings), oneofs and well-known types other than Timestamp.
+ * Describes why a request field can't be read strictly: bytes, maps, enums, most numbers, oneofs and well-known types
+ * other than Timestamp. Undefined if it can.
  */
-export function assertReadable(field: DescField, refuse: (why: string) => never, seen = new Set<DescMessage>()): void {
-  const type = field.fieldKind === "list" ? field.listKind : field.fieldKind;
-  if (field.oneof) refuse(`field ${field.name} is part of a oneof, which is not supported in a request`);
-  if (type === "scalar" && isReadableScalar(field.scalar as ScalarType)) return;
-  const message = type === "message" ? (field.message as DescMessage) : undefined;
-  if (message && isTimestamp(message)) return;
-  if (!message || message.typeName.startsWith("google.protobuf.")) {
-    refuse(`field ${field.name} is of a type that is not supported in a request`);
-  } else if (!seen.has(message)) {
+export function unreadableField(field: DescField, seen = new Set<DescMessage>()): string | undefined {
+  if (field.oneof) return `field ${field.name} is part of a oneof, which is not supported in a request`;
+  const { message } = field;
+  if (field.fieldKind !== "map" && message && !message.typeName.startsWith("google.protobuf.")) {
+    if (seen.has(message)) return undefined;
     seen.add(message);
-    for (const inner of message.fields) assertReadable(inner, refuse, seen);
+    return message.fields.map((inner) => unreadableField(inner, seen)).find((problem) => problem !== undefined);
   }
+  const isReadable = message ? isTimestamp(message) : field.scalar !== undefined && isReadableScalar(field.scalar);
+  if (isReadable && field.fieldKind !== "map") return undefined;
+  return `field ${field.name} is of a type that is not supported in a request`;
 }
 
 /** Whether a field can be written as a query parameter: scalars, timestamps and lists of them. */
@@ -122,7 +117,7 @@ function readScalar(field: DescField, value: unknown): Read {
 
 function readInteger(field: DescField, value: unknown): Read {
   if (!Number.isInteger(value)) return { problem: "must be a whole number" };
-  const { min, max } = ranges.get(field.scalar as ScalarType) ?? INT32;
+  const { min, max } = ranges.get(field.scalar as ScalarType) as { min: number; max: number };
   if ((value as number) >= min && (value as number) <= max) return { value };
   const { type } = getOption(field, fieldRules);
   const { greaterThan, lessThan } = type.case === "int32" || type.case === "uint32" ? type.value : {};

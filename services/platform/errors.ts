@@ -9,7 +9,7 @@ export type Violation = { field: string; message: string };
 export type ErrorDetails = {
   violations?: Violation[];
   /** Seconds until a retry makes sense. */
-  retryAfterSeconds?: number;
+  retryAfterSeconds?: number | undefined;
 };
 
 /** An expected failure: a reason for programs and a sentence for people. Any other error is a bug. */

@@ -3,6 +3,7 @@ import { getExtension, getOption, hasExtension, ScalarType } from "@bufbuild/pro
 import type { FieldRules, StringRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { field as validation } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { comments } from "../../gen/comments.ts";
+import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import {
   email_address,
   new_password,
@@ -10,6 +11,7 @@ import {
   presented_password,
   presented_secret,
 } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
+import type { HttpBinding } from "../transcode/binding.ts";
 
 /** A JSON Schema (draft 2020-12), as OpenAPI 3.1 takes it. */
 export type Schema = Record<string, unknown>;
@@ -49,8 +51,9 @@ export function commentOn(desc: DescService | DescMessage | DescField | DescMeth
 export function fieldSchema(field: DescField, used: Set<DescMessage>): Schema {
   const rules = getOption(field, validation);
   if (field.fieldKind === "list") {
-    const { minItems, maxItems } = rules.type.case === "repeated" ? rules.type.value : {};
-    return { type: "array", items: itemSchema(field, undefined, used), ...present({ minItems, maxItems }) };
+    const bounds = rules.type.case === "repeated" ? rules.type.value : undefined;
+    const [minItems, maxItems] = [given(bounds, "minItems"), given(bounds, "maxItems")];
+    return { type: "array", items: itemSchema(field, undefined, used), minItems, maxItems };
   }
   return itemSchema(field, rules, used);
 }
@@ -61,7 +64,7 @@ export function objectSchema(fields: readonly DescField[], used: Set<DescMessage
     fields.map((field) => [field.jsonName, { ...fieldSchema(field, used), description: commentOn(field) }]),
   );
   const required = fields.filter((f) => !f.proto.proto3Optional).map((f) => f.jsonName);
-  return { type: "object", properties, ...(required.length > 0 ? { required } : {}) };
+  return { type: "object", properties, required: required.length > 0 ? required : undefined };
 }
 
 function itemSchema(field: DescField, rules: FieldRules | undefined, used: Set<DescMessage>): Schema {
@@ -73,7 +76,7 @@ function itemSchema(field: DescField, rules: FieldRules | undefined, used: Set<D
     return { $ref: `#/components/schemas/${message.name}` };
   }
   if (field.enum) return { type: "string", enum: field.enum.values.map((value) => value.jsonName) };
-  return { ...scalars[field.scalar as ScalarType], ...constraints(rules) };
+  return Object.assign({}, scalars[field.scalar as ScalarType], constraints(rules));
 }
 
 function constraints(rules: FieldRules | undefined): Schema {
@@ -84,9 +87,10 @@ function constraints(rules: FieldRules | undefined): Schema {
     case "uint32":
     case "double": {
       const { greaterThan, lessThan } = rules.type.value;
-      const minimum = greaterThan.case === "gte" ? greaterThan.value : undefined;
-      const maximum = lessThan.case === "lte" ? lessThan.value : undefined;
-      return present({ minimum, maximum });
+      return {
+        minimum: greaterThan.case === "gte" ? greaterThan.value : undefined,
+        maximum: lessThan.case === "lte" ? lessThan.value : undefined,
+      };
     }
     default:
       return {};
@@ -95,18 +99,54 @@ function constraints(rules: FieldRules | undefined): Schema {
 
 function stringConstraints(rules: StringRules): Schema {
   const own = ownRules.filter(([extension]) => hasExtension(rules, extension) && getExtension(rules, extension));
-  const set = <T>(name: "minLen" | "maxLen", value: T) => (Object.hasOwn(rules, name) ? Number(value) : undefined);
-  return Object.assign(
-    present({ minLength: set("minLen", rules.minLen), maxLength: set("maxLen", rules.maxLen) }),
-    rules.in.length > 0 ? { enum: rules.in } : {},
-    rules.wellKnown.case === "uuid" ? { format: "uuid" } : {},
-    ...own.map(([, schema]) => schema),
-  );
+  const general = {
+    minLength: given(rules, "minLen"),
+    maxLength: given(rules, "maxLen"),
+    enum: rules.in.length > 0 ? rules.in : undefined,
+    format: rules.wellKnown.case === "uuid" ? "uuid" : undefined,
+  };
+  return Object.assign(general, ...own.map(([, schema]) => schema));
 }
 
-const present = (facts: Schema): Schema =>
-  Object.fromEntries(
-    Object.entries(facts)
-      .filter(([, value]) => value !== undefined)
-      .map(([name, value]) => [name, typeof value === "bigint" ? Number(value) : value]),
-  );
+/** The number of a rule; undefined if the rule is not set, which JSON leaves out. */
+const given = <K extends string>(rules: { [N in K]: bigint } | undefined, name: K): number | undefined =>
+  rules && Object.hasOwn(rules, name) ? Number(rules[name]) : undefined;
+
+const header = (type: "string" | "integer", description: string) => ({ description, schema: { type } });
+
+/** The headers of answers that programs read, by name. */
+export const headers = {
+  "X-Request-Id": header("string", "Id of the request, as in the log: the id that the client sent, or a new one."),
+  "RateLimit-Limit": header("integer", "Maximum number of requests per window."),
+  "RateLimit-Remaining": header("integer", "Requests left in the current window."),
+  "RateLimit-Reset": header("integer", "Seconds until the current window ends."),
+  "Retry-After": header("integer", "Seconds to wait before a retry."),
+  "WWW-Authenticate": header("string", "Always `Bearer`."),
+  "Set-Cookie": header("string", "Sets or clears the refresh token."),
+};
+
+const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
+/** Statuses of failures that pass. */
+const PASSING = [423, 429, 503];
+
+/** References to the headers that an answer of this status may have. */
+export function headersOf({ policy, responseCookies, successStatus }: HttpBinding, status: number, isLimited: boolean) {
+  const isSuccess = status === successStatus;
+  const clears = policy.clearsCookie === (isSuccess ? CookieClearing.ON_SUCCESS : CookieClearing.ON_UNAUTHENTICATED);
+  const touchesCookie = (clears && (isSuccess || status === 401)) || (isSuccess && responseCookies.length > 0);
+  return references([
+    "X-Request-Id",
+    ...(isLimited ? LIMIT : []),
+    ...(PASSING.includes(status) ? ["Retry-After"] : []),
+    ...(status === 401 ? ["WWW-Authenticate"] : []),
+    ...(touchesCookie ? ["Set-Cookie"] : []),
+  ]);
+}
+
+/** References to the headers of an answer that no status is named for. */
+export const headersOfOther = (isLimited: boolean) =>
+  references(["X-Request-Id", ...(isLimited ? LIMIT : []), "Retry-After"]);
+
+/** References to headers by their names. */
+export const references = (names: readonly string[]) =>
+  Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
