@@ -63,3 +63,26 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
     },
   };
 }
+
+/**
+ * Makes the signal of each call: it fires when the client has left, or on shutdown. Connect's `shutdownSignal` does the same,
+ * but looks through all open calls whenever one starts or ends.
+ */
+export function linkToShutdown(shutdown: AbortSignal): (client: AbortSignal) => AbortSignal {
+  const open = new Set<AbortController>();
+  shutdown.addEventListener("abort", () => {
+    for (const call of open) call.abort(shutdown.reason);
+  });
+  return (client) => {
+    const call = new AbortController();
+    const onClose = () => {
+      open.delete(call);
+      call.abort(client.reason);
+    };
+    open.add(call);
+    client.addEventListener("abort", onClose);
+    if (client.aborted) onClose();
+    if (shutdown.aborted) call.abort(shutdown.reason);
+    return call.signal;
+  };
+}

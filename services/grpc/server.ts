@@ -15,7 +15,7 @@ import { internalError, ServiceError, shuttingDown, toConnectError } from "../pl
 import { services } from "../platform/policy.ts";
 import { readTlsFiles, type TlsFiles } from "../platform/process.ts";
 import { addServerHooks, admittedKey } from "../platform/server-hooks.ts";
-import { createHttp2Server } from "./http2-server.ts";
+import { createHttp2Server, linkToShutdown } from "./http2-server.ts";
 import { boundedGzip, encodingOf } from "./messages.ts";
 import { discardBody, HEAD_BYTES, maxBytesOf, receiveBody, type Timeouts } from "./receive.ts";
 import { reflectionHandler } from "./reflection.ts";
@@ -55,6 +55,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const { host, port, tls, reflection } = config.grpc;
   const { proxies = createTrustedProxies([]) } = app;
   const shutdown = new AbortController();
+  const signalOf = linkToShutdown(shutdown.signal);
   const connections = createHttp2Server(tls ? serverTls(tls) : undefined, timeouts.idleMs);
   const server = fastify({
     serverFactory: (handler) => connections.server.on("request", handler as never) as never,
@@ -96,7 +97,6 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     compressMinBytes: 0xffffffff,
     binaryOptions: { readUnknownFields: false }, // each would become an object
     maxTimeoutMs: MAX_TIMEOUT_MS,
-    shutdownSignal: shutdown.signal,
   });
   app.routes(bounded(router));
   if (reflection) {
@@ -112,7 +112,8 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
       if (error) values.set(refusalKey, { error, discarded: discardBody(request, timeouts) });
       else request.body = receiveBody(request, handler.method, timeouts);
       reply.hijack();
-      respond(handler(universalRequestFromNodeRequest(request.raw, reply.raw, request.body as never, values)), reply);
+      const call = universalRequestFromNodeRequest(request.raw, reply.raw, request.body as never, values);
+      respond(handler({ ...call, signal: signalOf(call.signal) }), reply);
     });
   }
   await server.listen({ host, port });
