@@ -6,7 +6,7 @@ import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../g
 import { LATENCY_MS } from "../services/platform/client.ts";
 import type { Phase } from "./lifecycle.ts";
 
-/** Longest that one check may take, in milliseconds. */
+/** Timeout of one check, in ms. */
 const CHECK_TIMEOUT_MS = 2_000;
 
 const parts = ["database", "cache", "mail"] as const;
@@ -23,8 +23,8 @@ export const { version } = JSON.parse(readFileSync(new URL("../package.json", im
 };
 
 /**
- * Adds the health routes (interface section 5). The gateway has no dependency of its own: it asks the services, by the
- * gRPC health protocol, for each of theirs.
+ * Adds the health routes (interface section 5). The gateway has no dependency of its own. It checks those
+ * of the services by the gRPC health protocol.
  */
 export function addHealth(app: FastifyInstance, transport: Transport, phase: () => Phase): void {
   const check = createChecks(transport);
@@ -51,7 +51,7 @@ export function addHealth(app: FastifyInstance, transport: Transport, phase: () 
   }
 }
 
-/** Without its database the service is down; without anything else it goes on, with less. */
+/** The service is down without its database, and degraded without another dependency. */
 function overall(checks: Checks): "ok" | "degraded" | "down" {
   if (checks.database.status === "down") return "down";
   return parts.some((part) => checks[part].status === "down") ? "degraded" : "ok";
@@ -60,7 +60,7 @@ function overall(checks: Checks): "ok" | "degraded" | "down" {
 const send = (reply: FastifyReply, status: string, body: object) =>
   reply.code(status === "down" ? 503 : 200).send(body);
 
-/** Asks for one part; askers at the same time share one question, since anybody may ask as often as they like. */
+/** Checks one dependency. Concurrent callers share one check, since the route has no rate limit. */
 function createChecks(transport: Transport): (part: Part) => Promise<Check> {
   const client = createClient(Health, transport);
   const asked = new Map<Part, Promise<Check>>();
@@ -78,7 +78,7 @@ function createChecks(transport: Transport): (part: Part) => Promise<Check> {
         },
       )
       .then(({ status }) => status === ServingStatus.SERVING)
-      .catch(() => false); // services that can't be asked have no database to offer
+      .catch(() => false); // services that can't be reached count as down
     const latencyMs = Number(told ?? performance.now() - started);
     return { status: isServing ? "ok" : "down", latencyMs: Math.round(latencyMs * 10) / 10 };
   };

@@ -2,27 +2,27 @@ import type { FastifyInstance } from "fastify";
 import type { OpenCalls } from "./transcode/inflight.ts";
 import { endCalls } from "./transcode/inflight.ts";
 
-/** Where a gateway stands between start and end. */
+/** The state of a gateway. */
 export type Phase = "starting" | "serving" | "draining";
 
-/** The life of a gateway. */
+/** Start and shutdown of a gateway. */
 export type Lifecycle = {
   phase(): Phase;
-  /** Counts a request as open, from its arrival to the end of its answer. */
+  /** Counts a request as open, until `leave` at the end of its response. */
   enter(): void;
   leave(): void;
-  /** Opens the port; answers the address that clients can use, such as http://127.0.0.1:3000. */
+  /** Opens the port. @returns the URL for clients, such as http://127.0.0.1:3000 */
   listen(address: { host: string; port: number }): Promise<string>;
-  /** Refuses new requests, gives the open ones their grace, ends them, and closes the port. Safe to call twice. */
+  /** Rejects new requests, waits for open ones for the grace period, aborts them, and closes the port. May be called twice. */
   drain(): Promise<void>;
 };
 
-/** What ended calls have to tell their clients that they ended, in milliseconds. */
+/** Time for aborted calls to send their last response, in ms. */
 const FAREWELL_MS = 1_000;
 
 /**
- * @param calls the calls that are ended when the grace is over
- * @param graceMs how long open requests and streams may go on, in milliseconds
+ * @param calls the calls that are aborted after the grace period
+ * @param graceMs grace period for open requests and streams, in ms
  */
 export function createLifecycle(app: FastifyInstance, calls: OpenCalls, graceMs: number): Lifecycle {
   let phase: Phase = "starting";

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from "fastify";
 import { clientAddressOf, writeClient } from "../services/platform/client.ts";
 
-// Node accepts Latin-1 in header values, gRPC metadata only these; tokens contain no others
+// Node accepts Latin-1 in header values, gRPC metadata only printable ASCII. Tokens contain nothing else.
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
 /** Creates the metadata of a request's call: access token, request id, client, trace. */

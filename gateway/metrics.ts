@@ -1,16 +1,16 @@
 import { Gauge, Histogram, Registry } from "prom-client";
 
-/** Bounds in seconds, as the OpenTelemetry semantic conventions for HTTP advise. */
+/** Bucket bounds in seconds, from the OpenTelemetry semantic conventions for HTTP. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
-/** Requests in figures. */
+/** Metrics of requests. */
 export type RequestMetrics = {
   registry: Registry;
   began(): void;
   ended(method: string, route: string, status: number, ms: number): void;
 };
 
-/** Measures requests by method, route and status, never by what clients choose freely. */
+/** Measures requests by method, route and status. No label has a value that clients can choose freely. */
 export function createRequestMetrics(): RequestMetrics {
   const registry = new Registry();
   const registers = [registry];

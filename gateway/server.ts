@@ -30,27 +30,27 @@ import type { OpenCalls } from "./transcode/inflight.ts";
 import { sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 
-/** What a gateway is made of. */
+/** Dependencies and settings of a gateway. */
 export type GatewayOptions = {
   config: Pick<Config, "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownMs" | "docs">;
-  /** The way to the services. */
+  /** The transport to the services. */
   transport: Transport;
-  /** What the port checks before it reads a body; tests may leave it out. */
+  /** The check before a body is read. Tests may omit it. */
   gate?: RequestGate | undefined;
   /** Limits the connections of the port. */
   admission?: Admission | undefined;
   log: Logger;
-  /** Begins spans, where traces are collected. */
+  /** Starts spans; undefined without tracing. */
   startSpan?: StartSpan | undefined;
   /** The present time. */
   clock?: { now: () => Date };
   /** The services whose methods become routes. */
   services?: readonly DescService[];
-  /** Silence in an event stream after which a comment is sent, in milliseconds. */
+  /** Silence in an event stream after which a comment is sent, in ms. */
   keepAliveMs?: number;
-  /** Longest a request may take to arrive, in milliseconds. */
+  /** Time limit for a request to arrive, in ms. */
   requestTimeoutMs?: number;
-  /** Longest time in which a client accepts no data of a response, in milliseconds. */
+  /** Time limit while a client reads nothing of a response, in ms. */
   writeTimeoutMs?: number;
 };
 
@@ -60,25 +60,25 @@ export type Gateway = Lifecycle & { app: FastifyInstance; metrics: Registry };
 const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const WRITE_TIMEOUT_MS = 120_000;
-/** Longest request line with its headers. */
+/** Maximum size of the request line and headers, in bytes. */
 const MAX_HEAD_BYTES = 16 * 1024;
 
 /**
- * Makes the gateway: a route for each method of the services, as their options say.
- * @throws Error naming the method whose options it can't serve
+ * Creates the gateway: a route for each method of the services, from the options of the method.
+ * @throws Error that names the method whose options are not supported
  */
 export function createGateway(options: GatewayOptions): Gateway {
   const { config, transport, log, clock = { now: () => new Date() }, services = allServices } = options;
-  const secure = new URL(config.publicUrl).protocol === "https:"; // in any spelling
+  const secure = new URL(config.publicUrl).protocol === "https:"; // the URL may spell it in capitals
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const calls: OpenCalls = new Set();
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     const failed = fromFastifyError(thrown);
     if (failed.isInternal) report(thrown, request);
-    if (!reply.hasHeader("x-request-id")) greet(request, reply, edge); // refused before any hook ran, by the router
-    // Fastify would close at once, which resets the connection before the answer is read. Removed unasked, this header
-    // would take Node's own with it, by which clients know whether the connection goes on.
+    if (!reply.hasHeader("x-request-id")) greet(request, reply, edge); // the router rejected it before any hook
+    // Fastify would close at once, which resets the connection before the client has read the response. Removing the
+    // header also removes the one that Node adds, so it is removed only if Fastify has set it.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs) reply.removeHeader("connection");
     if (thrown instanceof ServiceError) reply.headers(Object.fromEntries(thrown.headers));
@@ -115,7 +115,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
 type OnClientError = ReturnType<typeof createClientErrorHandler>;
 
-/** An HTTP server whose errors have the shape of all others. */
+/** Creates the HTTP server. Its own errors have the shape of all others. */
 function createServer(options: GatewayOptions, onClientError: OnClientError, frameworkErrors: Answer): FastifyInstance {
   const { requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS, writeTimeoutMs = WRITE_TIMEOUT_MS } = options;
   const proxies = createTrustedProxies(options.config.trustProxy);
@@ -123,7 +123,7 @@ function createServer(options: GatewayOptions, onClientError: OnClientError, fra
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     trustProxy: proxies.option,
     bodyLimit: DEFAULT_BODY_BYTES,
-    forceCloseConnections: true, // by then the open calls have had their grace
+    forceCloseConnections: true, // open calls have had their grace period
     return503OnClosing: false,
     requestTimeout,
     connectionTimeout: writeTimeoutMs,
@@ -131,10 +131,10 @@ function createServer(options: GatewayOptions, onClientError: OnClientError, fra
       headersTimeout: requestTimeout,
       maxHeaderSize: MAX_HEAD_BYTES,
       connectionsCheckingInterval: Math.min(1_000, requestTimeout / 4),
-      requireHostHeader: false, // checked by a hook, which answers in the error shape
+      requireHostHeader: false, // a hook checks it and responds in the error shape
     },
     routerOptions: {
-      maxParamLength: MAX_HEAD_BYTES, // the error of a wrong id names it, however long it is
+      maxParamLength: MAX_HEAD_BYTES, // a long id reaches its method, whose error names the field
       querystringParser: () => ({}), // queries are read by the types of their fields
     },
     clientErrorHandler: onClientError,
@@ -148,11 +148,11 @@ function createServer(options: GatewayOptions, onClientError: OnClientError, fra
     }),
   );
   options.admission?.limitConnections(app.server, proxies.isTrusted);
-  // A connection is silent as well while its client waits for a response.
+  // A connection is also silent while its client waits for a response.
   app.server.on("timeout", (socket) => socket.writableLength > 0 && socket.destroy());
   app.server.on("checkExpectation", app.routing);
   app.server.on("connect", (_request, socket) => {
-    socket.on("error", () => {}); // the client may reset it
+    socket.on("error", () => {}); // the client may reset the connection
     onClientError(new Error("CONNECT is not served"), socket);
   });
   return app;

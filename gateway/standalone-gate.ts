@@ -10,10 +10,10 @@ import { createRateLimiter } from "../services/platform/rate-limiter.ts";
 import { openRedis } from "../services/platform/redis.ts";
 import { createRequestGate, type RequestGate } from "../services/platform/server-hooks.ts";
 
-/** What the port of a gateway checks, and a way to close what that uses. */
+/** The checks of a gateway's port, and a function that closes what they use. */
 export type StandaloneGate = { gate: RequestGate; admission: Admission; close(): void };
 
-/** Opens the gate of a gateway in a process of its own. It has the services' public keys, and counts the limits here. */
+/** Opens the gate of a gateway that runs apart. It has the services' public keys and counts the limits itself. */
 export async function openStandaloneGate(
   config: Config,
   transport: Transport,

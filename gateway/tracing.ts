@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { CLIENT_CLOSED_REQUEST } from "../services/platform/errors.ts";
 import type { Tracing } from "../services/platform/tracing.ts";
 
-/** Starts the span of a request, as a child of the one that its `traceparent` header names. */
+/** Starts the span of a request, as a child of the span in its `traceparent` header. */
 export type StartSpan = Tracing["start"];
 
 /** Creates one span per request, named by its route. @returns the `traceparent` header of a request's span */

@@ -23,7 +23,7 @@ const phase = {
 const ready = object({ status }, { checks, phase });
 const alive = object({ status: { type: "string", enum: ["ok"] } });
 
-/** The health routes, which no proto describes. @param other the answer of any other status */
+/** The health routes, which no proto describes. @param other the response of any other status */
 export const healthPaths = (other: object) => ({
   "/health": route(
     other,

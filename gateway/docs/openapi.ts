@@ -38,7 +38,7 @@ const SCHEMES = {
   },
 };
 
-/** The body of every failure, with every word that its `code` can be. */
+/** The body of every error, with all values of its `code`. */
 const errorSchema = (used: Set<DescMessage>): Schema => ({
   type: "object",
   required: ["statusCode", "message", "error", "code"],
@@ -54,9 +54,9 @@ const errorSchema = (used: Set<DescMessage>): Schema => ({
   },
 });
 
-/** Adds GET /openapi.json: OpenAPI 3.1, made once from the bindings that the routes are made of. */
+/** Adds GET /openapi.json: OpenAPI 3.1, generated once from the bindings of the routes. */
 export function addOpenApi(app: FastifyInstance, bindings: readonly HttpBinding[], publicUrl: string): void {
-  const text = Buffer.from(JSON.stringify(describe(bindings, publicUrl))); // one for all who are slow to read it
+  const text = Buffer.from(JSON.stringify(describe(bindings, publicUrl))); // one buffer for all responses
   app.get("/openapi.json", (_request, reply) => {
     reply.header("content-type", "application/json; charset=utf-8").send(text);
   });
@@ -72,7 +72,7 @@ function describe(bindings: readonly HttpBinding[], publicUrl: string) {
   }
   const schemas: Record<string, Schema> = { Error: errorSchema(used) };
   for (const message of used) {
-    schemas[message.name] = { description: commentOn(message), ...objectSchema(message.fields, used) }; // grows while it is walked
+    schemas[message.name] = { description: commentOn(message), ...objectSchema(message.fields, used) }; // adds messages to `used` while it is iterated
   }
   return {
     openapi: "3.1.0",
@@ -88,7 +88,7 @@ function describe(bindings: readonly HttpBinding[], publicUrl: string) {
   };
 }
 
-/** The services, whose names group their operations. */
+/** The services as tags: they group the operations. */
 function tagsOf(bindings: readonly HttpBinding[]) {
   const services = new Set(bindings.map(({ method }) => method.parent));
   const described = [...services].map((service) => ({ name: service.name, description: commentOn(service) }));
@@ -114,7 +114,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
     parameters: [
       ...pathFields.map((field) => parameter("path", field)),
       ...queryFields.map((field) => parameter("query", field)),
-      // what an open method takes is its security scheme
+      // a token of a public method is its security scheme
       ...(isOpen ? [] : requestCookies.map(({ field, cookie }) => parameter("cookie", field, cookie))),
     ],
     requestBody: bodyFields && requestBody(commentOn(method.input), objectSchema(bodyFields, used)),
@@ -123,7 +123,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
   };
 }
 
-/** What is answered, by status. */
+/** The responses by status. */
 function responses(binding: HttpBinding, used: Set<DescMessage>, isLimited: boolean) {
   const answers = [[String(binding.successStatus), success(binding, used)] as const, ...failures(binding, isLimited)];
   return Object.fromEntries(
@@ -131,31 +131,31 @@ function responses(binding: HttpBinding, used: Set<DescMessage>, isLimited: bool
   );
 }
 
-/** What can go wrong, by status: what every binding of the method implies, and what its operation refuses. */
+/** The errors by status: those that the binding of the method implies, and those that its operation returns. */
 function failures(binding: HttpBinding, isLimited: boolean) {
   const { method, policy, httpMethod, pathFields, queryFields, bodyFields = [], csrfProtected } = binding;
   const hasFields = pathFields.length + queryFields.length + bodyFields.length > 0;
   const reasons = [
     Reason.MALFORMED_REQUEST,
     ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
-    ...(httpMethod === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read where none is wanted
+    ...(httpMethod === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read even if the method needs none
     ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
     ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN] : []),
     ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
     ...(csrfProtected ? [Reason.CROSS_SITE] : []),
     ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
     ...(isLimited ? [Reason.RATE_LIMITED, Reason.TOO_MANY_CONCURRENT] : []),
-    ...(method.methodKind === "unary" ? policy.refusals : []), // those of a stream are events
+    ...(method.methodKind === "unary" ? policy.refusals : []), // errors of a stream are events
   ];
   const byStatus = Object.groupBy(reasons, (reason) => statusOf(reason).status);
   return Object.entries(byStatus).map(([status, group = []]) => {
     const { description, ...code } = codeSchema(group);
-    // next to a $ref, makers of clients would not see it
+    // client generators ignore it next to a $ref
     return [status, json(description, { allOf: [ERROR_REF, { type: "object", properties: { code } }] })] as const;
   });
 }
 
-/** A `code` that is one of these reasons, and what each of them means. */
+/** A `code` that is one of these reasons, with their descriptions. */
 function codeSchema(reasons: readonly Reason[]) {
   const names = reasons.map(reasonName);
   const meanings = reasons.map((reason, i) => `\`${names[i]}\`: ${commentOn(descOf(reason))}`);
@@ -174,7 +174,7 @@ function success(binding: HttpBinding, used: Set<DescMessage>) {
     : json(commentOn(method.output), objectSchema(method.output.fields, used));
 }
 
-/** A body that may be left out where none of its fields is required. */
+/** A request body. It is optional if none of its fields is required. */
 const requestBody = (description: string, schema: Schema) => ({
   ...json(description, schema),
   required: schema.required ? true : undefined,

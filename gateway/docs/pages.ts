@@ -25,7 +25,7 @@ export function addPages(app: FastifyInstance, docs: boolean): void {
   }
 }
 
-/** Allows the inline script and style of this very text and nothing else (CSP level 3, hash sources). */
+/** Allows the inline script and style of this text and no other (CSP level 3, hash sources). */
 function contentPolicy(html: string): string {
   const hashes = (tag: string) =>
     [...html.matchAll(new RegExp(`<${tag}>(.*?)</${tag}>`, "gs"))]

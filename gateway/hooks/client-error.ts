@@ -9,7 +9,7 @@ import { httpError, toHttpError } from "../transcode/errors.ts";
 
 const unreadable = "The request can't be read.";
 
-/** What the HTTP server itself found wrong with a request, by the code of its error. */
+/** Responses to errors of the HTTP server, by error code. */
 const serverErrors: Record<string, HttpErrorResponse> = {
   ERR_HTTP_REQUEST_TIMEOUT: httpError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."),
   HPE_HEADER_OVERFLOW: httpError(Reason.MALFORMED_REQUEST, "The headers are too large.", {}, 431),
@@ -21,7 +21,7 @@ const serverErrors: Record<string, HttpErrorResponse> = {
   FST_ERR_BAD_URL: httpError(Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."),
 };
 
-/** What is told about a request that did not reach its method, whoever refused it. */
+/** The response to a request that Fastify or a hook rejected before its method. */
 export function fromFastifyError(thrown: Error & { code?: unknown; statusCode?: number }): HttpErrorResponse {
   const known = typeof thrown.code === "string" ? serverErrors[thrown.code] : undefined;
   if (known) return known;
@@ -33,8 +33,8 @@ export function fromFastifyError(thrown: Error & { code?: unknown; statusCode?: 
 export type Responses = WeakMap<Duplex, ServerResponse>;
 
 /**
- * Answers on the socket itself what never became a request: broken HTTP, or headers or a body that arrive too slowly.
- * A connection with an unfinished response is cut, since another response would garble it.
+ * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body that arrive too
+ * slowly. A connection with an unfinished response is closed, since a second response would corrupt the first.
  */
 export function createClientErrorHandler(log: Logger, responses: Responses, headers: Record<string, string>) {
   return (error: NodeJS.ErrnoException, socket: Duplex) => {

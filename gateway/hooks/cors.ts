@@ -1,19 +1,19 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyReply } from "fastify";
 
-/** Preflight answers are kept by browsers for this long, in seconds. */
+/** Browsers cache preflight responses for this time, in seconds. */
 const PREFLIGHT_SECONDS = 600;
-/** What no route takes is refused by an answer that the page can read, and not by its browser. */
+/** Methods that no route has are allowed too: the page can then read the 405, which its browser would hide. */
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
 const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after";
 
-/** Which pages may call the service and read its answers. */
+/** Pages that may call the service and read its responses. */
 export type Origins = {
-  /** Lets the page behind a request read the answer, if its origin is allowed. */
+  /** Adds the CORS headers if the origin of the request is allowed. */
   allow(headers: IncomingHttpHeaders, reply: FastifyReply): void;
-  /** Answers a preflight request of an allowed origin; false: it is none. */
+  /** Responds to a preflight request of an allowed origin. @returns false if the request is something else */
   preflight(headers: IncomingHttpHeaders, reply: FastifyReply): boolean;
-  /** Whether a request comes from our own pages or allowed ones, or from no page at all. */
+  /** Whether a request comes from our own pages, from allowed ones, or from no page. */
   isOwn(headers: IncomingHttpHeaders): boolean;
 };
 
@@ -35,7 +35,7 @@ export function createOrigins(publicUrl: string, allowed: readonly string[]): Or
       if (origin === undefined || !others.has(origin)) return false;
       if (headers["access-control-request-method"] === undefined) return false;
       reply.header("access-control-allow-methods", METHODS);
-      const asked = headers["access-control-request-headers"]; // whatever traces or repeats the requests of such a page
+      const asked = headers["access-control-request-headers"]; // also those of tracing and retry libraries
       if (asked !== undefined) reply.header("access-control-allow-headers", asked);
       reply.header("access-control-max-age", PREFLIGHT_SECONDS);
       reply.code(204).send();

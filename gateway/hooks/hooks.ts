@@ -12,11 +12,11 @@ import type { RequestMetrics } from "../metrics.ts";
 import type { Responses } from "./client-error.ts";
 import type { Origins } from "./cors.ts";
 
-/** What every request meets before its route. */
+/** Dependencies of the hooks of every request. */
 export type EdgeOptions = {
   log: Logger;
   origins: Origins;
-  /** What `commonHeaders` gives. */
+  /** The result of `commonHeaders`. */
   headers: Record<string, string>;
   lifecycle: Pick<Lifecycle, "phase" | "enter" | "leave">;
   responses: Responses;
@@ -25,7 +25,7 @@ export type EdgeOptions = {
   metrics: Pick<RequestMetrics, "began" | "ended">;
 };
 
-/** A body is read for so long after its response, in milliseconds. */
+/** The rest of a body is read for this time after its response, in ms (nginx: lingering_close). */
 const LINGER_MS = 2_000;
 
 const HEADERS = {
@@ -40,13 +40,13 @@ const HEADERS = {
 const SECURE_HEADERS = { ...HEADERS, "strict-transport-security": "max-age=31536000; includeSubDomains" };
 
 /**
- * Headers of every answer of the API; pages replace the content security policy by their own.
- * @param secure whether clients reach the gateway by https
+ * Headers of every response of the API. Pages replace the content security policy with their own.
+ * @param secure whether clients reach the gateway over https
  */
 export const commonHeaders = (secure: boolean): Record<string, string> => (secure ? SECURE_HEADERS : HEADERS);
 
 /**
- * Adds the hook that every request passes: log line, common headers, CORS, unknown routes, and what all ports check.
+ * Adds the hook of every request: log line, common headers, CORS, unknown routes, and the checks of every port.
  */
 export function addEdge(app: FastifyInstance, edge: EdgeOptions): void {
   const { origins, lifecycle } = edge;
@@ -75,14 +75,14 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): void {
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** The method that a route belongs to. */
+    /** The RPC of a route. */
     rpc?: DescMethod;
-    /** The methods that the address takes, on the routes of all others. */
+    /** On routes for methods that a path does not have: the methods that it has. */
     allow?: string;
   }
 }
 
-/** What every answer has, however early it is given: common headers, CORS, its measure and a log line. */
+/** Adds what every response has, early errors included: common headers, CORS headers, metrics and a log line. */
 export function greet(request: FastifyRequest, reply: FastifyReply, edge: EdgeOptions): void {
   const { origins, headers } = edge;
   follow(request, reply, edge);
@@ -90,7 +90,7 @@ export function greet(request: FastifyRequest, reply: FastifyReply, edge: EdgeOp
   origins.allow(request.headers, reply);
 }
 
-/** Follows a request to the end of its answer. One line is logged; never a body, a token, a cookie or a query value. */
+/** Logs one line and measures at the end of the response. Never logs a body, a token, a cookie or a query value. */
 function follow(
   request: FastifyRequest,
   { raw }: FastifyReply,
@@ -113,7 +113,7 @@ function follow(
   });
 }
 
-/** Bounds the rest of a body that was answered before its end. It is discarded, since clients read the response at its end. */
+/** Discards the rest of a body after an early response, since many clients read the response only after they have sent all. */
 function closeLingering(request: IncomingMessage): void {
   if (request.socket.destroyed) return;
   const timer = setTimeout(() => request.complete || request.socket.destroy(), LINGER_MS);
@@ -121,7 +121,7 @@ function closeLingering(request: IncomingMessage): void {
   request.resume();
 }
 
-/** HTTP/1.1 wants exactly one Host header (RFC 9112 section 3.2); with two, a proxy and we might each read another. */
+/** Requires exactly one Host header (RFC 9112 section 3.2): of two, a proxy and this process could use different ones. */
 function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   let hosts = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {

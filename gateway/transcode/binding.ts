@@ -14,10 +14,10 @@ import { isQueryField, unreadableField } from "./fields.ts";
 
 export { DEFAULT_BODY_BYTES } from "../../services/platform/policy.ts";
 
-/** A field that travels as a cookie. */
+/** A field whose value is a cookie. */
 export type CookieField = { cookie: string; field: DescField };
 
-/** How one RPC looks as HTTP: read once, at start, from the options of its descriptor. */
+/** The HTTP mapping of one RPC. Read at start from the options of its descriptor. */
 export type HttpBinding = {
   method: DescMethodUnary | DescMethodServerStreaming; // HTTP and JSON have no client streams
   policy: Policy;
@@ -34,7 +34,7 @@ export type HttpBinding = {
   responseField: DescField | undefined;
   successStatus: number;
   maxBodyBytes: number;
-  /** A public method that acts on a cookie must not be reachable from another site. */
+  /** Whether requests from other sites are rejected: the method is public and uses a cookie. */
   csrfProtected: boolean;
 };
 

@@ -1,20 +1,20 @@
 import { decodeJwt } from "jose/jwt/decode";
 
-/** Cookies are sent to the routes below this path of the public address alone. */
+/** Browsers send the cookies only to routes below this path. */
 const PATH = "/auth";
 
-/** Makes `Set-Cookie` values. */
+/** Creates `Set-Cookie` values. */
 export type Cookies = {
-  /** A cookie that lives as long as the token it carries. */
+  /** A cookie with the lifetime of the token in it. */
   set(name: string, token: string): string;
-  /** A cookie that ends the one of this name. */
+  /** A value that deletes the cookie of this name. */
   clear(name: string): string;
 };
 
 /**
- * Makes the cookies of the service: out of reach of scripts and of other sites (RFC 6265).
- * @param publicUrl where clients reach the service; a path in it is one that a proxy takes off
- * @param now the present time, in milliseconds
+ * Creates the cookies of the service. Scripts and other sites cannot read or send them (RFC 6265).
+ * @param publicUrl URL for clients; a path in it is one that the proxy removes
+ * @param now the current time, in ms
  */
 export function createCookies(publicUrl: string, now: () => number): Cookies {
   const { protocol, pathname } = new URL(`${publicUrl}${PATH}`);
@@ -47,7 +47,7 @@ function unescaped(value: string): string {
   }
 }
 
-/** Seconds until a JWT expires, one that has begun counted whole; undefined where the token does not say. */
+/** Seconds until a JWT expires, rounded up; undefined if it has no expiry. */
 function secondsLeft(token: string, now: number): number | undefined {
   try {
     const { exp } = decodeJwt(token);

@@ -75,7 +75,7 @@ function readField(field: DescField, value: unknown, path: string, violations: V
 
 const required = new WeakMap<DescField, boolean>();
 
-/** Whether a field is required although it has no constraint: its zero value would be valid. Cached. */
+/** Whether a field is required although no constraint rejects its zero value. Cached. */
 function isRequired(field: DescField): boolean {
   const known = required.get(field);
   if (known !== undefined) return known;

@@ -2,31 +2,31 @@ import type { ServerResponse } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { shuttingDown } from "../../services/platform/errors.ts";
 
-/** The calls that are under way, so that a shutdown can end them. */
+/** The calls in progress. A shutdown aborts them. */
 export type OpenCalls = Set<AbortController>;
 
-/** A call that is aborted as soon as its client goes away. */
+/** A call. It is aborted when its client disconnects. */
 export type Call = {
   signal: AbortSignal;
-  /** What to report in place of what the call threw, where a shutdown or a broken connection ended it. */
+  /** The error to report: another one than the thrown if a shutdown or a broken connection ended the call. */
   reasonFor(thrown: unknown): unknown;
-  /** Ends the call, wherever it stands. */
+  /** Aborts the call. */
   stop(): void;
-  /** Forgets the call, once it is answered. */
+  /** Removes the call from the open ones after its response. */
   end(): unknown;
 };
 
 const SHUTTING_DOWN = shuttingDown();
-const LOST = new ConnectError("the services have gone", Code.Unavailable);
-const STOPPED = new Error("the call was given up");
+const LOST = new ConnectError("the connection to the services was lost", Code.Unavailable);
+const STOPPED = new Error("the call was stopped");
 
 /**
- * Opens a call on behalf of a client; to be done before anything is waited for, since the client may leave at any time.
+ * Opens a call for a client. Call it before the first `await`, since the client may disconnect at any time.
  */
 export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   const controller = new AbortController();
   const end = () => calls.delete(controller);
-  const leave = () => end() && controller.abort(); // every answer closes at last, most of them after their call
+  const leave = () => end() && controller.abort(); // every response closes, most of them after their call
   calls.add(controller);
   raw.on("close", () => leave());
   if (raw.destroyed) leave();
@@ -42,8 +42,8 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
 }
 
 /**
- * A cancellation without a reason, a reset, a stream that HTTP/2 has broken off, or no connection at all, for want of a
- * descriptor as well: not an answer of the services.
+ * Whether an error comes from the connection and not from the services: a cancellation without a reason, a reset, an
+ * HTTP/2 error, or a failed connect (also for lack of file descriptors).
  */
 function isUnexplained(thrown: unknown): boolean {
   if (!(thrown instanceof ConnectError) || thrown.details.length > 0) return false;
@@ -53,7 +53,7 @@ function isUnexplained(thrown: unknown): boolean {
   return thrown.code === Code.Aborted || code.startsWith("ERR_HTTP2_") || syscall === "connect";
 }
 
-/** Ends every call that is under way: 503, or an error event and `[DONE]` where a stream has started. */
+/** Aborts every call: clients get 503, or an error event and `[DONE]` if their stream has started. */
 export function endCalls(calls: OpenCalls): void {
   for (const call of calls) call.abort(SHUTTING_DOWN);
 }

@@ -9,7 +9,7 @@ import { readCookie } from "./cookies.ts";
 import { isObject, readFields } from "./fields.ts";
 import { hasInvalidText, parseJson } from "./json.ts";
 
-/** What a request carries, as it came over the wire. */
+/** The parts of a request, as received. */
 export type Incoming = {
   /** Path and query. */
   url: string;
@@ -29,7 +29,7 @@ const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
 /**
- * Builds the request message of a method from path, query, body and cookies; each field has exactly one source.
+ * Builds the request message of a method from path, query, body and cookies; each field has one source.
  * The services check the constraints of its fields, unless a type is wrong: then one error names both.
  * @throws ServiceError VALIDATION_FAILED, MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
  */
@@ -80,7 +80,7 @@ function jsonMembers(body: Uint8Array, isRead: boolean): Body {
   throw new ServiceError(Reason.MALFORMED_REQUEST, "The body must be a JSON object.");
 }
 
-/** Reads query parameters as JSON values by the types of their fields; what does not parse stays text and is told later. */
+/** Reads query parameters as JSON values by the types of their fields; a value that does not parse stays text and is reported later. */
 function queryMembers(fields: DescField[], url: string, violations: Violation[]): object {
   const members: Record<string, unknown> = {};
   const given = parseQuery(url);

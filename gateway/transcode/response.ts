@@ -7,7 +7,7 @@ import type { HttpBinding } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 
-/** Headers of an RPC's answer that are passed on to the client (interface section 1). */
+/** Headers of an RPC's response that are forwarded to the client (interface section 1). */
 const FORWARDED = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
 
 const JSON_TYPE = "application/json; charset=utf-8";
@@ -23,7 +23,7 @@ export function forwardHeaders(from: Headers, reply: FastifyReply): void {
   }
 }
 
-/** Answers a success: status, cookies and the message as ProtoJSON with defaults written out. */
+/** Sends a success: status, cookies, and the message as ProtoJSON with defaults written out. */
 export function sendMessage(
   rule: HttpBinding,
   reply: FastifyReply,
@@ -43,7 +43,7 @@ export function sendMessage(
   reply.code(rule.successStatus).header("content-type", JSON_TYPE).send(JSON.stringify(body));
 }
 
-/** Answers a failure in the error shape; `rule` where the request had reached a method. */
+/** Sends an error. @param rule the binding, if the request has reached a method */
 export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?: HttpBinding, cookies?: Cookies): void {
   const { statusCode } = failed.body;
   if (rule && cookies && statusCode === 401 && rule.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED) {

@@ -14,19 +14,19 @@ import { readRequest } from "./request.ts";
 import { forwardHeaders, sendError, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
-/** What the routes of all methods share. */
+/** Dependencies of all routes. */
 export type Transcoder = {
   transport: Transport;
   cookies: Cookies;
-  /** Metadata of the call that a request makes. */
+  /** Creates the metadata of the call for a request. */
   metadata: (request: FastifyRequest) => Headers;
-  /** Whether the request comes from a page that may act for its user. */
+  /** Whether the request comes from our own pages or allowed ones. */
   isOwnSite: (request: FastifyRequest) => boolean;
-  /** Logs a failure that nobody foresaw. */
+  /** Logs an unexpected error. */
   report: (thrown: unknown, request: FastifyRequest) => void;
-  /** Silence in an event stream after which a comment is sent, in milliseconds. */
+  /** Silence in an event stream after which a comment is sent, in ms. */
   keepAliveMs: number;
-  /** The calls under way. */
+  /** The calls in progress. */
   calls: OpenCalls;
 };
 
@@ -49,7 +49,7 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
         await answer(request, reply, call);
       } catch (thrown) {
         const failed = toHttpError(call.reasonFor(thrown));
-        call.stop(); // whatever threw, nothing may go on for nobody
+        call.stop(); // no work continues after an error
         if (failed.isInternal) report(thrown, request);
         if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
         sendError(failed, reply, rule, cookies);
@@ -79,7 +79,7 @@ function unary(rule: HttpBinding, method: DescMethodUnary, { transport, metadata
   };
 }
 
-/** What the port knows of the caller, for services in the same process. */
+/** The admitted call, for services in the same process. */
 const context = ({ admitted }: FastifyRequest) => createContextValues().set(admittedKey, admitted);
 
 function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
@@ -94,7 +94,7 @@ function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder
 
 function messageOf(rule: HttpBinding, request: FastifyRequest): MessageShape<DescMessage> {
   const message = readRequest(rule, incoming(request));
-  request.body = undefined; // its text is not needed while the call runs, which may take minutes
+  request.body = undefined; // frees its memory: the call may take minutes
   return message;
 }
 

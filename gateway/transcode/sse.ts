@@ -20,9 +20,9 @@ const sseEvent = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
  * message, a failure or a long silence, so that an early failure has its own status. A later failure becomes an event. The
  * stream ends with exactly one `[DONE]`. The call is aborted at once when the client disconnects.
  * @param start starts the call. Resolves no sooner than the first message
- * @param keepAliveMs silence after which a comment keeps the connection alive, in milliseconds
+ * @param keepAliveMs silence after which a comment keeps the connection alive, in ms
  * @param report logs an unexpected failure
- * @throws the call's failure, if it is to be answered by a status
+ * @throws the error of the call, if the response is a status
  */
 export async function sendStream(
   binding: HttpBinding,
@@ -45,7 +45,7 @@ export async function sendStream(
     events.open(header);
   } catch (thrown) {
     if (raw.destroyed) return; // the client has disconnected
-    const reason = call.reasonFor(thrown); // before the abort below, which would be the reason afterwards
+    const reason = call.reasonFor(thrown); // before the abort below, which would change the reason
     const failed = toHttpError(reason);
     call.stop(); // leaving the loop does not cancel a Connect stream
     if (!events.isOpen() && !isEvent(failed)) throw reason;

@@ -5,32 +5,32 @@ import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-no
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { readTlsFiles, type TlsFiles } from "../../services/platform/process.ts";
 
-/** Largest message read from the services, in bytes: a little more than the largest reply of a provider; the default would be 4 GiB. */
+/** Maximum message from the services, in bytes: more than the largest reply of a provider. Connect's default is 4 GiB. */
 const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
-/** HTTP/2 connections among which calls of the AI service are spread, streams and others. */
+/** HTTP/2 connections for the calls of the AI service. */
 const AI_SESSIONS = 4;
 /**
- * Aborted calls after which a connection is left to its remaining calls and a fresh one takes its place: Node's HTTP/2
- * server ends a connection, and everything on it, after about 1,000 resets in a burst.
+ * Aborted calls after which new calls use a new connection. Node's HTTP/2 server closes a connection, with all its calls,
+ * after about 1,000 resets in a burst.
  */
 const MAX_ABORTS = 400;
 /**
- * What aborted calls may have left unsent, in megabytes: Node counts it until the connection ends, though the memory is
- * free again, and past its own limit of 10 refuses every further call.
+ * Session memory of a connection, in MB. Node counts the unsent bytes of aborted calls until the connection ends, although
+ * their memory is free. Above its default of 10 MB it refuses every further call.
  */
 const MAX_ABANDONED_MB = 1_024;
 /**
- * Longest a unary call may take where its caller names no bound, in milliseconds: a little more than the longest reply
- * of a provider. Services bound their own work far below; this ends calls whose answer got lost.
+ * Timeout of a unary call without a deadline of its own, in ms: more than the longest reply of a provider. The services
+ * have shorter limits. This one ends calls whose response was lost.
  */
 const UNARY_TIMEOUT_MS = 11 * 60_000;
-/** A dead peer is noticed within the sum of these, in milliseconds. */
+/** A peer that does not respond is detected within the sum of these, in ms. */
 const PING = { pingIntervalMs: 10_000, pingTimeoutMs: 5_000 };
-/** A connection without calls is closed after this, in milliseconds. */
+/** Idle timeout of a connection without calls, in ms. */
 const IDLE_MS = 60_000;
 /**
- * New calls go over a fresh connection after this, in milliseconds: a proxy that balances connections spreads them over
- * services that came later, or came back.
+ * Maximum age of a connection for new calls, in ms. A load balancer spreads new connections over services that were started
+ * later.
  */
 const RENEW_MS = 2 * 60_000;
 
@@ -42,9 +42,9 @@ export type ServicesTransport = Transport & {
 
 /**
  * gRPC to the services behind a URL: HTTP/2 in the clear for http, TLS for https. Calls that wait for AI
- * providers have connections of their own, so that neither their number nor a burst of leaving readers holds up logins.
- * @param files for TLS: the gateway's own certificate, for services that want one, and the authority of theirs
- * @param renewMs how long a connection takes new calls
+ * providers have connections of their own: neither their number nor a burst of disconnects delays logins.
+ * @param files for TLS: the gateway's certificate for services that require one, and the CA of their certificates
+ * @param renewMs maximum age of a connection for new calls
  * @throws Error for operators, if a file can't be read
  */
 export function createServicesTransport(url: string, files: TlsFiles = {}, renewMs = RENEW_MS): ServicesTransport {
@@ -91,7 +91,7 @@ async function* untilEnd<T>(messages: AsyncIterable<T>, end: () => void): AsyncI
 }
 
 type Connection = {
-  /** Begins a call; an abort of its signal counts until `end`. */
+  /** Starts a call. An abort of its signal counts until `end`. */
   use(signal: AbortSignal | undefined): { transport: Transport; end: () => void };
   close(): void;
 };
@@ -108,7 +108,7 @@ function createConnection(url: string, tls: SecureClientSessionOptions, renewMs:
       sessionManager,
       readMaxBytes: MAX_MESSAGE_BYTES,
       writeMaxBytes: MAX_MESSAGE_BYTES,
-      acceptCompression: [], // the way is short, and a small compressed message may be a large one
+      acceptCompression: [], // the network is fast, and a small compressed message may expand to a large one
     });
     return { transport, aborts: 0, openedAt: performance.now() };
   };
