@@ -39,6 +39,7 @@ beforeAll(async () => {
   running = await startProcess({
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-soak-")),
     RATE_LIMITS: "off",
+    AI_STREAMS_PER_USER: "9999",
     LOG_LEVEL: "warn",
     NODE_OPTIONS: "--inspect=127.0.0.1:0",
     METRICS_PORT: metricsPort,

@@ -103,7 +103,7 @@ test("Services configuration: refuses a URL whose password is ambiguous", () => 
       REDIS_URL: `redis://127.0.0.1, redis://:${part}@127.0.0.1`,
       SMTP_URL: `smtp://gatehouse:${part}@127.0.0.1`,
     });
-    expect(problems.map(subject)).toEqual(["DATABASE_URL", "REDIS_URL", "SMTP_URL"]);
+    expect(problems.map(subject).sort()).toEqual(["DATABASE_URL", "REDIS_URL", "SMTP_URL"]);
     expect(problems.join()).not.toContain("cret");
   }
   const spelled = "gatehouse:p%40se%23%2Fcret@127.0.0.1";

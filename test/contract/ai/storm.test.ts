@@ -19,7 +19,7 @@ const NUMBERS = 200;
 let app: TestApp;
 let token: string;
 beforeAll(async () => {
-  app = await startApp({ env: { RATE_LIMITS: "off" } });
+  app = await startApp({ env: { RATE_LIMITS: "off", AI_STREAMS_PER_USER: "9999" } });
   token = (await app.signIn()).accessToken;
 });
 afterAll(() => app.close());

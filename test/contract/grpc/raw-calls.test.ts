@@ -51,8 +51,8 @@ test("gRPC: a body in many small parts costs no more memory than its size", asyn
   const stream = session.request({ ":method": "POST", ":path": CHAT, "content-type": "application/grpc" });
   const answer = answerTo(stream);
   const started = performance.now();
-  stream.write(framed(new Uint8Array(), { length: 1_000_000 }));
-  for (let i = 0; i < 100_000; i++) await new Promise((sent) => stream.write(Buffer.alloc(1), sent));
+  stream.write(framed(new Uint8Array(), { length: 200_000 }));
+  for (let i = 0; i < 20_000; i++) await new Promise((sent) => stream.write(Buffer.alloc(1), sent));
   stream.end();
   expect(failureOf(await answer).code).toBe(Code.Unauthenticated);
   expect(performance.now() - started).toBeLessThan(10_000);
