@@ -13,6 +13,8 @@ const MAIL_CHECK_MS = 5_000;
 const MAIL_AWAY_CHECK_MS = 1_000;
 /** How often a watcher looks, in ms. */
 const WATCH_MS = 1_000;
+/** A watch ends after this, in ms, and its client asks for another. */
+const MAX_WATCH_MS = 10 * 60_000;
 
 /** What requests are made to: the whole, and each service by its name. */
 const served = new Set<string>(["", ...services.map(({ typeName }) => typeName)]);
@@ -56,7 +58,8 @@ export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceI
       return { statuses: Object.fromEntries(statuses) };
     },
     async *watch({ service }, ctx) {
-      for (let last: number | undefined; !ctx.signal.aborted; ) {
+      const end = performance.now() + MAX_WATCH_MS;
+      for (let last: number | undefined; !ctx.signal.aborted && performance.now() < end; ) {
         const isLast = isDraining(); // an open watch would hold the end until its grace is over
         const status = (await measure(service))?.status ?? Status.SERVICE_UNKNOWN;
         if (status !== last) yield { status };

@@ -1,9 +1,10 @@
-import type { Http2SecureServer, Http2Server, SecureServerOptions, ServerHttp2Session } from "node:http2";
+import type { Http2SecureServer, Http2Server, Http2Session, SecureServerOptions, ServerHttp2Session } from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
 import type { Socket } from "node:net";
 
-/** Concurrent calls of one connection. */
+/** Concurrent calls of one connection, and of one that a gateway uses for all of its clients. */
 const MAX_CONCURRENT_STREAMS = 250;
+const MAX_GATEWAY_STREAMS = 10_000;
 /** Resets of streams that a connection may have in a burst, and per second (CVE-2023-44487). */
 const STREAM_RESETS = { streamResetBurst: 1_000, streamResetRate: 100 };
 /**
@@ -85,4 +86,13 @@ export function linkToShutdown(shutdown: AbortSignal): (client: AbortSignal) => 
     if (shutdown.aborted) call.abort(shutdown.reason);
     return call.signal;
   };
+}
+
+const gatewaySessions = new WeakSet<Http2Session>();
+
+/** Allows a connection the concurrent calls of a gateway. */
+export function allowGatewayStreams(session: Http2Session | undefined): void {
+  if (!session || gatewaySessions.has(session)) return;
+  gatewaySessions.add(session);
+  session.settings({ maxConcurrentStreams: MAX_GATEWAY_STREAMS });
 }

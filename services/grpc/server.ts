@@ -1,8 +1,7 @@
-import type { Http2ServerRequest } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { ConnectRouter, HandlerContext } from "@connectrpc/connect";
-import { createConnectRouter, createContextKey, createContextValues } from "@connectrpc/connect";
+import { createConnectRouter, createContextKey, createContextValues, createServiceImplSpec } from "@connectrpc/connect";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -15,13 +14,26 @@ import { internalError, ServiceError, shuttingDown, toConnectError } from "../pl
 import { services } from "../platform/policy.ts";
 import { readTlsFiles, type TlsFiles } from "../platform/process.ts";
 import { addServerHooks, admittedKey } from "../platform/server-hooks.ts";
-import { createHttp2Server, linkToShutdown } from "./http2-server.ts";
-import { boundedGzip, encodingOf } from "./messages.ts";
-import { discardBody, HEAD_BYTES, maxBytesOf, receiveBody, type Timeouts } from "./receive.ts";
+import { allowGatewayStreams, createHttp2Server, linkToShutdown } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
+import {
+  boundedGzip,
+  discardBody,
+  encodingOf,
+  HEAD_BYTES,
+  maxBytesOf,
+  rawOf,
+  receiveBody,
+  type Timeouts,
+} from "./request-body.ts";
 
-/** The same as the REST port's; connections last longer, since clients pool them. */
-export const TIMEOUTS: Timeouts = { requestMs: 30_000, writeMs: 120_000, idleMs: 600_000, reflectionMs: 60_000 };
+/** Requests and writes as on the REST port. Connections last longer, since clients pool them. */
+export const TIMEOUTS: Timeouts = {
+  requestMs: 30_000,
+  writeMs: 120_000,
+  idleMs: 600_000,
+  reflectionMs: 60_000,
+};
 
 const MAX_HEADER_BYTES = 16 * 1024;
 /** Longest deadline that a client may ask for: no timer runs longer. */
@@ -76,12 +88,13 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
       if (!method) return undefined;
       const { authorization, [SECRET]: secret } = request.headers;
       const isForwarded = isGatewaySecret(secret, config.internalSecret);
+      if (isForwarded) allowGatewayStreams(rawOf(request).stream.session);
       return { method, authorization, address: clientAddressOf(request), isForwarded };
     },
     onRequest(request, reply) {
-      const { authority } = request.raw as unknown as Http2ServerRequest;
-      if (!URL.canParse(`http://${authority}`))
+      if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
+      }
       reply.header("grpc-accept-encoding", boundedGzip.name);
     },
     onRefused: (request, error) => refusals.set(request, error),
@@ -109,7 +122,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     server.all(handler.requestPath, (request, reply) => {
       const error = refusals.get(request) ?? refuseEncoding(request);
       const values = createContextValues().set(admittedKey, request.admitted).set(requestIdKey, request.id);
-      if (error) values.set(refusalKey, { error, discarded: discardBody(request, timeouts) });
+      if (error) values.set(refusalKey, { error, discarded: discardBody(request, timeouts.requestMs) });
       else request.body = receiveBody(request, handler.method, timeouts);
       reply.hijack();
       const call = universalRequestFromNodeRequest(request.raw, reply.raw, request.body as never, values);
@@ -132,10 +145,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   };
 }
 
-/**
- * Writes the response of a handler. Connect's own plugin for Fastify does the same, but prints an error to standard error for
- * every client that leaves while it is written to.
- */
+/** Writes the response of a handler. Not by Connect's plugin for Fastify: see docs/decisions/0006. */
 function respond(answer: ReturnType<ConnectRouter["handlers"][number]>, reply: FastifyReply): void {
   const { raw } = reply;
   // Node 26 does not end a write that waits for a client that has left (nodejs/node#58252).
@@ -173,16 +183,14 @@ const serverTls = (files: TlsFiles) => ({
   ...(files.ca && { requestCert: true, rejectUnauthorized: true }),
 });
 
-/** A router that holds each service to the largest message of its methods. */
+/** A router that holds each method to its largest message. */
 function bounded(router: ConnectRouter): ConnectRouter {
   const narrow: ConnectRouter = {
-    handlers: router.handlers,
-    service(service, impl, options) {
-      router.service(service, impl, { ...options, readMaxBytes: Math.max(...service.methods.map(maxBytesOf)) });
-      return narrow;
-    },
-    rpc(...rpc) {
-      router.rpc(...rpc);
+    ...router,
+    service(service, impl) {
+      for (const spec of Object.values(createServiceImplSpec(service, impl).methods)) {
+        router.rpc(spec.method, spec.impl as never, { readMaxBytes: maxBytesOf(spec.method) });
+      }
       return narrow;
     },
   };

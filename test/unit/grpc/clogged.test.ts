@@ -15,6 +15,11 @@ import { times, until, untilStill } from "../../support/until.ts";
 
 const app = await testApp();
 const asked = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });
+const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+const messageRequest = { case: "fileContainingSymbol", value: AIService.typeName } as const;
+const question = framed(
+  toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest })),
+);
 const large = asked("x".repeat(250_000));
 
 test.each([
@@ -61,13 +66,8 @@ test.each(["chat", "streamChat"] as const)(
 
 test("gRPC port: aborted responses do not block their connection", async () => {
   const session = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 1_000 } });
-  const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-  const messageRequest = { case: "fileContainingSymbol", value: AIService.typeName } as const;
-  const question = framed(
-    toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest })),
-  );
   for (let i = 0; i < 300; i++) {
-    const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    const stream = session.request({ ":method": "POST", ":path": reflection, "content-type": "application/grpc" });
     stream.write(question);
     const [head] = await once(stream, "response");
     expect(head[":status"]).toBe(200);
@@ -75,6 +75,27 @@ test("gRPC port: aborted responses do not block their connection", async () => {
     await once(stream, "close");
   }
   session.close();
+});
+
+test.each([
+  ["resets it", (stream: http2.ClientHttp2Stream) => stream.close(http2.constants.NGHTTP2_CANCEL)],
+  ["ends it in the middle", (stream: http2.ClientHttp2Stream) => stream.end()],
+  ["cuts the connection", (stream: http2.ClientHttp2Stream) => stream.session?.destroy()],
+])("gRPC reflection: a client that %s causes no error line", async (_what, leave) => {
+  const logged = app.logs.length;
+  for (const sent of [new Uint8Array(), new Uint8Array(2), question]) {
+    const session = http2.connect(app.grpcUrl).on("error", () => {});
+    const stream = session.request({ ":method": "POST", ":path": reflection, "content-type": "application/grpc" });
+    stream.on("error", () => {}).resume();
+    if (sent.length > 0) stream.write(sent);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    leave(stream);
+    await once(stream, "close");
+    session.destroy();
+  }
+  const lines = () => app.logs.slice(logged).filter((line) => line.includes("ServerReflection"));
+  await until("the calls to end", () => lines().length >= 3);
+  expect(lines().filter((line) => line.includes('"level":50'))).toEqual([]);
 });
 
 test("gRPC port: a thousand calls that wait for a provider do not delay others", async () => {

@@ -1,0 +1,155 @@
+import { once } from "node:events";
+import type { Http2ServerRequest } from "node:http2";
+import { constants } from "node:http2";
+import { promisify } from "node:util";
+import { gunzip } from "node:zlib";
+import { type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf";
+import type { ConnectRouterOptions } from "@connectrpc/connect";
+import type { FastifyRequest } from "fastify";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError, toConnectError } from "../platform/errors.ts";
+import { checkMessageSize } from "../platform/message-limits.ts";
+import { policyOf } from "../platform/policy.ts";
+import { payloadTooLarge, readBody } from "../platform/read-body.ts";
+
+/** A compressed message may become so many times larger; a small one may always become this large, in bytes. */
+const MAX_EXPANSION = 20;
+const MIN_EXPANDED_BYTES = 1_024;
+/** Length in bytes of what precedes a message: flags, and its length (gRPC over HTTP/2; Connect and gRPC-Web likewise). */
+const FRAME_HEAD_BYTES = 5;
+const COMPRESSED = 1;
+/** Content types of requests that are a message without a frame. */
+const UNFRAMED = /^application\/(json|proto)\b/i;
+const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
+/** Largest message of a method that names no size, and what a gateway adds to it from path, query and cookies, in bytes. */
+const DEFAULT_BODY_BYTES = 16 * 1024;
+export const HEAD_BYTES = 16 * 1024;
+
+/** Time limits of the port, in ms. */
+export type Timeouts = {
+  /** Until a request has arrived. */
+  requestMs: number;
+  /** While a client accepts no data of a response. */
+  writeMs: number;
+  /** While a connection has no open call. */
+  idleMs: number;
+  /** Of a reflection stream. */
+  reflectionMs: number;
+};
+
+const decompress = promisify(gunzip);
+
+/** Reads requests that are compressed by gzip. Responses are not compressed: see `compressMinBytes` of the server. */
+export const boundedGzip: NonNullable<ConnectRouterOptions["acceptCompression"]>[number] = {
+  name: "gzip",
+  compress: async (bytes) => Uint8Array.from(bytes),
+  async decompress(bytes, readMaxBytes) {
+    const maxOutputLength = Math.min(readMaxBytes, Math.max(MAX_EXPANSION * bytes.length, MIN_EXPANDED_BYTES));
+    try {
+      const message = await decompress(bytes, { maxOutputLength });
+      checkMessageSize(message);
+      return new Uint8Array(message);
+    } catch (error) {
+      if (error instanceof ServiceError) throw toConnectError(error);
+      const isTooLarge = (error as NodeJS.ErrnoException).code === "ERR_BUFFER_TOO_LARGE";
+      throw toConnectError(isTooLarge ? payloadTooLarge() : malformed());
+    }
+  },
+};
+
+/** The encoding of a request's messages; undefined if they are not compressed. */
+export function encodingOf(headers: FastifyRequest["headers"]): string | undefined {
+  for (const name of ENCODING_HEADERS) {
+    const encoding = headers[name];
+    if (encoding !== undefined && encoding !== "identity") return String(encoding);
+  }
+  return undefined;
+}
+
+/** Largest message of a method, in bytes. */
+export const maxBytesOf = (method: DescMethod) =>
+  (policyOf(method)?.policy.maxBodyBytes || DEFAULT_BODY_BYTES) + HEAD_BYTES;
+
+/** The HTTP/2 request behind a request to the gRPC port. */
+export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerRequest;
+
+/** The body of a call, with the time limits of its stream. Undefined: Connect reads the messages of reflection one by one. */
+export function receiveBody(
+  request: FastifyRequest,
+  method: DescMethod,
+  { requestMs, writeMs, reflectionMs }: Timeouts,
+) {
+  const { stream } = rawOf(request);
+  const cancel = () => stream.close(constants.NGHTTP2_CANCEL);
+  if (method.methodKind === "bidi_streaming") {
+    const timer = setTimeout(cancel, reflectionMs);
+    stream.once("close", () => clearTimeout(timer));
+    return undefined;
+  }
+  // Node does not clear this timer when the connection is cut, so that only calls with a token have it.
+  if (request.admitted?.claims) stream.setTimeout(writeMs, () => stream.writableLength > 0 && cancel());
+  return readRequestBody(request, method, requestMs);
+}
+
+/**
+ * Reads the body of a call of one message, once Connect asks for it. The message is checked before Connect decodes it, whose
+ * errors quote what was sent and blame the server.
+ * @throws ConnectError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, REQUEST_TIMEOUT, TOO_MANY_CONCURRENT, UNAVAILABLE
+ */
+async function* readRequestBody(request: FastifyRequest, method: DescMethod, timeoutMs: number) {
+  const startedAt = performance.now();
+  const maxBytes = maxBytesOf(method);
+  const reserve = (size: number) => request.admitted?.permit.reserveBody(size);
+  try {
+    const body = await readBody(rawOf(request), { maxBytes, reserve, timeoutMs });
+    checkRequestBody(method, body, request.headers);
+    yield body;
+  } catch (error) {
+    await discardBody(request, timeoutMs - (performance.now() - startedAt));
+    throw error instanceof ServiceError ? toConnectError(error) : error;
+  }
+}
+
+/** Checks a body. A compressed message is checked by `boundedGzip`, once it is expanded. @throws ServiceError */
+function checkRequestBody(method: DescMethod, body: Buffer, headers: FastifyRequest["headers"]): void {
+  const contentType = headers["content-type"] ?? "";
+  const isFramed = !UNFRAMED.test(contentType);
+  if (isFramed && body.length === 0) throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // gRPC's code
+  const flags = isFramed ? readFlags(body, maxBytesOf(method)) : 0;
+  if (encodingOf(headers) !== undefined && (flags === COMPRESSED || !isFramed)) return;
+  if (flags !== 0) throw malformed();
+  const message = isFramed ? body.subarray(FRAME_HEAD_BYTES) : body;
+  checkMessageSize(message);
+  try {
+    if (contentType.includes("json")) fromJsonString(method.input, message.toString());
+    else fromBinary(method.input, message, { readUnknownFields: false });
+  } catch {
+    throw malformed();
+  }
+}
+
+/** The flags of the frame that a body consists of. */
+function readFlags(body: Buffer, maxBytes: number): number {
+  if (body.length < FRAME_HEAD_BYTES) throw malformed();
+  const length = body.readUInt32BE(1);
+  if (length > maxBytes) throw payloadTooLarge();
+  if (length !== body.length - FRAME_HEAD_BYTES) throw malformed();
+  return body.readUInt8(0);
+}
+
+/**
+ * Discards what is left of a body, to its end: what clients of Node could not send when they got their response would clog
+ * their connection. A client that sends for too long has its stream closed once it has the response (RFC 9113 section 8.1).
+ */
+export async function discardBody(request: FastifyRequest, ms: number): Promise<void> {
+  const raw = rawOf(request);
+  const { stream } = raw;
+  if (raw.complete || stream.destroyed) return;
+  const signal = AbortSignal.timeout(Math.max(0, Math.ceil(ms)));
+  raw.resume();
+  await Promise.race([once(raw, "end", { signal }), once(stream, "close", { signal })]).catch(() => {
+    stream.once("wantTrailers", () => setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)));
+  });
+}
+
+const malformed = () => new ServiceError(Reason.MALFORMED_REQUEST, "The request can't be read.");
