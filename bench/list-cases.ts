@@ -1,4 +1,5 @@
 import { listUsers } from "../services/admin/admin-user.ts";
+import { systemClock } from "../services/platform/process.ts";
 import type { UserFilter } from "../services/store/admin-users.ts";
 import { type AuditFilter, listAuditEvents } from "../services/store/audit-events.ts";
 import { type EmailFilter, listEmails } from "../services/store/emails.ts";
@@ -18,7 +19,6 @@ const SAMPLES = 60;
 
 /** Every documented filter of the administrators' lists, alone and in the combinations that make sense. */
 export async function listCases(store: Store): Promise<Case[]> {
-  const clock = { now: () => new Date() };
   const sample = async <T>(columns: string, from: string, more = "") => {
     const rows = await store
       .fork()
@@ -52,7 +52,7 @@ export async function listCases(store: Store): Promise<Case[]> {
     cursor: (total) => encodeCursor(spots[list]().id, total),
   });
   const users = (name: string, filter: () => UserFilter) =>
-    called("users", name, (request) => listUsers({ em: store.fork(), clock }, filter(), request));
+    called("users", name, (request) => listUsers({ em: store.fork(), clock: systemClock }, filter(), request));
   const audit = (name: string, filter: () => AuditFilter) =>
     called("audit", name, (request) => listAuditEvents({ em: store.fork() }, filter(), request));
   const emails = (name: string, filter: () => EmailFilter) =>

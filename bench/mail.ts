@@ -9,6 +9,7 @@ import { createMailTransport } from "../services/mail/transport.ts";
 import { startMailWorker } from "../services/mail/worker.ts";
 import { readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
+import { systemClock } from "../services/platform/process.ts";
 import { openStore } from "../services/store/open-store.ts";
 
 /**
@@ -72,7 +73,7 @@ const mailWorker = startMailWorker({
   store,
   sender,
   cipher: createCipher(Buffer.alloc(32)),
-  clock: { now: () => new Date() },
+  clock: systemClock,
   config,
   log,
 });

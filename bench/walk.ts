@@ -3,6 +3,7 @@ import { v7 as uuid } from "uuid";
 import { listUsers } from "../services/admin/admin-user.ts";
 import { recordAudit } from "../services/audit/record.ts";
 import { createLog } from "../services/platform/log.ts";
+import { systemClock } from "../services/platform/process.ts";
 import { listAuditEvents } from "../services/store/audit-events.ts";
 import { openStore } from "../services/store/open-store.ts";
 
@@ -13,7 +14,6 @@ import { openStore } from "../services/store/open-store.ts";
 const { values } = parseArgs({ options: { url: { type: "string" }, list: { type: "string", default: "users" } } });
 if (!values.url) throw new Error("--url is missing");
 const store = await openStore({ kind: "postgres", url: values.url }, createLog("warn"));
-const clock = { now: () => new Date() };
 const client = { address: "127.0.0.1", agent: "bench" };
 const table = values.list === "audit" ? "audit_events" : "users";
 
@@ -21,7 +21,7 @@ let added = 0;
 let walking = true;
 async function add(): Promise<void> {
   while (walking) {
-    const call = { em: store.fork(), clock, client, requestId: "walk", caller: undefined };
+    const call = { em: store.fork(), clock: systemClock, client, requestId: "walk", caller: undefined };
     if (table === "audit_events") await recordAudit(call, "auth.login", { userId: uuid() });
     else
       await call.em.execute(
@@ -46,7 +46,7 @@ for (let cursor: string | undefined, more = true; more; more = cursor !== undefi
   const request = { limit: 100, cursor };
   const page =
     table === "users"
-      ? await listUsers({ em: store.fork(), clock }, {}, request)
+      ? await listUsers({ em: store.fork(), clock: systemClock }, {}, request)
       : await listAuditEvents({ em: store.fork() }, {}, request);
   times.push(performance.now() - from);
   pages++;

@@ -9,6 +9,7 @@ import {
   readConfigOrExit,
   refuseStart,
   shutdownOnSignal,
+  systemClock,
 } from "../services/platform/process.ts";
 import { openTracing } from "../services/platform/tracing.ts";
 import { createGateway } from "./server.ts";
@@ -33,13 +34,12 @@ async function start(config: Config): Promise<void> {
   const { host, port, grpc, servicesUrl, servicesTls } = config;
   const log = createLog(config.logLevel);
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
-  const clock = { now: () => new Date() };
   const tracing = await openTracing(config.otlpEndpoint, servicesUrl ? "gatehouse-gateway" : "gatehouse");
   const remote = servicesUrl ? createServicesTransport(servicesUrl, servicesTls) : undefined;
-  const local = remote ? undefined : await openServices(config, { log, clock, internalSecret, tracing });
+  const local = remote ? undefined : await openServices(config, { log, clock: systemClock, internalSecret, tracing });
   const transport = remote ?? (local && createInProcessTransport(local.app.routes, local.app.interceptors));
   if (!transport) throw new Error("there are no services");
-  const standalone = local ? undefined : await openStandaloneGate(config, transport, { log, clock });
+  const standalone = local ? undefined : await openStandaloneGate(config, transport, { log, clock: systemClock });
   const checks = local?.app ?? standalone;
   const gateway = createGateway({
     config: { ...config, internalSecret },

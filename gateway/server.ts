@@ -10,6 +10,7 @@ import { createTrustedProxies, requestIdOf } from "../services/platform/client.t
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { services as allServices } from "../services/platform/policy.ts";
+import { systemClock } from "../services/platform/process.ts";
 import { readBody } from "../services/platform/read-body.ts";
 import type { RequestGate } from "../services/platform/server-hooks.ts";
 import { addOpenApi } from "./docs/openapi.ts";
@@ -68,7 +69,7 @@ const MAX_HEAD_BYTES = 16 * 1024;
  * @throws Error that names the method whose options are not supported
  */
 export function createGateway(options: GatewayOptions): Gateway {
-  const { config, transport, log, clock = { now: () => new Date() }, services = allServices } = options;
+  const { config, transport, log, clock = systemClock, services = allServices } = options;
   const secure = new URL(config.publicUrl).protocol === "https:"; // the URL may spell it in capitals
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const calls: OpenCalls = new Set();

@@ -10,7 +10,7 @@ import { createPasswords } from "../services/crypto/passwords.ts";
 import { readConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
-import { loadEnvFile } from "../services/platform/process.ts";
+import { loadEnvFile, systemClock } from "../services/platform/process.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { grantServiceRole } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";
@@ -33,9 +33,16 @@ const tell = (line: string) => void process.stdout.write(`${line}\n`);
 /** What an operation needs of a call. Nobody is signed in: the trail names the machine's user instead. */
 function operatorCall(store: Store) {
   const client = { address: "127.0.0.1", agent: `npm run admin, by ${operator()}` };
-  const clock = { now: () => new Date() };
   const mailWorker = { wake: () => {}, close: async () => {} }; // the service finds what is queued
-  return { em: store.fork(), clock, client, requestId: randomUUID(), caller: undefined, onComplete: [], mailWorker };
+  return {
+    em: store.fork(),
+    clock: systemClock,
+    client,
+    requestId: randomUUID(),
+    caller: undefined,
+    onComplete: [],
+    mailWorker,
+  };
 }
 
 /** The machine's user. A container may run as one that has a number only. */

@@ -2,7 +2,14 @@ import { openApp } from "./app.ts";
 import { listenGrpc } from "./grpc/server.ts";
 import { createLog } from "./platform/log.ts";
 import { startMetrics } from "./platform/metrics-server.ts";
-import { listenOrExplain, loadEnvFile, readConfigOrExit, refuseStart, shutdownOnSignal } from "./platform/process.ts";
+import {
+  listenOrExplain,
+  loadEnvFile,
+  readConfigOrExit,
+  refuseStart,
+  shutdownOnSignal,
+  systemClock,
+} from "./platform/process.ts";
 import { openTracing } from "./platform/tracing.ts";
 
 /** The process of `npm run start:services`. */
@@ -12,7 +19,7 @@ try {
   const { internalSecret, grpc } = config;
   const log = createLog(config.logLevel);
   const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
-  const app = await openApp(config, { log, clock: { now: () => new Date() }, internalSecret, tracing });
+  const app = await openApp(config, { log, clock: systemClock, internalSecret, tracing });
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
   const metrics = await startMetrics(config, [app.metrics.registry]);
   const finish = async () => {

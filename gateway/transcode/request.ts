@@ -2,7 +2,6 @@ import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
-import { checkJsonSize } from "../../services/platform/message-limits.ts";
 import { invalidRequest, violationsOf } from "../../services/platform/validation.ts";
 import type { HttpBinding } from "./binding.ts";
 import { readCookie } from "./cookies.ts";
@@ -73,7 +72,6 @@ function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {
 }
 
 function jsonMembers(body: Uint8Array, isRead: boolean): Body {
-  checkJsonSize(body);
   const { json, hasEscapes } = parseJson(body);
   if (isObject(json)) return { json, hasEscapes };
   if (!isRead) return NO_BODY; // some clients send `null` instead of no body

@@ -97,3 +97,5 @@ export function readTlsFiles({ cert, key, ca }: TlsFiles): Pick<SecureContextOpt
 
 /** The only source of the present time. Tests move it. */
 export type Clock = { now(): Date };
+
+export const systemClock: Clock = { now: () => new Date() };
