@@ -13,7 +13,7 @@ export type Lifecycle = {
   leave(): void;
   /** Opens the port. @returns the URL for clients, such as http://127.0.0.1:3000 */
   listen(address: { host: string; port: number }): Promise<string>;
-  /** Rejects new requests, waits for open ones for the grace period, aborts them, and closes the port. May be called twice. */
+  /** Rejects new requests, aborts open ones after the grace period, and closes the port. May be called twice. */
   drain(): Promise<void>;
 };
 

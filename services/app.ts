@@ -41,21 +41,21 @@ export type App = {
   gate: RequestGate;
   admission: Admission;
   proxies: TrustedProxies;
-  /** Logs and measures a call that a port refuses, since it never reaches the interceptors. */
+  /** Logs and measures a call that a port refuses: it never reaches the interceptors. */
   onRefused: OnRefused;
   store: Store;
   metrics: Metrics;
-  /** From now on health answers NOT_SERVING, so that nothing new is sent here. */
+  /** Health becomes NOT_SERVING, so that load balancers send no new calls. */
   drain(): void;
-  /** Finishes the work in hand, then closes everything. */
+  /** Finishes the work in progress, then closes everything. */
   close(): Promise<void>;
 };
 
-/** What a process, or a test, brings along. */
+/** Dependencies that a process, or a test, provides. */
 export type AppOptions = {
   log: Logger;
   clock: Clock;
-  /** What the gateway proves itself with. */
+  /** The secret by which a gateway is recognised. */
   internalSecret: string | undefined;
   tracing?: Tracing | undefined;
   /** By default what the memory of the process allows. */
@@ -64,7 +64,7 @@ export type AppOptions = {
   hashCost?: HashCost | undefined;
 };
 
-/** Opens everything that a call needs. @throws Error when the start makes no sense, with a message for operators */
+/** Opens everything that a call needs. @throws Error for operators if the process cannot start */
 export async function openApp(config: Config, options: AppOptions): Promise<App> {
   const { log, clock, internalSecret } = options;
   loadPolicies(services);
@@ -134,7 +134,7 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
   }
 }
 
-/** What has to be closed, in reverse order. */
+/** Functions that close resources, called in reverse order. */
 type Disposers = (() => unknown)[];
 
 async function openContext(

@@ -16,7 +16,7 @@ import type { KeyRing } from "./sessions/key-ring.ts";
 import type { FoundSession } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
 
-/** What all calls of a process share. */
+/** Dependencies that all calls of a process share. */
 export type AppContext = {
   config: Config;
   log: Logger;

@@ -15,7 +15,7 @@ import { validate } from "./platform/validation.ts";
 import type { Store } from "./store/store.ts";
 import { userHandler } from "./user/handler.ts";
 
-/** Adds every service to a router; a method without a handler answers NOT_IMPLEMENTED. */
+/** Adds every service to a router. A method without a handler returns NOT_IMPLEMENTED. */
 export function serve(router: ConnectRouter): void {
   router.service(AuthService, authHandler);
   router.service(UserService, userHandler);
@@ -23,7 +23,7 @@ export function serve(router: ConnectRouter): void {
   router.service(AIService, aiHandler);
 }
 
-/** What every call passes through, outermost first. */
+/** The interceptors of every call, outermost first. */
 export function interceptors(
   context: AppContext,
   store: Store,

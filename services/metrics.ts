@@ -4,7 +4,7 @@ import { Gauge, Histogram, Registry } from "prom-client";
 /** Metrics of one process. Labels are methods, models and outcomes; never users or content. */
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** How long a scrape waits for a gauge that is computed, in ms. */
+/** Timeout for a computed gauge during a scrape, in ms. */
 const GAUGE_TIMEOUT_MS = 1_000;
 /** Bucket bounds in seconds, as the semantic conventions for RPC and HTTP recommend. */
 const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
@@ -15,7 +15,7 @@ const OVERHEAD_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0
 
 /**
  * Creates the metrics of one app, in a registry of its own. Names are those of the OpenTelemetry semantic conventions
- * (RPC, and GenAI as of 2026), spelled as Prometheus spells them.
+ * (RPC, and GenAI as of 2026), in the spelling of Prometheus.
  */
 export function createMetrics() {
   const registry = new Registry();

@@ -13,7 +13,7 @@ import {
 } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
 import type { HttpBinding } from "../transcode/binding.ts";
 
-/** A JSON Schema (draft 2020-12), as OpenAPI 3.1 takes it. */
+/** A JSON Schema (draft 2020-12), as in OpenAPI 3.1. */
 export type Schema = Record<string, unknown>;
 
 /** A response, or a request's body, in JSON. */
@@ -30,7 +30,7 @@ const scalars: Partial<Record<ScalarType, Schema>> = {
   [ScalarType.UINT32]: { type: "integer", minimum: 0 },
 };
 
-/** What our own string rules mean, as far as a schema can say it. */
+/** Our own string rules, as far as a schema can express them. */
 const ownRules = [
   [email_address, { format: "email", maxLength: 254 }],
   [person_name, { minLength: 1, maxLength: 100 }],
@@ -41,13 +41,13 @@ const ownRules = [
 
 const FIELD_NAME = /`[a-z]+(?:_[a-z]+)+`/g;
 
-/** What the proto says about a service, a message, a field, a method or a value, with fields by their JSON names. */
+/** The proto comment of a service, message, field, method or value, with fields by their JSON names. */
 export function commentOn(desc: DescService | DescMessage | DescField | DescMethod | DescEnumValue): string {
   const comment = comments["typeName" in desc ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
   return comment.replace(FIELD_NAME, (name) => name.replace(/_./g, ([, c = ""]) => c.toUpperCase()));
 }
 
-/** The schema of a field; messages are named in `used`, to be described once. */
+/** The schema of a field. Its messages are added to `used`, so that each is described once. */
 export function fieldSchema(field: DescField, used: Set<DescMessage>): Schema {
   const rules = getOption(field, validation);
   if (field.fieldKind === "list") {
@@ -58,7 +58,7 @@ export function fieldSchema(field: DescField, used: Set<DescMessage>): Schema {
   return itemSchema(field, rules, used);
 }
 
-/** The schema of a message, of these fields of it, by their JSON names. */
+/** The schema of a message with these fields, by their JSON names. */
 export function objectSchema(fields: readonly DescField[], used: Set<DescMessage>): Schema {
   const properties = Object.fromEntries(
     fields.map((field) => [field.jsonName, { ...fieldSchema(field, used), description: commentOn(field) }]),
@@ -114,7 +114,7 @@ const given = <K extends string>(rules: { [N in K]: bigint } | undefined, name: 
 
 const header = (type: "string" | "integer", description: string) => ({ description, schema: { type } });
 
-/** The headers of answers that programs read, by name. */
+/** The response headers that programs read, by name. */
 export const headers = {
   "X-Request-Id": header("string", "Id of the request, as in the log: the id that the client sent, or a new one."),
   "RateLimit-Limit": header("integer", "Maximum number of requests per window."),
@@ -126,10 +126,10 @@ export const headers = {
 };
 
 const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
-/** Statuses of failures that pass. */
+/** Statuses of errors after which a retry helps. */
 const PASSING = [423, 429, 503];
 
-/** References to the headers that an answer of this status may have. */
+/** References to the headers that a response of this status may have. */
 export function headersOf({ policy, responseCookies, successStatus }: HttpBinding, status: number, isLimited: boolean) {
   const isSuccess = status === successStatus;
   const clears = policy.clearsCookie === (isSuccess ? CookieClearing.ON_SUCCESS : CookieClearing.ON_UNAUTHENTICATED);
@@ -143,7 +143,7 @@ export function headersOf({ policy, responseCookies, successStatus }: HttpBindin
   ]);
 }
 
-/** References to the headers of an answer that no status is named for. */
+/** References to the headers of a response without a documented status. */
 export const headersOfOther = (isLimited: boolean) =>
   references(["X-Request-Id", ...(isLimited ? LIMIT : []), "Retry-After"]);
 

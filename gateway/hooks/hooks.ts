@@ -113,7 +113,7 @@ function follow(
   });
 }
 
-/** Discards the rest of a body after an early response, since many clients read the response only after they have sent all. */
+/** Discards the rest of a body after an early response. Many clients read the response only once they have sent all. */
 function closeLingering(request: IncomingMessage): void {
   if (request.socket.destroyed) return;
   const timer = setTimeout(() => request.complete || request.socket.destroy(), LINGER_MS);

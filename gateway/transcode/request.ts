@@ -78,7 +78,7 @@ function jsonMembers(body: Uint8Array, isRead: boolean): Body {
   throw new ServiceError(Reason.MALFORMED_REQUEST, "The body must be a JSON object.");
 }
 
-/** Reads query parameters as JSON values by the types of their fields; a value that does not parse stays text and is reported later. */
+/** Reads query parameters as JSON values by the types of their fields. A value that does not parse stays text. */
 function queryMembers(fields: DescField[], url: string, violations: Violation[]): object {
   const members: Record<string, unknown> = {};
   const given = parseQuery(url);

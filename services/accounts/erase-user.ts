@@ -4,7 +4,7 @@ import { clearLock } from "../store/attempts.ts";
 import { deleteEmails } from "../store/emails.ts";
 import { anonymizeUsage, User } from "../store/users.ts";
 
-/** Usage rows of one statement, so that each takes far less than the longest time that a statement may take. */
+/** Usage rows per statement, so that each is far shorter than the statement timeout. */
 const USAGE_BATCH_SIZE = 50_000;
 
 /**
@@ -13,11 +13,11 @@ const USAGE_BATCH_SIZE = 50_000;
  * @returns false if there is no such user.
  */
 export async function eraseUser(call: AuditDeps, userId: string): Promise<boolean> {
-  const lockMode = LockMode.PESSIMISTIC_WRITE; // no mail is queued meanwhile: its foreign key waits for this lock
+  const lockMode = LockMode.PESSIMISTIC_WRITE; // e-mails cannot be queued meanwhile: their foreign key waits for this lock
   const user = await call.em.findOne(User, { id: userId }, { lockMode });
   if (!user) return false;
   await deleteEmails(call, userId);
-  while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // the foreign key's action would be one long statement
+  while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // the foreign key would do it in one long statement
   await call.em.nativeDelete(User, { id: userId });
   await clearLock(call, { kind: "password", subject: user.canonicalEmail });
   await clearLock(call, { kind: "second-factor", subject: userId });
@@ -25,7 +25,7 @@ export async function eraseUser(call: AuditDeps, userId: string): Promise<boolea
   return true;
 }
 
-/** Accounts that are looked up at once; each is erased in a transaction of its own. */
+/** Accounts per query. Each is erased in a transaction of its own. */
 const BATCH_SIZE = 20;
 
 /**

@@ -7,7 +7,7 @@ import { lockAdminsAnd, lockUser } from "../store/users.ts";
 type Deps = Pick<SignedInCall, "em" | "caller">;
 
 /**
- * Locks the caller's row, and makes sure that their session has not ended since the call was authenticated.
+ * Locks the caller's row, and checks that the session has not ended since the call was authenticated.
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function lockCaller(call: Deps): Promise<void> {
@@ -15,7 +15,7 @@ export async function lockCaller(call: Deps): Promise<void> {
   await lockOwnSession(call);
 }
 
-/** Makes sure that the caller's session has not ended since the call was authenticated. @throws ServiceError UNAUTHENTICATED */
+/** Checks that the caller's session has not ended since the call was authenticated. @throws ServiceError UNAUTHENTICATED */
 export async function lockOwnSession(call: Deps): Promise<void> {
   const { user, session } = call.caller;
   if (await lockOpenSession(call, session.id, user.id)) return;
@@ -23,7 +23,7 @@ export async function lockOwnSession(call: Deps): Promise<void> {
 }
 
 /**
- * Makes sure that an administrator other than this user stays, if the user is one. Their rows stay locked until the
+ * Checks that another administrator remains, if this user is one. The rows of administrators stay locked until the
  * transaction ends. Administrators whose deletion is requested do not count.
  * @throws ServiceError LAST_ADMIN
  */

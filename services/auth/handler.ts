@@ -55,7 +55,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return setupTotp(signedInCallOf(ctx));
   },
   async verifyMfa(req, ctx) {
-    const factor = parseFactor(req) as SecondFactor; // the message's rule demands one
+    const factor = parseFactor(req) as SecondFactor; // a rule of the message requires one
     const outcome = await verifyMfa(callOf(ctx), req.tempToken, factor);
     const { id, email } = outcome.user;
     return { ...outcome.tokens, user: { id, email }, ...loginFlags(outcome) };

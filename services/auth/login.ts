@@ -11,7 +11,7 @@ import { User } from "../store/users.ts";
 import { queueReset } from "./mail-token.ts";
 import { issueMfaToken } from "./verify-mfa.ts";
 
-/** What a login leads to. */
+/** The result of a login. */
 export type LoginOutcome = ({ kind: "signed-in" } & LoginResult) | { kind: "mfa-required"; mfaToken: string };
 
 /**
@@ -42,7 +42,7 @@ export async function login(call: Call, email: string, password: string): Promis
   }
 }
 
-/** Refuses a correct password that may not sign in by the configuration. The refusal is recorded with its reason. */
+/** Rejects a correct password that the configuration does not allow to sign in. The audit log has the reason. */
 async function assertMaySignIn(call: Call, user: GuessedUser, attempt: Attempt): Promise<void> {
   const refuse = async (reason: Reason) => {
     await attempt.succeed();
@@ -74,7 +74,7 @@ async function requireSecondFactor(call: Call, user: GuessedUser, attempt: Attem
   });
 }
 
-/** Replaces a hash that was made with other parameters than today's, unless the password has changed. */
+/** Replaces a hash with outdated parameters, unless the password has changed. */
 async function rehash(call: Call, user: GuessedUser, password: string): Promise<void> {
   const passwordHash = await call.passwords.hash(password);
   await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });

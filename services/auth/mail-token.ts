@@ -53,11 +53,11 @@ export async function queueToken(
   await queueEmail(call, { userId, to: email, template: kind, variables, tokenId });
 }
 
-/** Longer than the work takes, so that the duration reveals nothing, in ms. */
+/** Minimum duration, longer than the work, so that it reveals nothing. In ms. */
 const MIN_DURATION_MS = 100;
 
 /**
- * Does something for the account of an address, if there is one whose deletion is not due. Takes the same time if there is none.
+ * Runs work for the account of an address, if it exists and its deletion is not due. Takes the same time otherwise.
  * @throws ServiceError VALIDATION_FAILED
  */
 async function withAccount(call: Call, email: string, work: (user: User) => Promise<void>): Promise<void> {

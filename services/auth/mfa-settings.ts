@@ -10,7 +10,7 @@ import { invalid, ServiceError } from "../platform/errors.ts";
 import { User } from "../store/users.ts";
 import { confirmPassword } from "./confirm-password.ts";
 
-/** What an authenticator needs. Returned once, stored encrypted or as digests. */
+/** The secrets of a new factor. Returned once, stored encrypted or as digests. */
 export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] };
 
 /**

@@ -9,9 +9,9 @@ import { findSessionForRefresh, type RefreshedSession, rotateSession } from "../
 import { lockUser } from "../store/users.ts";
 
 /**
- * Refresh rotation: exchanges a refresh token for its successor. Of several callers with the same token one rotates the session; the
- * others find it one generation ahead and get the identical pair, until that pair is first used or `REFRESH_GRACE`
- * has passed. An older token ends the session.
+ * Refresh rotation: exchanges a refresh token for its successor. Of several callers with the same token one rotates the
+ * session. The others find it one generation ahead and get the identical pair, until that pair is first used or
+ * `REFRESH_GRACE` has passed. An older token ends the session.
  * @throws ServiceError REFRESH_TOKEN_INVALID
  */
 export async function refresh(call: Call, token: string): Promise<TokenPair> {
@@ -37,8 +37,8 @@ function isWithinReuseInterval({ clock, config }: Call, { successorUsed, rotated
 
 /**
  * Ends a session whose old token was used again. Committed before the error is returned; of several callers one ends the
- * session and tells the user. A caller that has disconnected proves no theft: this process may have been suspended,
- * and the client has refreshed elsewhere since.
+ * session and notifies the user. A disconnected caller proves no theft: this process may have been suspended while the
+ * client refreshed elsewhere.
  */
 async function endReused(call: Call, { id, device, user }: RefreshedSession): Promise<void> {
   await call.em.transactional(async () => {

@@ -17,7 +17,7 @@ import { User } from "../store/users.ts";
  * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
-  const ownerId = await readOneTimeToken(call, token, "reset-password"); // an invalid token is not worth a hash
+  const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since a hash is expensive
   if (call.config.refuseExpiredPasswords) await refuseExpired(call, ownerId, password);
   const passwordHash = await call.passwords.hash(password);
   await call.em.transactional(async () => {
@@ -42,7 +42,7 @@ export async function resetPassword(call: Call, token: string, password: string)
   });
 }
 
-/** A password that is too old to sign in with is too old to be set again. */
+/** Rejects an expired password as the new one. */
 async function refuseExpired(call: Call, userId: string, password: string): Promise<void> {
   const user = await call.em.findOne(User, { id: userId });
   if (!user || !isPasswordExpired(call, user)) return;

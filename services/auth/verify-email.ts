@@ -9,7 +9,7 @@ import { clearLock } from "../store/attempts.ts";
 import { User } from "../store/users.ts";
 
 /**
- * Consumes the mailed proof of an address: of a new account's, or of the one that a change of address was requested for.
+ * Consumes the mailed token of an address: that of a new account, or the new address of an account.
  * @throws ServiceError TOKEN_INVALID, EMAIL_TAKEN
  */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
@@ -34,7 +34,7 @@ async function markEmailVerified(call: Call, user: User, email: string): Promise
   await recordAudit(call, "auth.email_verified", { userId: user.id });
 }
 
-/** Links mailed to the old address become invalid, its wrong passwords are forgotten, and its owner is told. */
+/** Invalidates links mailed to the old address, clears its failed attempts, and notifies its owner. */
 async function applyEmailChange(call: Call, user: User, email: string): Promise<void> {
   const { id: userId, email: oldEmail, canonicalEmail: oldCanonical, name } = user;
   const now = call.clock.now();

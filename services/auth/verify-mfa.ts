@@ -11,7 +11,7 @@ import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
 import { countMfaTokenAttempt, OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 
-/** Codes that may be presented with one MFA token. */
+/** Maximum number of codes per MFA token. */
 const MAX_CODES = 5;
 
 /**
@@ -32,7 +32,7 @@ export async function verifyMfa(call: Call, tempToken: string, factor: SecondFac
         await lockUser(call, user.id);
         const lockMode = LockMode.PESSIMISTIC_WRITE;
         const unused = await call.em.findOne(OneTimeToken, { id: token.id }, { lockMode });
-        if (!unused) throw invalidMfaToken(); // a parallel caller was faster: this code is not a wrong one
+        if (!unused) throw invalidMfaToken(); // a concurrent caller was faster: this code does not count as wrong
       },
       async work() {
         await call.em.nativeDelete(OneTimeToken, { id: token.id });

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 
-/** What is done with the deployment's secret key, which is not in the database. */
+/** Operations with the deployment's secret key, which is not in the database. */
 export type Cipher = {
-  /** Encrypts a secret for storage; `context` binds it to its place, so that it decrypts nowhere else. */
+  /** Encrypts a secret for storage. `context` binds it to its row and column: it decrypts nowhere else. */
   encrypt(text: string, context: string): string;
   /** @throws Error when the text was not encrypted by this key for this context. */
   decrypt(sealed: string, context: string): string;
-  /** A keyed digest, 32 bytes: proves that we made a value, or hides one that could be guessed. */
+  /** A keyed digest of 32 bytes: proves that a value is ours, or hides one that could be guessed. */
   mac(text: string, context: string): Buffer;
 };
 
@@ -44,7 +44,7 @@ export function createCipher(secretKey: Buffer): Cipher {
 
 const BYTES = 32;
 
-/** The deployment's secret key: `SECRET_KEY`, or one made once and kept in `DATA_DIR` (mode 600). @returns 32 bytes */
+/** The deployment's secret key: `SECRET_KEY`, or one generated once into `DATA_DIR` (mode 600). @returns 32 bytes */
 export function readSecretKey({ secretKey, dataDir }: Pick<Config, "secretKey" | "dataDir">): Buffer {
   if (secretKey) return Buffer.from(secretKey, "base64");
   const file = join(dataDir, "secret-key");
@@ -52,9 +52,9 @@ export function readSecretKey({ secretKey, dataDir }: Pick<Config, "secretKey" |
   makeDataFolder(dataDir);
   writeFileSync(draft, randomBytes(BYTES).toString("base64"), { mode: 0o600 });
   try {
-    linkSync(draft, file); // whole, or not at all; whoever comes first wins
+    linkSync(draft, file); // atomic; of several processes the first one wins
   } catch {
-    // it exists: that is the key
+    // it exists and is the key
   } finally {
     rmSync(draft, { force: true });
   }

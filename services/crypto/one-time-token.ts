@@ -18,7 +18,7 @@ const MAC_BYTES = 16;
 type Deps = Db & { clock: Clock; cipher: Cipher };
 
 /**
- * Issues a token to be mailed; it replaces an older one of the same user and kind. The row holds no secret: the token's
+ * Issues a token for an e-mail. It replaces an older one of the same user and kind. The row holds no secret: the token's
  * text is derived from its id when the mail is sent.
  * @returns the token's id, for the queued mail.
  */
@@ -32,7 +32,7 @@ export async function issueOneTimeToken(
   return id;
 }
 
-/** The text that the mail carries: the id and 128 bits of a keyed digest of it, 43 characters. */
+/** The text in the e-mail: the id and 128 bits of its keyed digest, 43 characters. */
 export function encodeOneTimeToken(cipher: Cipher, id: string): string {
   return Buffer.concat([bytesOfId(id), cipher.mac(id, "one-time-token").subarray(0, MAC_BYTES)]).toString("base64url");
 }
@@ -47,8 +47,8 @@ export async function readOneTimeToken(call: Deps, text: string, kind: OneTimeTo
 }
 
 /**
- * Consumes a token: of several callers one succeeds. Locks its user's row first.
- * Call it inside the transaction of what the token allows.
+ * Consumes a token. Of several callers one succeeds. Locks the row of its user first.
+ * Call it in the transaction of the change that the token allows.
  * @throws ServiceError TOKEN_INVALID
  */
 export async function consumeOneTimeToken(

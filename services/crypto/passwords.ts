@@ -2,7 +2,7 @@ import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
 import { tooBusy } from "../platform/errors.ts";
 
-/** What a hash of argon2id costs: memory in KiB, and passes over it. */
+/** Cost of an argon2id hash: memory in KiB, and passes over it. */
 export type HashCost = { memoryCost: number; timeCost: number };
 
 /** 19 MiB and 2 passes, in 1 lane (OWASP password storage cheat sheet). */
@@ -19,7 +19,7 @@ export type Passwords = {
   hash(password: string): Promise<string>;
   /** Whether the password is right. Without a hash, for an unknown account, it takes the same time and returns false. */
   matches(passwordHash: string | undefined, password: string): Promise<boolean>;
-  /** Whether the hash was made with other parameters than today's. */
+  /** Whether the hash has outdated parameters. */
   isOutdated(passwordHash: string): boolean;
   /** Callers that wait for a hash to start. */
   waiting(): number;

@@ -4,30 +4,30 @@ import { type Health, HealthCheckResponse_ServingStatus as Status } from "../../
 import { LATENCY_MS } from "../platform/client.ts";
 import { services } from "../platform/policy.ts";
 
-/** Longest a dependency may take to answer, in ms. */
+/** Timeout of the check of a dependency, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;
-/** A result is reused for this long, in ms: anybody may ask, as often as they like. */
+/** A result is reused for this time, in ms: the method is public and has no rate limit. */
 const CHECK_MS = 100;
-/** A mail server is asked at most this often, in ms: each time costs a conversation. More often while it is away. */
+/** Interval between checks of the mail server, in ms: each is an SMTP session. Shorter while it is unavailable. */
 const MAIL_CHECK_MS = 5_000;
 const MAIL_AWAY_CHECK_MS = 1_000;
-/** How often a watcher looks, in ms. */
+/** Poll interval of a watch, in ms. */
 const WATCH_MS = 1_000;
 /** A watch ends after this, in ms, and its client asks for another. */
 const MAX_WATCH_MS = 10 * 60_000;
 
-/** What requests are made to: the whole, and each service by its name. */
+/** The names that follow the database: the process (""), and each service. */
 const served = new Set<string>(["", ...services.map(({ typeName }) => typeName)]);
 
-/** Resolves when a part serves; rejects when it does not. */
+/** Resolves if a dependency works; rejects otherwise. */
 export type Check = () => Promise<void>;
 
-/** The parts whose health is checked. */
+/** The dependencies that are checked. */
 export type Parts = { database: Check; cache: Check; mail: Check };
 
 /**
- * grpc.health.v1 for the whole (""), each service, and each part ("database", "cache", "mail"). Requests can be
- * served without cache and mail, so the whole follows the database alone. `x-gatehouse-latency-ms` tells what a check took.
+ * grpc.health.v1 for the process (""), each service, and each dependency ("database", "cache", "mail"). Requests can be
+ * served without cache and mail, so the process follows the database. `x-gatehouse-latency-ms` is the duration of a check.
  */
 export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceImpl<typeof Health> {
   const database = remembered(timed(parts.database), CHECK_MS);
@@ -60,7 +60,7 @@ export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceI
     async *watch({ service }, ctx) {
       const end = performance.now() + MAX_WATCH_MS;
       for (let last: number | undefined; !ctx.signal.aborted && performance.now() < end; ) {
-        const isLast = isDraining(); // an open watch would hold the end until its grace is over
+        const isLast = isDraining(); // an open watch would delay the shutdown
         const status = (await measure(service))?.status ?? Status.SERVICE_UNKNOWN;
         if (status !== last) yield { status };
         if (isLast) return;
@@ -71,7 +71,7 @@ export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceI
   };
 }
 
-/** Whether a part serves, and how long it took to say so. */
+/** Whether a dependency works, and how long the check took. */
 type Measure = () => Promise<{ serves: boolean; latencyMs: number }>;
 
 function timed(check: Check): Measure {
@@ -92,7 +92,7 @@ async function succeeds(check: Check): Promise<boolean> {
   return Promise.race([outcome, deadline]).finally(() => controller.abort());
 }
 
-/** Shares one measurement among all who ask while it runs, or soon after. */
+/** Shares one check among concurrent callers, and reuses its result for a while. */
 function remembered(measure: Measure, servingMs: number, awayMs = servingMs): Measure {
   let last: { until: number; outcome: ReturnType<Measure> } | undefined;
   return () => {

@@ -8,16 +8,16 @@ const MAX_GATEWAY_STREAMS = 10_000;
 /** Resets of streams that a connection may have in a burst, and per second (CVE-2023-44487). */
 const STREAM_RESETS = { streamResetBurst: 1_000, streamResetRate: 100 };
 /**
- * Memory of one connection in MB. Node counts what clients who left did not read until the connection ends, and beyond its
- * default of 10 refuses every call on it: a gateway's whole traffic.
+ * Session memory of one connection, in MB. Node counts what disconnected clients did not read until the connection ends.
+ * Above its default of 10 MB it refuses every call on it: all calls of a gateway.
  */
 const MAX_SESSION_MEMORY_MB = 1_024;
 
 export type Connections = {
   server: Http2Server | Http2SecureServer;
-  /** Has every connection end with its last call. */
+  /** Lets every connection end with its last call. */
   drain(): void;
-  /** Ends every connection. Not their sessions: the clients of a destroyed one are told of a single call. */
+  /** Closes every socket. Destroying the sessions would report only one call to each client. */
   cut(): void;
 };
 
@@ -37,7 +37,7 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
   });
   server.on("session", (session: ServerHttp2Session) => {
     let streams = 0;
-    // Node's own timer of a session is not cleared when its connection is cut, and would hold the session until it fires.
+    // Node does not clear its own session timer when the socket closes: the session would stay in memory until it fires.
     const idle = setTimeout(() => streams === 0 && session.close(), idleMs);
     sessions.add(session);
     session.on("stream", (stream) => {
@@ -51,7 +51,7 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
       clearTimeout(idle);
       sessions.delete(session);
     });
-    session.on("error", () => {}); // a client's broken connection
+    session.on("error", () => {}); // the connection of a client broke
   });
   server.on("sessionError", () => {});
   return {
@@ -66,8 +66,8 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
 }
 
 /**
- * Makes the signal of each call: it fires when the client has left, or on shutdown. Connect's `shutdownSignal` does the same,
- * but looks through all open calls whenever one starts or ends.
+ * Creates the signal of each call. It fires when the client disconnects, or on shutdown. Connect's `shutdownSignal` does
+ * the same, but iterates over all open calls whenever one starts or ends.
  */
 export function linkToShutdown(shutdown: AbortSignal): (client: AbortSignal) => AbortSignal {
   const open = new Set<AbortController>();

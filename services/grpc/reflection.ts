@@ -13,7 +13,7 @@ export function reflectionHandler(services: readonly DescService[]): ServiceImpl
   const extensions = files.flatMap((file) =>
     file.extensions.map((ext) => ({ of: ext.extendee.typeName, number: ext.number, file })),
   );
-  const encoded = new Map<DescFile, Answer>(); // once: anybody may ask, and as often as they like
+  const encoded = new Map<DescFile, Answer>(); // encoded once, since the method is public
   const found = (file: DescFile | undefined): Answer => {
     if (!file) return answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
     const known = encoded.get(file);

@@ -12,16 +12,16 @@ import { checkMessageSize } from "../platform/message-limits.ts";
 import { policyOf } from "../platform/policy.ts";
 import { payloadTooLarge, readBody } from "../platform/read-body.ts";
 
-/** A compressed message may become so many times larger; a small one may always become this large, in bytes. */
+/** Maximum factor by which a compressed message may expand. A small one may always expand to this size, in bytes. */
 const MAX_EXPANSION = 20;
 const MIN_EXPANDED_BYTES = 1_024;
-/** Length in bytes of what precedes a message: flags, and its length (gRPC over HTTP/2; Connect and gRPC-Web likewise). */
+/** Bytes before a message: flags and its length (gRPC over HTTP/2; the same in Connect and gRPC-Web). */
 const FRAME_HEAD_BYTES = 5;
 const COMPRESSED = 1;
 /** Content types of requests that are a message without a frame. */
 const UNFRAMED = /^application\/(json|proto)\b/i;
 const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
-/** Largest message of a method that names no size, and what a gateway adds to it from path, query and cookies, in bytes. */
+/** Maximum message of a method without a size of its own, and what path, query and cookies add to it, in bytes. */
 const DEFAULT_BODY_BYTES = 16 * 1024;
 export const HEAD_BYTES = 16 * 1024;
 
@@ -29,7 +29,7 @@ export const HEAD_BYTES = 16 * 1024;
 export type Timeouts = {
   /** Until a request has arrived. */
   requestMs: number;
-  /** While a client accepts no data of a response. */
+  /** While a client reads nothing of a response. */
   writeMs: number;
   /** While a connection has no open call. */
   idleMs: number;
@@ -66,7 +66,7 @@ export function encodingOf(headers: FastifyRequest["headers"]): string | undefin
   return undefined;
 }
 
-/** Largest message of a method, in bytes. */
+/** Maximum message of a method, in bytes. */
 export const maxBytesOf = (method: DescMethod) =>
   (policyOf(method)?.policy.maxBodyBytes || DEFAULT_BODY_BYTES) + HEAD_BYTES;
 
@@ -86,14 +86,14 @@ export function receiveBody(
     stream.once("close", () => clearTimeout(timer));
     return undefined;
   }
-  // Node does not clear this timer when the connection is cut, so that only calls with a token have it.
+  // Only for calls with a token, since Node does not clear this timer when the connection closes.
   if (request.admitted?.claims) stream.setTimeout(writeMs, () => stream.writableLength > 0 && cancel());
   return readRequestBody(request, method, requestMs);
 }
 
 /**
- * Reads the body of a call of one message, once Connect asks for it. The message is checked before Connect decodes it, whose
- * errors quote what was sent and blame the server.
+ * Reads the body of a call of one message when Connect pulls it. The message is checked before Connect decodes it: errors
+ * of Connect quote the request and count as internal.
  * @throws ConnectError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, REQUEST_TIMEOUT, TOO_MANY_CONCURRENT, UNAVAILABLE
  */
 async function* readRequestBody(request: FastifyRequest, method: DescMethod, timeoutMs: number) {
@@ -114,7 +114,7 @@ async function* readRequestBody(request: FastifyRequest, method: DescMethod, tim
 function checkRequestBody(method: DescMethod, body: Buffer, headers: FastifyRequest["headers"]): void {
   const contentType = headers["content-type"] ?? "";
   const isFramed = !UNFRAMED.test(contentType);
-  if (isFramed && body.length === 0) throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // gRPC's code
+  if (isFramed && body.length === 0) throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
   const flags = isFramed ? readFlags(body, maxBytesOf(method)) : 0;
   if (encodingOf(headers) !== undefined && (flags === COMPRESSED || !isFramed)) return;
   if (flags !== 0) throw malformed();
@@ -128,7 +128,7 @@ function checkRequestBody(method: DescMethod, body: Buffer, headers: FastifyRequ
   }
 }
 
-/** The flags of the frame that a body consists of. */
+/** The flags of the one frame of a body. */
 function readFlags(body: Buffer, maxBytes: number): number {
   if (body.length < FRAME_HEAD_BYTES) throw malformed();
   const length = body.readUInt32BE(1);
@@ -138,8 +138,9 @@ function readFlags(body: Buffer, maxBytes: number): number {
 }
 
 /**
- * Discards what is left of a body, to its end: what clients of Node could not send when they got their response would clog
- * their connection. A client that sends for too long has its stream closed once it has the response (RFC 9113 section 8.1).
+ * Discards the rest of a body up to its end. A part that a Node client could not send would count against its connection
+ * for ever: see docs/decisions/0012. A client that sends for too long gets the response, then its stream is closed (RFC
+ * 9113 section 8.1).
  */
 export async function discardBody(request: FastifyRequest, ms: number): Promise<void> {
   const raw = rawOf(request);

@@ -27,7 +27,7 @@ import {
   type Timeouts,
 } from "./request-body.ts";
 
-/** Requests and writes as on the REST port. Connections last longer, since clients pool them. */
+/** As on the REST port, but connections may be idle for longer, since clients pool them. */
 export const TIMEOUTS: Timeouts = {
   requestMs: 30_000,
   writeMs: 120_000,
@@ -36,9 +36,9 @@ export const TIMEOUTS: Timeouts = {
 };
 
 const MAX_HEADER_BYTES = 16 * 1024;
-/** Longest deadline that a client may ask for: no timer runs longer. */
+/** Maximum deadline of a client: the longest time of a timer. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
-/** Time in ms that aborted calls have to tell their clients, before their connections are cut. */
+/** Time for aborted calls to send their last response before their connections are closed, in ms. */
 const ABORT_GRACE_MS = 1_000;
 
 /** A listening gRPC server. */
@@ -48,13 +48,13 @@ export type GrpcServer = {
   close(graceMs: number): Promise<void>;
 };
 
-/** Why a call is refused, and the end of its body, which is not kept. */
+/** Why a call is refused, and a promise for the end of its body, which is discarded. */
 const refusalKey = createContextKey<{ error: unknown; discarded: Promise<unknown> } | undefined>(undefined, {
   description: "refusal",
 });
 const requestIdKey = createContextKey("", { description: "request id" });
 
-/** Tests may leave out what the port checks. */
+/** Tests may omit the checks of the port. */
 type GrpcApp = Pick<App, "routes" | "interceptors"> &
   Partial<Pick<App, "gate" | "admission" | "proxies" | "onRefused">>;
 type GrpcConfig = Pick<Config, "grpc"> & Partial<Pick<Config, "internalSecret">>;
@@ -81,7 +81,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   app.admission?.limitConnections(connections.server, proxies.isTrusted);
   addServerHooks(server, {
     gate: app.gate,
-    isDraining: () => false, // connections are told to close, and take no new calls
+    isDraining: () => false, // HTTP/2 tells connections to close, and they start no new calls
     isProbe: () => true,
     headOf(request) {
       const method = methods.get(request.routeOptions.url ?? "");
@@ -108,7 +108,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     interceptors: app.interceptors,
     acceptCompression: [boundedGzip],
     compressMinBytes: 0xffffffff,
-    binaryOptions: { readUnknownFields: false }, // each would become an object
+    binaryOptions: { readUnknownFields: false }, // each unknown field would become an object
     maxTimeoutMs: MAX_TIMEOUT_MS,
   });
   app.routes(bounded(router));
@@ -148,17 +148,17 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
 /** Writes the response of a handler. Not by Connect's plugin for Fastify: see docs/decisions/0006. */
 function respond(answer: ReturnType<ConnectRouter["handlers"][number]>, reply: FastifyReply): void {
   const { raw } = reply;
-  // Node 26 does not end a write that waits for a client that has left (nodejs/node#58252).
+  // Node 26 does not end a write that waits for a disconnected client (nodejs/node#58252).
   raw.once("close", () => raw.listenerCount("error") > 0 && raw.emit("error", new Error("The client has left.")));
   answer
     .then((response) => {
       for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value as string);
       return universalResponseToNodeResponse(response, reply.raw);
     })
-    .catch(() => reply.raw.destroy()); // the client has left
+    .catch(() => reply.raw.destroy()); // the client has disconnected
 }
 
-/** Throws why a call was refused, so that each protocol says it in its own form. */
+/** Throws the error of a refused call inside Connect, which writes it in the form of each protocol. */
 async function openGate({ values, requestHeader, method }: HandlerContext, onRefused: GrpcApp["onRefused"]) {
   const requestId = values.get(requestIdKey);
   requestHeader.set("x-request-id", requestId); // for the log, the audit log and errors
@@ -183,7 +183,7 @@ const serverTls = (files: TlsFiles) => ({
   ...(files.ca && { requestCert: true, rejectUnauthorized: true }),
 });
 
-/** A router that holds each method to its largest message. */
+/** A router that limits each method to its largest message. */
 function bounded(router: ConnectRouter): ConnectRouter {
   const narrow: ConnectRouter = {
     ...router,

@@ -21,14 +21,14 @@ const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
   Reason.EMAIL_TAKEN,
   Reason.NOT_FOUND,
 ]);
-/** Errors of users' own methods that are recorded: an administrator impersonates, or is the last one and wants to leave. */
+/** Errors of users' own methods that are recorded: impersonation, and a last administrator who deletes the account. */
 const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
 const NO_DENIALS: ReadonlySet<Reason> = new Set();
 
 /**
  * Loads the session of the access token that the port has verified, on every method that is not public, and enforces the
  * method's role. It runs before the request is validated, so an error reveals nothing about its contents. Denials are
- * recorded in a transaction of their own: the operation's is rolled back by then.
+ * recorded in a transaction of their own, since that of the operation is rolled back.
  */
 export const authorize: Interceptor = (next) => async (req) => {
   const rules = policyOf(req.method);

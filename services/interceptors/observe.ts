@@ -77,7 +77,7 @@ function createReport(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds">) 
 
 const rpcName = (method: DescMethod) => `${method.parent.typeName}/${method.name}`;
 
-/** A code as gRPC spells it: RESOURCE_EXHAUSTED. */
+/** The gRPC name of a code, such as RESOURCE_EXHAUSTED. */
 const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 
 /** How a call ended. */
@@ -106,7 +106,7 @@ export async function onComplete(
   return res;
 }
 
-/** Passes messages on and reports how they ended. A generator would cost every message more microtasks. */
+/** Forwards messages and reports how they ended. A generator would need more microtasks per message. */
 function observeMessages<T>(messages: AsyncIterable<T>, observer: Observer): AsyncIterable<T> {
   const open = (): AsyncIterator<T, undefined> => {
     const from = messages[Symbol.asyncIterator]();
@@ -131,7 +131,7 @@ function observeMessages<T>(messages: AsyncIterable<T>, observer: Observer): Asy
         return { done: true, value: undefined };
       },
       async throw(reason) {
-        await from.return?.().catch(() => {}); // the reason is reported
+        await from.return?.().catch(() => {}); // the reason is already reported
         return fail(reason);
       },
     };

@@ -18,8 +18,8 @@ import { admittedKey } from "../platform/server-hooks.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
 
 /**
- * Counts requests that name an account in their body; the port has counted the user or the address. Of a locked account
- * the lock is reported, not its limit. The operation reserves the attempt and reports the lock of an account within its limit.
+ * Counts requests that name an account in their body. The port has counted the user or the address. A locked account gets
+ * the error of the lock, not that of the limit. The operation reserves the attempt.
  * @param rateLimiter undefined if rate limits are off
  */
 export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {

@@ -16,13 +16,13 @@ import {
 import { isUnreachable } from "../store/errors.ts";
 import type { Db, HotDb } from "../store/store.ts";
 
-/** One guess that has been counted and may now be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */
+/** A guess that is counted and may be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */
 export type Attempt = {
   /** The account whose password is guessed; undefined if there is none, and for second factors. */
   user: GuessedUser | undefined;
   /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
   succeed(): Promise<void>;
-  /** The same as part of the caller's own statement, which gets the subject. It returns undefined if it did nothing. */
+  /** The same in a statement of the caller, which gets the subject and returns undefined if it changed nothing. */
   succeedWith<T>(run: (subject: string) => Promise<T | undefined>): Promise<T | undefined>;
   /** The guess was wrong. Joins the transaction. @returns whether that locks the account. */
   fail(): Promise<boolean>;
@@ -30,16 +30,16 @@ export type Attempt = {
   release(): Promise<void>;
 };
 
-/** A reservation that has not ended after this time no longer counts, in ms: its process has died, its guess is unknown. */
+/** A reservation expires after this time, in ms: its process has died, and the result of the guess is unknown. */
 const EXPIRY_MS = 30_000;
-/** From this age on an attempt refuses to end, in ms, so that no guess is answered that has ceased to count. */
+/** An attempt of this age can no longer end, in ms: a guess gets no result once its reservation has expired. */
 const MAX_AGE_MS = 25_000;
-/** How long a caller waits for other callers' guesses in flight, and how often it tries again, in ms. */
+/** How long a caller waits for the guesses of others, and how often it retries, in ms. */
 const MAX_WAIT_MS = 15_000;
 const RETRY_MS = 20;
-/** Logins of one account that may wait in this process; further ones get 503. Second factors are bounded by the MFA token. */
+/** Logins of one account that may wait in this process. Further ones get 503. MFA tokens bound second factors. */
 const MAX_WAITING = 10;
-/** How often a release is tried again while the database is unreachable, in ms. */
+/** Interval between retries of a release while the database is unreachable, in ms. */
 const RELEASE_RETRY_MS = 500;
 
 /** Callers that wait, by kind and subject. */
@@ -49,7 +49,7 @@ type Deps = Db & HotDb & { clock: Clock; config: Pick<Config, "lockout">; signal
 
 /**
  * Counts a guess before it is evaluated, so that of any number of parallel guesses no more than the threshold are
- * evaluated. Waits while the guesses in flight could lock the account.
+ * evaluated. Waits while the guesses in progress could lock the account.
  * @throws ServiceError ACCOUNT_LOCKED with the seconds left, UNAVAILABLE
  */
 export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attempt> {
@@ -121,7 +121,7 @@ function rulesAt({ clock, config: { lockout } }: Deps) {
 function createAttempt(call: Deps, key: AttemptKey, user: GuessedUser | undefined, startedAt: number): Attempt {
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
-  /** If the outcome of the statement is unknown the reservation is left to expire: releasing it could end another one. */
+  /** If the result of the statement is unknown, the reservation expires: releasing it could end another one. */
   const end = async <T>(statement: () => Promise<T>): Promise<T> => {
     if (isExpired()) throw tooBusy();
     ended = true;

@@ -9,23 +9,23 @@ import { ServiceError } from "../platform/errors.ts";
 import { consumeTotpStep, replaceBackupCodes, takeBackupCode, type User } from "../store/users.ts";
 import { matchingStep } from "./totp.ts";
 
-/** A presented factor: a code of the authenticator, or a backup code. */
+/** A submitted factor: a code of the authenticator, or a backup code. */
 export type SecondFactor = { code: string } | { backupCode: string };
 
 /** The parts of a user that the second factor is verified with. */
 export type SecondFactorOwner = Pick<User, "id" | "email" | "name" | "mfaSecret">;
 
-/** What a second factor allows. Both run in its transaction. */
+/** The operation that a second factor allows. Both functions run in its transaction. */
 type Work<T> = {
-  /** Locks the user's row and checks what must still hold. */
+  /** Locks the user's row and checks its preconditions. */
   before(): Promise<void>;
   /** Runs once the factor is consumed. */
   work(): Promise<T>;
 };
 
 /**
- * Verifies a second factor and does what it allows, in one transaction. Wrong factors are counted apart from wrong
- * passwords; the count survives the error.
+ * Verifies a second factor and runs the operation that it allows, in one transaction. Wrong factors are counted apart
+ * from wrong passwords. The count is committed before the error is thrown.
  * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function withSecondFactor<T>(

@@ -3,7 +3,7 @@ import { toDataURL } from "qrcode";
 import type { Cipher } from "../crypto/cipher.ts";
 import type { Clock } from "../platform/process.ts";
 
-/** How far a device's clock may be off, in seconds: one step either way (RFC 6238 section 5.2). */
+/** Tolerated difference of a device's clock, in seconds: one step (RFC 6238 section 5.2). */
 const DRIFT_SECONDS = 30;
 
 /** A TOTP secret as text and as a QR code (data URL) for the authenticator, and encrypted for storage. */
@@ -32,7 +32,7 @@ export async function matchingStep(
   user: { id: string; encryptedSecret: string },
   code: string,
 ): Promise<number | undefined> {
-  if (!/^\d{6}$/.test(code)) return undefined; // the library throws at anything else
+  if (!/^\d{6}$/.test(code)) return undefined; // the library throws for anything else
   const result = await verify({
     secret: cipher.decrypt(user.encryptedSecret, contextOf(user.id)),
     token: code,

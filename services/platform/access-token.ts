@@ -12,23 +12,23 @@ export type SessionClaims = { userId: string; sessionId: string; generation: num
 
 export type PublicKey = Awaited<ReturnType<typeof importJWK>>;
 
-/** What tokens are verified with. */
+/** The keys that tokens are verified with. */
 export type VerificationKeys = {
-  /** The key of this id; undefined if no process has made it. Rejects if that can't be found out. */
+  /** The key of this id; undefined if it does not exist. Rejects if the keys can't be loaded. */
   verificationKey(kid: string): Promise<PublicKey | undefined>;
-  /** Claims of tokens that were signed here or verified, by the whole text of the token. */
+  /** Claims of tokens that this process has signed or verified, by the text of the token. */
   verifiedTokens: Map<string, JWTPayload>;
 };
 
-/** What verification needs. */
+/** Dependencies of verification. */
 export type TokenDeps = { config: { publicUrl: string }; keys: VerificationKeys; clock: Clock };
 
-/** Verified tokens that are kept; the oldest goes first. */
+/** Maximum number of cached tokens; the oldest is removed first. */
 const MAX_VERIFIED_TOKENS = 10_000;
-/** The services are asked for unknown keys at most this often, in ms. */
+/** Minimum interval between requests for unknown keys, in ms. */
 const REFETCH_INTERVAL_MS = 1_000;
 
-/** Each kind has an audience of its own: a verifier that checks `aud` alone refuses the others too. */
+/** Each kind has an audience of its own, so that a verifier which checks only `aud` rejects the others. */
 export const audienceOf = (kind: TokenKind): string => (kind === "access" ? "gatehouse" : `gatehouse:${kind}`);
 
 /** The claims of the access token in an Authorization header (RFC 6750 section 2.1); undefined unless it is valid. */
@@ -46,7 +46,7 @@ export function sessionClaims(claims: JWTPayload | undefined): SessionClaims | u
 
 /**
  * Verifies signature, kind, issuer, audience and expiry. Undefined if any of them is wrong.
- * @throws ServiceError UNAVAILABLE if the key can't be looked up at the moment
+ * @throws ServiceError UNAVAILABLE if the key can't be loaded
  */
 export async function verifyToken(deps: TokenDeps, kind: TokenKind, token: string): Promise<JWTPayload | undefined> {
   const now = deps.clock.now();
@@ -57,7 +57,7 @@ export async function verifyToken(deps: TokenDeps, kind: TokenKind, token: strin
   return claims;
 }
 
-/** Keeps the claims of a token that is known to be valid. */
+/** Caches the claims of a valid token. */
 export function rememberToken({ verifiedTokens }: VerificationKeys, token: string, claims: JWTPayload): void {
   verifiedTokens.set(token, claims);
   if (verifiedTokens.size > MAX_VERIFIED_TOKENS) verifiedTokens.delete(verifiedTokens.keys().next().value as string);
@@ -94,14 +94,14 @@ function keyIdOf(token: string): string | undefined {
   }
 }
 
-/** Whether the claims that rows are found by have the right form. */
+/** Whether the claims that identify rows have the right form. */
 function hasValidClaims({ type, sub, jti, sid, gen }: JWTPayload): boolean {
   return type === "mfa" ? isId(sub) && isId(jti) : isId(sub) && isId(sid) && Number.isInteger(gen);
 }
 
 const isId = (claim: unknown) => typeof claim === "string" && isUuid(claim);
 
-/** The services' public keys (RFC 8037), as a gateway in a process of its own holds them. */
+/** The services' public keys (RFC 8037) in a gateway that runs apart. Fetched again for an unknown key id. */
 export function createRemoteKeys(fetchKeys: () => Promise<{ kid: string; x: string }[]>): VerificationKeys {
   let keys = new Map<string, PublicKey>();
   let fetchedAt = Number.NEGATIVE_INFINITY;

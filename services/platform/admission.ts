@@ -10,43 +10,43 @@ const MIB = 1024 * 1024;
 /** Heap and memory of an idle process. Measured: 50 and 100 MB without an embedded database. */
 const IDLE_HEAP_BYTES = 64 * MIB;
 const IDLE_MEMORY_BYTES = 128 * MIB;
-/** Fractions of the rest. The remainder of the heap is for garbage, that of the memory for buffers outside the heap. */
+/** Fractions of the rest that requests may use. The remainder is for garbage, and for buffers outside the heap. */
 const HEAP_FRACTION = 0.6;
 const MEMORY_FRACTION = 0.5;
-/** Enough for one request of the largest size, however little memory there is. */
+/** Minimum budget: one request of the largest size. */
 const MIN_BUDGET_BYTES = 24 * MIB;
 /** Memory of a small request, of a byte of a large body, and of a connection. Measured: 25 to 50 KiB, 0.7 to 2.3, 20 KiB. */
 const REQUEST_BYTES = 48 * 1024;
 const BYTES_PER_BODY_BYTE = 3;
 const CONNECTION_BYTES = 20 * 1024;
-/** Large bodies together take at most this part of the budget. */
+/** Maximum part of the budget for large bodies. */
 const BODY_FRACTION = 0.3;
 /** Bodies up to this size are part of `REQUEST_BYTES`. */
 const SMALL_BODY_BYTES = 32 * 1024;
-/** Long-running calls leave the rest to others: they wait for providers or readers for minutes. */
+/** Maximum part of the requests that are long-running calls, which wait for providers or clients for minutes. */
 const LONG_RUNNING_FRACTION = 0.6;
-/** Part of all requests, bodies and connections that one caller may use at once, and the least that it is. */
+/** Share of one caller in all requests, bodies and connections, and its minimum. */
 const CALLER_FRACTION = 1 / 20;
 const MIN_CALLER_REQUESTS = 32;
 const MIN_CALLER_CONNECTIONS = 64;
 /** The largest body of any method. */
 const MIN_CALLER_BODY_BYTES = 2 * MIB + SMALL_BODY_BYTES;
-/** One customer of a provider is often given an IPv6 /48: it may use as much as this many addresses. */
+/** Internet providers often assign an IPv6 /48 to one customer. It has the share of this many addresses. */
 const ADDRESSES_PER_SITE = 10;
 /** Health watches and reflection streams per address. */
 const WATCHES_PER_ADDRESS = 8;
 
-/** What kind of call it is: a health probe, a watch that anybody may open, an AI call, or any other. */
+/** The kind of a call: a health probe, a public watch, an AI call, or any other. */
 export type CallKind = "probe" | "watch" | "long-running" | "default";
 
-/** What is known of a call before its body is read. */
+/** The properties of a call that are known before its body is read. */
 export type AdmissionRequest = {
   kind: CallKind;
   /** The user, if the call has a valid access token. */
   userId: string | undefined;
   /** Whether it is one of the streams that are limited per user. */
   isUserStream: boolean;
-  /** The client's address; undefined if it has no share of its own: a gateway's or a trusted proxy's. */
+  /** The client's address; undefined for gateways and trusted proxies, which have no share. */
   address: string | undefined;
 };
 
@@ -54,7 +54,7 @@ export type AdmissionRequest = {
 export type Permit = {
   /** Reserves memory for a body of this size. @throws ServiceError UNAVAILABLE, TOO_MANY_CONCURRENT */
   reserveBody(bytes: number): void;
-  /** Gives everything back. May be called twice. */
+  /** Releases everything. May be called twice. */
   release(): void;
 };
 
@@ -69,7 +69,7 @@ export type Admission = {
   ): void;
 };
 
-/** Counts by key what is in use; a key without use takes no memory. */
+/** Counts usage by key. A key without usage needs no memory. */
 class Usage {
   readonly #counts = new Map<string, number>();
 
@@ -88,7 +88,7 @@ class Usage {
   }
 }
 
-/** @param budgetBytes memory for requests, by default what the process can spare */
+/** @param budgetBytes memory for requests, by default derived from heap limit and container memory */
 export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes() } = {}): Admission {
   const usage = new Usage();
   const maxRequests = Math.floor(budgetBytes / REQUEST_BYTES);
@@ -155,7 +155,7 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
   };
 }
 
-/** What an address counts towards, with the factor of its share: itself; for IPv6 its /64 and, ten times that, its /48. */
+/** The networks that an address counts for, with the factor of their share: IPv4 itself; IPv6 its /64, and its /48 tenfold. */
 function networksOf(address: string): [network: string, factor: number][] {
   const network = networkOf(address);
   if (!isIPv6(address)) return [[network, 1]];

@@ -2,19 +2,19 @@ import { randomUUID, timingSafeEqual } from "node:crypto";
 import { BlockList, isIP, isIPv6 } from "node:net";
 import ipaddr from "ipaddr.js";
 
-/** Metadata between the gateway and the services. Those about the client are believed only along with the secret. */
+/** Metadata between the gateway and the services. Those about the client count only together with the secret. */
 export const SECRET = "x-gatehouse-secret";
 const CLIENT_ADDRESS = "x-gatehouse-client-address";
 const CLIENT_AGENT = "x-gatehouse-client-agent";
 /** Response header of a health check: how long the dependency took, in ms. */
 export const LATENCY_MS = "x-gatehouse-latency-ms";
-/** Response header of a success that leaves the client's cookies as they are. */
+/** Response header of a success that does not change the client's cookies. */
 export const KEEPS_COOKIES = "x-gatehouse-keeps-cookies";
 
-/** Longest User-Agent that is kept, in characters. */
+/** Maximum length of a stored User-Agent, in characters. */
 const MAX_AGENT_LENGTH = 400;
 
-/** Who sent a request. */
+/** The client of a request. */
 export type Client = {
   /** IP address. */
   address: string;
@@ -22,12 +22,12 @@ export type Client = {
   agent: string;
 };
 
-/** The request id that the caller sent if it is well-formed, else a new one. */
+/** The request id of the caller if it is well-formed, otherwise a new one. */
 export function requestIdOf(sent: unknown): string {
   return typeof sent === "string" && /^[\w.-]{1,128}$/.test(sent) ? sent : randomUUID();
 }
 
-/** Whether the secret that a call carries is the gateway's. */
+/** Whether a call has the secret of the gateways. */
 export function isGatewaySecret(sent: unknown, secret: string | undefined): boolean {
   return secret !== undefined && typeof sent === "string" && equalSecrets(sent, secret);
 }
@@ -41,7 +41,7 @@ export function writeClient(header: Headers, { address, agent }: Client, secret:
 
 /**
  * Reads the client of a call.
- * @param peer the address of the socket's other end, which is the client if the call did not come from a gateway
+ * @param peer the address of the connection: the client, unless the call comes from a gateway
  */
 export function readClient(header: Headers, peer: string, secret: string | undefined): Client {
   const sent = header.get(SECRET);
@@ -60,13 +60,13 @@ function decode(text: string): string {
   }
 }
 
-/** Compares two secrets in a time that depends on their lengths alone. */
+/** Compares two secrets in a time that depends only on their lengths. */
 export function equalSecrets(a: string, b: string): boolean {
   const [left, right] = [Buffer.from(a), Buffer.from(b)];
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** With the port that some proxies write (RFC 7239 section 6), and IPv6 in brackets. */
+/** An address with a port, as some proxies write it (RFC 7239 section 6), with IPv6 in brackets. */
 const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
 
 /** The canonical spelling of an address. An IPv4 address mapped into IPv6 (`::ffff:`) becomes an IPv4 address. */
@@ -81,7 +81,7 @@ export function parseAddress(text: string): string | undefined {
   return isIP(address) === 0 ? undefined : plainAddress(address);
 }
 
-/** The network that a plain address is counted as: an IPv6 address as its /64, which is what one customer is given. */
+/** The network that an address counts as: an IPv6 address as its /64, which one customer has. */
 export function networkOf(address: string): string {
   if (!isIPv6(address)) return address;
   return `${ipaddr.IPv6.parse(address)
@@ -93,7 +93,7 @@ export function networkOf(address: string): string {
 /** A request as Fastify knows it: `ips` is the socket's address and what X-Forwarded-For adds, nearest first. */
 type AddressedRequest = { ip: string; ips?: string[] | undefined };
 
-/** Which addresses are proxies whose X-Forwarded-For is believed. */
+/** The proxies whose X-Forwarded-For is trusted. */
 export type TrustedProxies = {
   isTrusted(address: string): boolean;
   /** For Fastify's option `trustProxy`. */
@@ -116,7 +116,7 @@ export function createTrustedProxies(proxies: readonly string[]): TrustedProxies
   return { isTrusted, option: proxies.length > 0 && isTrusted };
 }
 
-/** The client's address in its usual spelling. An entry of X-Forwarded-For that is no address ends the reading. */
+/** The client's address in canonical spelling. Reading X-Forwarded-For stops at an entry that is not an address. */
 export function clientAddressOf({ ip, ips = [ip] }: AddressedRequest): string {
   return ips.map((entry) => parseAddress(entry ?? "")).findLast((address) => address !== undefined) ?? "";
 }

@@ -1,9 +1,9 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "./errors.ts";
 
-/** Most fields of a protobuf message; the largest legal request has 517: 512 messages and what goes with them. */
+/** Maximum number of fields of a protobuf message. The largest legal request has 517: 512 messages and 5 others. */
 const MAX_FIELDS = 1_024;
-/** Most values of a message in JSON, members included. */
+/** Maximum number of values of a message in JSON, members included. */
 const MAX_VALUES = 10_000;
 
 const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = [0x22, 0x5c, 0x2c, 0x5b, 0x7b];
@@ -36,7 +36,7 @@ function closingQuote(text: Uint8Array, opening: number): number {
 export function checkMessageSize(message: Uint8Array): void {
   const first = message.find((byte) => byte > 0x20);
   if (first === BRACE)
-    checkJsonSize(message); // no field of ours has this tag
+    checkJsonSize(message); // no message of ours begins with this tag
   else checkFieldCount(message);
 }
 

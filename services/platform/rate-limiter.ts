@@ -17,22 +17,22 @@ export type RateLimitResult = { limit: number; remaining: number; resetMs: numbe
 export type RateLimiter = {
   /**
    * Counts one request towards each key (at least one) in order, stopping at the first whose limit it exceeds, so that
-   * a client who makes up accounts leaves no counter for each. @returns the tightest standing.
+   * a client that invents accounts creates no counter for each. @returns the tightest result.
    */
   consume(keys: RateLimitKey[]): Promise<RateLimitResult>;
-  /** Resolves when the shared counters work, or none are configured. */
+  /** Resolves if Redis works or is not configured. */
   check(): Promise<void>;
 };
 
-/** Keys that one process counts when there is no Redis; the oldest window goes. */
+/** Maximum number of keys that a process counts without Redis; the oldest window is removed first. */
 const MAX_KEYS = 100_000;
-/** Window of the counter that `check` probes with, in ms. */
+/** Window of the counter that `check` uses, in ms. */
 const CHECK_WINDOW_MS = 60_000;
 const PREFIX = "gatehouse:limit:";
 
 /**
- * Counts one request towards the keys, up to the first whose most it exceeds: one trip. The caller's clock decides, so
- * that a window means the same with and without Redis.
+ * Counts one request towards the keys, up to the first whose maximum it exceeds, in one round trip. It uses the caller's
+ * clock, so that windows are the same with and without Redis.
  */
 const SCRIPT = `
 local now = tonumber(ARGV[1])
@@ -74,7 +74,7 @@ export const rateLimitHeaders = ({ limit, remaining, resetMs }: RateLimitResult)
   ["ratelimit-reset", String(Math.ceil(resetMs / 1000))],
 ];
 
-/** @throws ServiceError RATE_LIMITED if a limit is exceeded, in the words of the method's policy */
+/** @throws ServiceError RATE_LIMITED if a limit is exceeded, with the message of the method's policy */
 export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]): void {
   if (result.remaining >= 0) return;
   const message = limits.find((limit) => limit.message)?.message ?? "Too many requests. Please try again later.";
@@ -85,10 +85,10 @@ export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]
 }
 
 type Count = { count: number; endsAt: number };
-/** Counts towards everything named, up to the first that is exceeded. */
+/** Counts one request towards the keys, up to the first that is exceeded. */
 type Counter = (keys: RateLimitKey[], now: number) => Count[] | Promise<Count[]>;
 
-/** Counts in Redis where there is one, by each process for itself while it is away. */
+/** Counts in Redis. Without Redis, and while it is unavailable, each process counts for itself. */
 export function createRateLimiter(cache: RedisClient | undefined, clock: Clock): RateLimiter {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
@@ -99,7 +99,7 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock):
       const counts = await counter(keys, now);
       const standings = counts.map(({ count, endsAt }, i) => {
         const { max, windowMs } = keys[i] as RateLimitKey;
-        // the clock may have been put back since, or another process's be ahead: Redis keeps no count longer all the same
+        // clocks of processes differ or are set back: Redis deletes the counter after the window anyway
         return { limit: max, remaining: max - count, resetMs: Math.min(endsAt - now, windowMs) };
       });
       return standings.reduce(tightest);
@@ -130,8 +130,8 @@ function countInProcess() {
   const countOne = ({ key, windowMs }: RateLimitKey, now: number): Count => {
     let count = counts.get(key);
     if (!count || count.endsAt <= now || count.endsAt > now + windowMs) {
-      // over, or begun before the clock was put back
-      counts.delete(key); // so that the new window stands last
+      // the window is over, or the clock was set back
+      counts.delete(key); // the new window becomes the last entry
       count = { count: 0, endsAt: now + windowMs };
       counts.set(key, count);
       if (counts.size > MAX_KEYS) counts.delete(counts.keys().next().value as string);

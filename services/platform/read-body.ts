@@ -14,8 +14,8 @@ type Bounds = {
 };
 
 /**
- * Reads a body up to its body limit. Its parts are joined as they come, since a small part costs more than what it holds.
- * After an error the rest is discarded as it arrives.
+ * Reads a body up to its body limit. Its parts are joined as they arrive, since many small buffers cost more memory than
+ * their content. After an error the rest is discarded.
  * @throws ServiceError PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT, MALFORMED_REQUEST if the client leaves before the end
  */
 export function readBody(stream: Readable, { maxBytes, reserve, timeoutMs }: Bounds): Promise<Buffer> {

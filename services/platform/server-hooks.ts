@@ -17,20 +17,20 @@ import {
   refuseExceeded,
 } from "./rate-limiter.ts";
 
-/** Factor of the limit of one address over all accounts: an office behind one address can sign in. */
+/** Factor of the limit of one address over all accounts, for many users behind one address. */
 const ACCOUNTS_PER_ADDRESS = 20;
 
-/** The headers of a call that a port looks at before it reads the body. */
+/** The properties of a call that a port checks before it reads the body. */
 export type CallHead = {
   method: DescMethod;
   authorization: string | undefined;
   /** The client's address. */
   address: string;
-  /** Whether a gateway forwards the call: it has counted the call already. */
+  /** Whether a gateway forwards the call, which has counted it. */
   isForwarded: boolean;
 };
 
-/** A call that may be read. */
+/** A call whose body may be read. */
 export type Admitted = CallHead & {
   /** The verified access token; undefined on public methods. Its session may have ended. */
   claims: SessionClaims | undefined;
@@ -77,7 +77,7 @@ export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }:
 export const unauthenticated = () =>
   new ServiceError(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
 
-/** What a call counts towards that its headers say. Accounts are named in bodies, and counted by the services. */
+/** The rate-limit keys that the headers determine. Accounts are named in bodies; an interceptor counts them. */
 function portKeys({ limits }: MethodPolicy, claims: SessionClaims | undefined, address: string): RateLimitKey[] {
   return limits.map((limit) => {
     if (limit.by === LimitKey.USER) return rateLimitKey(limit, `user:${claims?.userId}`);
@@ -92,19 +92,19 @@ function callKind(method: DescMethod, policy: MethodPolicy | undefined): CallKin
   return method.methodKind !== "unary" || policy.policy.maxBodyBytes > 0 ? "long-running" : "default";
 }
 
-/** What a port adds to the hooks that all ports have. */
+/** The parts of the hook that differ between the ports. */
 export type Port = {
   gate: RequestGate | undefined;
   isDraining(): boolean;
   /** The head of the call that a request makes; undefined for a request that is no call. */
   headOf(request: FastifyRequest): CallHead | undefined;
-  /** Whether a request is answered while the port drains. */
+  /** Whether a request is served while the port drains. */
   isProbe(request: FastifyRequest): boolean;
   /** Runs first: headers of every response, and checks that need no token. @throws ServiceError */
   onRequest?(request: FastifyRequest, reply: FastifyReply): void;
   /** Runs once the response has ended or its client has disconnected. */
   onClose?(request: FastifyRequest, reply: FastifyReply): void;
-  /** Called if the gate, or draining, refuses a call; by default the request fails with the error. */
+  /** Called if the gate, or draining, refuses a call. By default the request fails with the error. */
   onRefused?(request: FastifyRequest, error: unknown): void;
 };
 

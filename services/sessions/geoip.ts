@@ -3,7 +3,7 @@ import { type CityResponse, open } from "maxmind";
 /** Looks up the location of an IP address, such as "Berlin, Germany"; null if unknown. */
 export type GeoIp = (address: string) => string | null;
 
-/** Longest location that is kept, in characters. */
+/** Maximum length of a location, in characters. */
 const MAX_LENGTH = 200;
 
 /** Opens a MaxMind database of cities or countries. Without a file every location is unknown. @throws Error for operators */
@@ -19,7 +19,7 @@ export async function openGeoIp(file: string | undefined): Promise<GeoIp> {
   };
 }
 
-/** The reader throws at an IPv6 address if its database has IPv4 only. */
+/** The reader throws for an IPv6 address if its database has only IPv4. */
 function get(reader: Awaited<ReturnType<typeof open<CityResponse>>>, address: string): CityResponse | null {
   try {
     return reader.get(address);

@@ -8,8 +8,8 @@ import { type FoundSession, findOpenSessions, Session, updateLastActive } from "
 import type { Db, HotDb, Store } from "../store/store.ts";
 
 /**
- * Finds the caller of an access token. The session's row is read for every request, so every process refuses a revoked
- * one at once. The first use of a refreshed token pair ends the reuse interval of the one before it.
+ * Finds the caller of an access token. The session's row is read for every request, so that every process rejects a
+ * revoked one at once. The first use of a refreshed token pair ends the reuse interval of its predecessor.
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function identify(
@@ -27,7 +27,7 @@ export async function identify(
   return found;
 }
 
-/** Finds an open session; undefined if it has ended or, under impersonation, the administrator's own has. */
+/** Finds an open session; undefined if it or, under impersonation, that of the administrator has ended. */
 export type FindSession = (id: string) => Promise<FoundSession | undefined>;
 
 /** Reads sessions anew for every request. Requests that arrive in the same tick of the event loop share one statement. */
@@ -48,18 +48,18 @@ export function createFindSession(db: HotDb, clock: Clock): FindSession {
   };
 }
 
-/** Uses of sessions are written together after this time, in ms; the same after a failure. */
+/** Interval in which uses of sessions are written together, in ms. Also the pause after a failure. */
 const FLUSH_INTERVAL_MS = 1_000;
-/** Sessions of one statement, and most that wait while the database is unreachable. */
+/** Sessions per statement, and maximum number that wait while the database is unreachable. */
 const BATCH_SIZE = 500;
 const MAX_WAITING = 10_000;
-/** A session's time is written again when it is this old, in ms: with the above well within a minute. */
+/** Resolution of `last_active_at`, in ms. With the interval above it is less than a minute. */
 const LAST_SEEN_RESOLUTION_MS = 30_000;
 
 /** Writes when sessions were last active, off the request path. */
 export type LastSeen = {
   touch(sessionId: string, at: Date): void;
-  /** Writes what is left. */
+  /** Writes the remaining uses. */
   close(): Promise<void>;
 };
 

@@ -7,18 +7,18 @@ import { newId } from "../store/ids.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
 import type { Store } from "../store/store.ts";
 
-/** A process reloads the keys for an unknown `kid` at most this often, in ms. */
+/** Minimum interval between reloads for an unknown `kid`, in ms. */
 const RELOAD_INTERVAL_MS = 1_000;
 /** How long a key signs, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;
-/** How long a key is published before it signs, and kept after its last token has expired, in ms. */
+/** Time for which a key is published before it signs, and after its last token has expired, in ms. */
 const OVERLAP_MS = 3_600_000;
 
 type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; privateKey: KeyObject };
 
 /** The Ed25519 keys that tokens are signed with, shared by every process through the database. */
 export type KeyRing = VerificationKeys & {
-  /** The key that signs tokens issued at that time. A token that is rebuilt is therefore identical. */
+  /** The key that signs tokens issued at that time, so that a rebuilt token is identical. */
   signingKeyAt(issuedAt: Date): { kid: string; privateKey: KeyObject };
   /** Every public key, for the JSON Web Key Set. */
   jwks(): { kid: string; x: string }[];
@@ -46,7 +46,7 @@ export async function openKeyRing(
         keys = loaded;
       });
     }
-    return reloaded; // callers share one reload
+    return reloaded; // concurrent callers share one reload
   };
   const rotate = async () => {
     const now = clock.now();
@@ -86,7 +86,7 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
   );
 }
 
-/** Adds a key unless there is one that is young enough. */
+/** Adds a key unless a recent one exists. */
 async function addNextKey(store: Store, cipher: Cipher, now: Date): Promise<void> {
   const youngEnough = new Date(now.getTime() - KEY_AGE_MS);
   const em = store.fork();

@@ -19,7 +19,7 @@ export type LoginResult = {
 };
 
 /**
- * Opens a session for a user whose proofs were checked against this row. Cancels a requested deletion.
+ * Opens a session for a user whose password or second factor was checked against this row. Cancels a requested deletion.
  * @param attempt the subject of the password attempt that succeeded, which ends in the same statement; undefined if a
  * second factor was the proof, whose transaction the statement joins.
  * @returns undefined if password or second factor have changed since the row was read.

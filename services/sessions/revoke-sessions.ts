@@ -8,7 +8,7 @@ export async function revokeSession(call: Pick<Call, "em" | "clock">, id: string
   return revoked > 0;
 }
 
-/** Revokes a user's sessions but the excepted one. Joins the caller's transaction. @returns how many were open. */
+/** Revokes a user's sessions except one. Joins the caller's transaction. @returns how many were open. */
 export async function revokeSessions(
   call: Pick<Call, "em" | "clock">,
   userId: string,

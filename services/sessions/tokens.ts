@@ -16,7 +16,7 @@ import type { User } from "../store/users.ts";
 /** Tokens of one sign-in or refresh. */
 export type TokenPair = { accessToken: string; refreshToken: string };
 
-/** The parts of a session that its tokens are made of. */
+/** The parts of a session that its tokens contain. */
 export type TokenSession = Pick<Session, "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId">;
 type TokenUser = Pick<User, "id" | "email" | "role">;
 
@@ -24,7 +24,7 @@ type Signing = Pick<AppContext, "config" | "keys">;
 
 const seconds = (time: Date) => Math.floor(time.getTime() / 1000);
 
-/** Rebuilds the tokens of a session's present generation: the same row gives the same text, so nothing has to be stored. */
+/** Rebuilds the tokens of a session's current generation. The same row gives the same text, so tokens are not stored. */
 export function createTokenPair(call: Signing, session: TokenSession, user: TokenUser): TokenPair {
   return {
     accessToken: createAccessToken(call, session, user),
@@ -36,7 +36,7 @@ export function createTokenPair(call: Signing, session: TokenSession, user: Toke
   };
 }
 
-/** The access token of a session's present generation; under impersonation it names the actor (RFC 8693 section 4.1). */
+/** The access token of a session's current generation; under impersonation it names the actor (RFC 8693 section 4.1). */
 export function createAccessToken(call: Signing, session: TokenSession, user: TokenUser): string {
   const expiresAt = new Date(
     Math.min(session.rotatedAt.getTime() + call.config.accessTokenMs, session.expiresAt.getTime()),
@@ -59,12 +59,12 @@ export function createMfaToken(
   return signJwt(call, "mfa", mfaToken.createdAt, mfaToken.expiresAt, mfaToken.userId, { jti: mfaToken.id });
 }
 
-/** Reads a refresh token; undefined when it is not one of ours, or has expired. */
+/** Reads a refresh token; undefined if it is not valid. */
 export async function readRefreshToken(call: TokenDeps, token: string): Promise<SessionClaims | undefined> {
   return sessionClaims(await verifyToken(call, "refresh", token));
 }
 
-/** Reads an MFA token; undefined when it is not one of ours, or has expired. */
+/** Reads an MFA token; undefined if it is not valid. */
 export async function readMfaToken(
   call: TokenDeps,
   token: string,
@@ -74,8 +74,8 @@ export async function readMfaToken(
 }
 
 /**
- * A JWT in compact serialization (RFC 7515 section 3.1), signed by Ed25519 (RFC 8037) on the spot: the signature takes
- * less than the way to another thread and back.
+ * A JWT in compact serialization (RFC 7515 section 3.1), signed with Ed25519 (RFC 8037) on this thread: the signature is
+ * faster than a message to another thread and back.
  */
 function signJwt(
   call: Signing,
@@ -97,13 +97,13 @@ function signJwt(
   };
   const signed = `${encode({ alg: "EdDSA", typ: "JWT", kid })}.${encode(payload)}`;
   const token = `${signed}.${signBytes(null, Buffer.from(signed), privateKey).toString("base64url")}`;
-  rememberToken(call.keys, token, payload); // most tokens come back to the process that signed them
+  rememberToken(call.keys, token, payload); // most tokens are used in the process that signed them
   return token;
 }
 
 const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString("base64url");
 
-/** Unique, and the same whenever the token is rebuilt. */
+/** Unique, and identical when the token is rebuilt. */
 function tokenId(kind: TokenKind, { id, generation }: TokenSession): string {
   return `${kind}.${id}.${generation}`;
 }

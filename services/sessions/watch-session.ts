@@ -4,10 +4,10 @@ import type { Clock } from "../platform/process.ts";
 import { selectOpenSessions } from "../store/sessions.ts";
 import type { HotDb } from "../store/store.ts";
 
-/** How often the sessions of open streams are checked, in ms: a revocation ends a stream within about this time. */
+/** Poll interval for the sessions of open streams, in ms. A revocation ends a stream within about this time. */
 const POLL_INTERVAL_MS = 750;
 
-/** A long call that may go on only while its session is open. */
+/** A long call that may continue only while its session is open. */
 export type SessionSubscription = {
   /** Aborts when the client disconnects, or with a ServiceError when the session has ended. */
   signal: AbortSignal;

@@ -132,8 +132,8 @@ const ROTATE = prepared(
 type Claims = { sessionId: string; userId: string; generation: number };
 
 /**
- * The statement of the refresh rotation: increments the generation of an open session. Guarded by the generation that the token carries: of several callers
- * one rotates. One prepared statement.
+ * The statement of the refresh rotation: increments the generation of an open session. Guarded by the generation in the
+ * token: of several callers one rotates. One prepared statement.
  * @returns the session after it, or undefined if it is not open or of another generation.
  */
 export async function rotateSession(
