@@ -10,7 +10,7 @@ import type { Store } from "../services/store/store.ts";
 export type Case = {
   name: string;
   read(request: PageRequest): Promise<Page<{ id: string }>>;
-  /** Somewhere in the list, of which so many were told. */
+  /** A cursor in the middle of the list, with a total from an earlier page. */
   cursor(total: Total): string;
 };
 
@@ -75,10 +75,10 @@ export async function listCases(store: Store): Promise<Case[]> {
     users("search: 1 in 20", () => ({ search: "tara" })),
     users("search: 1 in 100", () => ({ search: "12@exa" })),
     users("search: 1 in 1,000", () => ({ search: "112@exa" })),
-    users("search: nobody", () => ({ search: "nosuchperson" })),
+    users("search: no match", () => ({ search: "nosuchperson" })),
     users("search: two letters, 1 in 2", () => ({ search: "ex" })),
     users("search: two letters, 1 in 60", () => ({ search: "qz" })),
-    users("search: two letters, nobody", () => ({ search: "z%" })),
+    users("search: two letters, no match", () => ({ search: "z%" })),
     users("search role=admin", () => ({ search: "tara", role: "admin" })),
     users("search emailVerified=false", () => ({ search: "tara", emailVerified: false })),
     users("search: 1 in 2, locked=true", () => ({ search: "example", locked: true })),

@@ -14,8 +14,8 @@ type Plan = {
 };
 type Explained = { "QUERY PLAN": [{ Plan: Plan; "Execution Time": number }] };
 
-/** A store whose queries are explained as they are asked, one entry of `told` each. */
-function explaining(store: Store, told: Explained[]): Store {
+/** A store that explains each query and adds its plan to `explained`. */
+function explaining(store: Store, explained: Explained[]): Store {
   return {
     ...store,
     fork() {
@@ -23,7 +23,7 @@ function explaining(store: Store, told: Explained[]): Store {
       const execute = em.execute.bind(em);
       em.execute = (async (sql: string, values: unknown[]) => {
         if (!/^explain|set_config|pg_class/.test(sql)) {
-          told.push(...(await execute<Explained[]>(`explain (analyze, buffers, format json) ${sql}`, values)));
+          explained.push(...(await execute<Explained[]>(`explain (analyze, buffers, format json) ${sql}`, values)));
         }
         return execute(sql, values);
       }) as typeof em.execute;
@@ -34,7 +34,7 @@ function explaining(store: Store, told: Explained[]): Store {
 
 const nodesOf = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodesOf)];
 
-/** Which way each table is read: partitions and their indexes go by their parent's name, those never asked are left out. */
+/** How each table is read. Partitions and their indexes are named by their parent; those that are not read are left out. */
 function waysOf(plan: Plan): Map<string, number> {
   const ways = new Map<string, number>();
   for (const node of nodesOf(plan)) {
@@ -47,11 +47,11 @@ function waysOf(plan: Plan): Map<string, number> {
   return ways;
 }
 
-/** Prints how the database answers each list: ways, rows that they read, blocks, and the time it took, in ms. */
+/** Prints the plan nodes of each list, the rows and blocks that they read, and the time in ms. */
 export async function printPlans(store: Store, only: string): Promise<void> {
-  const told: Explained[] = [];
+  const explained: Explained[] = [];
   process.stdout.write("| list | page | plan nodes: rows read | blocks | ms |\n|---|---|---|---|---|\n");
-  for (const list of await listCases(explaining(store, told))) {
+  for (const list of await listCases(explaining(store, explained))) {
     if (!list.name.startsWith(only)) continue;
     const { total, totalEstimated } = await list.read({});
     const requests = {
@@ -59,9 +59,9 @@ export async function printPlans(store: Store, only: string): Promise<void> {
       "by cursor": { cursor: list.cursor({ total, ...(totalEstimated && { totalEstimated }) }) },
     };
     for (const [page, request] of Object.entries(requests)) {
-      told.length = 0;
+      explained.length = 0;
       await list.read(request);
-      const plans = told.map((row) => row["QUERY PLAN"][0]);
+      const plans = explained.map((row) => row["QUERY PLAN"][0]);
       const ways = plans.map(({ Plan }) =>
         [...waysOf(Plan)].map(([way, rows]) => `${way}: ${Math.round(rows)}`).join(", "),
       );

@@ -43,9 +43,9 @@ function figureOf(times: number[]): Figure {
 async function timed(list: Case, request: () => PageRequest): Promise<number[]> {
   const times: number[] = [];
   for (let i = -WARM_UP; i < SAMPLES; i++) {
-    const asked = request();
+    const next = request();
     const started = performance.now();
-    await list.read(asked);
+    await list.read(next);
     if (i >= 0) times.push(performance.now() - started);
   }
   return times;
@@ -65,7 +65,7 @@ async function totalOf(list: Case): Promise<Total> {
   return { total, ...(totalEstimated && { totalEstimated }) };
 }
 
-const told = ({ total, totalEstimated }: Total) => `${totalEstimated ? "~" : ""}${total}`;
+const formatTotal = ({ total, totalEstimated }: Total) => `${totalEstimated ? "~" : ""}${total}`;
 const show = ({ p50, p95 }: Figure) => `${p50.toFixed(1)} / ${p95.toFixed(1)}`;
 const compare = (a: Figure, b: Figure) => `${(a.p50 / b.p50).toFixed(1)} / ${(a.p95 / b.p95).toFixed(1)}`;
 
@@ -93,7 +93,7 @@ async function compareAll(): Promise<void> {
       for (const [column, own] of times.entries()) all[n]?.[column]?.push(...own);
       columns.push(times.map(figureOf));
     }
-    line(list.name, totals.map(told).join(" / "), columns);
+    line(list.name, totals.map(formatTotal).join(" / "), columns);
   }
   line(
     "all",

@@ -1,4 +1,4 @@
-/** What an operator does without the REST API: the same operations, audited all the same. */
+/** Commands for operators: the operations of the REST API, recorded in the audit log too. */
 import { randomInt, randomUUID } from "node:crypto";
 import { userInfo } from "node:os";
 import { readEmailAddress } from "../services/accounts/email-address.ts";
@@ -16,24 +16,24 @@ import { grantServiceRole } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";
 
 const USAGE = `npm run admin -- <command>
-  promote <e-mail>         makes the account an administrator's; without an account, makes one and prints its password
-  unlock <e-mail>          takes the lock of too many wrong passwords or codes off
-  end-sessions <e-mail>    ends every session of the account
-  verify-audit [--head <position>:<hash>]   finds what was changed in the audit log
-  grant-role <role>        gives a PostgreSQL role what the service needs; it can only add to the audit log
-While the service runs on its embedded database, nothing else can open that: stop it first.
+  promote <e-mail>         makes an account an administrator; creates it if there is none, and prints its password
+  unlock <e-mail>          removes the lock after too many wrong passwords or codes
+  end-sessions <e-mail>    ends all sessions of an account
+  verify-audit [--head <position>:<hash>]   finds changes to the audit log
+  grant-role <role>        grants a PostgreSQL role what the service needs: no change to recorded audit events
+Stop the service first if it runs on its embedded database: only one process can open that.
 `;
 
-/** Of a password made here; it holds every kind of character that a password needs. */
+/** Length of a generated password, and the kinds of characters that it must contain. */
 const PASSWORD_LENGTH = 24;
 const KINDS = ["ABCDEFGHJKMNPQRSTUVWXYZ", "abcdefghjkmnpqrstuvwxyz", "23456789", "-_.+"];
 
-const tell = (line: string) => void process.stdout.write(`${line}\n`);
+const print = (line: string) => void process.stdout.write(`${line}\n`);
 
-/** What an operation needs of a call. Nobody is signed in: the trail names the machine's user instead. */
+/** The call of an operator. There is no caller: the audit log names the user of the machine instead. */
 function operatorCall(store: Store) {
   const client = { address: "127.0.0.1", agent: `npm run admin, by ${operator()}` };
-  const mailWorker = { wake: () => {}, close: async () => {} }; // the service finds what is queued
+  const mailWorker = { wake: () => {}, close: async () => {} }; // the service sends queued e-mails
   return {
     em: store.fork(),
     clock: systemClock,
@@ -45,7 +45,7 @@ function operatorCall(store: Store) {
   };
 }
 
-/** The machine's user. A container may run as one that has a number only. */
+/** The user of the machine. In a container it may have only a number. */
 function operator(): string {
   try {
     return userInfo().username;
@@ -55,12 +55,12 @@ function operator(): string {
 }
 
 async function promote(store: Store, email: string): Promise<void> {
-  const isOne = `${email} is an administrator now.`;
+  const promoted = `${email} is an administrator now.`;
   const user = await find(store, email);
   if (user) {
     await updateUser(operatorCall(store), user.id, { role: "admin" });
-    return tell(
-      user.verified ? isOne : `${isOne} The address was never confirmed: whoever registered it signs in to it.`,
+    return print(
+      user.verified ? promoted : `${promoted} Its address is not verified: its user may not own the address.`,
     );
   }
   const password = randomPassword();
@@ -68,21 +68,21 @@ async function promote(store: Store, email: string): Promise<void> {
     { ...operatorCall(store), passwords: await createPasswords() },
     { email, password },
   );
-  tell(hasPassword ? `${isOne} The account's password, shown once: ${password}` : isOne);
+  print(hasPassword ? `${promoted} The account's password, shown once: ${password}` : promoted);
 }
 
 async function unlock(store: Store, email: string): Promise<void> {
   await updateUser(operatorCall(store), await need(store, email), { locked: false });
-  tell(`${email} can sign in again.`);
+  print(`${email} can sign in again.`);
 }
 
 async function endSessions(store: Store, email: string): Promise<void> {
-  tell(`${await revokeUserSessions(operatorCall(store), await need(store, email))} sessions of ${email} have ended.`);
+  print(`${await revokeUserSessions(operatorCall(store), await need(store, email))} sessions of ${email} have ended.`);
 }
 
 async function grantRole(store: Store, role: string): Promise<void> {
   await grantServiceRole(store.fork(), role);
-  tell(`${role} can serve now. Run this after every migration.`);
+  print(`${role} can serve now. Run this after every migration.`);
 }
 
 const commands: Record<string, (store: Store, subject: string) => Promise<void>> = {

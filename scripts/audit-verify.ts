@@ -1,4 +1,4 @@
-/** Follows the hash chain over the audit log and tells every row that is not as it was written. */
+/** Checks the hash chain of the audit log and prints every row that differs from what was recorded. */
 import { verifyFromCommandLine } from "../services/audit/cli.ts";
 import { loadEnvFile } from "../services/platform/process.ts";
 
@@ -6,6 +6,6 @@ loadEnvFile(process.env);
 try {
   await verifyFromCommandLine(process.argv.slice(2), process.env);
 } catch (error) {
-  process.stderr.write(`The audit log could not be looked at: ${(error as Error).message}\n`);
+  process.stderr.write(`The audit log could not be checked: ${(error as Error).message}\n`);
   process.exitCode = 2;
 }

@@ -1,4 +1,4 @@
-/** Everything that can be said about the tree without running the product. Ends with the number of what failed. */
+/** Runs all checks that do not run the product. The exit code is the number of failed checks. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -30,7 +30,7 @@ process.stdout.write(`\n${steps.length - failed.length} passed, ${failed.length}
 for (const { name } of failed) process.stdout.write(`  failed: ${name}\n`);
 process.exit(failed.length);
 
-/** The commit that clients may have been built from: the main branch, or what came before this commit on it. */
+/** The commit that clients may have been built from: the main branch, or the commit before this one. */
 function published(): string | undefined {
   const head = git("rev-parse", "HEAD");
   for (const ref of ["origin/main", "main", "HEAD~1"]) {
@@ -44,7 +44,7 @@ function published(): string | undefined {
   return undefined;
 }
 
-/** A plain `--against .git` has no node_modules, where the imports are: so a work tree beside, with a link to ours. */
+/** `--against .git` would have no node_modules, where imports are: a work tree with a link to ours has. */
 function staysCompatible(): boolean {
   const commit = published();
   if (!commit) return true;

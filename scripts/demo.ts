@@ -1,6 +1,6 @@
 /**
- * `npm start` with company: the four providers played by simulators that speak the real wire formats, an administrator,
- * and a user who has confirmed the address by the mailed link. Prints `curl` lines that work as printed.
+ * `npm start` with four simulated providers that use the real wire formats, an administrator, and a user with a verified
+ * address. Prints `curl` lines that work as printed.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,7 +1,4 @@
-/**
- * Brings the database named by the environment to the current schema, and the audit log's months up to date; any number
- * may run at once.
- */
+/** Migrates the database to the current schema and updates the partitions of the audit log. Several may run at once. */
 import { setTimeout as wait } from "node:timers/promises";
 import { addPartitions, dropPartitions } from "../services/audit/worker.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
@@ -12,7 +9,7 @@ import { openStore } from "../services/store/open-store.ts";
 import { checkSchema } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";
 
-/** How often the months are tried while somebody reads the audit log for long, and the pause between, in ms. */
+/** Tries to update the partitions while a long reader of the audit log locks them, and the pause between, in ms. */
 const TRIES = 5;
 const PAUSE_MS = 1_000;
 
@@ -22,14 +19,14 @@ async function migrate({ database, logLevel, auditRetentionMs }: Config): Promis
   try {
     await store.migrate();
     await checkSchema(store.fork(), log);
-    await keepMonths(store, auditRetentionMs);
+    await updatePartitions(store, auditRetentionMs);
     log.info("the database is up to date");
   } finally {
     await store.close();
   }
 }
 
-async function keepMonths(store: Store, retentionMs: number, tries = TRIES): Promise<void> {
+async function updatePartitions(store: Store, retentionMs: number, tries = TRIES): Promise<void> {
   const now = new Date();
   try {
     await addPartitions({ em: store.fork() }, now);
@@ -37,7 +34,7 @@ async function keepMonths(store: Store, retentionMs: number, tries = TRIES): Pro
   } catch (error) {
     if (!isLockTimeout(error) || tries === 1) throw error;
     await wait(PAUSE_MS);
-    await keepMonths(store, retentionMs, tries - 1);
+    await updatePartitions(store, retentionMs, tries - 1);
   }
 }
 

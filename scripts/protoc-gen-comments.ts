@@ -1,6 +1,6 @@
 /**
- * A buf plugin: what the protos say in comments, by full name, for the documentation that the gateway serves. The
- * generated descriptors carry everything of a proto file but this.
+ * A buf plugin: writes the comments of the protos by full name, for the documentation that the gateway serves. The
+ * generated descriptors contain everything else.
  */
 import type { AnyDesc, DescFile, DescMessage } from "@bufbuild/protobuf";
 import { createEcmaScriptPlugin, getComments, runNodeJs } from "@bufbuild/protoplugin";

@@ -26,7 +26,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect((await browser.get("/admin/users", accessToken)).status).toBe(403);
     expect(await admin("promote", user.email.toUpperCase())).toEqual({
       code: 0,
-      out: expect.stringContaining("never confirmed"),
+      out: expect.stringContaining("is not verified"),
     });
     expect((await browser.get("/admin/users", accessToken)).status).toBe(200);
     expect((await eventsOf(user.id)).at(-1)).toEqual({
