@@ -16,15 +16,13 @@ import type { RequestGate } from "../services/platform/server-hooks.ts";
 import { addOpenApi } from "./docs/openapi.ts";
 import { addPages } from "./docs/pages.ts";
 import { addHealth } from "./health.ts";
-import { createClientErrorHandler, fromFastifyError, type Responses } from "./hooks/client-error.ts";
+import { createClientErrorHandler, fromFastifyError } from "./hooks/client-error.ts";
 import { createOrigins } from "./hooks/cors.ts";
-import { addEdge, commonHeaders, greet } from "./hooks/hooks.ts";
+import { instrumentRequests, type StartSpan } from "./hooks/instrument-requests.ts";
 import { followRoutes } from "./hooks/method-not-allowed.ts";
+import { addRequestHooks, commonHeaders } from "./hooks/request-hooks.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
-import { createMetadata } from "./metadata.ts";
-import { createRequestMetrics } from "./metrics.ts";
-import { type StartSpan, traceRequests } from "./tracing.ts";
 import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
 import { createCookies } from "./transcode/cookies.ts";
 import type { OpenCalls } from "./transcode/inflight.ts";
@@ -72,12 +70,12 @@ export function createGateway(options: GatewayOptions): Gateway {
   const { config, transport, log, clock = systemClock, services = allServices } = options;
   const secure = new URL(config.publicUrl).protocol === "https:"; // the URL may spell it in capitals
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
-  const calls: OpenCalls = new Set();
+  const calls: OpenCalls = new Map();
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     const failed = fromFastifyError(thrown);
     if (failed.isInternal) report(thrown, request);
-    if (!reply.hasHeader("x-request-id")) greet(request, reply, edge); // the router rejected it before any hook
+    if (!reply.hasHeader("x-request-id")) beginRequest(request, reply); // the router rejected it before any hook
     // Fastify would close at once, which resets the connection before the client has read the response. Removing the
     // header also removes the one that Node adds, so it is removed only if Fastify has set it.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
@@ -86,19 +84,17 @@ export function createGateway(options: GatewayOptions): Gateway {
     sendError(failed, reply);
   };
   const headers = commonHeaders(secure);
-  const responses: Responses = new WeakMap();
-  const app = createServer(options, createClientErrorHandler(log, responses, headers), answer);
+  const instrumentation = instrumentRequests(log, options.startSpan);
+  const app = createServer(options, createClientErrorHandler(log, instrumentation.responses, headers), answer);
   const lifecycle = createLifecycle(app, calls, config.shutdownMs);
-  const metrics = createRequestMetrics();
-  const edge = { log, origins, headers, lifecycle, metrics, responses, gate: options.gate };
-  const traceparentOf = options.startSpan && traceRequests(app, options.startSpan);
-  addEdge(app, edge);
+  const { gate } = options;
+  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, instrumentation, calls, gate });
   const addOtherMethods = followRoutes(app);
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
     cookies: createCookies(config.publicUrl, () => clock.now().getTime()),
-    metadata: createMetadata(config.internalSecret, traceparentOf),
+    internalSecret: config.internalSecret,
     isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
     report,
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
@@ -110,7 +106,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   if (config.docs) addOpenApi(app, rules, config.publicUrl);
   addPages(app, config.docs);
   addOtherMethods();
-  return { app, metrics: metrics.registry, ...lifecycle };
+  return { app, metrics: instrumentation.registry, ...lifecycle };
 }
 
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;

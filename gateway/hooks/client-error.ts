@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
 import type { HttpErrorResponse } from "../transcode/errors.ts";
 import { httpError, toHttpError } from "../transcode/errors.ts";
+import type { Instrumentation } from "./instrument-requests.ts";
 
 const unreadable = "The request can't be read.";
 
@@ -29,14 +29,15 @@ export function fromFastifyError(thrown: Error & { code?: unknown; statusCode?: 
   return toHttpError(isClients ? new ServiceError(Reason.MALFORMED_REQUEST, unreadable) : thrown);
 }
 
-/** The latest response of each connection. */
-export type Responses = WeakMap<Duplex, ServerResponse>;
-
 /**
  * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body that arrive too
  * slowly. A connection with an unfinished response is closed, since a second response would corrupt the first.
  */
-export function createClientErrorHandler(log: Logger, responses: Responses, headers: Record<string, string>) {
+export function createClientErrorHandler(
+  log: Logger,
+  responses: Instrumentation["responses"],
+  headers: Record<string, string>,
+) {
   return (error: NodeJS.ErrnoException, socket: Duplex) => {
     const response = responses.get(socket);
     const isBusy = response?.req.complete ? !response.writableFinished : response?.headersSent;

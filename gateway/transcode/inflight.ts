@@ -2,10 +2,10 @@ import type { ServerResponse } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { shuttingDown } from "../../services/platform/errors.ts";
 
-/** The calls in progress. A shutdown aborts them. */
-export type OpenCalls = Set<AbortController>;
+/** The calls in progress by their responses. A shutdown aborts them. */
+export type OpenCalls = Map<ServerResponse, AbortController>;
 
-/** A call. It is aborted when its client disconnects. */
+/** A call. It is aborted when its client disconnects, by `abortCall`. */
 export type Call = {
   signal: AbortSignal;
   /** The error to report: another one than the thrown if a shutdown or a broken connection ended the call. */
@@ -25,11 +25,8 @@ const STOPPED = new Error("the call was stopped");
  */
 export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
   const controller = new AbortController();
-  const end = () => calls.delete(controller);
-  const leave = () => end() && controller.abort(); // every response closes, most of them after their call
-  calls.add(controller);
-  raw.on("close", () => leave());
-  if (raw.destroyed) leave();
+  calls.set(raw, controller);
+  if (raw.destroyed) abortCall(calls, raw);
   return {
     signal: controller.signal,
     reasonFor(thrown) {
@@ -37,8 +34,15 @@ export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
       return isUnexplained(thrown) && !controller.signal.aborted ? LOST : thrown;
     },
     stop: () => controller.abort(STOPPED),
-    end,
+    end: () => calls.delete(raw),
   };
+}
+
+/** Aborts the call of a response whose client has disconnected. */
+export function abortCall(calls: OpenCalls, raw: ServerResponse): void {
+  const call = calls.get(raw);
+  calls.delete(raw);
+  call?.abort();
 }
 
 /**
@@ -55,5 +59,5 @@ function isUnexplained(thrown: unknown): boolean {
 
 /** Aborts every call: clients get 503, or an error event and `[DONE]` if their stream has started. */
 export function endCalls(calls: OpenCalls): void {
-  for (const call of calls) call.abort(SHUTTING_DOWN);
+  for (const call of calls.values()) call.abort(SHUTTING_DOWN);
 }

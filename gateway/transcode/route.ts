@@ -3,6 +3,7 @@ import type { Transport } from "@connectrpc/connect";
 import { ConnectError, createContextValues } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { clientAddressOf, writeClient } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import type { HttpBinding } from "./binding.ts";
@@ -14,12 +15,15 @@ import { readRequest } from "./request.ts";
 import { forwardHeaders, sendError, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
+/** Node accepts Latin-1 in header values, gRPC metadata only printable ASCII. Tokens contain nothing else. */
+const PRINTABLE = /^[\x20-\x7e]+$/;
+
 /** Dependencies of all routes. */
 export type Transcoder = {
   transport: Transport;
   cookies: Cookies;
-  /** Creates the metadata of the call for a request. */
-  metadata: (request: FastifyRequest) => Headers;
+  /** The secret that proves a gateway to the services. */
+  internalSecret: string | undefined;
   /** Whether the request comes from our own pages or allowed ones. */
   isOwnSite: (request: FastifyRequest) => boolean;
   /** Logs an unexpected error. */
@@ -63,9 +67,9 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
 
 type Answer = (request: FastifyRequest, reply: FastifyReply, call: Call) => Promise<void>;
 
-function unary(rule: HttpBinding, method: DescMethodUnary, { transport, metadata, cookies }: Transcoder): Answer {
+function unary(rule: HttpBinding, method: DescMethodUnary, { transport, internalSecret, cookies }: Transcoder): Answer {
   return async (request, reply, { signal }) => {
-    const header = metadata(request);
+    const header = metadataOf(request, internalSecret);
     const response = await transport.unary(
       method,
       signal,
@@ -79,13 +83,24 @@ function unary(rule: HttpBinding, method: DescMethodUnary, { transport, metadata
   };
 }
 
+/** The metadata of the call for a request: access token, request id, client, trace. */
+function metadataOf(request: FastifyRequest, secret: string | undefined): Headers {
+  const { authorization, "user-agent": agent = "" } = request.headers;
+  const headers = new Headers();
+  if (authorization !== undefined && PRINTABLE.test(authorization)) headers.set("authorization", authorization);
+  headers.set("x-request-id", request.id);
+  writeClient(headers, { address: request.admitted?.address ?? clientAddressOf(request), agent }, secret);
+  if (request.span) headers.set("traceparent", request.span.traceparent);
+  return headers;
+}
+
 /** The admitted call, for services in the same process. */
 const context = ({ admitted }: FastifyRequest) => createContextValues().set(admittedKey, admitted);
 
 function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
-  const { transport, metadata, keepAliveMs, report } = transcoder;
+  const { transport, internalSecret, keepAliveMs, report } = transcoder;
   return async (request, reply, call) => {
-    const header = metadata(request);
+    const header = metadataOf(request, internalSecret);
     const input = one(messageOf(rule, request));
     const start = () => transport.stream(method, call.signal, undefined, header, input, context(request));
     await sendStream(rule, reply, call, start, { keepAliveMs, report: (thrown) => report(thrown, request) });

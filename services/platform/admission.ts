@@ -69,73 +69,74 @@ export type Admission = {
   ): void;
 };
 
-/** Counts usage by key. A key without usage needs no memory. */
-class Usage {
-  readonly #counts = new Map<string, number>();
-
-  /** @returns whether the amount fits below the maximum; if so it is added */
-  tryAdd(key: string, amount: number, max: number): boolean {
-    const count = (this.#counts.get(key) ?? 0) + amount;
-    if (count > max) return false;
-    this.#counts.set(key, count);
-    return true;
-  }
-
-  remove(key: string, amount: number): void {
-    const count = (this.#counts.get(key) ?? 0) - amount;
-    if (count > 0) this.#counts.set(key, count);
-    else this.#counts.delete(key);
-  }
-}
+/** One count that a call or a connection adds to, and what it may rise to. */
+type Share = { key: string; max: number; error: () => ServiceError };
 
 /** @param budgetBytes memory for requests, by default derived from heap limit and container memory */
 export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes() } = {}): Admission {
-  const usage = new Usage();
+  const counts = new Map<string, number>();
   const maxRequests = Math.floor(budgetBytes / REQUEST_BYTES);
   const maxBodyBytes = (budgetBytes * BODY_FRACTION) / BYTES_PER_BODY_BYTE;
-  const perCaller = Math.max(MIN_CALLER_REQUESTS, Math.floor(maxRequests * CALLER_FRACTION));
-  const bodyBytesPerCaller = Math.max(MIN_CALLER_BODY_BYTES, maxBodyBytes * CALLER_FRACTION);
   const maxConnections = Math.floor(spareMemory() / CONNECTION_BYTES);
-  const connectionsPerAddress = Math.max(MIN_CALLER_CONNECTIONS, Math.floor(maxConnections * CALLER_FRACTION));
+  /** Of one caller. */
+  const share = {
+    requests: Math.max(MIN_CALLER_REQUESTS, Math.floor(maxRequests * CALLER_FRACTION)),
+    watches: WATCHES_PER_ADDRESS,
+    bodies: Math.max(MIN_CALLER_BODY_BYTES, maxBodyBytes * CALLER_FRACTION),
+    connections: Math.max(MIN_CALLER_CONNECTIONS, Math.floor(maxConnections * CALLER_FRACTION)),
+  };
+  const release = (key: string, amount: number) => {
+    const count = (counts.get(key) ?? 0) - amount;
+    if (count > 0) counts.set(key, count);
+    else counts.delete(key);
+  };
+  /** Adds to every count, or throws and adds to none. */
+  const acquire = (shares: Share[], amount: number) => {
+    for (const [i, { key, max, error }] of shares.entries()) {
+      const count = (counts.get(key) ?? 0) + amount;
+      if (count > max) {
+        for (const added of shares.slice(0, i)) release(added.key, amount);
+        throw error();
+      }
+      counts.set(key, count);
+    }
+  };
+  const sharesOf = (what: keyof typeof share, { userId, address }: Pick<AdmissionRequest, "userId" | "address">) => {
+    const max = share[what];
+    if (userId !== undefined) return [{ key: `${what}:${userId}`, max, error: tooManyConcurrent }];
+    return networksOf(address).map(([network, factor]) => ({
+      key: `${what}:${network}`,
+      max: max * factor,
+      error: tooManyConcurrent,
+    }));
+  };
 
   return {
-    acquire({ kind, userId, isUserStream, address }) {
-      const held: [key: string, amount: number][] = [];
-      const release = () => {
-        for (const [key, amount] of held.splice(0)) usage.remove(key, amount);
-      };
-      const add = (key: string, amount: number, max: number, error: () => ServiceError) => {
-        if (!usage.tryAdd(key, amount, max)) {
-          release();
-          throw error();
-        }
-        held.push([key, amount]);
-      };
-      const caller = userId ?? address;
-      const addShare = (what: string, amount: number, max: number) => {
-        if (userId !== undefined) add(`${what}:${userId}`, amount, max, tooManyConcurrent);
-        else if (address !== undefined) {
-          for (const [network, factor] of networksOf(address)) {
-            add(`${what}:${network}`, amount, max * factor, tooManyConcurrent);
-          }
-        }
-      };
-      if (kind === "watch") addShare("watch", 1, WATCHES_PER_ADDRESS);
-      else if (kind !== "probe") addShare("requests", 1, perCaller);
-      if (isUserStream && userId !== undefined) add(`streams:${userId}`, 1, streamsPerUser, tooManyConcurrent);
+    acquire(call) {
+      const { kind, userId, isUserStream } = call;
       const isLong = kind === "long-running" || kind === "watch";
-      const fraction = isLong ? LONG_RUNNING_FRACTION : 1;
-      add("requests", 1, kind === "probe" ? Number.POSITIVE_INFINITY : maxRequests * fraction, full);
+      const shares: Share[] = kind === "probe" ? [] : sharesOf(kind === "watch" ? "watches" : "requests", call);
+      if (isUserStream && userId !== undefined) {
+        shares.push({ key: `streams:${userId}`, max: streamsPerUser, error: tooManyConcurrent });
+      }
+      if (kind !== "probe") {
+        shares.push({ key: "requests", max: maxRequests * (isLong ? LONG_RUNNING_FRACTION : 1), error: full });
+      }
+      acquire(shares, 1);
+      let bodyShares: Share[] = [];
       let bodyBytes = 0;
       return {
         reserveBody(bytes) {
-          const more = bytes - Math.max(bodyBytes, SMALL_BODY_BYTES);
-          if (more <= 0) return;
-          bodyBytes = bytes;
-          if (caller !== undefined) addShare("body", more, bodyBytesPerCaller);
-          add("body", more, maxBodyBytes, full);
+          const more = bytes - SMALL_BODY_BYTES - bodyBytes;
+          if (more <= 0 || shares.length === 0) return; // nothing is held after the release
+          bodyShares = [...sharesOf("bodies", call), { key: "bodies", max: maxBodyBytes, error: full }];
+          acquire(bodyShares, more);
+          bodyBytes += more;
         },
-        release,
+        release() {
+          for (const { key } of shares.splice(0)) release(key, 1);
+          for (const { key } of bodyShares.splice(0)) release(key, bodyBytes);
+        },
       };
     },
 
@@ -144,19 +145,23 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
       server.on("connection", (socket) => {
         const address = socket.remoteAddress;
         if (address === undefined || isExempt(address)) return;
-        const keys = networksOf(address).map(([network, factor]) => [`connections:${network}`, factor] as const);
-        const opened = keys.filter(([key, factor]) => usage.tryAdd(key, 1, connectionsPerAddress * factor));
+        const shares = sharesOf("connections", { userId: undefined, address });
+        try {
+          acquire(shares, 1);
+        } catch {
+          return void socket.destroy();
+        }
         socket.once("close", () => {
-          for (const [key] of opened) usage.remove(key, 1);
+          for (const { key } of shares) release(key, 1);
         });
-        if (opened.length < keys.length) socket.destroy();
       });
     },
   };
 }
 
-/** The networks that an address counts for, with the factor of their share: IPv4 itself; IPv6 its /64, and its /48 tenfold. */
-function networksOf(address: string): [network: string, factor: number][] {
+/** What an address counts towards, with the factor of its share: itself; for IPv6 its /64 and, ten times that, its /48. */
+function networksOf(address: string | undefined): [network: string, factor: number][] {
+  if (address === undefined) return [];
   const network = networkOf(address);
   if (!isIPv6(address)) return [[network, 1]];
   return [

@@ -1,7 +1,7 @@
 import { IncomingMessage, ServerResponse } from "node:http";
 import net from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { type OpenCalls, openCall } from "../../gateway/transcode/inflight.ts";
+import { abortCall, type OpenCalls, openCall } from "../../gateway/transcode/inflight.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { type Started, start } from "../support/gateway.ts";
@@ -75,7 +75,7 @@ describe("Shutdown", () => {
 });
 
 test("Shutdown: forgets calls that are answered or whose client has disconnected", () => {
-  const calls: OpenCalls = new Set();
+  const calls: OpenCalls = new Map();
   const open = () => {
     const raw = new ServerResponse(new IncomingMessage(new net.Socket()));
     return { raw, call: openCall(raw, calls) };
@@ -83,7 +83,7 @@ test("Shutdown: forgets calls that are answered or whose client has disconnected
   const [answered, left] = [open(), open()];
   expect(calls.size).toBe(2);
   answered.call.end();
-  left.raw.emit("close");
+  abortCall(calls, left.raw);
   expect(calls.size).toBe(0);
   expect([answered.call.signal.aborted, left.call.signal.aborted]).toEqual([false, true]);
 });

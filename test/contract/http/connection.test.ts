@@ -41,7 +41,7 @@ describe("Endless request body", () => {
     [413, `POST /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
     [404, `POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, piece],
     [405, `PUT /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
-    [400, `POST /nope HTTP/1.1\r\nHost: x\r\n${chunked}`, "broken\r\n"],
+    [404, `POST /nope HTTP/1.1\r\nHost: x\r\n${chunked}`, "broken\r\n"],
     [200, `GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, ""],
   ])("is answered by %i, read a little longer, and cut off", async (status, head, pieces) => {
     expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);

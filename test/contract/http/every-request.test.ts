@@ -1,6 +1,6 @@
 import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { StartSpan } from "../../../gateway/tracing.ts";
+import type { StartSpan } from "../../../gateway/hooks/instrument-requests.ts";
 import { commonHeaders, type Started, start } from "../../support/gateway.ts";
 import { stubAccounts } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";

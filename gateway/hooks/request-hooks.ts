@@ -1,29 +1,36 @@
 import type { IncomingMessage } from "node:http";
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { clientAddressOf } from "../../services/platform/client.ts";
-import { CLIENT_CLOSED_REQUEST, ServiceError } from "../../services/platform/errors.ts";
+import { ServiceError } from "../../services/platform/errors.ts";
 import { addServerHooks, type RequestGate } from "../../services/platform/server-hooks.ts";
 import { isHealthPath } from "../health.ts";
 import type { Lifecycle } from "../lifecycle.ts";
-import type { RequestMetrics } from "../metrics.ts";
-import type { Responses } from "./client-error.ts";
+import { abortCall, type OpenCalls } from "../transcode/inflight.ts";
 import type { Origins } from "./cors.ts";
+import type { Instrumentation } from "./instrument-requests.ts";
 
 /** Dependencies of the hooks of every request. */
-export type EdgeOptions = {
-  log: Logger;
+type HookOptions = {
   origins: Origins;
   /** The result of `commonHeaders`. */
   headers: Record<string, string>;
   lifecycle: Pick<Lifecycle, "phase" | "enter" | "leave">;
-  responses: Responses;
+  instrumentation: Instrumentation;
+  calls: OpenCalls;
   /** Undefined in tests without authentication. */
-  gate?: RequestGate | undefined;
-  metrics: Pick<RequestMetrics, "began" | "ended">;
+  gate: RequestGate | undefined;
 };
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** The RPC of a route. */
+    rpc?: DescMethod;
+    /** On routes for methods that a path does not have: the methods that it has. */
+    allow?: string;
+  }
+}
 
 /** The rest of a body is read for this time after its response, in ms (nginx: lingering_close). */
 const LINGER_MS = 2_000;
@@ -46,12 +53,27 @@ const SECURE_HEADERS = { ...HEADERS, "strict-transport-security": "max-age=31536
 export const commonHeaders = (secure: boolean): Record<string, string> => (secure ? SECURE_HEADERS : HEADERS);
 
 /**
- * Adds the hook of every request: log line, common headers, CORS, unknown routes, and the checks of every port.
+ * Adds the hook of every request: metrics, log, common headers, CORS, unknown routes, and the checks of every port.
+ * @returns the first part of the hook, for requests that the router rejects before any hook runs
  */
-export function addEdge(app: FastifyInstance, edge: EdgeOptions): void {
-  const { origins, lifecycle } = edge;
+export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
+  const { origins, headers, lifecycle, instrumentation, calls, gate } = options;
+  app.decorateRequest("startedAt", 0);
+  app.decorateRequest("span", undefined);
+  const begin = (request: FastifyRequest, reply: FastifyReply) => {
+    lifecycle.enter();
+    instrumentation.start(request, reply);
+    reply.headers(headers).header("x-request-id", request.id);
+    origins.allow(request.headers, reply);
+  };
+  const end = (request: FastifyRequest, reply: FastifyReply) => {
+    abortCall(calls, reply.raw);
+    instrumentation.end(request, reply);
+    lifecycle.leave();
+    if (!request.raw.complete) closeLingering(request.raw);
+  };
   addServerHooks(app, {
-    gate: edge.gate,
+    gate,
     isDraining: () => lifecycle.phase() === "draining",
     isProbe: ({ raw }) => isHealthPath(raw.url ?? ""),
     headOf(request) {
@@ -61,7 +83,7 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): void {
       return { method, authorization, address: clientAddressOf(request), isForwarded: false };
     },
     onRequest(request, reply) {
-      greet(request, reply, edge);
+      begin(request, reply);
       checkHost(request.raw);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
       const { allow } = request.routeOptions.config;
@@ -70,47 +92,12 @@ export function addEdge(app: FastifyInstance, edge: EdgeOptions): void {
       reply.header("allow", allow);
       throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address takes ${allow}.`);
     },
+    onClose: end,
   });
-}
-
-declare module "fastify" {
-  interface FastifyContextConfig {
-    /** The RPC of a route. */
-    rpc?: DescMethod;
-    /** On routes for methods that a path does not have: the methods that it has. */
-    allow?: string;
-  }
-}
-
-/** Adds what every response has, early errors included: common headers, CORS headers, metrics and a log line. */
-export function greet(request: FastifyRequest, reply: FastifyReply, edge: EdgeOptions): void {
-  const { origins, headers } = edge;
-  follow(request, reply, edge);
-  reply.headers(headers).header("x-request-id", request.id);
-  origins.allow(request.headers, reply);
-}
-
-/** Logs one line and measures at the end of the response. Never logs a body, a token, a cookie or a query value. */
-function follow(
-  request: FastifyRequest,
-  { raw }: FastifyReply,
-  { log, lifecycle, metrics, responses }: EdgeOptions,
-): void {
-  const started = performance.now();
-  lifecycle.enter();
-  responses.set(request.raw.socket, raw);
-  metrics.began();
-  raw.on("close", () => {
-    const ms = performance.now() - started;
-    const { id: requestId, method } = request;
-    const route = request.routeOptions.url;
-    const status = raw.headersSent ? raw.statusCode : CLIENT_CLOSED_REQUEST;
-    metrics.ended(method, route ?? "", status, ms);
-    const clientGone = raw.writableFinished ? undefined : true;
-    log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
-    lifecycle.leave();
-    if (!request.raw.complete) closeLingering(request.raw);
-  });
+  return (request: FastifyRequest, reply: FastifyReply) => {
+    reply.raw.once("close", () => end(request, reply));
+    begin(request, reply);
+  };
 }
 
 /** Discards the rest of a body after an early response. Many clients read the response only once they have sent all. */
