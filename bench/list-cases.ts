@@ -1,6 +1,6 @@
-import { listUsers } from "../services/admin/admin-user.ts";
 import { systemClock } from "../services/platform/process.ts";
 import type { UserFilter } from "../services/store/admin-users.ts";
+import { listUsers } from "../services/store/admin-users.ts";
 import { type AuditFilter, listAuditEvents } from "../services/store/audit-events.ts";
 import { type EmailFilter, listEmails } from "../services/store/emails.ts";
 import { encodeCursor, type Page, type PageRequest, type Total } from "../services/store/page.ts";

@@ -1,9 +1,9 @@
 import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
-import { listUsers } from "../services/admin/admin-user.ts";
 import { recordAudit } from "../services/audit/record.ts";
 import { createLog } from "../services/platform/log.ts";
 import { systemClock } from "../services/platform/process.ts";
+import { listUsers } from "../services/store/admin-users.ts";
 import { listAuditEvents } from "../services/store/audit-events.ts";
 import { openStore } from "../services/store/open-store.ts";
 

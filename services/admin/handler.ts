@@ -2,11 +2,11 @@ import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/prot
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
-import { type ListedAuditEvent, listAuditEvents } from "../store/audit-events.ts";
-import { type EmailRow, type EmailStatus, listEmails } from "../store/emails.ts";
+import { type AdminUser, listUsers } from "../store/admin-users.ts";
+import { listAuditEvents } from "../store/audit-events.ts";
+import { type EmailStatus, listEmails } from "../store/emails.ts";
 import type { Role } from "../store/users.ts";
-import { profileOf, sessionMessage } from "../user/to-message.ts";
-import { type AdminUser, listUsers } from "./admin-user.ts";
+import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { impersonate } from "./impersonate.ts";
 import { retryEmail } from "./retry-email.ts";
 import { deleteUser, updateUser } from "./update-user.ts";
@@ -15,12 +15,14 @@ import { listUserSessions, revokeUserSessions } from "./user-sessions.ts";
 /** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async listUsers(req, ctx) {
-    const page = await listUsers(callOf(ctx), { ...req, role: req.role as Role | undefined }, req);
-    return { ...page, items: page.items.map(adminUser) };
+    const call = callOf(ctx);
+    const page = await listUsers(call, { ...req, role: req.role as Role | undefined }, req);
+    return { ...page, items: page.items.map((user) => adminUser(user, call.clock.now())) };
   },
   async updateUser(req, ctx) {
     const { id, name, email, role, emailVerified, locked, mfaEnabled } = req;
-    const user = await updateUser(callOf(ctx), id, {
+    const call = callOf(ctx);
+    const user = await updateUser(call, id, {
       name,
       email,
       role: role as Role | undefined,
@@ -28,7 +30,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
       locked: locked === undefined ? undefined : false, // the proto allows nothing else
       mfaEnabled: mfaEnabled === undefined ? undefined : false,
     });
-    return { message: "The user is updated.", user: adminUser(user) };
+    return { message: "The user is updated.", user: adminUser(user, call.clock.now()) };
   },
   async deleteUser(req, ctx) {
     await deleteUser(callOf(ctx), req.id);
@@ -46,11 +48,11 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async listAuditLogs(req, ctx) {
     const filter = { ...req, from: dateOf(req.from), to: dateOf(req.to) };
     const page = await listAuditEvents(callOf(ctx), filter, req);
-    return { ...page, items: page.items.map(auditEvent) };
+    return { ...page, items: page.items.map(toMessage) };
   },
   async listEmailLogs(req, ctx) {
     const page = await listEmails(callOf(ctx), { ...req, status: req.status as EmailStatus | undefined }, req);
-    return { ...page, items: page.items.map(emailLog) };
+    return { ...page, items: page.items.map(toMessage) };
   },
   async retryEmail(req, ctx) {
     await retryEmail(callOf(ctx), req.id);
@@ -64,34 +66,6 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
 };
 
 const dateOf = (time: Timestamp | undefined) => time && timestampDate(time);
-const time = (text: string) => timestampFromDate(new Date(text));
 
-function adminUser({ createdAt, updatedAt, lastLoginAt, deletionDate, ...user }: AdminUser) {
-  return {
-    ...user,
-    createdAt: timestampFromDate(createdAt),
-    updatedAt: timestampFromDate(updatedAt),
-    ...(lastLoginAt && { lastLoginAt: timestampFromDate(lastLoginAt) }),
-    ...(deletionDate && { deletionDate: timestampFromDate(deletionDate) }),
-  };
-}
-
-function auditEvent({ userId, actorId, createdAt, ...event }: ListedAuditEvent) {
-  return {
-    ...event,
-    ...(userId !== null && { userId }),
-    ...(actorId !== null && { actorId }),
-    createdAt: time(createdAt),
-  };
-}
-
-function emailLog({ userId, lastError, createdAt, sentAt, nextAttemptAt, ...email }: EmailRow) {
-  return {
-    ...email,
-    ...(userId !== null && { userId }),
-    ...(lastError !== null && { lastError }),
-    createdAt: time(createdAt),
-    ...(sentAt !== null && { sentAt: time(sentAt) }),
-    ...(nextAttemptAt !== null && { nextAttemptAt: time(nextAttemptAt) }),
-  };
-}
+const adminUser = ({ lockedUntil, ...user }: AdminUser, now: Date) =>
+  toMessage({ ...user, locked: lockedUntil !== null && lockedUntil > now });

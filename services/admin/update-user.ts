@@ -6,9 +6,10 @@ import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/revoke-sessions.ts";
+import type { AdminUser } from "../store/admin-users.ts";
 import { clearLock } from "../store/attempts.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
-import { type AdminUser, readAdminUser, userNotFound } from "./admin-user.ts";
+import { readAdminUser, userNotFound } from "./admin-user.ts";
 import { assertEditableAccess, assertRemovableAdmin } from "./guards.ts";
 
 /** Changes of a user. Undefined fields stay as they are. */

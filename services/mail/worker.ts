@@ -94,7 +94,7 @@ async function attempt(deps: Deps, email: ClaimedEmail): Promise<Parameters<type
     const reason = describeSmtpError(error);
     log.warn({ email: email.id, template: email.template, attempt: email.attempts, reason }, "mail not sent");
     const code = smtpReplyCode(error);
-    if (isPermanent(code, clock.now().getTime() - new Date(email.queuedAt).getTime())) {
+    if (isPermanent(code, clock.now().getTime() - email.queuedAt.getTime())) {
       return { status: "failed", error: reason };
     }
     const backoffMs = Math.min(config.mail.retryBaseMs * 2 ** (email.attempts - 1), MAX_BACKOFF_MS);

@@ -1,23 +1,14 @@
+import type { Clock } from "../platform/process.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Condition, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import type { Db } from "./store.ts";
-import type { Role } from "./users.ts";
+import type { Role, User } from "./users.ts";
 
-/** A user as administrators see it; times as text. */
-export type AdminUserRow = {
-  id: string;
-  email: string;
-  name: string;
-  bio: string | null;
-  role: Role;
-  emailVerified: boolean;
-  mfaEnabled: boolean;
-  createdAt: string;
-  updatedAt: string;
-  lastLoginAt: string | null;
-  deletionDate: string | null;
-  lockedUntil: string | null;
-};
+/** A user as administrators see it. */
+export type AdminUser = Pick<
+  User,
+  "id" | "email" | "name" | "bio" | "role" | "emailVerified" | "mfaEnabled" | "createdAt" | "updatedAt" | "lastLoginAt"
+> & { deletionDate: Date | null; lockedUntil: Date | null };
 
 const COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_verified_at is not null as "emailVerified",
   t.mfa_secret is not null as "mfaEnabled", t.created_at as "createdAt", t.updated_at as "updatedAt",
@@ -29,8 +20,8 @@ const JOIN_LOCKS = `left join attempts a on a.kind = 'password' and a.subject = 
   left join attempts f on f.kind = 'second-factor' and f.subject = t.id::text`;
 
 /** Finds one user. */
-export async function findAdminUser({ em }: Db, id: string): Promise<AdminUserRow | undefined> {
-  const [row] = await em.execute<AdminUserRow[]>(`select ${COLUMNS} from users t ${JOIN_LOCKS} where t.id = ?`, [id]);
+export async function findAdminUser({ em }: Db, id: string): Promise<AdminUser | undefined> {
+  const [row] = await em.execute<AdminUser[]>(`select ${COLUMNS} from users t ${JOIN_LOCKS} where t.id = ?`, [id]);
   return row;
 }
 
@@ -59,12 +50,12 @@ const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
 /** Lists users, newest first. Pages of a search for one or two characters may be short. @throws ServiceError VALIDATION_FAILED */
-export function listAdminUsers(
-  { em }: Db,
+export function listUsers(
+  { em, clock }: Db & { clock: Clock },
   filter: UserFilter,
   request: PageRequest,
-  now: Date,
-): Promise<Page<AdminUserRow>> {
+): Promise<Page<AdminUser>> {
+  const now = clock.now();
   const { search, role, emailVerified, locked } = filter;
   const where = [
     whereIf(role, "t.role = ?"),
@@ -130,7 +121,7 @@ export async function insertImpersonation(
   { id, userId, adminSessionId, device, ip, location, expiresAt }: NewImpersonation,
   now: Date,
 ): Promise<Date | undefined> {
-  const [row] = await em.execute<{ ends_at: string }[]>(
+  const [row] = await em.execute<{ ends_at: Date }[]>(
     `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
        expires_at, ends_at)
      select ?::uuid, u.id, ?::timestamptz, ?, ?, ?, s.user_id, s.id, ?::timestamptz, ?::timestamptz,
@@ -139,5 +130,5 @@ export async function insertImpersonation(
      returning ends_at`,
     [id, now, device, ip, location, now, now, expiresAt, expiresAt, userId, adminSessionId],
   );
-  return row && new Date(row.ends_at);
+  return row?.ends_at;
 }

@@ -1,4 +1,4 @@
-import type { AsRead, Db, HotDb, Statement } from "./store.ts";
+import type { Db, HotDb, Statement } from "./store.ts";
 import type { User } from "./users.ts";
 
 /** What guesses are counted for: passwords per canonical e-mail address, second factors per user id. */
@@ -59,8 +59,8 @@ export async function insertReservation(
 ): Promise<{ user: GuessedUser | undefined } | undefined> {
   const { now, failuresAfter, reservationsAfter, threshold } = rules;
   const values = [key.kind, key.subject, now, failuresAfter, reservationsAfter, threshold];
-  const [row] = await query<AsRead<GuessedUser>>(RESERVE, values);
-  return row && { user: row.id === null ? undefined : { ...row, passwordChangedAt: new Date(row.passwordChangedAt) } };
+  const [row] = await query<GuessedUser>(RESERVE, values);
+  return row && { user: row.id === null ? undefined : row };
 }
 
 const FIND_LOCK: Statement = {
@@ -70,8 +70,8 @@ const FIND_LOCK: Statement = {
 
 /** Until when guesses are refused; undefined if they are not. */
 export async function findLock({ query }: HotDb, { kind, subject }: AttemptKey, now: Date): Promise<Date | undefined> {
-  const [row] = await query<{ locked_until: string }>(FIND_LOCK, [kind, subject, now]);
-  return row && new Date(row.locked_until);
+  const [row] = await query<{ locked_until: Date }>(FIND_LOCK, [kind, subject, now]);
+  return row?.locked_until;
 }
 
 const SUCCEED: Statement = {

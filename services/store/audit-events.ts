@@ -36,7 +36,7 @@ export type AuditFilter = {
   to?: Date | undefined;
 };
 
-/** A listed event; times as text. */
+/** A listed event. */
 export type ListedAuditEvent = {
   id: string;
   event: string;
@@ -47,7 +47,7 @@ export type ListedAuditEvent = {
   userAgent: string;
   requestId: string;
   details: Record<string, string>;
-  createdAt: string;
+  createdAt: Date;
 };
 
 const COLUMNS = `t.id, t.event, t.outcome, t.user_id as "userId", t.actor_id as "actorId", t.ip, t.user_agent as "userAgent",

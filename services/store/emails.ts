@@ -33,8 +33,8 @@ export type ClaimedEmail = {
   variables: Record<string, string>;
   tokenId: string | null;
   attempts: number;
-  /** When it was queued, or queued again by an administrator; as text. */
-  queuedAt: string;
+  /** When it was queued, or queued again by an administrator. */
+  queuedAt: Date;
   /** Its one-time token has expired or was consumed. */
   tokenExpired: boolean;
   /** The user has verified this address. */
@@ -126,7 +126,7 @@ export type EmailFilter = {
   status?: EmailStatus | undefined;
 };
 
-/** An e-mail without its text and token; times as text. */
+/** An e-mail without its text and token. */
 export type EmailRow = {
   id: string;
   userId: string | null;
@@ -135,9 +135,9 @@ export type EmailRow = {
   status: EmailStatus;
   attempts: number;
   lastError: string | null;
-  createdAt: string;
-  sentAt: string | null;
-  nextAttemptAt: string | null;
+  createdAt: Date;
+  sentAt: Date | null;
+  nextAttemptAt: Date | null;
 };
 
 const COLUMNS = `t.id, t.user_id as "userId", t."to", t.template, t.status, t.attempts, t.last_error as "lastError",

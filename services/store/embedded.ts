@@ -11,7 +11,7 @@ import array from "postgres-array";
 import { checkDiskSpace, lockDirectory, makeDataFolder } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { baseStore, ormOptions } from "./orm.ts";
-import type { Statement, Store } from "./store.ts";
+import { parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
 
 /** Opens PostgreSQL inside the process. @throws Error for operators, if another process uses the folder */
 export async function openEmbedded(
@@ -53,7 +53,7 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
   return PGlite.create({
     dataDir: path ?? "memory://",
     extensions: { pg_trgm },
-    parsers: createPostgreSqlTypeParsers((text: string) => array.parse(text)),
+    parsers: { ...createPostgreSqlTypeParsers((text: string) => array.parse(text)), [TIMESTAMPTZ]: parseTime },
     ...(fresh && { loadDataDir: await preparedCluster() }),
   });
 }

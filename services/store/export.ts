@@ -1,6 +1,6 @@
 import type { Db } from "./store.ts";
 
-/** A row by its column names; times are text. */
+/** A row by its column names. */
 export type ExportRow = Record<string, unknown>;
 
 const LISTS = {

@@ -1,13 +1,14 @@
 import { Socket } from "node:net";
 import { MikroORM, type Transaction } from "@mikro-orm/core";
 import { type PostgreSqlConnection, PostgreSqlDriver } from "@mikro-orm/postgresql";
+import type { TypeOverrides } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
 import { asDatabaseUrlError } from "./errors.ts";
 import { USERS_SEARCH } from "./migrations/Migration20261121000400_lists.ts";
 import { baseStore, ormOptions } from "./orm.ts";
 import { MIGRATION_TABLE } from "./schema.ts";
-import { LOCKS, type Statement, type Store } from "./store.ts";
+import { LOCKS, parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
 
 /** Connections to PostgreSQL of one process. */
 const POOL_SIZE = 10;
@@ -31,6 +32,7 @@ export async function openPostgres(url: string, log: Logger, statementMs = STATE
   const orm = await connect(url, log, statementMs, statementMs + RESPONSE_GRACE_MS);
   const pool = await orm.em.getConnection().getNativeClient();
   releaseBrokenConnections(pool);
+  (pool.options.types as TypeOverrides).setTypeParser(TIMESTAMPTZ, parseTime);
   await checkServer(pool, url, log);
   return {
     ...baseStore(orm),

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/core";
-import type { AsRead, Db, HotDb, Statement } from "./store.ts";
+import type { Db, HotDb, Statement } from "./store.ts";
 import { User } from "./users.ts";
 
 const table = defineEntity({
@@ -33,14 +33,6 @@ const IS_OPEN = `s.revoked_at is null and s.expires_at > $2
        and (s.actor_session_id is null or exists (
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
-/** An open session and its user, as read for every authenticated request. */
-export type FoundSession = {
-  user: CallerUser;
-  session: Pick<Session, "id" | "generation" | "successorUsed" | "createdAt" | "lastActiveAt">;
-  /** The administrator who impersonates the user. */
-  actorId: string | undefined;
-};
-
 /** The caller's account as it stood when the call began. */
 export type CallerUser = Pick<
   User,
@@ -56,16 +48,19 @@ export type CallerUser = Pick<
   | "updatedAt"
 >;
 
-type FoundRow = AsRead<
-  CallerUser & {
+/** An open session and its user, as read for every authenticated request. */
+export type FoundSession = {
+  user: CallerUser;
+  session: Pick<Session, "id" | "generation" | "successorUsed" | "createdAt" | "lastActiveAt">;
+  /** The administrator who impersonates the user. */
+  actorId: string | undefined;
+};
+
+type FoundRow = CallerUser &
+  Pick<Session, "generation" | "successorUsed" | "lastActiveAt" | "actorId"> & {
     sessionId: string;
-    generation: number;
-    successorUsed: boolean;
     sessionCreatedAt: Date;
-    lastActiveAt: Date;
-    actorId: string | null;
-  }
->;
+  };
 
 const FIND_OPEN: Statement = {
   name: "find_open_sessions",
@@ -85,23 +80,8 @@ export async function findOpenSessions({ query }: HotDb, ids: string[], now: Dat
 }
 
 function toFoundSession(row: FoundRow): FoundSession {
-  const { sessionId, generation, successorUsed, sessionCreatedAt, lastActiveAt, actorId, ...user } = row;
-  return {
-    user: {
-      ...user,
-      passwordChangedAt: new Date(user.passwordChangedAt),
-      createdAt: new Date(user.createdAt),
-      updatedAt: new Date(user.updatedAt),
-    },
-    session: {
-      id: sessionId,
-      generation,
-      successorUsed,
-      createdAt: new Date(sessionCreatedAt),
-      lastActiveAt: new Date(lastActiveAt),
-    },
-    actorId: actorId ?? undefined,
-  };
+  const { sessionId: id, generation, successorUsed, sessionCreatedAt: createdAt, lastActiveAt, actorId, ...user } = row;
+  return { user, session: { id, generation, successorUsed, createdAt, lastActiveAt }, actorId: actorId ?? undefined };
 }
 
 const SELECT_OPEN: Statement = {
@@ -121,8 +101,8 @@ export type ListedSession = Pick<Session, "id" | "device" | "ip" | "location" | 
 };
 
 /** Lists a user's open sessions, newest first. */
-export async function listOpenSessions({ em }: Db, userId: string, now: Date): Promise<ListedSession[]> {
-  const rows = await em.execute<AsRead<ListedSession>[]>(
+export function listOpenSessions({ em }: Db, userId: string, now: Date): Promise<ListedSession[]> {
+  return em.execute(
     `select s.id, s.device, s.ip, s.location, s.actor_id is not null as "isImpersonation", s.created_at as "createdAt",
        s.last_active_at as "lastActiveAt"
      from sessions s left join sessions a on a.id = s.actor_session_id
@@ -130,11 +110,6 @@ export async function listOpenSessions({ em }: Db, userId: string, now: Date): P
      order by s.created_at desc, s.id desc`,
     [userId, now],
   );
-  return rows.map((row) => ({
-    ...row,
-    createdAt: new Date(row.createdAt),
-    lastActiveAt: new Date(row.lastActiveAt),
-  }));
 }
 
 /** Locks a session of a user against revocation until the transaction ends. @returns false if it has been revoked. */

@@ -1,5 +1,5 @@
 import type { Session } from "./sessions.ts";
-import { type AsRead, type Db, type HotDb, prepared } from "./store.ts";
+import { type Db, type HotDb, prepared } from "./store.ts";
 import type { User } from "./users.ts";
 
 /** Most sessions of one user. */
@@ -113,7 +113,7 @@ export type RefreshedSession = Pick<
   "id" | "generation" | "successorUsed" | "rotatedAt" | "expiresAt" | "device" | "actorId"
 > & { isRevoked: boolean; user: Pick<User, "id" | "email" | "name" | "role"> };
 
-type Row = AsRead<Omit<RefreshedSession, "user"> & { userId: string; email: string; name: string; role: User["role"] }>;
+type Row = Omit<RefreshedSession, "user"> & Pick<User, "email" | "name" | "role"> & { userId: string };
 
 const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotated_at as "rotatedAt",
   s.expires_at as "expiresAt", s.revoked_at is not null as "isRevoked", s.device, s.actor_id as "actorId",
@@ -159,11 +159,6 @@ export async function findSessionForRefresh(
   return row && toRefreshedSession(row);
 }
 
-function toRefreshedSession({ userId, email, name, role, ...session }: Row): RefreshedSession {
-  return {
-    ...session,
-    rotatedAt: new Date(session.rotatedAt),
-    expiresAt: new Date(session.expiresAt),
-    user: { id: userId, email, name, role },
-  };
+function toRefreshedSession({ userId: id, email, name, role, ...session }: Row): RefreshedSession {
+  return { ...session, user: { id, email, name, role } };
 }

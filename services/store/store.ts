@@ -12,8 +12,9 @@ export type Db = { em: SqlEntityManager };
 /** What a prepared statement of a hot path runs on: a connection of its own, outside of any transaction. */
 export type HotDb = Pick<Store, "query">;
 
-/** A row as both engines read it: times are text. */
-export type AsRead<Row> = { [Column in keyof Row]: Row[Column] extends Date ? string : Row[Column] };
+/** The type `timestamptz` (PostgreSQL's `pg_type.oid`), which both engines read as a `Date`. */
+export const TIMESTAMPTZ = 1184;
+export const parseTime = (text: string) => new Date(text);
 
 /** SQL with parameters $1, $2 …. Each connection prepares it once under its name. */
 export type Statement = { name: string; text: string };

@@ -42,7 +42,7 @@ function toJsonRow(row: ExportRow): JsonObject {
       .filter(([, value]) => value !== null)
       .map(([name, value]) => [
         name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()),
-        /_(at|active)$/.test(name) ? new Date(value as string).toISOString() : value,
+        value instanceof Date ? value.toISOString() : value,
       ]),
   ) as JsonObject;
 }

@@ -1,35 +1,37 @@
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Call, SignedInCall } from "../call.ts";
 import type { CallerUser, ListedSession } from "../store/sessions.ts";
 
+type FieldOf<Value> = Value extends Date ? Timestamp : Value;
+
+/** A row as a message: times are timestamps, and what is null is absent. */
+export type Message<Row> = {
+  [Column in keyof Row as null extends Row[Column] ? never : Column]: FieldOf<Row[Column]>;
+} & {
+  [Column in keyof Row as null extends Row[Column] ? Column : never]?: FieldOf<NonNullable<Row[Column]>>;
+};
+
+/** Maps a row to a message whose fields have the same names. */
+export function toMessage<Row extends object>(row: Row): Message<Row> {
+  const fields = Object.entries(row).filter(([, value]) => value !== null && value !== undefined);
+  const message = fields.map(([name, value]) => [name, value instanceof Date ? timestampFromDate(value) : value]);
+  return Object.fromEntries(message) as Message<Row>;
+}
+
 /** An account as its profile shows it (spec section 2.1). */
 export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]) {
-  const expiresAt = new Date(user.passwordChangedAt.getTime() + passwordMaxAgeMs);
-  return {
-    id: user.id,
-    email: user.email,
-    name: user.name,
-    ...(user.bio != null && { bio: user.bio }),
-    role: user.role,
-    emailVerified: user.emailVerified,
-    mfaEnabled: user.mfaEnabled,
-    createdAt: timestampFromDate(user.createdAt),
-    updatedAt: timestampFromDate(user.updatedAt),
-    ...(passwordMaxAgeMs > 0 && { passwordExpiresAt: timestampFromDate(expiresAt) }),
-  };
+  const { id, email, name, bio, role, emailVerified, mfaEnabled, passwordChangedAt, createdAt, updatedAt } = user;
+  const passwordExpiresAt = passwordMaxAgeMs > 0 ? new Date(passwordChangedAt.getTime() + passwordMaxAgeMs) : null;
+  const times = { createdAt, updatedAt, passwordExpiresAt };
+  return toMessage({ id, email, name, bio: bio ?? null, role, emailVerified, mfaEnabled, ...times });
 }
 
 /** Maps a session to its message. The caller's own is in use now, whatever has been written so far. */
-export function sessionMessage(row: ListedSession, { caller, clock }: Pick<SignedInCall, "caller" | "clock">) {
-  const current = row.id === caller.session.id;
-  return {
-    id: row.id,
-    device: row.device,
-    ip: row.ip,
-    ...(row.location != null && { location: row.location }),
-    createdAt: timestampFromDate(row.createdAt),
-    lastActive: timestampFromDate(current ? clock.now() : row.lastActiveAt),
-    current,
-    ...(row.isImpersonation && { impersonated: true }),
-  };
+export function sessionMessage(
+  { isImpersonation, lastActiveAt, ...session }: ListedSession,
+  { caller, clock }: Pick<SignedInCall, "caller" | "clock">,
+) {
+  const current = session.id === caller.session.id;
+  const lastActive = current ? clock.now() : lastActiveAt;
+  return toMessage({ ...session, lastActive, current, impersonated: isImpersonation ? true : null });
 }
