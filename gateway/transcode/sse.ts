@@ -11,7 +11,6 @@ import { forwardHeaders } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
-const LAST_CHUNK = "0\r\n\r\n";
 const emitDefaults = { alwaysEmitImplicit: true };
 const sseEvent = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 
@@ -74,7 +73,6 @@ type SseWriter = {
 function createSseWriter(reply: FastifyReply, keepAliveMs: number): SseWriter {
   const { raw } = reply;
   let isOpen = false;
-  let isChunked = false;
   const open = (...headers: (Headers | undefined)[]) => {
     if (isOpen || raw.destroyed) return;
     isOpen = true;
@@ -87,27 +85,22 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number): SseWriter {
     });
     if (reply.request.raw.httpVersion === "1.1" && raw.shouldKeepAlive) reply.header("connection", "keep-alive");
     raw.writeHead(200, reply.getHeaders() as Record<string, string>);
-    isChunked = raw.chunkedEncoding;
-    raw.chunkedEncoding = false;
   };
-  // A chunk (RFC 9112 section 7.1) as one string. Node writes its four parts apart, which costs a stream of 50 events 10 to
-  // 15 % more processor time.
-  const encodeChunk = (text: string) => (isChunked ? `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n` : text);
   // The SSE heartbeat: a comment after each silence, so that proxies keep the connection.
   const heartbeat = setInterval(() => {
     open();
-    if (!raw.writableNeedDrain && !raw.destroyed) raw.write(encodeChunk(KEEP_ALIVE));
+    if (!raw.writableNeedDrain && !raw.destroyed) raw.write(KEEP_ALIVE);
   }, keepAliveMs);
   return {
     open,
     isOpen: () => isOpen,
     write(text) {
       heartbeat.refresh();
-      return raw.write(encodeChunk(text));
+      return raw.write(text);
     },
     close() {
       clearInterval(heartbeat);
-      if (isOpen && !raw.destroyed) raw.end(encodeChunk(DONE) + (isChunked ? LAST_CHUNK : ""));
+      if (isOpen && !raw.destroyed) raw.end(DONE);
     },
   };
 }

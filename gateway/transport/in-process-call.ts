@@ -3,19 +3,32 @@ import { Code, ConnectError, type ContextValues, createContextValues, type Handl
 
 const ENDED = new ConnectError("the call has ended", Code.Canceled);
 
+/** What a caller of a transport passes along with the message. */
+type CallOptions = {
+  signal: AbortSignal | undefined;
+  timeoutMs: number | undefined;
+  header: ConstructorParameters<typeof Headers>[0];
+  contextValues: ContextValues | undefined;
+};
+
 /**
- * One call in process, until it ends, its client aborts it, or its deadline passes. It is also the context that its handler
- * receives.
+ * One call in process, until it ends, its client aborts it, or its deadline passes. It is the request that interceptors
+ * see, and the context that the handler receives.
  */
 export class InProcessCall implements HandlerContext {
-  readonly responseHeader = new Headers();
-  readonly responseTrailer = new Headers();
-  readonly protocolName = "in-process";
-  readonly requestMethod = "POST";
+  readonly call = this; // interceptors may copy the request
+  readonly stream: boolean;
+  readonly message: unknown;
   readonly method: DescMethod;
   readonly service: DescService;
   readonly url: string;
+  readonly requestMethod = "POST";
+  readonly protocolName = "in-process";
+  readonly header: Headers;
   readonly requestHeader: Headers;
+  readonly responseHeader = new Headers();
+  readonly responseTrailer = new Headers();
+  readonly contextValues: ContextValues;
   readonly values: ContextValues;
   readonly #client: AbortSignal | undefined;
   readonly #deadline: number | undefined;
@@ -24,25 +37,21 @@ export class InProcessCall implements HandlerContext {
   #endedBy: ConnectError | undefined;
   #rejectPending: ((error: ConnectError) => void) | undefined;
 
-  constructor(
-    method: DescMethod,
-    client: AbortSignal | undefined,
-    timeoutMs: number | undefined,
-    header: ConstructorParameters<typeof Headers>[0],
-    values: ContextValues = createContextValues(),
-  ) {
+  constructor(method: DescMethod, message: unknown, { signal, timeoutMs, header, contextValues }: CallOptions) {
+    this.stream = method.methodKind !== "unary";
+    this.message = message;
     this.method = method;
     this.service = method.parent;
     this.url = `in-process:/${method.parent.typeName}/${method.name}`;
-    this.requestHeader = header instanceof Headers ? header : new Headers(header);
-    this.values = values;
-    this.#client = client;
+    this.requestHeader = this.header = header instanceof Headers ? header : new Headers(header);
+    this.values = this.contextValues = contextValues ?? createContextValues();
+    this.#client = signal;
     if (timeoutMs !== undefined) {
       this.#deadline = Date.now() + timeoutMs;
       this.#timer = setTimeout(this.#onDeadline, timeoutMs);
     }
-    if (client?.aborted) this.#onClientAbort();
-    else client?.addEventListener("abort", this.#onClientAbort);
+    if (signal?.aborted) this.#onClientAbort();
+    else signal?.addEventListener("abort", this.#onClientAbort);
   }
 
   /** Fires when the call is over, however it ended. Created on first access, because most calls never use it. */
@@ -65,31 +74,20 @@ export class InProcessCall implements HandlerContext {
    */
   run<T, R>(work: () => Promise<T>, complete: (result: T) => R): Promise<R> {
     if (this.#endedBy) return Promise.reject(this.#endedBy);
-    return new Promise<R>((resolve, reject) => {
+    return new Promise((resolve, reject) => {
       this.#rejectPending = reject;
-      const fail = (thrown: unknown) => {
-        this.end();
-        reject(masked(thrown));
-      };
-      try {
-        work().then((result) => resolve(complete(result)), fail);
-      } catch (thrown) {
-        fail(thrown); // an interceptor may throw before it returns a promise
-      }
+      work().then(
+        (result) => resolve(complete(result)),
+        (thrown) => {
+          this.end();
+          reject(thrown instanceof ConnectError ? thrown : internalError(thrown));
+        },
+      );
     });
   }
 
   /** Ends the call, as its last result does. */
-  end(): void {
-    this.#end(ENDED);
-  }
-
-  #abort(error: ConnectError): void {
-    this.#rejectPending?.(error);
-    this.#end(error);
-  }
-
-  #end(reason: ConnectError): void {
+  end(reason = ENDED): void {
     if (this.#endedBy) return;
     this.#endedBy = reason;
     clearTimeout(this.#timer);
@@ -97,11 +95,14 @@ export class InProcessCall implements HandlerContext {
     this.#controller?.abort(reason);
   }
 
+  #abort(error: ConnectError): void {
+    this.#rejectPending?.(error);
+    this.end(error);
+  }
+
   readonly #onClientAbort = () => this.#abort(ConnectError.from(this.#client?.reason, Code.Canceled));
   readonly #onDeadline = () => this.#abort(new ConnectError("the operation timed out", Code.DeadlineExceeded));
 }
 
-const masked = (thrown: unknown): ConnectError =>
-  thrown instanceof ConnectError
-    ? thrown
-    : new ConnectError("internal error", Code.Internal, undefined, undefined, thrown);
+const internalError = (cause: unknown) =>
+  new ConnectError("internal error", Code.Internal, undefined, undefined, cause);

@@ -1,44 +1,17 @@
 import { create, type DescMethod, type MessageInitShape } from "@bufbuild/protobuf";
-import type { ConnectRouter, Interceptor, MethodImplSpec, Transport } from "@connectrpc/connect";
-import {
-  Code,
-  ConnectError,
-  createMethodImplSpec,
-  createServiceImplSpec,
-  type StreamResponse,
-  type UnaryResponse,
+import type {
+  ConnectRouter,
+  Interceptor,
+  MethodImplSpec,
+  StreamResponse,
+  Transport,
+  UnaryResponse,
 } from "@connectrpc/connect";
+import { Code, ConnectError, createMethodImplSpec, createServiceImplSpec } from "@connectrpc/connect";
 import { InProcessCall } from "./in-process-call.ts";
 
-/** A request as interceptors see it. */
-class InProcessRequest {
-  readonly requestMethod = "POST";
-  readonly call: InProcessCall;
-  readonly stream: boolean;
-  readonly message: unknown;
-  readonly method: DescMethod;
-  readonly service: DescMethod["parent"];
-  readonly url: string;
-  readonly header: Headers;
-  readonly contextValues: InProcessCall["values"];
-
-  constructor(call: InProcessCall, stream: boolean, message: unknown) {
-    this.call = call;
-    this.stream = stream;
-    this.message = message;
-    this.method = call.method;
-    this.service = call.service;
-    this.url = call.url;
-    this.header = call.requestHeader;
-    this.contextValues = call.values;
-  }
-
-  get signal(): AbortSignal {
-    return this.call.signal;
-  }
-}
-
-type Run = (request: InProcessRequest) => Promise<UnaryResponse | StreamResponse>;
+/** Runs a call, or an interceptor's copy of it. */
+type Run = (request: Pick<InProcessCall, "call" | "message">) => Promise<UnaryResponse | StreamResponse>;
 
 /**
  * A transport to services in the same process. Messages are passed by reference and never serialized, so neither side may
@@ -60,24 +33,22 @@ export function createInProcessTransport(
   return {
     async unary(method, signal, timeoutMs, header, input, contextValues) {
       const run = find(method);
-      const call = new InProcessCall(method, signal, timeoutMs, header, contextValues);
-      const request = new InProcessRequest(call, false, create(method.input, input));
+      const options = { signal, timeoutMs, header, contextValues };
+      const call = new InProcessCall(method, create(method.input, input), options);
       const complete = (response: UnaryResponse | StreamResponse) => {
         call.end();
         return response;
       };
-      return (await call.run(() => run(request), complete)) as never;
+      return (await call.run(async () => run(call), complete)) as never;
     },
     async stream(method, signal, timeoutMs, header, input, contextValues) {
       const run = find(method);
-      const call = new InProcessCall(method, signal, timeoutMs, header, contextValues);
-      const request = new InProcessRequest(call, true, input);
-      const start = async () => {
-        // Interceptors copy the request to replace its messages. A copy has no getters.
-        const response = await run({ ...request, signal: call.signal });
-        return { ...response, message: messagesOf(call, response.message as AsyncIterable<never>) };
-      };
-      return (await call.run(start, (response) => response)) as never;
+      const call = new InProcessCall(method, input, { signal, timeoutMs, header, contextValues });
+      // Interceptors copy the request to replace its messages. A copy has no getters.
+      const start = async () => run({ ...call, signal: call.signal } as InProcessCall);
+      const complete = (response: UnaryResponse | StreamResponse) =>
+        ({ ...response, message: messagesOf(call, response.message as AsyncIterable<never>) }) as StreamResponse;
+      return (await call.run(start, complete)) as never;
     },
   };
 }
@@ -109,35 +80,23 @@ function collect(
 
 /** The innermost function of a method: calls the handler. */
 function implementation(spec: MethodImplSpec): Run {
-  const { method } = spec;
-  const respond = (call: InProcessCall, stream: boolean, message: unknown) =>
-    ({
-      stream,
-      method,
-      service: call.service,
-      message,
-      header: call.responseHeader,
-      trailer: call.responseTrailer,
-    }) as UnaryResponse | StreamResponse;
-  switch (spec.kind) {
-    case "unary":
-      return async ({ call, message }) => {
-        try {
-          return respond(call, false, create(method.output, await spec.impl(message as never, call)));
-        } catch (thrown) {
-          throw withHeaders(thrown, call);
-        }
-      };
-    case "server_streaming":
-      return async ({ call, message }) =>
-        respond(
-          call,
-          true,
-          spec.impl(create(method.input, await first(message as AsyncIterable<never>)) as never, call),
-        );
-    default:
-      throw new Error(`${method} is ${spec.kind}, which is not supported in process`);
+  const { method, kind } = spec;
+  if (kind !== "unary" && kind !== "server_streaming") {
+    throw new Error(`${method} is ${kind}, which is not supported in process`);
   }
+  return async ({ call, message }) => {
+    const { service, stream, responseHeader: header, responseTrailer: trailer } = call;
+    const respond = (result: unknown) =>
+      ({ stream, method, service, message: result, header, trailer }) as UnaryResponse;
+    if (kind === "server_streaming") {
+      return respond(spec.impl(create(method.input, await first(message as AsyncIterable<never>)) as never, call));
+    }
+    try {
+      return respond(create(method.output, await spec.impl(message as never, call)));
+    } catch (thrown) {
+      throw withHeaders(thrown, call);
+    }
+  };
 }
 
 /** On the wire the headers of a failed call arrive with its error. */

@@ -58,23 +58,15 @@ export function createServicesTransport(url: string, files: TlsFiles = {}, renew
     return ai[turn] as Connection;
   };
   return {
-    async unary(method, signal, timeoutMs = UNARY_TIMEOUT_MS, ...rest) {
-      const call = connectionFor(method).use(signal);
-      try {
-        return await call.transport.unary(method, signal, timeoutMs, ...rest);
-      } finally {
-        call.end();
-      }
+    unary(method, signal, timeoutMs = UNARY_TIMEOUT_MS, ...rest) {
+      return connectionFor(method)
+        .transportFor(signal)
+        .unary(method, signal, timeoutMs, ...rest);
     },
-    async stream(method, signal, ...rest) {
-      const call = connectionFor(method).use(signal);
-      try {
-        const response = await call.transport.stream(method, signal, ...rest);
-        return { ...response, message: untilEnd(response.message, call.end) };
-      } catch (thrown) {
-        call.end();
-        throw thrown;
-      }
+    stream(method, signal, ...rest) {
+      return connectionFor(method)
+        .transportFor(signal)
+        .stream(method, signal, ...rest);
     },
     close() {
       for (const each of [accounts, ...ai]) each.close();
@@ -82,17 +74,9 @@ export function createServicesTransport(url: string, files: TlsFiles = {}, renew
   };
 }
 
-async function* untilEnd<T>(messages: AsyncIterable<T>, end: () => void): AsyncIterable<T> {
-  try {
-    yield* messages;
-  } finally {
-    end();
-  }
-}
-
 type Connection = {
-  /** Starts a call. An abort of its signal counts until `end`. */
-  use(signal: AbortSignal | undefined): { transport: Transport; end: () => void };
+  /** The transport for one call. An abort of its signal is counted. */
+  transportFor(signal: AbortSignal | undefined): Transport;
   close(): void;
 };
 
@@ -114,15 +98,11 @@ function createConnection(url: string, tls: SecureClientSessionOptions, renewMs:
   };
   let current = open();
   return {
-    use(signal) {
-      if (performance.now() - current.openedAt > renewMs) current = open();
+    transportFor(signal) {
+      if (current.aborts > MAX_ABORTS || performance.now() - current.openedAt > renewMs) current = open();
       const mine = current;
-      const count = () => {
-        mine.aborts += 1;
-        if (mine.aborts > MAX_ABORTS && mine === current) current = open();
-      };
-      signal?.addEventListener("abort", count, { once: true });
-      return { transport: mine.transport, end: () => signal?.removeEventListener("abort", count) };
+      signal?.addEventListener("abort", () => mine.aborts++, { once: true });
+      return mine.transport;
     },
     close() {
       for (const session of sessions) session.abort();

@@ -1,5 +1,29 @@
-import { type ChatDeps, type Conversation, finishFailed, resolveModel, startUsage } from "./conversation.ts";
-import type { Usage } from "./providers/provider.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { SignedInCall } from "../call.ts";
+import { invalid, invalidFields, ServiceError } from "../platform/errors.ts";
+import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
+import type { AiContext } from "./context.ts";
+import { ProviderError } from "./providers/errors.ts";
+import type { CallObserver, Prompt, PromptMessage, Provider, Usage } from "./providers/provider.ts";
+import { type InstrumentDeps, instrumentCall, type UsageEntry, type UsageStart } from "./usage.ts";
+
+export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> & InstrumentDeps;
+
+/** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
+export type Conversation = {
+  provider: string;
+  model?: string | undefined;
+  messages: readonly { role: string; content: string }[];
+  maxTokens?: number | undefined;
+  temperature?: number | undefined;
+  systemPrompt?: string | undefined;
+};
+
+/** Where a conversation goes, and what is sent. */
+type ResolvedModel = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
+
+/** Limit of all messages together, in characters. */
+const MAX_CHARACTERS = 262_144;
 
 /** A complete reply (spec 2.7). */
 export type ChatReply = { content: string; model: string; provider: string; usage?: Usage | undefined };
@@ -18,6 +42,121 @@ export async function chat(call: ChatDeps, conversation: Conversation): Promise<
     usage.finish("completed");
     return { model: route.model.name, provider: route.entry.id, ...reply };
   } catch (thrown) {
-    throw finishFailed(call, call.signal, usage, thrown);
+    throw finishFailed(call, call.signal, route, usage, thrown);
   }
+}
+
+/** A piece of a reply. */
+type Piece = { chunk: string };
+
+/**
+ * Sends a conversation and streams the reply: pieces that are never empty, in whole characters. Ends without an error
+ * only if the provider has completed the reply. Fails when the session ends. Sends nothing before the first pull.
+ * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR, UNAUTHENTICATED
+ */
+export function streamChat(call: ChatDeps, conversation: Conversation): AsyncIterable<Piece> {
+  return streamReply(call, resolveModel(call.ai, conversation));
+}
+
+async function* streamReply(call: ChatDeps, model: ResolvedModel): AsyncIterable<Piece> {
+  call.signal.throwIfAborted();
+  const session = call.ai.sessions.watch(call.caller.session.id, call.signal);
+  const usage = startUsage(call, session.signal, model, true);
+  try {
+    for await (const chunk of model.provider.stream(model.prompt, session.signal, usage)) {
+      usage.onText(chunk);
+      yield { chunk };
+    }
+    usage.finish("completed");
+  } catch (thrown) {
+    throw finishFailed(call, session.signal, model, usage, thrown);
+  } finally {
+    usage.finish("cancelled"); // if the reader has left the loop
+    session.end();
+  }
+}
+
+/**
+ * Finds provider and model of a conversation. The request can choose only what the catalogue lists.
+ * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED
+ */
+function resolveModel({ catalogue, providers }: AiContext, conversation: Conversation): ResolvedModel {
+  const { messages, maxTokens, temperature, systemPrompt } = conversation;
+  const entry = findProvider(catalogue, conversation.provider);
+  if (!entry) throw invalid("provider", `must be one of ${catalogue.providers.map(({ id }) => id).join(", ")}`);
+  const model = findModel(entry, conversation.model);
+  const fault = faultIn(messages);
+  if (!model || fault) {
+    const models = entry.models.map(({ name }) => name).join(", ");
+    throw invalidFields([
+      ...(model ? [] : [{ field: "model", message: `must be one of ${models}` }]),
+      ...(fault ? [{ field: "messages", message: fault }] : []),
+    ]);
+  }
+  const provider = providers.of(entry);
+  if (!provider) {
+    const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
+    throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
+  }
+  const prompt = { model, system: systemPrompt, messages: messages as PromptMessage[], maxTokens, temperature };
+  return { provider, entry, model, prompt };
+}
+
+/** Opens the usage row of a conversation and starts its metrics. @param signal fires when the reply is no longer wanted */
+function startUsage(
+  call: ChatDeps,
+  signal: AbortSignal,
+  { entry, model, prompt }: ResolvedModel,
+  isStream: boolean,
+): UsageEntry & CallObserver {
+  const { onFinished, ...observer } = instrumentCall(call, { vendor: entry.vendor, model: model.upstream, isStream });
+  const start: UsageStart = {
+    userId: call.caller.user.id,
+    provider: entry.id,
+    model: model.name,
+    inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
+  };
+  return { ...call.ai.usage.start(start, signal, onFinished), ...observer };
+}
+
+/** Records that a conversation failed. @returns the error for the caller */
+function finishFailed(
+  { log, requestId }: ChatDeps,
+  signal: AbortSignal,
+  { entry }: ResolvedModel,
+  usage: UsageEntry,
+  thrown: unknown,
+): unknown {
+  if (signal.aborted) {
+    usage.finish("cancelled");
+    return thrown;
+  }
+  if (!(thrown instanceof ProviderError)) {
+    usage.finish("failed");
+    return thrown;
+  }
+  if (thrown.usage) usage.onUsage(thrown.usage);
+  usage.finish(thrown.kind);
+  const message = `The AI provider ${entry.id} failed: ${thrown.kind}.`;
+  log.warn({ requestId, detail: thrown.detail }, message);
+  return new ServiceError(Reason.PROVIDER_ERROR, message);
+}
+
+/** Checks the messages as a whole. @returns what is wrong */
+function faultIn(messages: Conversation["messages"]): string | undefined {
+  if (charactersIn(messages) > MAX_CHARACTERS && codePointsIn(messages) > MAX_CHARACTERS)
+    return `must hold at most ${MAX_CHARACTERS} characters`;
+  if (!messages.some(({ role, content }) => role === "user" && content !== ""))
+    return "must hold something said by the user";
+  return undefined;
+}
+
+/** UTF-16 units: quick to count, and never fewer than the code points. */
+function charactersIn(messages: readonly { content: string }[]): number {
+  return messages.reduce((sum, { content }) => sum + content.length, 0);
+}
+
+/** Code points, as in the constraints of single fields: a surrogate pair is one character. */
+function codePointsIn(messages: readonly { content: string }[]): number {
+  return messages.reduce((sum, { content }) => sum + content.replace(/[\ud800-\udbff]/g, "").length, 0);
 }

@@ -2,10 +2,9 @@ import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { signedInCallOf } from "../call.ts";
-import { chat } from "./chat.ts";
+import { chat, streamChat } from "./chat.ts";
 import { listProviders } from "./list-providers.ts";
 import { listUsage } from "./list-usage.ts";
-import { streamChat } from "./stream-chat.ts";
 
 /** Messages in, messages out; every decision is made by an operation. */
 export const aiHandler: ServiceImpl<typeof AIService> = {

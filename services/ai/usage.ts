@@ -1,10 +1,12 @@
 import type { Logger } from "pino";
+import type { Metrics } from "../metrics.ts";
 import type { Clock } from "../platform/process.ts";
+import type { Tracing } from "../platform/tracing.ts";
 import { newId } from "../store/ids.ts";
 import type { HotDb } from "../store/store.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
-import type { Usage } from "./providers/provider.ts";
+import type { CallObserver, Usage } from "./providers/provider.ts";
 
 /** How a call ended. */
 export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | ProviderErrorKind;
@@ -137,6 +139,61 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger): UsageLedg
       signal.addEventListener("abort", onClientGone);
       write(row);
       return entry;
+    },
+  };
+}
+
+/** Metrics and span of one provider call. */
+type CallInstruments = Pick<CallObserver, "onSent" | "onDecoded"> & {
+  /** Called with the final usage row. */
+  onFinished(row: UsageRow): void;
+};
+
+/** What instruments need of a call. */
+export type InstrumentDeps = {
+  metrics: Metrics;
+  tracing: Tracing | undefined;
+  traceparent: string | null;
+  /** By `performance.now()`. */
+  startedAt: number;
+};
+
+/** Starts the metrics of a provider call, and its span if traces are collected. */
+export function instrumentCall(
+  call: InstrumentDeps,
+  { vendor, model, isStream }: { vendor: string; model: string; isStream: boolean },
+): CallInstruments {
+  const { metrics, tracing, traceparent, startedAt } = call;
+  const labels = { gen_ai_operation_name: "chat", gen_ai_provider_name: vendor, gen_ai_request_model: model };
+  const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": vendor,
+    "gen_ai.request.model": model,
+    "gen_ai.request.stream": isStream,
+  });
+  let isSent = false;
+  let decodingMs = 0;
+  return {
+    onSent(at) {
+      if (!isSent) metrics.overheadSeconds.observe({ phase: "request" }, (at - startedAt) / 1000);
+      isSent = true;
+    },
+    onDecoded(ms) {
+      decodingMs += ms;
+    },
+    onFinished({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }) {
+      const error = outcome === "completed" ? undefined : outcome;
+      const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
+      metrics.operationSeconds.observe({ ...labels, ...(error && { error_type: error }) }, (latency_ms ?? 0) / 1000);
+      if (firstChunk !== undefined) metrics.firstChunkSeconds.observe(labels, firstChunk);
+      if (isSent) metrics.overheadSeconds.observe({ phase: "reply" }, decodingMs / 1000);
+      if (!estimated) {
+        metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
+        metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
+      }
+      const usage = { "gen_ai.usage.input_tokens": input_tokens, "gen_ai.usage.output_tokens": output_tokens };
+      const first = firstChunk !== undefined && { "gen_ai.response.time_to_first_chunk": firstChunk };
+      span?.end({ ...(!estimated && usage), ...first }, error);
     },
   };
 }

@@ -8,7 +8,7 @@ const root = join(import.meta.dirname, "../..");
 const FILES: Record<string, string[]> = {
   "body limit": ["services/platform/read-body.ts"],
   overload: ["services/platform/admission.ts"],
-  "idle timeout": ["services/grpc/http2-server.ts", "services/ai/providers/upstream-request.ts"],
+  "idle timeout": ["services/grpc/http2-server.ts", "services/ai/providers/send.ts"],
   "refresh rotation": ["services/auth/refresh.ts", "services/store/sign-in.ts"],
   "MFA token": ["services/auth/verify-mfa.ts"],
   "mail retry": ["services/mail/worker.ts"],

@@ -1,11 +1,9 @@
 import type { Readable } from "node:stream";
-import { ReplyDecoder, type ResponseParser } from "./decode.ts";
-import { ProviderError, toUpstreamError, UpstreamError } from "./errors.ts";
-import type { UpstreamResponse } from "./http-client.ts";
+import { parseDocument, ReplyDecoder, type ResponseParser, toUsage } from "./decode.ts";
+import { ProviderError, toProviderError } from "./errors.ts";
+import type { OpenReply, UpstreamResponse } from "./http-client.ts";
 import type { CallObserver, Completion, Prompt, Provider, ProviderBounds } from "./provider.ts";
-import { readerOf } from "./read-bytes.ts";
-import { readReply, sendWithRetry } from "./send.ts";
-import { UpstreamRequest } from "./upstream-request.ts";
+import { sendWithRetry, UpstreamRequest } from "./send.ts";
 
 /** A dialect at one endpoint: how a prompt is sent, and how responses are parsed. */
 export type Adapter = ResponseParser & {
@@ -18,12 +16,11 @@ const DRAIN_MS = 100;
 
 /**
  * Makes a provider of an adapter. Attempts, timeouts, sizes, finish marker and clean-up are the same for all dialects.
- * @param id the public id, used in error messages
  */
-export function createProvider(id: string, adapter: Adapter, bounds: ProviderBounds): Provider {
-  /** The client's own reason if the client has gone; otherwise the timeout or the failure, as an error of this provider. */
+export function createProvider(adapter: Adapter, bounds: ProviderBounds): Provider {
+  /** The client's own reason if the client has gone; otherwise the timeout or the failure, as a ProviderError. */
   const errorOf = (thrown: unknown, { signal }: UpstreamRequest, client: AbortSignal) =>
-    client.aborted ? client.reason : new ProviderError(id, toUpstreamError(signal.reason ?? thrown, "broke off"));
+    client.aborted ? client.reason : toProviderError(signal.reason ?? thrown, "broke off");
 
   async function complete(prompt: Prompt, client: AbortSignal, observer?: CallObserver): Promise<Completion> {
     const request = new UpstreamRequest(client, bounds.totalMs);
@@ -55,14 +52,14 @@ export function createProvider(id: string, adapter: Adapter, bounds: ProviderBou
         if (content !== "") yield content;
         if (usage) observer?.onUsage(usage);
       } else {
-        if (reply.type !== "" && reply.type !== "text/event-stream") throw new UpstreamError("unreadable reply");
+        if (reply.type !== "" && reply.type !== "text/event-stream") throw new ProviderError("unreadable reply");
         body = reply.body;
         request.resetIdleTimer(idleMs);
         try {
           const next = readerOf(body);
           for (let bytes = await next(); bytes !== undefined; bytes = await next()) {
             received += bytes.length;
-            if (received > streamBytes) throw new UpstreamError("reply too large");
+            if (received > streamBytes) throw new ProviderError("reply too large");
             const startedAt = performance.now();
             const text = decoder.push(bytes);
             observer?.onDecoded(performance.now() - startedAt);
@@ -100,6 +97,89 @@ export function createProvider(id: string, adapter: Adapter, bounds: ProviderBou
 function drain(body: Readable): void {
   if (body.readableEnded) return;
   const giveUp = setTimeout(() => body.destroy(), DRAIN_MS).unref();
-  body.once("close", () => clearTimeout(giveUp));
-  body.removeAllListeners("readable").resume(); // with such a listener it would not flow
+  body.once("close", () => clearTimeout(giveUp)).resume();
+}
+
+/**
+ * Reads a reply that comes as one JSON document.
+ * @throws ProviderError
+ */
+async function readReply(
+  { body, type }: OpenReply,
+  { parseBody }: ResponseParser,
+  { chatBytes }: ProviderBounds,
+  observer?: CallObserver,
+): Promise<Completion> {
+  if (type !== "" && !type.endsWith("json")) throw new ProviderError("unreadable reply");
+  const bytes = await readAll(body, chatBytes);
+  const startedAt = performance.now();
+  const { text = "", usage, finished, failed, callsTool } = parseDocument(textOf(bytes), parseBody);
+  observer?.onDecoded(performance.now() - startedAt);
+  if (failed) throw new ProviderError(failed, { usage: toUsage(usage) });
+  if (!finished) throw new ProviderError("broke off");
+  if (callsTool && text === "") throw new ProviderError("unreadable reply");
+  return { content: text.toWellFormed(), usage: toUsage(usage) };
+}
+
+/** Reads a body to its end. @throws ProviderError if it is larger than `maxBytes` or breaks off */
+async function readAll(body: Readable, maxBytes: number): Promise<Buffer[]> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxBytes) throw new ProviderError("reply too large");
+    chunks.push(chunk);
+  }
+  return chunks;
+}
+
+/** The text of a document. "" if it is not UTF-8, which is unreadable too. */
+function textOf(chunks: Buffer[]): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+  } catch {
+    return "";
+  }
+}
+
+/**
+ * Makes a function that resolves with the bytes that have arrived since its last call, or with undefined at the end. A body
+ * whose bytes wait is paused at its high-water mark, so a slow reader slows the provider.
+ *
+ * `body.iterator({ destroyOnReturn: false })` does the same with one async generator more per piece. The body is left open,
+ * so that its connection can be used again.
+ */
+function readerOf(body: Readable): () => Promise<Buffer | undefined> {
+  let chunks: Buffer[] = [];
+  let size = 0;
+  let end: { error?: unknown } | undefined;
+  let wake = () => {};
+  const onEnd = (error?: unknown) => {
+    end ??= { error };
+    wake();
+  };
+  body
+    .on("data", (chunk: Buffer) => {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= body.readableHighWaterMark) body.pause();
+      wake();
+    })
+    .once("end", () => onEnd())
+    .once("error", onEnd)
+    .once("close", () => onEnd(new Error("The body was closed early.")));
+  return async () => {
+    while (chunks.length === 0) {
+      if (end?.error) throw end.error;
+      if (end) return undefined;
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+    const bytes = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
+    chunks = [];
+    size = 0;
+    if (body.isPaused()) body.resume();
+    return bytes;
+  };
 }

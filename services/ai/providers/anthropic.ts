@@ -2,8 +2,8 @@ import type { Anthropic } from "@anthropic-ai/sdk";
 import type { Adapter } from "./adapter.ts";
 import { type ParsedEvent, type ResponseParser, requireText, type UsageCounts } from "./decode.ts";
 import { type Endpoint, joinUrl } from "./http-client.ts";
-import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./prompt.ts";
 import type { Prompt } from "./provider.ts";
+import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./provider.ts";
 
 /** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";

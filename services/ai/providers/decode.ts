@@ -1,5 +1,5 @@
 import { createParser } from "eventsource-parser";
-import { classifyError, type ProviderErrorKind, UpstreamError } from "./errors.ts";
+import { classifyError, ProviderError, type ProviderErrorKind } from "./errors.ts";
 import type { Usage } from "./provider.ts";
 
 /** Token counts as the provider reports them. Input that its caches held may be counted apart. */
@@ -42,7 +42,7 @@ export class ReplyDecoder {
   isClosed = false;
   /** The latest bytes had content, shown or not. */
   hadContent = false;
-  #fault: UpstreamError | undefined;
+  #fault: ProviderError | undefined;
   /** Text followed the finish marker: some servers put one on every piece. Then only the end of the body is the end. */
   #hasGoneOn = false;
   #text = "";
@@ -63,7 +63,7 @@ export class ReplyDecoder {
       maxBufferSize: eventBytes,
       onEvent: ({ event, data }) => this.#read(data, event === "error"),
       onError: ({ type }) => {
-        if (type === "max-buffer-size-exceeded") this.#fail(new UpstreamError("reply too large"));
+        if (type === "max-buffer-size-exceeded") this.#fail(new ProviderError("reply too large"));
       },
     });
   }
@@ -79,8 +79,8 @@ export class ReplyDecoder {
   }
 
   /** What is wrong with the reply. */
-  get error(): UpstreamError | undefined {
-    return this.#fault ?? (this.#failedAs && new UpstreamError(this.#failedAs, { usage: this.usage }));
+  get error(): ProviderError | undefined {
+    return this.#fault ?? (this.#failedAs && new ProviderError(this.#failedAs, { usage: this.usage }));
   }
 
   /** Decodes what has arrived. @returns the text in it */
@@ -89,7 +89,7 @@ export class ReplyDecoder {
     try {
       this.#parser.feed(this.#decoder.decode(bytes, { stream: true }));
     } catch {
-      this.#fail(new UpstreamError("unreadable reply")); // not UTF-8
+      this.#fail(new ProviderError("unreadable reply")); // not UTF-8
     }
     return this.#take();
   }
@@ -100,18 +100,18 @@ export class ReplyDecoder {
     try {
       if (!this.isClosed) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
     } catch {
-      if (!this.isComplete) this.#fail(new UpstreamError("broke off")); // inside a character
+      if (!this.isComplete) this.#fail(new ProviderError("broke off")); // inside a character
     }
-    if (!this.finished) this.#fail(new UpstreamError("broke off"));
+    if (!this.finished) this.#fail(new ProviderError("broke off"));
     this.isClosed = true;
     return this.#take();
   }
 
   #endInsideEvent(): void {
-    if (!this.isComplete) this.#fail(new UpstreamError("broke off"));
+    if (!this.isComplete) this.#fail(new ProviderError("broke off"));
   }
 
-  #fail(error: UpstreamError): void {
+  #fail(error: ProviderError): void {
     this.#fault ??= error;
     this.isClosed = true;
   }
@@ -143,8 +143,8 @@ export class ReplyDecoder {
     if (callsTool) this.#callsTool = true;
     if (this.#isEnding && failed === "unreadable reply") this.#endInsideEvent();
     else if (failed && finished) this.#failedAs ??= failed;
-    else if (failed) this.#fail(new UpstreamError(failed));
-    else if (this.finished && this.#callsTool && !this.#hasSpoken) this.#fail(new UpstreamError("unreadable reply"));
+    else if (failed) this.#fail(new ProviderError(failed));
+    else if (this.finished && this.#callsTool && !this.#hasSpoken) this.#fail(new ProviderError("unreadable reply"));
   }
 }
 

@@ -15,41 +15,27 @@ export type ProviderErrorKind =
   | "reply too large"
   | "broke off";
 
-/** A provider's failure as callers see it: public id and kind, nothing of what the provider sent. */
-export class ProviderError extends Error {
-  readonly kind: ProviderErrorKind;
-  /** For the log: an HTTP status or the code of a network error. */
-  readonly detail: string | undefined;
-  /** Set if the provider reported it although the reply failed. */
-  readonly usage: Usage | undefined;
-  constructor(provider: string, { kind, detail, usage }: UpstreamError) {
-    super(`The AI provider ${provider} failed: ${kind}.`);
-    this.name = "ProviderFailure";
-    this.kind = kind;
-    this.detail = detail;
-    this.usage = usage;
-  }
-}
-
-type UpstreamErrorDetails = {
+type ProviderErrorOptions = {
   /** A later attempt may succeed. */
   retryable?: boolean | undefined;
   /** The wait that the provider requires. */
   retryAfterMs?: number | undefined;
+  /** For the log: an HTTP status or the code of a network error. */
   detail?: string | undefined;
-  /** Usage of a reply that the provider itself ended by this failure. */
+  /** Set if the provider reported it although the reply failed. */
   usage?: Usage | undefined;
 };
 
-/** A failure inside an adapter, before it is attributed to a provider and possibly retried. */
-export class UpstreamError extends Error {
+/** A provider's failure: its kind, and nothing of what the provider sent. */
+export class ProviderError extends Error {
   readonly kind: ProviderErrorKind;
   readonly retryable: boolean;
   readonly retryAfterMs: number | undefined;
   readonly detail: string | undefined;
   readonly usage: Usage | undefined;
-  constructor(kind: ProviderErrorKind, { retryable = false, retryAfterMs, detail, usage }: UpstreamErrorDetails = {}) {
+  constructor(kind: ProviderErrorKind, { retryable = false, retryAfterMs, detail, usage }: ProviderErrorOptions = {}) {
     super(kind);
+    this.name = "ProviderError";
     this.kind = kind;
     this.retryable = retryable;
     this.retryAfterMs = retryAfterMs;
@@ -58,14 +44,14 @@ export class UpstreamError extends Error {
   }
 }
 
-/** The UpstreamError that was thrown or wrapped. Any other error becomes one of the given kind. */
-export function toUpstreamError(thrown: unknown, otherwise: "unreachable" | "broke off"): UpstreamError {
+/** The ProviderError that was thrown or wrapped. Any other error becomes one of the given kind. */
+export function toProviderError(thrown: unknown, otherwise: "unreachable" | "broke off"): ProviderError {
   let detail: string | undefined;
   for (let error = thrown; error instanceof Error; error = error.cause) {
-    if (error instanceof UpstreamError) return error;
+    if (error instanceof ProviderError) return error;
     detail = (error as NodeJS.ErrnoException).code ?? detail;
   }
-  return new UpstreamError(otherwise, { retryable: otherwise === "unreachable", detail });
+  return new ProviderError(otherwise, { retryable: otherwise === "unreachable", detail });
 }
 
 /** Names that providers give their errors (type, code or status), most specific first. Error texts are ignored. */

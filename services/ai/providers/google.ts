@@ -2,8 +2,8 @@ import type { Adapter } from "./adapter.ts";
 import { type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
 import type { ProviderErrorKind } from "./errors.ts";
 import { type Endpoint, joinUrl } from "./http-client.ts";
-import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
+import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./provider.ts";
 
 /** Gemini. */
 export function googleAdapter({ baseUrl, key, http }: Endpoint): Adapter {

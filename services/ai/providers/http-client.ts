@@ -1,10 +1,15 @@
 import http, { type IncomingMessage, type RequestOptions } from "node:http";
 import https from "node:https";
+import { pipeline, type Readable } from "node:stream";
 import { urlToHttpOptions } from "node:url";
-import { UpstreamError } from "./errors.ts";
+import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
+import { ProviderError } from "./errors.ts";
 
 /** A response whose status line has arrived, and when its request was sent, by `performance.now()`. */
 export type UpstreamResponse = { message: IncomingMessage; sentAt: number };
+
+/** A success that has begun to arrive: its decompressed body and its media type ("" when the provider named none). */
+export type OpenReply = { body: Readable; type: string };
 
 /** The URL of a method, parsed once and not for every request. */
 export type RequestTarget = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
@@ -57,11 +62,11 @@ export function createHttpClient(connectMs: number): HttpClient {
         });
         sending.on("error", reject);
         // A response that switches protocols (101) emits neither of these two events.
-        sending.on("close", () => isAnswered || reject(new UpstreamError("unreadable reply")));
+        sending.on("close", () => isAnswered || reject(new ProviderError("unreadable reply")));
         sending.on("socket", (socket) => {
           if (!socket.connecting) return;
           const connectTimer = setTimeout(
-            () => sending.destroy(new UpstreamError("timed out", { retryable: true })),
+            () => sending.destroy(new ProviderError("timed out", { retryable: true })),
             connectMs,
           );
           const stop = () => clearTimeout(connectTimer);
@@ -85,4 +90,29 @@ export function createHttpClient(connectMs: number): HttpClient {
 export function joinUrl(baseUrl: string, method: string): RequestTarget {
   const { protocol, hostname, port, path } = urlToHttpOptions(new URL(`${baseUrl.replace(/\/$/, "")}/${method}`));
   return { protocol, hostname, port, path };
+}
+
+/** Reads the type of a response, and decompresses its body if need be. */
+export const openReply = (message: IncomingMessage): OpenReply => ({
+  body: decompressed(message),
+  type: mediaType(message),
+});
+
+const mediaType = ({ headers }: IncomingMessage) =>
+  (headers["content-type"] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+
+const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
+  gzip: createGunzip,
+  "x-gzip": createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+  zstd: createZstdDecompress,
+};
+
+/** The request asks for an uncompressed body, but some proxies compress all the same. */
+export function decompressed(message: IncomingMessage): Readable {
+  const create = DECOMPRESSORS[message.headers["content-encoding"]?.toLowerCase() ?? ""];
+  if (!create) return message;
+  // An error of either stream reaches the reader of the result.
+  return pipeline(message, create(), () => {}) as unknown as Readable;
 }

@@ -2,8 +2,8 @@ import type { OpenAI } from "openai";
 import type { Adapter } from "./adapter.ts";
 import { type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
 import { type Endpoint, joinUrl } from "./http-client.ts";
-import { mergeAdjacent, outputTokensOf, startWithUser, temperatureOf, withSystemFirst } from "./prompt.ts";
 import type { Prompt, Usage } from "./provider.ts";
+import { mergeAdjacent, outputTokensOf, startWithUser, temperatureOf, withSystemFirst } from "./provider.ts";
 
 /** Chat completions of OpenAI and of compatible providers. */
 export function openaiAdapter({ baseUrl, key, http }: Endpoint, isOpenai: boolean): Adapter {

@@ -39,7 +39,7 @@ export function openProviders(
     const key = variables[keyVariable];
     if (!key) continue;
     const endpoint = { key, baseUrl: variables[baseUrlVariable] || baseUrl, http };
-    open.set(id, createProvider(id, ADAPTERS[dialect](endpoint), bounds));
+    open.set(id, createProvider(ADAPTERS[dialect](endpoint), bounds));
   }
   return { of: ({ id }) => open.get(id), close: http.close };
 }

@@ -1,24 +1,86 @@
 import type { IncomingMessage } from "node:http";
-import { pipeline, type Readable } from "node:stream";
-import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
-import { parseDocument, type ResponseParser, toUsage } from "./decode.ts";
-import { classifyError, retryDelayOf, toUpstreamError, UpstreamError } from "./errors.ts";
-import type { UpstreamResponse } from "./http-client.ts";
-import type { CallObserver, Completion, ProviderBounds } from "./provider.ts";
-import type { UpstreamRequest } from "./upstream-request.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import { classifyError, ProviderError, retryDelayOf, toProviderError } from "./errors.ts";
+import { decompressed, type OpenReply, openReply, type UpstreamResponse } from "./http-client.ts";
+import type { CallObserver, ProviderBounds } from "./provider.ts";
 
 /** Largest body of an error response that is parsed. Bytes. */
 const ERROR_BYTES = 64 * 1024;
 
-/** A success that has begun to arrive: its decompressed body and its media type ("" when the provider named none). */
-export type OpenReply = { body: Readable; type: string };
+/**
+ * One prompt and its reply, from the first attempt to the last byte: the abort signal of its HTTP requests, a timeout for
+ * the whole and an idle timeout.
+ */
+export class UpstreamRequest {
+  readonly #controller = new AbortController();
+  readonly #client: AbortSignal;
+  readonly #endsAt: number;
+  readonly #total: NodeJS.Timeout;
+  #idle: NodeJS.Timeout | undefined;
+  #idleMs = 0;
+  #isIdlePaused = false;
+
+  /** @param client fires when the reply is no longer wanted */
+  constructor(client: AbortSignal, totalMs: number) {
+    this.#client = client;
+    this.#endsAt = performance.now() + totalMs;
+    this.#total = setTimeout(this.#onTimeout, totalMs);
+    if (client.aborted) this.#onClientGone();
+    else client.addEventListener("abort", this.#onClientGone);
+  }
+
+  /** Fires when the client has gone, when a timeout has passed, and on `close`. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  get remainingMs(): number {
+    return this.#endsAt - performance.now();
+  }
+
+  /** Starts the idle timer anew. */
+  resetIdleTimer(ms: number): void {
+    this.#isIdlePaused = false;
+    if (this.#idle && this.#idleMs === ms) return void this.#idle.refresh(); // cheaper than a new timer
+    clearTimeout(this.#idle);
+    this.#idleMs = ms;
+    this.#idle = setTimeout(() => this.#isIdlePaused || this.#onTimeout(), ms);
+  }
+
+  /** Stops the idle timer until the next reset: nothing is expected of the provider. */
+  pauseIdleTimer(): void {
+    this.#isIdlePaused = true;
+  }
+
+  /** Waits, unless the request is aborted first. */
+  async sleep(ms: number): Promise<void> {
+    this.pauseIdleTimer();
+    await sleep(ms, undefined, { signal: this.signal });
+  }
+
+  /** Stops both timers and the listener on the client's signal. What is still open upstream stays open. */
+  finish(): void {
+    clearTimeout(this.#total);
+    clearTimeout(this.#idle);
+    this.#client.removeEventListener("abort", this.#onClientGone);
+  }
+
+  /** Finishes, and closes what is still open upstream. */
+  close(): void {
+    this.finish();
+    this.#controller.abort();
+  }
+
+  readonly #onTimeout = () => this.#controller.abort(new ProviderError("timed out"));
+  readonly #onClientGone = () => this.#controller.abort(this.#client.reason);
+}
 
 /**
  * Sends a request until a successful response begins to arrive. Retries what may pass until the first byte. Waits as long
  * as the provider asks for, if there is time for it, and otherwise with exponential backoff and jitter.
  * @param send sends the request once and resolves when the status line has arrived
  * @param attemptMs time that an attempt has for its first byte
- * @throws UpstreamError
+ * @throws ProviderError
  */
 export async function sendWithRetry(
   send: () => Promise<UpstreamResponse>,
@@ -34,58 +96,16 @@ export async function sendWithRetry(
       observer?.onSent(sentAt);
       await checkStatus(message);
       request.pauseIdleTimer();
-      return { body: decompressed(message), type: mediaType(message) };
+      return openReply(message);
     } catch (thrown) {
       if (request.signal.aborted) throw thrown;
-      const error = toUpstreamError(thrown, "unreachable");
+      const error = toProviderError(thrown, "unreachable");
       const retryAfterMs = error.retryAfterMs ?? 0;
       const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
       const isWorthIt = error.retryable && attempt < retries;
       if (!isWorthIt || retryAfterMs > firstByteMs || waitMs > request.remainingMs) throw error;
       await request.sleep(waitMs);
     }
-  }
-}
-
-/**
- * Reads a reply that comes as one JSON document.
- * @throws UpstreamError
- */
-export async function readReply(
-  { body, type }: OpenReply,
-  { parseBody }: ResponseParser,
-  { chatBytes }: ProviderBounds,
-  observer?: CallObserver,
-): Promise<Completion> {
-  if (type !== "" && !type.endsWith("json")) throw new UpstreamError("unreadable reply");
-  const bytes = await readAll(body, chatBytes);
-  const startedAt = performance.now();
-  const { text = "", usage, finished, failed, callsTool } = parseDocument(textOf(bytes), parseBody);
-  observer?.onDecoded(performance.now() - startedAt);
-  if (failed) throw new UpstreamError(failed, { usage: toUsage(usage) });
-  if (!finished) throw new UpstreamError("broke off");
-  if (callsTool && text === "") throw new UpstreamError("unreadable reply");
-  return { content: text.toWellFormed(), usage: toUsage(usage) };
-}
-
-/** Reads a body to its end. @throws UpstreamError if it is larger than `maxBytes` or breaks off */
-async function readAll(body: Readable, maxBytes: number): Promise<Buffer[]> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > maxBytes) throw new UpstreamError("reply too large");
-    chunks.push(chunk);
-  }
-  return chunks;
-}
-
-/** The text of a document. "" if it is not UTF-8, which is unreadable too. */
-function textOf(chunks: Buffer[]): string {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
-  } catch {
-    return "";
   }
 }
 
@@ -96,7 +116,7 @@ async function checkStatus(message: IncomingMessage): Promise<void> {
   const error = await errorIn(message);
   const kind = classifyError(error, status);
   const retryable = (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
-  throw new UpstreamError(status < 300 ? "unreadable reply" : kind, {
+  throw new ProviderError(status < 300 ? "unreadable reply" : kind, {
     retryable,
     retryAfterMs: retryAfterOf(message.headers) ?? retryDelayOf(error),
     detail: `HTTP ${status}`,
@@ -142,22 +162,3 @@ const WEEKDAY = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)/;
 
 const decimalIn = (value: string | string[] | undefined) =>
   /^\d+(\.\d+)?$/.test(`${value}`) ? Number(value) : Number.NaN;
-
-const mediaType = ({ headers }: IncomingMessage) =>
-  (headers["content-type"] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
-
-const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
-  gzip: createGunzip,
-  "x-gzip": createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-  zstd: createZstdDecompress,
-};
-
-/** The request asks for an uncompressed body, but some proxies compress all the same. */
-function decompressed(message: IncomingMessage): Readable {
-  const create = DECOMPRESSORS[message.headers["content-encoding"]?.toLowerCase() ?? ""];
-  if (!create) return message;
-  // An error of either stream reaches the reader of the result.
-  return pipeline(message, create(), () => {}) as unknown as Readable;
-}

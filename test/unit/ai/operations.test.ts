@@ -3,10 +3,9 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
-import { chat } from "../../../services/ai/chat.ts";
-import type { Conversation } from "../../../services/ai/conversation.ts";
+import type { Conversation } from "../../../services/ai/chat.ts";
+import { chat, streamChat } from "../../../services/ai/chat.ts";
 import { listProviders } from "../../../services/ai/list-providers.ts";
-import { streamChat } from "../../../services/ai/stream-chat.ts";
 import { until } from "../../support/until.ts";
 import { type Desk, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
 

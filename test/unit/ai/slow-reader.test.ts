@@ -22,11 +22,7 @@ beforeEach(() => {
   const send: Adapter["send"] = (_prompt, _stream, signal) => wire.post(target, {}, {}, signal);
   /** A dialect whose events say what they mean. */
   const event = (parsed: object): ParsedEvent => parsed;
-  provider = createProvider(
-    "provider-a",
-    { send, parseEvent: event, parseBody: event },
-    { ...DEFAULT_BOUNDS, idleMs: IDLE_MS },
-  );
+  provider = createProvider({ send, parseEvent: event, parseBody: event }, { ...DEFAULT_BOUNDS, idleMs: IDLE_MS });
 });
 afterAll(() => {
   wire.close();
