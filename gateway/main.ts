@@ -13,7 +13,6 @@ import {
 } from "../services/platform/process.ts";
 import { openTracing } from "../services/platform/tracing.ts";
 import { createGateway } from "./server.ts";
-import { openStandaloneGate } from "./standalone-gate.ts";
 import { createInProcessTransport } from "./transport/in-process.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
@@ -39,7 +38,9 @@ async function start(config: Config): Promise<void> {
   const local = remote ? undefined : await openServices(config, { log, clock: systemClock, internalSecret, tracing });
   const transport = remote ?? (local && createInProcessTransport(local.app.routes, local.app.interceptors));
   if (!transport) throw new Error("there are no services");
-  const standalone = local ? undefined : await openStandaloneGate(config, transport, { log, clock: systemClock });
+  const standalone = local
+    ? undefined
+    : await (await import("./standalone-gate.ts")).openStandaloneGate(config, transport, { log, clock: systemClock });
   const checks = local?.app ?? standalone;
   const gateway = createGateway({
     config: { ...config, internalSecret },

@@ -20,7 +20,6 @@ import type { Config } from "./platform/config.ts";
 import { loadPolicies, services } from "./platform/policy.ts";
 import type { Clock } from "./platform/process.ts";
 import { createRateLimiter } from "./platform/rate-limiter.ts";
-import { openRedis } from "./platform/redis.ts";
 import { createRequestGate, type RequestGate } from "./platform/server-hooks.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import { compileConstraints } from "./platform/validation.ts";
@@ -83,7 +82,8 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     const context = await openContext(config, store, sender, options, disposers);
     const { metrics } = context;
     watchQueues(metrics, context, store);
-    const cache = config.redisUrls.length > 0 ? await openRedis(config.redisUrls, log) : undefined;
+    const { openRedis } = config.redisUrls.length > 0 ? await import("./platform/redis.ts") : {};
+    const cache = await openRedis?.(config.redisUrls, log);
     disposers.push(() => cache?.close());
     const auditWorker = startAuditWorker({ store, clock, config, log });
     disposers.push(() => auditWorker.close());

@@ -1,5 +1,4 @@
 import { generateSecret, generateURI, verify } from "otplib";
-import { toDataURL } from "qrcode";
 import type { Cipher } from "../crypto/cipher.ts";
 import type { Clock } from "../platform/process.ts";
 
@@ -20,6 +19,7 @@ export async function createTotpSecret(
 ): Promise<TotpSecret> {
   const secret = generateSecret();
   const uri = generateURI({ issuer, label: user.email, secret });
+  const { toDataURL } = await import("qrcode"); // loaded on first use: it is large
   return { secret, qrCode: await toDataURL(uri), encryptedSecret: cipher.encrypt(secret, contextOf(user.id)) };
 }
 

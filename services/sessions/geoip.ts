@@ -1,4 +1,4 @@
-import { type CityResponse, open } from "maxmind";
+import type { CityResponse, Reader } from "maxmind";
 
 /** Looks up the location of an IP address, such as "Berlin, Germany"; null if unknown. */
 export type GeoIp = (address: string) => string | null;
@@ -9,6 +9,7 @@ const MAX_LENGTH = 200;
 /** Opens a MaxMind database of cities or countries. Without a file every location is unknown. @throws Error for operators */
 export async function openGeoIp(file: string | undefined): Promise<GeoIp> {
   if (!file) return () => null;
+  const { open } = await import("maxmind");
   const reader = await open<CityResponse>(file).catch((error) => {
     throw new Error(`GEOIP_DB can't be read: ${(error as Error).message}`);
   });
@@ -20,7 +21,7 @@ export async function openGeoIp(file: string | undefined): Promise<GeoIp> {
 }
 
 /** The reader throws for an IPv6 address if its database has only IPv4. */
-function get(reader: Awaited<ReturnType<typeof open<CityResponse>>>, address: string): CityResponse | null {
+function get(reader: Reader<CityResponse>, address: string): CityResponse | null {
   try {
     return reader.get(address);
   } catch {
