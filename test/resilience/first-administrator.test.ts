@@ -37,7 +37,7 @@ describe("Start with ADMIN_EMAIL", () => {
 
   test("promotes a verified account and changes nothing else", async () => {
     const { token, own, given, end } = await promote(async (dataDir, _accessToken, url) => {
-      const { token } = await folderMailbox(dataDir).letterTo("root@example.com");
+      const { token } = await folderMailbox(dataDir).emailTo("root@example.com");
       await createHttpClient(url).post("/auth/verify-email", { token });
     });
     expect([token, own, given.status]).toEqual([200, 200, 401]);
@@ -72,7 +72,7 @@ describe("Start with ADMIN_EMAIL", () => {
       await browser.post("/user/change-email", { newEmail, password: "Strangers-word-1" }, accessToken);
       const wrong = { email: "root@example.com", password: "Wrong-1-guess" };
       await Promise.all(times(5, () => createHttpClient(url).post("/auth/login", wrong))); // which lock it
-      return (await folderMailbox(dataDir).letterTo(newEmail)).token;
+      return (await folderMailbox(dataDir).emailTo(newEmail)).token;
     });
     expect([token, own, given.status]).toEqual([401, 401, 200]);
     expect(given.body).toMatchObject({ requiresMfa: false, user: { role: "admin" } });

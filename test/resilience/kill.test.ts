@@ -41,7 +41,7 @@ describe.each(kinds)("SIGKILL right after a 201, on %s", (kind) => {
       expect(await createHttpClient(running.url).post("/auth/login", { email, password })).toMatchObject({
         status: 200,
       });
-      const { token } = await mail.letterTo(email); // at once, or when the lease of the killed worker has run out
+      const { token } = await mail.emailTo(email); // at once, or when the lease of the killed worker has run out
       expect(await createHttpClient(running.url).post("/auth/verify-email", { token })).toMatchObject({ status: 200 });
     }
     expect(await running.end("SIGTERM")).toBe(0);

@@ -52,7 +52,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
     const credentials = { email, password };
     const { body } = await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
     const user = { id: body.userId, email, name: "Ann", password, credentials };
-    secrets.verification = (await app.mail.letterTo(email, /Confirm/)).token as string;
+    secrets.verification = (await app.mail.emailTo(email, /Confirm/)).token as string;
     const account = await setUpFactor(app, user);
     Object.assign(secrets, { access: account.accessToken, refresh: account.refreshToken });
     secrets.totp = account.authenticator.secret;
@@ -62,9 +62,9 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
     const bearer = { authorization: `Bearer ${account.accessToken}` };
     const newEmail = `new-${email}`;
     await send("POST", "/user/change-email", { newEmail, password }, bearer);
-    secrets.change = (await app.mail.letterTo(newEmail)).token as string;
+    secrets.change = (await app.mail.emailTo(newEmail)).token as string;
     await send("POST", "/auth/forgot-password", { email });
-    secrets.reset = (await app.mail.letterTo(email, /Reset/)).token as string;
+    secrets.reset = (await app.mail.emailTo(email, /Reset/)).token as string;
     const messages = [{ role: "user", content: keep("message") }];
     for (const provider of ["provider-a", "nobody"]) await send("POST", "/ai/chat", { provider, messages }, bearer);
     await send("POST", "/user/change-password", { currentPassword: password, newPassword }, bearer);

@@ -73,7 +73,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
 
   async function reset({ email }: Account) {
     await all.httpClient().post("/auth/forgot-password", { email });
-    const { token } = await all.mail.letterTo(email, /Reset/);
+    const { token } = await all.mail.emailTo(email, /Reset/);
     return all.httpClient().post("/auth/reset-password", { token, password: NEW });
   }
 
@@ -116,17 +116,17 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
         const answers = await Promise.all(times(50, () => all.httpClient().post(path, body, token)));
         return tally(answers, (a) => a.status);
       };
-      const { token: proof } = await all.mail.letterTo(user.email);
+      const { token: proof } = await all.mail.emailTo(user.email);
       expect(await race("/auth/verify-email", { token: proof })).toEqual(one(400));
       await all.httpClient().post("/auth/forgot-password", { email: user.email });
-      const { token: resetToken } = await all.mail.letterTo(user.email, /Reset/);
+      const { token: resetToken } = await all.mail.emailTo(user.email, /Reset/);
       const { password } = user.credentials;
       expect(await race("/auth/reset-password", { token: resetToken, password })).toEqual(one(400));
 
       const account = await all.signIn(user);
       const email = `new-${user.email}`;
       await account.browser.post("/user/change-email", { newEmail: email, password }, account.accessToken);
-      const { token: change } = await all.mail.letterTo(email);
+      const { token: change } = await all.mail.emailTo(email);
       expect(await race("/auth/verify-email", { token: change })).toEqual(one(400));
 
       const factor = await setUp(account);

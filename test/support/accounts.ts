@@ -44,7 +44,7 @@ export function createAccounts({
   async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
     const user = await addUser(changes);
     if (!mail) throw new Error("there is no mailbox");
-    const { token } = await mail.letterTo(user.email);
+    const { token } = await mail.emailTo(user.email);
     const { status } = await httpClient().post("/auth/verify-email", { token });
     if (status !== 200) throw new Error(`verify-email answered ${status}`);
     return user;

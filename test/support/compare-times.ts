@@ -28,7 +28,7 @@ export async function compareTimes(
 }
 
 /** Runs one of several actions after the other, from the beginning again after the last. */
-export function inTurn(actions: (() => Promise<unknown>)[]): () => Promise<unknown> {
+export function cycle(actions: (() => Promise<unknown>)[]): () => Promise<unknown> {
   let turn = 0;
   return async () => actions[turn++ % actions.length]?.();
 }

@@ -4,7 +4,7 @@ export function workFor(ms: number): void {
 }
 
 /** Watches a count that grows. @returns how far it grew in one turn of the event loop at most, and watches no longer */
-export function watchTurns(count: () => number): () => number {
+export function maxPerTick(count: () => number): () => number {
   let most = 0;
   let last = count();
   const look = () => {
@@ -20,7 +20,7 @@ export function watchTurns(count: () => number): () => number {
 }
 
 /** Watches how long the event loop stands still. @returns ends the watch and tells the ms lost since it began */
-export function watchStalls(everyMs = 5): () => number {
+export function measureStalls(everyMs = 5): () => number {
   let last = performance.now();
   let lost = 0;
   const look = () => {

@@ -16,20 +16,20 @@ import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type Config, readConfig } from "../../services/platform/config.ts";
 import { type HttpResponse, sendHttp } from "./http-client.ts";
 
-/** The two ways from gateway to services; what holds for one must hold for the other. */
+/** The two transports from gateway to services. Both must behave the same. */
 export const transportKinds = ["in process", "over gRPC"] as const;
 export type TransportKind = (typeof transportKinds)[number];
 export type Routes = (router: ConnectRouter) => unknown;
 
-/** Services played by `routes`, and the way to them. */
-export type Played = { transport: Transport; close: () => Promise<void> };
+/** Stub services and the transport to them. */
+export type StubServices = { transport: Transport; close: () => Promise<void> };
 
-/** Opens the way to services that `routes` plays. */
-export async function play(
+/** Starts stub services that `routes` implements. */
+export async function startStubServices(
   transportKind: TransportKind,
   routes: Routes,
   interceptors: Interceptor[] = [],
-): Promise<Played> {
+): Promise<StubServices> {
   if (transportKind === "in process") {
     return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
   }
@@ -78,13 +78,13 @@ export type Settings = {
 /** Starts a gateway before services that `routes` plays. */
 export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
   const { transportKind = "in process", interceptors, env, ...options } = settings;
-  const played = await play(transportKind, routes, interceptors);
+  const stub = await startStubServices(transportKind, routes, interceptors);
   const logs: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
-  const gateway = createGateway({ config: configOf(env), transport: played.transport, log, ...options });
+  const gateway = createGateway({ config: configOf(env), transport: stub.transport, log, ...options });
   let stopped: Promise<void> | undefined;
   const stopServices = () => {
-    stopped ??= played.close();
+    stopped ??= stub.close();
     return stopped;
   };
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });

@@ -4,52 +4,52 @@ import PostalMime, { type Email } from "postal-mime";
 import { type ReceivedMail, startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
-/** A letter as its recipient sees it. */
-export type Letter = Email & { token: string | undefined; link: string | undefined };
+/** An e-mail as its recipient reads it. */
+export type MailboxEmail = Email & { token: string | undefined; link: string | undefined };
 
-/** Where the product's mail arrives. */
+/** The inbox of all test e-mails. */
 export type Mailbox = {
-  /** Waits for the newest letter to an address whose subject matches. */
-  letterTo(address: string, subject?: RegExp): Promise<Letter>;
-  /** What has come for an address so far. */
-  lettersTo(address: string): Promise<Letter[]>;
+  /** Waits for the newest email to an address whose subject matches. */
+  emailTo(address: string, subject?: RegExp): Promise<MailboxEmail>;
+  /** All e-mails to an address so far. */
+  emailsTo(address: string): Promise<MailboxEmail[]>;
   close(): Promise<void>;
 };
 
 /** A real SMTP server that accepts everything. */
 export async function smtpMailbox() {
   const { url, received, close } = await startSmtpServer();
-  const letters = new Map<string, Promise<Letter>>();
-  const read = ({ raw }: ReceivedMail) => letters.get(raw) ?? letters.set(raw, parse(raw)).get(raw);
-  return { url, ...mailboxOf(async () => (await Promise.all(received.map(read))) as Letter[]), close };
+  const emails = new Map<string, Promise<MailboxEmail>>();
+  const read = ({ raw }: ReceivedMail) => emails.get(raw) ?? emails.set(raw, parse(raw)).get(raw);
+  return { url, ...mailboxOf(async () => (await Promise.all(received.map(read))) as MailboxEmail[]), close };
 }
 
 /** The folder of .eml files that stands in for an SMTP server. */
 export function folderMailbox(dataDir: string): Mailbox {
   const folder = join(dataDir, "mail");
-  const letters = new Map<string, Promise<Letter>>();
+  const emails = new Map<string, Promise<MailboxEmail>>();
   const read = () => {
     for (const name of readdirSync(folder))
-      if (name.endsWith(".eml") && !letters.has(name)) letters.set(name, parse(readFileSync(join(folder, name))));
-    return Promise.all([...letters].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, letter]) => letter));
+      if (name.endsWith(".eml") && !emails.has(name)) emails.set(name, parse(readFileSync(join(folder, name))));
+    return Promise.all([...emails].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, email]) => email));
   };
   return { ...mailboxOf(read), close: async () => {} };
 }
 
-function mailboxOf(read: () => Promise<Letter[]>): Pick<Mailbox, "letterTo" | "lettersTo"> {
-  const lettersTo = async (address: string) =>
-    (await read()).filter((letter) => letter.to?.some((to) => "address" in to && to.address === address));
+function mailboxOf(read: () => Promise<MailboxEmail[]>): Pick<Mailbox, "emailTo" | "emailsTo"> {
+  const emailsTo = async (address: string) =>
+    (await read()).filter((email) => email.to?.some((to) => "address" in to && to.address === address));
   return {
-    lettersTo,
-    letterTo: (address, subject = /./) =>
-      until(`a letter to ${address} about ${subject}`, async () =>
-        (await lettersTo(address)).findLast((letter) => subject.test(letter.subject ?? "")),
+    emailsTo,
+    emailTo: (address, subject = /./) =>
+      until(`an email to ${address} about ${subject}`, async () =>
+        (await emailsTo(address)).findLast((email) => subject.test(email.subject ?? "")),
       ),
   };
 }
 
-async function parse(raw: Buffer | string): Promise<Letter> {
-  const letter = await PostalMime.parse(raw);
-  const link = /https?:\/\/\S+#token=(\S+)/.exec(letter.text ?? "");
-  return { ...letter, link: link?.[0], token: link?.[1] };
+async function parse(raw: Buffer | string): Promise<MailboxEmail> {
+  const email = await PostalMime.parse(raw);
+  const link = /https?:\/\/\S+#token=(\S+)/.exec(email.text ?? "");
+  return { ...email, link: link?.[0], token: link?.[1] };
 }

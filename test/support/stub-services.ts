@@ -43,7 +43,7 @@ export async function startRecordingServices(
 export const blamed = (answer: { body: { violations?: { field: string }[] } }) =>
   answer.body.violations?.map((violation) => violation.field);
 
-/** A gateway before an AI that is played. */
+/** A gateway with a stub of the AI service. */
 export type ChatServices = Started & { ask: (signal?: AbortSignal) => Promise<Response> };
 
 export const CONVERSATION = { provider: "p", messages: [{ role: "user", content: "Hi" }] };

@@ -2,15 +2,15 @@ import { create } from "@bufbuild/protobuf";
 import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
 import { afterEach, expect } from "vitest";
 import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type Played, play, type Routes, type TransportKind } from "./gateway.ts";
+import { type Routes, type StubServices, startStubServices, type TransportKind } from "./gateway.ts";
 
 /** For a suite whose tests each open a transport to services of their own, which is closed after them. */
 export function openTransports(transportKind: TransportKind) {
-  let played: Played | undefined;
-  afterEach(() => played?.close());
+  let stub: StubServices | undefined;
+  afterEach(() => stub?.close());
   return async (routes: Routes, interceptors?: Interceptor[]): Promise<Transport> => {
-    played = await play(transportKind, routes, interceptors);
-    return played.transport;
+    stub = await startStubServices(transportKind, routes, interceptors);
+    return stub.transport;
   };
 }
 

@@ -16,7 +16,7 @@ export function authActions(app: TestApp): AuditCases {
   ) {
     const user = await app.addVerifiedUser();
     await ask(user);
-    const { token = "" } = await app.mail.letterTo(user.email, subject);
+    const { token = "" } = await app.mail.emailTo(user.email, subject);
     return { deed: deed(token), trail: own(user, ...events) };
   }
 
@@ -111,14 +111,14 @@ export function authActions(app: TestApp): AuditCases {
     VerifyEmail: {
       "a new account": async () => {
         const user = await app.addUser();
-        const { token } = await app.mail.letterTo(user.email);
+        const { token } = await app.mail.emailTo(user.email);
         return { deed: post("/auth/verify-email", { token }), trail: own(user, "auth.email_verified") };
       },
       "a new address": async () => {
         const { user, browser, accessToken } = await account();
         const newEmail = `${randomUUID()}@example.com`;
         await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
-        const { token } = await app.mail.letterTo(newEmail);
+        const { token } = await app.mail.emailTo(newEmail);
         return { deed: post("/auth/verify-email", { token }), trail: own(user, "user.email_changed") };
       },
     },

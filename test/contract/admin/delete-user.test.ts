@@ -7,7 +7,7 @@ const app = await testApp();
 test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a pseudonym", async () => {
   const admin = await signInAdmin(app);
   const { user, browser, accessToken } = await app.signIn();
-  await app.mail.letterTo(user.email);
+  await app.mail.emailTo(user.email);
   expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
   expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
   expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(401);

@@ -17,7 +17,7 @@ async function deniedTo(actorId: string) {
 test("Audit log: a refused administrator action records the e-mail id, which is no user's id", async () => {
   const admin = await signInAdmin(app);
   const { email, id: userId } = await app.addUser();
-  await app.mail.letterTo(email);
+  await app.mail.emailTo(email);
   await app.sql("update emails set status = 'sent', next_attempt_at = null where user_id = ?", [userId]);
   const [letter] = await app.sql<{ id: string }>("select id from emails where user_id = ?", [userId]);
   const emailId = letter?.id;

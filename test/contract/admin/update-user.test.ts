@@ -36,11 +36,11 @@ test("PUT /admin/users/:id: moves an account to another address, unverified, and
   const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser());
   const elsewhere = `elsewhere-${user.email}`;
   await browser.post("/user/change-email", { newEmail: elsewhere, password: user.password }, accessToken);
-  const { token } = await app.mail.letterTo(elsewhere);
+  const { token } = await app.mail.emailTo(elsewhere);
   const email = `${randomUUID()}@Example.com`;
   const { body } = await admin.put(`/admin/users/${user.id}`, { email });
   expect(body.user).toMatchObject({ email, emailVerified: false });
-  expect((await app.mail.letterTo(user.email, /was changed/)).text).toContain(email);
+  expect((await app.mail.emailTo(user.email, /was changed/)).text).toContain(email);
   expect((await app.httpClient().post("/auth/verify-email", { token })).status).toBe(400);
   expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(401);
   expect((await app.httpClient().post("/auth/login", { ...user.credentials, email })).status).toBe(200);
@@ -96,7 +96,7 @@ test("PUT /admin/users/:id: removes a second factor and notifies by mail", async
   const user = await app.addUser();
   await app.sql("update users set mfa_secret = 'x', mfa_confirmed_at = now() where id = ?", [user.id]);
   expect((await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(false);
-  await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
+  await app.mail.emailTo(user.email, /Two-factor sign-in is off/);
 });
 
 test("PUT /admin/users/:id: a promotion ends impersonations; a demotion ends the sessions at once", async () => {

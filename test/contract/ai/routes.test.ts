@@ -3,7 +3,7 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startApp, testApp } from "../../support/app.ts";
-import { watchStalls } from "../../support/event-loop.ts";
+import { measureStalls } from "../../support/event-loop.ts";
 import { eventsIn } from "../../support/sse-events.ts";
 import { until } from "../../support/until.ts";
 
@@ -129,7 +129,7 @@ describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 3
       );
       await new Promise((resolve) => setTimeout(resolve, 30));
       const leftAt = performance.now();
-      const stalledMs = watchStalls();
+      const stalledMs = measureStalls();
       client.abort();
       const closedAt = await until("the end of the request at the provider", () => request.closedAt);
       await calling;

@@ -31,7 +31,7 @@ test("POST /auth/disable-totp: needs only the password until a code has been acc
   expect(await disable(account, {})).toMatchObject({ status: 200, body: { message: expect.any(String) } });
   const { body } = await app.httpClient().post("/auth/login", account.user.credentials);
   expect(body.requiresMfa).toBe(false);
-  await app.mail.letterTo(account.user.email, /Two-factor sign-in is off/);
+  await app.mail.emailTo(account.user.email, /Two-factor sign-in is off/);
   const events = await app.sql("select id from audit_events where user_id = ? and event = 'auth.mfa_disabled'", [
     account.user.id,
   ]);

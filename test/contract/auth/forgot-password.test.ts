@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { compareTimes, inTurn, type Times } from "../../support/compare-times.ts";
+import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
 import { times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -22,8 +22,8 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
 
   test("takes the same time for known and unknown addresses", async () => {
     const users = await Promise.all(times(12, () => app.addUser()));
-    for (const { email } of users) await app.mail.letterTo(email); // nothing else is going on
-    const known = inTurn(
+    for (const { email } of users) await app.mail.emailTo(email); // nothing else is going on
+    const known = cycle(
       users.map(
         ({ email }) =>
           () =>
@@ -39,12 +39,12 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     const name = randomUUID();
     const user = await app.addUser({ email: `${name}.Ann@Bücher.example` });
     const stored = `${name}.Ann@xn--bcher-kva.example`;
-    await app.mail.letterTo(stored, /Confirm/);
+    await app.mail.emailTo(stored, /Confirm/);
     await app.httpClient().post(path, { email: ` ${name}.ANN@BÜCHER.example ` });
     await expect.poll(() => app.sql("select id from emails where user_id = ?", [user.id])).toHaveLength(2);
     const rows = await app.sql<{ to: string }>(`select "to" from emails where user_id = ?`, [user.id]);
     expect(new Set(rows.map((row) => row.to))).toEqual(new Set([user.email]));
-    expect((await app.mail.letterTo(stored, subject)).token).toHaveLength(43);
+    expect((await app.mail.emailTo(stored, subject)).token).toHaveLength(43);
   });
 
   test("mails nothing once the account's deletion date has passed", async () => {
@@ -66,7 +66,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
 
   test("ignores Host and forwarded headers for the link", async () => {
     const user = await app.addUser();
-    await app.mail.letterTo(user.email, /Confirm/);
+    await app.mail.emailTo(user.email, /Confirm/);
     await app.httpClient().send(
       "POST",
       path,
@@ -78,8 +78,8 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
         origin: "http://evil.example",
       },
     );
-    await expect.poll(async () => (await app.mail.lettersTo(user.email)).length).toBe(2);
-    for (const letter of await app.mail.lettersTo(user.email)) {
+    await expect.poll(async () => (await app.mail.emailsTo(user.email)).length).toBe(2);
+    for (const letter of await app.mail.emailsTo(user.email)) {
       expect(letter.link).toMatch(/^http:\/\/gatehouse\.test\/(verify-email|reset-password)#token=/);
       expect(JSON.stringify(letter)).not.toContain("evil.example");
     }
@@ -91,16 +91,16 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     const ask = path.endsWith("password") ? client.forgotPassword : client.resendVerification;
     const [known, nobody] = [await ask({ email: user.email }), await ask({ email: unknown() })];
     expect(known.message).toBe(nobody.message);
-    expect((await app.mail.letterTo(user.email, subject)).token).toBeTruthy();
+    expect((await app.mail.emailTo(user.email, subject)).token).toBeTruthy();
   });
 });
 
 test("POST /auth/resend-verification: voids the older token, and mails nothing once the address is verified", async () => {
   const user = await app.addUser();
-  const first = await app.mail.letterTo(user.email);
+  const first = await app.mail.emailTo(user.email);
   await app.httpClient().post("/auth/resend-verification", { email: user.email });
-  await expect.poll(async () => (await app.mail.lettersTo(user.email)).length).toBe(2);
-  const second = (await app.mail.lettersTo(user.email)).find(({ token }) => token !== first.token);
+  await expect.poll(async () => (await app.mail.emailsTo(user.email)).length).toBe(2);
+  const second = (await app.mail.emailsTo(user.email)).find(({ token }) => token !== first.token);
   const verify = async (token: unknown) => (await app.httpClient().post("/auth/verify-email", { token })).status;
   expect(await verify(first.token)).toBe(400);
   expect(await verify(second?.token)).toBe(200);

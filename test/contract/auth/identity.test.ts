@@ -88,7 +88,7 @@ test("Line breaks: never reach a header of a mail", async () => {
     const email = `${randomUUID()}@example.com`;
     const { status } = await register(email, { name });
     if (status === 400) continue;
-    const letter = await app.mail.letterTo(email);
+    const letter = await app.mail.emailTo(email);
     expect(letter.headers.map(({ key }) => key)).not.toContain("bcc");
     expect(letter.headers.map(({ key }) => key)).not.toContain("x");
   }
@@ -123,7 +123,7 @@ describe("Mass assignment", () => {
   test("POST /auth/login and /auth/reset-password ignore fields that they do not name", async () => {
     const user = await app.addUser();
     await app.httpClient().post("/auth/forgot-password", { email: user.email });
-    const { token } = await app.mail.letterTo(user.email, /Reset/);
+    const { token } = await app.mail.emailTo(user.email, /Reset/);
     const reset = { token, password: "Brand-new-2", ...extra, userId: randomUUID(), email: "x@example.com" };
     expect((await app.httpClient().post("/auth/reset-password", reset)).status).toBe(200);
     const { body } = await app

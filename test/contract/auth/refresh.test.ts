@@ -57,7 +57,7 @@ test.each(["access", "refresh"] as const)(
     expect(await profile(next.accessToken)).toBe(401);
     expect(await profile(accessToken)).toBe(401);
     expect((await refresh(next.refreshToken)).status).toBe(401);
-    const letter = await app.mail.letterTo(user.email, /ended for your safety/);
+    const letter = await app.mail.emailTo(user.email, /ended for your safety/);
     expect(letter.text).toContain("your session on node was presented again");
     expect(letter.text).toContain("We have ended that session");
     const events = await app.sql(

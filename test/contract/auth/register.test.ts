@@ -17,7 +17,7 @@ test("POST /auth/register: creates an account and mails the verification link in
   const answer = await app.httpClient().post("/auth/register", wanted);
   expect(answer).toMatchObject({ status: 201, body: { message: expect.any(String) } });
   expect(answer.body.userId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-  const letter = await app.mail.letterTo(wanted.email);
+  const letter = await app.mail.emailTo(wanted.email);
   expect(letter.subject).toBe("Confirm your e-mail address");
   expect(letter.link).toBe(`http://gatehouse.test/verify-email#token=${letter.token}`);
   expect(letter.text).toMatch(/^Hello,/);

@@ -15,7 +15,7 @@ const login = (user: TestUser, password = user.password) =>
 /** Asks for a reset, once per user. */
 async function tokenFor(user: TestUser): Promise<string> {
   await app.httpClient().post("/auth/forgot-password", { email: user.email });
-  return (await app.mail.letterTo(user.email, /Reset/)).token as string;
+  return (await app.mail.emailTo(user.email, /Reset/)).token as string;
 }
 
 test("POST /auth/reset-password: sets the password once, ends every session and notifies the user", async () => {
@@ -28,7 +28,7 @@ test("POST /auth/reset-password: sets the password once, ends every session and 
   expect((await app.httpClient().send("POST", "/auth/refresh", undefined, old)).status).toBe(401);
   expect((await login(user)).status).toBe(401);
   expect((await login(user, NEW)).status).toBe(200);
-  await app.mail.letterTo(user.email, /password was reset/);
+  await app.mail.emailTo(user.email, /password was reset/);
   const events = await app.sql("select ip, request_id from audit_events where user_id = ? and event = ?", [
     user.id,
     "auth.password_reset",
@@ -71,7 +71,7 @@ test("POST /auth/reset-password: a weak password leaves the token valid; a succe
 
 test("POST /auth/reset-password: refuses altered tokens, those of another kind, and old ones", async () => {
   const user = await app.addUser();
-  const { token: verification } = await app.mail.letterTo(user.email);
+  const { token: verification } = await app.mail.emailTo(user.email);
   const token = await tokenFor(user);
   for (const wrong of [verification, `${token}A`, token.slice(1), "x", "a".repeat(4096)]) {
     expect(await reset(wrong)).toMatchObject(refused);
@@ -97,7 +97,7 @@ test("POST /auth/reset-password: keeps the second factor of a verified account, 
     const events = await app.sql<{ event: string }>("select event from audit_events where user_id = ?", [user.id]);
     expect(events.filter(({ event }) => event === "auth.mfa_disabled")).toHaveLength(kept ? 0 : 1);
     expect(events.filter(({ event }) => event === "auth.email_verified")).toHaveLength(1);
-    if (!kept) await app.mail.letterTo(user.email, /Two-factor sign-in is off/);
+    if (!kept) await app.mail.emailTo(user.email, /Two-factor sign-in is off/);
   }
 });
 
@@ -122,7 +122,7 @@ test("POST /auth/reset-password: voids pending links to another address", async 
   const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser());
   const newEmail = `new-${user.email}`;
   await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
-  const { token } = await app.mail.letterTo(newEmail);
+  const { token } = await app.mail.emailTo(newEmail);
   expect((await reset(await tokenFor(user))).status).toBe(200);
   expect(await app.httpClient().post("/auth/verify-email", { token })).toMatchObject(refused);
 });

@@ -77,7 +77,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", ()
     });
     expect((await app.sql("select id from sessions where user_id = ?", [user.id])).length).toBe(0);
     expect(await failures(user.id)).toEqual([{ outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } }]);
-    const { token } = await app.mail.letterTo(user.email, /Reset/);
+    const { token } = await app.mail.emailTo(user.email, /Reset/);
     const { password: old } = user.credentials;
     expect(await app.httpClient().post("/auth/reset-password", { token, password: old })).toMatchObject({
       status: 400,

@@ -18,7 +18,7 @@ test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and n
     expect(code).toMatch(/^[23456789A-HJKMNP-TV-Z]{4}-[23456789A-HJKMNP-TV-Z]{4}$/);
   }
   expect((await browser.get("/user/profile", accessToken)).body.mfaEnabled).toBe(true);
-  expect((await app.mail.letterTo(user.email, /Two-factor sign-in is on/)).text).toMatch(/^Hello,/);
+  expect((await app.mail.emailTo(user.email, /Two-factor sign-in is on/)).text).toMatch(/^Hello,/);
   const events = await app.sql("select details from audit_events where user_id = ? and event = 'auth.mfa_setup'", [
     user.id,
   ]);

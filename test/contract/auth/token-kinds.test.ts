@@ -50,12 +50,12 @@ let made: { tokens: Record<Kind, string>; code: () => Promise<string> };
 async function makeTokens(): Promise<typeof made> {
   const account = await setUpFactor(app);
   const { user, browser, accessToken, refreshToken, authenticator } = account;
-  const { token: verification = "" } = await app.mail.letterTo(user.email, /Confirm/);
+  const { token: verification = "" } = await app.mail.emailTo(user.email, /Confirm/);
   const newEmail = `new-${user.email}`;
   await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
-  const { token: change = "" } = await app.mail.letterTo(newEmail);
+  const { token: change = "" } = await app.mail.emailTo(newEmail);
   await app.httpClient().post("/auth/forgot-password", { email: user.email });
-  const { token: reset = "" } = await app.mail.letterTo(user.email, /Reset/);
+  const { token: reset = "" } = await app.mail.emailTo(user.email, /Reset/);
   const mfaToken = await mfaTokenFor(app, user);
   const tokens = { access: accessToken, refresh: refreshToken, mfaToken, verification, reset, change };
   return { tokens, code: () => authenticator.code() };

@@ -9,7 +9,7 @@ const refused = { status: 400, body: { code: "TOKEN_INVALID", statusCode: 400, e
 
 async function newcomer() {
   const user = await app.addUser();
-  const { token } = await app.mail.letterTo(user.email);
+  const { token } = await app.mail.emailTo(user.email);
   return { user, token: token as string };
 }
 

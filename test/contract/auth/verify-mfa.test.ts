@@ -62,7 +62,7 @@ test("POST /auth/verify-mfa: accepts each backup code once, in any case and with
   expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
   expect(await attempt(first)).toMatchObject(invalidCode);
   expect((await attempt(` ${second} `)).status).toBe(200);
-  expect((await app.mail.letterTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
+  expect((await app.mail.emailTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
   const events = await app.sql("select details from audit_events where user_id = ? and event = ? order by id", [
     user.id,
     "auth.backup_code_used",

@@ -35,7 +35,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("PUBLIC_URL with a pat
 
   test("mailed links work", async () => {
     const user = await app.addUser();
-    const { link } = await app.mail.letterTo(user.email);
+    const { link } = await app.mail.emailTo(user.email);
     expect(link).toContain(`${publicUrl}/verify-email#token=`);
     const page = await browser.newPage();
     await page.goto(link as string);
@@ -46,7 +46,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("PUBLIC_URL with a pat
       .waitFor();
 
     await app.httpClient().post("/auth/forgot-password", { email: user.email });
-    await page.goto((await app.mail.letterTo(user.email, /Reset/)).link as string);
+    await page.goto((await app.mail.emailTo(user.email, /Reset/)).link as string);
     await page.getByLabel("New password").fill("Brand-new-2");
     await page.getByRole("button").click();
     await page

@@ -31,7 +31,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("Mailed links in Chrom
 
   test("GET /verify-email: opening consumes nothing, one click confirms and shows the result", async () => {
     const user = await app.addUser();
-    const { link } = await app.mail.letterTo(user.email);
+    const { link } = await app.mail.emailTo(user.email);
     const unconfirmed = "select id from users where id = ? and email_verified_at is null";
     const { page, asked, problems } = await open(link);
     expect(asked.filter((line) => !line.includes("favicon"))).toEqual(["GET /verify-email"]); // the fragment stays here
@@ -54,7 +54,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("Mailed links in Chrom
     const { user, browser: httpClient, accessToken } = await app.signIn();
     const newEmail = `new-${user.email}`;
     await httpClient.post("/user/change-email", { newEmail, password: user.password }, accessToken);
-    const { page } = await open((await app.mail.letterTo(newEmail)).link);
+    const { page } = await open((await app.mail.emailTo(newEmail)).link);
     await page.getByRole("button").click();
     await status(page, /is confirmed/);
     expect((await httpClient.get("/user/profile", accessToken)).body.email).toBe(newEmail);
@@ -63,7 +63,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("Mailed links in Chrom
   test("GET /reset-password: a weak password is reported and keeps the link valid, a strong one is set", async () => {
     const user = await app.addUser();
     await app.httpClient().post("/auth/forgot-password", { email: user.email });
-    const { link } = await app.mail.letterTo(user.email, /Reset/);
+    const { link } = await app.mail.emailTo(user.email, /Reset/);
     const { page, asked, problems } = await open(link);
     expect(asked.filter((line) => !line.includes("favicon"))).toEqual(["GET /reset-password"]);
     await page.getByLabel("New password").fill("lowercase");

@@ -17,14 +17,14 @@ test("POST /user/change-email: takes effect with the mailed token, and notifies 
   expect(await ask(account, newEmail)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
   const profile = async () => (await account.browser.get("/user/profile", account.accessToken)).body;
   expect(await profile()).toMatchObject({ email: account.user.email, emailVerified: false });
-  expect((await app.mail.letterTo(account.user.email, /new e-mail address was requested/)).text).toContain(newEmail);
-  const { token, link } = await app.mail.letterTo(newEmail, /Confirm your new/);
+  expect((await app.mail.emailTo(account.user.email, /new e-mail address was requested/)).text).toContain(newEmail);
+  const { token, link } = await app.mail.emailTo(newEmail, /Confirm your new/);
   expect(link).toBe(`http://gatehouse.test/verify-email#token=${token}`);
   expect((await verify(token)).status).toBe(200);
   expect(await app.sql("select 1 from attempts where subject = ?", [account.user.email])).toEqual([]);
   expect((await verify(token)).status).toBe(400);
   expect(await profile()).toMatchObject({ email: newEmail, emailVerified: true });
-  await app.mail.letterTo(account.user.email, /e-mail address was changed/);
+  await app.mail.emailTo(account.user.email, /e-mail address was changed/);
   expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
   const { password } = account.user;
   expect((await app.httpClient().post("/auth/login", { email: newEmail, password })).status).toBe(200);
@@ -59,8 +59,8 @@ test("POST /user/change-email: of two accounts that confirm one address, one get
   const tokens = [];
   for (const account of accounts) {
     await ask(account, newEmail);
-    await expect.poll(async () => (await app.mail.lettersTo(newEmail)).length).toBe(tokens.length + 1);
-    tokens.push((await app.mail.letterTo(newEmail)).token);
+    await expect.poll(async () => (await app.mail.emailsTo(newEmail)).length).toBe(tokens.length + 1);
+    tokens.push((await app.mail.emailTo(newEmail)).token);
   }
   const answers = await Promise.all(tokens.map(verify));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 409: 1 });
@@ -71,10 +71,10 @@ test("POST /user/change-email: of two accounts that confirm one address, one get
 test("POST /user/change-email: voids reset links mailed to the old address", async () => {
   const account = await app.signIn();
   await app.httpClient().post("/auth/forgot-password", { email: account.user.email });
-  const { token: old } = await app.mail.letterTo(account.user.email, /Reset/);
+  const { token: old } = await app.mail.emailTo(account.user.email, /Reset/);
   const newEmail = fresh();
   await ask(account, newEmail);
-  expect((await verify((await app.mail.letterTo(newEmail)).token)).status).toBe(200);
+  expect((await verify((await app.mail.emailTo(newEmail)).token)).status).toBe(200);
   const answer = await app.httpClient().post("/auth/reset-password", { token: old, password: "Brand-new-2" });
   expect(answer).toMatchObject({ status: 400, body: { code: "TOKEN_INVALID" } });
 });
@@ -83,7 +83,7 @@ test("POST /user/change-email: 50 parallel uses of its token have one success", 
   const account = await app.signIn();
   const newEmail = fresh();
   await ask(account, newEmail);
-  const { token } = await app.mail.letterTo(newEmail);
+  const { token } = await app.mail.emailTo(newEmail);
   const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
 });

@@ -21,7 +21,7 @@ test("POST /user/change-password: sets the password, keeps this session, ends th
   const { email } = account.user;
   expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
   expect((await app.httpClient().post("/auth/login", { email, password: NEW })).status).toBe(200);
-  expect((await app.mail.letterTo(email, /password was changed/)).html).toContain("Hello Ann Example,");
+  expect((await app.mail.emailTo(email, /password was changed/)).html).toContain("Hello Ann Example,");
   const events = await app.sql("select actor_id from audit_events where user_id = ? and event = ?", [
     account.user.id,
     "user.password_changed",
@@ -75,7 +75,7 @@ test("POST /user/change-password: voids mailed links and pending MFA tokens", as
   await app.httpClient().post("/auth/forgot-password", { email: user.email });
   const newEmail = `new-${user.email}`;
   await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
-  const [reset, move] = [await app.mail.letterTo(user.email, /Reset/), await app.mail.letterTo(newEmail)];
+  const [reset, move] = [await app.mail.emailTo(user.email, /Reset/), await app.mail.emailTo(newEmail)];
   const tempToken = await mfaTokenFor(app, user);
   expect((await change(account)).status).toBe(200);
   const refused = { status: 400, body: { code: "TOKEN_INVALID" } };

@@ -23,7 +23,7 @@ test("POST /user/delete-account: ends every session, and names the date in respo
     expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   }
-  const letter = await app.mail.letterTo(account.user.email, /will be deleted/);
+  const letter = await app.mail.emailTo(account.user.email, /will be deleted/);
   expect(letter.text).toContain(body.deletionDate.slice(0, 10));
 });
 

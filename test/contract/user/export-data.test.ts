@@ -50,7 +50,7 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   const letter = { id: expect.any(String), to: account.user.email, status: "sent", createdAt: time, sentAt: time };
   expect(body.emails[0]).toEqual({ ...letter, template: "mfa-enabled" });
   expect(body.usage).toEqual([]);
-  const { token } = await app.mail.letterTo(account.user.email, /Confirm/);
+  const { token } = await app.mail.emailTo(account.user.email, /Confirm/);
   for (const secret of [account.authenticator.secret, token, "argon2", account.refreshToken]) {
     expect(JSON.stringify(body)).not.toContain(secret);
   }

@@ -60,11 +60,11 @@ test("gRPC: the whole life of an account follows the rules of REST", async () =>
     Reason.INVALID_CURRENT_PASSWORD,
   ]);
   await user.changeEmail({ newEmail, password }, headers);
-  const { token = "" } = await app.mail.letterTo(newEmail);
+  const { token = "" } = await app.mail.emailTo(newEmail);
   await auth.verifyEmail({ token });
   expect(await refusal(auth.verifyEmail({ token }))).toEqual([Code.InvalidArgument, Reason.TOKEN_INVALID]);
   await auth.forgotPassword({ email: newEmail });
-  const reset = (await app.mail.letterTo(newEmail, /Reset/)).token as string;
+  const reset = (await app.mail.emailTo(newEmail, /Reset/)).token as string;
   expect(await refusal(auth.resetPassword({ token: reset, password: "weak" }))).toEqual([
     Code.InvalidArgument,
     Reason.VALIDATION_FAILED,

@@ -3,13 +3,13 @@ import http2 from "node:http2";
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { listenGrpc } from "../../../services/grpc/server.ts";
-import { play } from "../../support/gateway.ts";
+import { startStubServices } from "../../support/gateway.ts";
 import { chat } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
 test("gRPC streams continue while thousands of other clients disconnect", { timeout: 60_000 }, async () => {
   let open = 0;
-  const played = await play("over gRPC", (router) =>
+  const stub = await startStubServices("over gRPC", (router) =>
     router.service(AIService, {
       async *streamChat(_request, { signal }) {
         open += 1;
@@ -19,7 +19,7 @@ test("gRPC streams continue while thousands of other clients disconnect", { time
       },
     }),
   );
-  const steady = await chat(played.transport);
+  const steady = await chat(stub.transport);
   const reader = steady.message[Symbol.asyncIterator]();
   expect((await reader.next()).value?.chunk).toBe("first");
   let failed: unknown;
@@ -29,7 +29,7 @@ test("gRPC streams continue while thousands of other clients disconnect", { time
   for (let round = 0; round < 60; round++) {
     const clients = Array.from({ length: 100 }, () => new AbortController());
     const streams = clients.map(async ({ signal }) =>
-      (await chat(played.transport, signal)).message[Symbol.asyncIterator](),
+      (await chat(stub.transport, signal)).message[Symbol.asyncIterator](),
     );
     const readers = await Promise.all(streams);
     await Promise.all(readers.map((each) => each.next()));
@@ -37,7 +37,7 @@ test("gRPC streams continue while thousands of other clients disconnect", { time
   }
   await until("the others to leave", () => open === 1);
   expect(failed).toBeUndefined();
-  await played.close();
+  await stub.close();
   await waiting;
 });
 

@@ -8,7 +8,14 @@ import { createGateway } from "../../../../gateway/server.ts";
 import { createServicesTransport } from "../../../../gateway/transport/services.ts";
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { configOf, failWith, openGateways, play, start, transportKinds } from "../../../support/gateway.ts";
+import {
+  configOf,
+  failWith,
+  openGateways,
+  start,
+  startStubServices,
+  transportKinds,
+} from "../../../support/gateway.ts";
 
 describe.each(transportKinds)("Error response %s", (transportKind) => {
   const server = openGateways(transportKind);
@@ -147,8 +154,8 @@ async function expectAway(servicesUrl: string) {
 test("Error response: a bug outside of every method is masked and logged", async () => {
   const logs: string[] = [];
   const log = pino({}, { write: (line: string) => void logs.push(line) });
-  const played = await play("in process", () => {});
-  const gateway = createGateway({ config: configOf(), transport: played.transport, log });
+  const stub = await startStubServices("in process", () => {});
+  const gateway = createGateway({ config: configOf(), transport: stub.transport, log });
   gateway.app.get("/bug", () => {
     throw new TypeError("x is not a function: password=hunter2");
   });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type ProcessRole, readConfig } from "../../services/platform/config.ts";
+import { type ProcessRole, readConfig } from "../../../services/platform/config.ts";
 
 const problemsOf = (env: Record<string, string>, role?: ProcessRole) => {
   const read = readConfig(env, role);
