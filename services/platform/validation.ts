@@ -34,14 +34,10 @@ export function compileConstraints(services: readonly DescService[]): void {
   for (const { methods } of services) for (const { input } of methods) validator.validate(input, create(input));
 }
 
-/**
- * Checks a message against the constraints of its proto.
- * @param typeErrors violations found while the message was read; their fields hold placeholders
- * @throws ServiceError VALIDATION_FAILED with all violations
- */
-export function validateMessage(schema: DescMessage, message: Message, typeErrors: readonly Violation[] = []): void {
+/** Checks a message against the constraints of its proto. @throws ServiceError VALIDATION_FAILED with all violations */
+function validateMessage(schema: DescMessage, message: Message): void {
   const violations = violationsOf(schema, message);
-  if (typeErrors.length > 0 || violations.length > 0) throw invalidRequest(typeErrors, violations);
+  if (violations.length > 0) throw invalidFields(violations);
 }
 
 /** One error for type errors and broken constraints. A constraint on a field with a type error is left out. */
