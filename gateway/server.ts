@@ -24,7 +24,7 @@ import { addRequestHooks, commonHeaders } from "./hooks/request-hooks.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
-import { createCookies } from "./transcode/cookies.ts";
+import { addCookies } from "./transcode/cookies.ts";
 import type { OpenCalls } from "./transcode/inflight.ts";
 import { sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
@@ -93,7 +93,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
-    cookies: createCookies(config.publicUrl, () => clock.now().getTime()),
+    cookies: addCookies(app, config.publicUrl, () => clock.now().getTime()),
     internalSecret: config.internalSecret,
     isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
     report,

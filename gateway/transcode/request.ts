@@ -4,7 +4,6 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
 import { invalidRequest, violationsOf } from "../../services/platform/validation.ts";
 import type { HttpBinding } from "./binding.ts";
-import { readCookie } from "./cookies.ts";
 import { isObject, readFields } from "./fields.ts";
 import { hasInvalidText, parseJson } from "./json.ts";
 
@@ -17,8 +16,9 @@ export type Incoming = {
   headers: {
     "content-type"?: string | undefined;
     "content-encoding"?: string | undefined;
-    cookie?: string | undefined;
   };
+  /** The value of a cookie, empty without one. */
+  readCookie(name: string): string;
   body: Uint8Array | undefined;
 };
 
@@ -48,7 +48,7 @@ function readMessage(rule: HttpBinding, incoming: Incoming, violations: Violatio
   if (pathFields.length > 0) read(pathFields, incoming.params);
   if (queryFields.length > 0) read(queryFields, queryMembers(queryFields, incoming.url, violations));
   for (const { cookie, field } of requestCookies) {
-    init[field.localName] = readCookie(incoming.headers.cookie, cookie) ?? "";
+    init[field.localName] = incoming.readCookie(cookie);
   }
   if (violations.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
     // in a key or in a field that is not read

@@ -32,7 +32,7 @@ export function sendMessage(
 ): void {
   for (const { cookie, field } of rule.responseCookies) {
     const token = (message as Record<string, unknown>)[field.localName];
-    if (typeof token === "string" && token !== "") reply.header("set-cookie", cookies.set(cookie, token));
+    if (typeof token === "string" && token !== "") cookies.set(reply, cookie, token);
   }
   const clears = rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
   if (clears) clearCookies(rule, reply, cookies);
@@ -55,5 +55,5 @@ export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?:
 }
 
 function clearCookies(rule: HttpBinding, reply: FastifyReply, cookies: Cookies): void {
-  for (const { cookie } of rule.requestCookies) reply.header("set-cookie", cookies.clear(cookie));
+  for (const { cookie } of rule.requestCookies) cookies.clear(reply, cookie);
 }

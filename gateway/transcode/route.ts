@@ -7,7 +7,7 @@ import { clientAddressOf, writeClient } from "../../services/platform/client.ts"
 import { ServiceError } from "../../services/platform/errors.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import type { HttpBinding } from "./binding.ts";
-import type { Cookies } from "./cookies.ts";
+import { type Cookies, readCookie } from "./cookies.ts";
 import { toHttpError } from "./errors.ts";
 import type { Call, OpenCalls } from "./inflight.ts";
 import { openCall } from "./inflight.ts";
@@ -118,6 +118,7 @@ function incoming(request: FastifyRequest) {
     url: request.raw.url ?? "",
     params: request.params as Record<string, string>,
     headers: request.headers,
+    readCookie: (name: string) => readCookie(request, name),
     body: request.body as Uint8Array | undefined,
   };
 }

@@ -118,7 +118,7 @@ declare module "fastify" {
 export function addServerHooks(app: FastifyInstance, port: Port): void {
   const { gate } = port;
   app.decorateRequest("admitted", undefined);
-  app.addHook("onRequest", async (request, reply) => {
+  app.addHook("onRequest", (request, reply, done) => {
     let isClosed = false;
     reply.raw.once("close", () => {
       isClosed = true;
@@ -126,22 +126,31 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
       port.onClose?.(request, reply);
     });
     reply.header("x-request-id", request.id);
-    port.onRequest?.(request, reply);
-    if (reply.sent) return reply;
-    try {
-      if (port.isDraining() && !port.isProbe(request)) {
-        reply.header("connection", "close");
-        throw shuttingDown();
-      }
-      const head = gate && port.headOf(request);
-      if (!head) return;
-      request.admitted = await gate(head);
-      if (isClosed) request.admitted.permit.release();
-      const { rateLimit } = request.admitted;
-      for (const [name, value] of rateLimit ? rateLimitHeaders(rateLimit) : []) reply.header(name, value);
-    } catch (error) {
-      if (!port.onRefused) throw error;
+    const refuse = (error: unknown) => {
+      if (!port.onRefused) return done(error as Error);
       port.onRefused(request, error);
+      done();
+    };
+    const admit = (admitted: Admitted) => {
+      request.admitted = admitted;
+      if (isClosed) admitted.permit.release();
+      const { rateLimit } = admitted;
+      for (const [name, value] of rateLimit ? rateLimitHeaders(rateLimit) : []) reply.header(name, value);
+      done();
+    };
+    // Without a promise, an error is sent before the server reads more of the request.
+    try {
+      port.onRequest?.(request, reply);
+    } catch (error) {
+      return done(error as Error);
     }
+    if (reply.sent) return;
+    if (port.isDraining() && !port.isProbe(request)) {
+      reply.header("connection", "close");
+      return refuse(shuttingDown());
+    }
+    const head = gate && port.headOf(request);
+    if (head) gate(head).then(admit, refuse);
+    else done();
   });
 }

@@ -93,7 +93,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
       const answer = await login();
       expect(answer.body).toEqual({ accessToken: "a", refreshToken, requiresMfa: false });
       expect(answer.headers.getSetCookie()).toEqual([
-        `refreshToken=${refreshToken}; Max-Age=${7 * DAY}; Path=/auth; HttpOnly; SameSite=Strict${secure}`,
+        `refreshToken=${refreshToken}; Max-Age=${7 * DAY}; Path=/auth; HttpOnly${secure}; SameSite=Strict`,
       ]);
       expect(answer.headers.has("strict-transport-security")).toBe(secure !== "");
     });
