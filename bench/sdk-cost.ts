@@ -40,7 +40,7 @@ async function clients(origin: string): Promise<Record<string, () => Promise<unk
   const catalogue = readCatalogue();
   const [entry] = catalogue.providers;
   const variables = { [entry?.keyVariable ?? ""]: "key", [entry?.baseUrlVariable ?? ""]: baseURL };
-  const provider = entry && openProviders(catalogue, variables).of(entry);
+  const provider = entry && openProviders(catalogue, variables).byId.get(entry.id);
   if (!provider) throw new Error("The provider is not configured.");
   const { signal } = new AbortController();
   const openaiRequest = { model: "gpt-5", messages: MESSAGES };

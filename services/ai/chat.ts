@@ -93,7 +93,7 @@ function resolveModel({ catalogue, providers }: AiContext, conversation: Convers
       ...(fault ? [{ field: "messages", message: fault }] : []),
     ]);
   }
-  const provider = providers.of(entry);
+  const provider = providers.byId.get(entry.id);
   if (!provider) {
     const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
     throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);

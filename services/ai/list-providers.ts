@@ -8,6 +8,6 @@ export function listProviders({ catalogue, providers }: Pick<AiContext, "catalog
   return catalogue.providers.map((entry) => ({
     provider: entry.id,
     defaultModel: entry.models[0].name,
-    configured: providers.of(entry) !== undefined,
+    configured: providers.byId.has(entry.id),
   }));
 }

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { parseDocument, ReplyDecoder, type ResponseParser, toUsage } from "./decode.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
-import type { OpenReply, UpstreamResponse } from "./http-client.ts";
+import { type OpenReply, readAll, type UpstreamResponse } from "./http-client.ts";
 import type { CallObserver, Completion, Prompt, Provider, ProviderBounds } from "./provider.ts";
 import { sendWithRetry, UpstreamRequest } from "./send.ts";
 
@@ -97,7 +97,8 @@ export function createProvider(adapter: Adapter, bounds: ProviderBounds): Provid
 function drain(body: Readable): void {
   if (body.readableEnded) return;
   const giveUp = setTimeout(() => body.destroy(), DRAIN_MS).unref();
-  body.once("close", () => clearTimeout(giveUp)).resume();
+  body.once("close", () => clearTimeout(giveUp));
+  body.removeAllListeners("data").resume();
 }
 
 /**
@@ -121,22 +122,10 @@ async function readReply(
   return { content: text.toWellFormed(), usage: toUsage(usage) };
 }
 
-/** Reads a body to its end. @throws ProviderError if it is larger than `maxBytes` or breaks off */
-async function readAll(body: Readable, maxBytes: number): Promise<Buffer[]> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > maxBytes) throw new ProviderError("reply too large");
-    chunks.push(chunk);
-  }
-  return chunks;
-}
-
 /** The text of a document. "" if it is not UTF-8, which is unreadable too. */
-function textOf(chunks: Buffer[]): string {
+function textOf(bytes: Buffer): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     return "";
   }

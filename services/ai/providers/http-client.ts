@@ -116,3 +116,15 @@ export function decompressed(message: IncomingMessage): Readable {
   // An error of either stream reaches the reader of the result.
   return pipeline(message, create(), () => {}) as unknown as Readable;
 }
+
+/** Reads a body to its end. @throws ProviderError if it is larger than `maxBytes` or breaks off */
+export async function readAll(body: Readable, maxBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxBytes) throw new ProviderError("reply too large");
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

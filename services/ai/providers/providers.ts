@@ -15,8 +15,8 @@ const ADAPTERS: Record<CatalogueProvider["dialect"], (endpoint: Endpoint) => Ada
 
 /** The providers that can be called. */
 export type Providers = {
-  /** The provider behind a catalogue entry; undefined when no key activates it. */
-  of(entry: CatalogueProvider): Provider | undefined;
+  /** By public id. Those that no key activates are missing. */
+  byId: ReadonlyMap<string, Provider>;
   /** Closes idle connections; calls in progress end by their own signals. */
   close(): void;
 };
@@ -34,14 +34,14 @@ export function openProviders(
   refuseUnusable(catalogue, variables);
   const bounds = { ...DEFAULT_BOUNDS, ...limits };
   const http = createHttpClient(bounds.connectMs);
-  const open = new Map<string, Provider>();
+  const byId = new Map<string, Provider>();
   for (const { id, dialect, keyVariable, baseUrlVariable, baseUrl } of catalogue.providers) {
     const key = variables[keyVariable];
     if (!key) continue;
     const endpoint = { key, baseUrl: variables[baseUrlVariable] || baseUrl, http };
-    open.set(id, createProvider(ADAPTERS[dialect](endpoint), bounds));
+    byId.set(id, createProvider(ADAPTERS[dialect](endpoint), bounds));
   }
-  return { of: ({ id }) => open.get(id), close: http.close };
+  return { byId, close: http.close };
 }
 
 function refuseUnusable(catalogue: Catalogue, variables: Readonly<Record<string, string | undefined>>): void {

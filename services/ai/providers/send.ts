@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { classifyError, ProviderError, retryDelayOf, toProviderError } from "./errors.ts";
-import { decompressed, type OpenReply, openReply, type UpstreamResponse } from "./http-client.ts";
+import { decompressed, type OpenReply, openReply, readAll, type UpstreamResponse } from "./http-client.ts";
 import type { CallObserver, ProviderBounds } from "./provider.ts";
 
 /** Largest body of an error response that is parsed. Bytes. */
@@ -133,15 +133,8 @@ function waitForFirstByte(message: IncomingMessage): Promise<void> {
 
 /** The error object in the body of an error response. undefined if there is none, as on the error pages of proxies. */
 async function errorIn(message: IncomingMessage): Promise<unknown> {
-  const chunks: Buffer[] = [];
-  let size = 0;
   try {
-    for await (const chunk of decompressed(message) as AsyncIterable<Buffer>) {
-      chunks.push(chunk);
-      size += chunk.length;
-      if (size > ERROR_BYTES) return undefined;
-    }
-    const parsed: unknown = JSON.parse(Buffer.concat(chunks).toString());
+    const parsed: unknown = JSON.parse(String(await readAll(decompressed(message), ERROR_BYTES)));
     const body = (Array.isArray(parsed) ? parsed[0] : parsed) as { error?: unknown } | null;
     return body?.error ?? body;
   } catch {

@@ -78,7 +78,7 @@ describe("AI catalogue", () => {
     if (!entry) throw new Error("The fifth provider is missing.");
     const environment = { ELSEWHERE_TOKEN: "simulated-key", ELSEWHERE: `${simulator.url}/v1` };
     const providers = openProviders(catalogue, variablesIn(environment));
-    const provider = providers.of(entry);
+    const provider = providers.byId.get(entry.id);
     if (!provider) throw new Error("The fifth provider isn't open.");
     expect(await readWhole(provider, promptOf({ entry }, "case: plain"))).toMatchObject({ text: REPLY });
     providers.close();

@@ -34,7 +34,7 @@ export async function startBench(
     { [entry.keyVariable]: key, [entry.baseUrlVariable]: baseUrlOf(dialect, simulator.url) },
     { backoffMs: 1, ...limits },
   );
-  const provider = providers.of(entry);
+  const provider = providers.byId.get(entry.id);
   if (!provider) throw new Error("The provider has a key and isn't open.");
   const close = async () => {
     providers.close();

@@ -108,7 +108,9 @@ test("a connection timeout is retried", RETRY_ON_SLOW_CI, async () => {
   if (!entry) throw new Error("The catalogue is empty.");
   const baseUrl = `https://127.0.0.1:${(mute.address() as AddressInfo).port}/v1`;
   const variables = { [entry.keyVariable]: "key", [entry.baseUrlVariable]: baseUrl };
-  const provider = openProviders(catalogue, variables, { ...patient, connectMs: SETTING_MS, backoffMs: 1 }).of(entry);
+  const provider = openProviders(catalogue, variables, { ...patient, connectMs: SETTING_MS, backoffMs: 1 }).byId.get(
+    entry.id,
+  );
   if (!provider) throw new Error("The provider isn't open.");
   const start = performance.now();
   expect(await readWhole(provider, promptOf({ entry }, "Hello."))).toMatchObject({ failure: "timed out" });
