@@ -2,7 +2,8 @@ import { LockMode } from "@mikro-orm/core";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import { clearLock } from "../store/attempts.ts";
 import { deleteEmails } from "../store/emails.ts";
-import { anonymizeUsage, User } from "../store/users.ts";
+import { anonymizeUsage } from "../store/usage.ts";
+import { User } from "../store/users.ts";
 
 /** Usage rows per statement, so that each is far shorter than the statement timeout. */
 const USAGE_BATCH_SIZE = 50_000;

@@ -6,23 +6,29 @@ import { User } from "../store/users.ts";
 
 /**
  * Checks that an administrator may be deleted or demoted: not the caller and not the last one. The administrators' rows
- * stay locked until the transaction ends, so such changes happen one after the other. Then the caller must still be an
- * administrator: of two who demote each other, only the first succeeds.
- * @throws ServiceError SELF_TARGETED, LAST_ADMIN, FORBIDDEN
+ * stay locked until the transaction ends, so such changes happen one after the other.
+ * @throws ServiceError SELF_TARGETED, LAST_ADMIN
  */
 export async function assertRemovableAdmin(
   call: Pick<Call, "em" | "caller">,
   id: string,
   action: "delete" | "demote",
 ): Promise<void> {
-  const callerId = call.caller?.user.id;
-  if (callerId === id) {
+  if (call.caller?.user.id === id) {
     const message = `Administrators can't ${action} themselves. Please ask another one.`;
     throw new ServiceError(Reason.SELF_TARGETED, message);
   }
   await assertOtherAdmin(call, id);
-  if (callerId === undefined) return;
-  const isAdmin = (await call.em.count(User, { id: callerId, role: "admin" })) > 0;
+}
+
+/**
+ * Checks in the transaction of a change that the caller has not been demoted since the call was authorized: of two
+ * administrators who demote each other, only the first succeeds. Lock first what the change locks.
+ * @throws ServiceError FORBIDDEN
+ */
+export async function assertStillAdmin({ em, caller }: Pick<Call, "em" | "caller">): Promise<void> {
+  if (caller === undefined) return; // the command line
+  const isAdmin = (await em.count(User, { id: caller.user.id, role: "admin" })) > 0;
   if (!isAdmin) throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
 }
 

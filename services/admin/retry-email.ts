@@ -3,12 +3,14 @@ import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { emailExists, requeueEmail } from "../store/emails.ts";
+import { assertStillAdmin } from "./guards.ts";
 
 type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 
 /** Queues a failed e-mail again, for another day at most. @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link works */
 export async function retryEmail(call: Deps, id: string): Promise<void> {
   await call.em.transactional(async () => {
+    await assertStillAdmin(call);
     const userId = await requeueEmail(call, id, call.clock.now());
     if (userId === undefined) {
       if (!(await emailExists(call, id))) throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");

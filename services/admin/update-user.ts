@@ -10,7 +10,7 @@ import type { AdminUser } from "../store/admin-users.ts";
 import { clearLock } from "../store/attempts.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
 import { readAdminUser, userNotFound } from "./admin-user.ts";
-import { assertEditableAccess, assertRemovableAdmin } from "./guards.ts";
+import { assertEditableAccess, assertRemovableAdmin, assertStillAdmin } from "./guards.ts";
 
 /** Changes of a user. Undefined fields stay as they are. */
 export type UserChanges = {
@@ -37,6 +37,7 @@ export async function updateUser(call: Deps, id: string, changes: UserChanges): 
     return await call.em.transactional(async () => {
       if (changes.role === "user") await assertRemovableAdmin(call, id, "demote");
       await lockUser(call, id);
+      await assertStillAdmin(call);
       const user = await call.em.findOne(User, { id });
       if (!user) throw userNotFound();
       if (changesAccess(user, changes, address)) assertEditableAccess(call, user);
@@ -103,6 +104,7 @@ async function unlock(call: Deps, user: User): Promise<void> {
 export async function deleteUser(call: AuditDeps, id: string): Promise<void> {
   await call.em.transactional(async () => {
     await assertRemovableAdmin(call, id, "delete");
+    await assertStillAdmin(call);
     await recordAudit(call, "admin.user_deleted", { userId: id });
     if (!(await eraseUser(call, id))) throw userNotFound();
   });

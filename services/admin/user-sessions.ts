@@ -3,6 +3,7 @@ import type { SignedInCall } from "../call.ts";
 import { revokeSessions } from "../sessions/revoke-sessions.ts";
 import { type ListedSession, listOpenSessions } from "../store/sessions.ts";
 import { requireUser } from "./admin-user.ts";
+import { assertStillAdmin } from "./guards.ts";
 
 /** Lists a user's open sessions, newest first. @throws ServiceError NOT_FOUND */
 export async function listUserSessions(
@@ -17,6 +18,7 @@ export async function listUserSessions(
 export async function revokeUserSessions(call: AuditDeps, userId: string): Promise<number> {
   return call.em.transactional(async () => {
     await requireUser(call, userId);
+    await assertStillAdmin(call);
     const sessions = await revokeSessions(call, userId);
     await recordAudit(call, "admin.sessions_revoked", { userId, details: { sessions } });
     return sessions;

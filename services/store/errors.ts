@@ -13,22 +13,25 @@ const INSUFFICIENT_PRIVILEGE = "42501";
 const UNAVAILABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
 
+/** An error and its causes. The ORM names them `previous`. */
+function* causesOf(error: unknown): Generator<Error & { code?: unknown; syscall?: unknown }> {
+  for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous) yield e;
+}
+
 /** Whether an error means that the database is unavailable or busy, so that a retry later makes sense. */
 export function isDatabaseUnavailable(error: unknown): boolean {
-  for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous) {
-    const { code, syscall } = e as { code?: unknown; syscall?: unknown };
+  for (const { code, syscall, message } of causesOf(error)) {
     if (syscall === "connect") return true; // whatever the cause: a missing socket file, no file descriptors left
-    if ((typeof code === "string" && UNAVAILABLE_CODES.test(code)) || UNAVAILABLE_MESSAGES.test(e.message)) return true;
+    if ((typeof code === "string" && UNAVAILABLE_CODES.test(code)) || UNAVAILABLE_MESSAGES.test(message)) return true;
   }
   return false;
 }
 
 /** Whether an error means that no connection could be made: the statement has certainly not run. */
 export function isUnreachable(error: unknown): boolean {
-  for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous) {
-    const { code, syscall } = e as { code?: unknown; syscall?: unknown };
+  for (const { code, syscall, message } of causesOf(error)) {
     if (syscall === "connect" || code === "57P03" || code === "53300") return true;
-    if (/timeout exceeded when trying to connect/.test(e.message)) return true;
+    if (/timeout exceeded when trying to connect/.test(message)) return true;
   }
   return false;
 }

@@ -75,3 +75,13 @@ export async function sumUsageByDay(
   );
   return rows.map(({ userId: owner, ...row }) => ({ ...row, ...(owner !== null && { userId: owner }) }));
 }
+
+/** Removes a user from at most `limit` usage rows, which stay for the statistics. @returns how many. */
+export async function anonymizeUsage({ em }: Db, userId: string, limit: number): Promise<number> {
+  const { affectedRows } = await em.execute<{ affectedRows: number }>(
+    "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = ? limit ?)",
+    [userId, limit],
+    "run",
+  );
+  return affectedRows;
+}

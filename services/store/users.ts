@@ -112,16 +112,6 @@ export async function consumeTotpStep(
   return affectedRows > 0;
 }
 
-/** Removes a user from at most `limit` usage rows, which stay for the statistics. @returns how many. */
-export async function anonymizeUsage({ em }: Db, userId: string, limit: number): Promise<number> {
-  const { affectedRows } = await em.execute<{ affectedRows: number }>(
-    "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = ? limit ?)",
-    [userId, limit],
-    "run",
-  );
-  return affectedRows;
-}
-
 /** Replaces all backup codes of a user. Lock the user first. */
 export async function replaceBackupCodes({ em }: Db, userId: string, digests: string[]): Promise<void> {
   await em.execute("delete from backup_codes where user_id = ?", [userId]);
