@@ -17,7 +17,7 @@ export type Origins = {
   isOwn(headers: IncomingHttpHeaders): boolean;
 };
 
-/** Makes the rules for pages of other origins (Fetch standard, CORS protocol). */
+/** Creates the rules for pages of other origins (Fetch standard, CORS protocol). */
 export function createOrigins(publicUrl: string, allowed: readonly string[]): Origins {
   const others = new Set(allowed);
   const own = new Set([...allowed, new URL(publicUrl).origin]);

@@ -6,7 +6,7 @@ import { Gauge, Histogram, Registry } from "prom-client";
 import { CLIENT_CLOSED_REQUEST } from "../../services/platform/errors.ts";
 import type { Tracing } from "../../services/platform/tracing.ts";
 
-/** Starts the span of a request, as a child of the one that its `traceparent` header names. */
+/** Starts the span of a request, as a child of the span in its `traceparent` header. */
 export type StartSpan = Tracing["start"];
 
 declare module "fastify" {
@@ -27,10 +27,10 @@ export type Instrumentation = {
   end(request: FastifyRequest, reply: FastifyReply): void;
 };
 
-/** Bounds in seconds, as the OpenTelemetry semantic conventions for HTTP advise. */
+/** Bucket bounds in seconds, from the OpenTelemetry semantic conventions for HTTP. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
-/** One line is logged per request, never a body, a token, a cookie or a query value. Labels are never what clients choose. */
+/** Logs one line per request, never a body, token, cookie or query value. No label has a value that clients can choose. */
 export function instrumentRequests(log: Logger, startSpan: StartSpan | undefined): Instrumentation {
   const registry = new Registry();
   const seconds = new Histogram({
@@ -70,7 +70,7 @@ export function instrumentRequests(log: Logger, startSpan: StartSpan | undefined
   };
 }
 
-/** Named by the route. */
+/** Starts the span of a request, named by its route. */
 function spanOf({ method, headers, routeOptions: { url } }: FastifyRequest, start: StartSpan) {
   const parent = typeof headers.traceparent === "string" ? headers.traceparent : undefined;
   const attributes = { "http.request.method": method, ...(url && { "http.route": url }) };

@@ -3,7 +3,7 @@ import { Code, ConnectError, type ContextValues, createContextValues, type Handl
 
 const ENDED = new ConnectError("the call has ended", Code.Canceled);
 
-/** What a caller of a transport passes along with the message. */
+/** The options of a call: the arguments of a transport besides the message. */
 type CallOptions = {
   signal: AbortSignal | undefined;
   timeoutMs: number | undefined;
@@ -12,8 +12,8 @@ type CallOptions = {
 };
 
 /**
- * One call in process, until it ends, its client aborts it, or its deadline passes. It is the request that interceptors
- * see, and the context that the handler receives.
+ * One call in process, from its start to its end, an abort by its client, or its deadline. It is the request that
+ * interceptors see, and the context that the handler receives.
  */
 export class InProcessCall implements HandlerContext {
   readonly call = this; // interceptors may copy the request
@@ -68,7 +68,7 @@ export class InProcessCall implements HandlerContext {
   }
 
   /**
-   * Settles as the work does, or rejects the moment the call is aborted. A failure ends the call. Masks unknown errors, as
+   * Settles with the work, or rejects at once when the call is aborted. A failure ends the call. Masks unknown errors, as
    * on the wire.
    * @param complete maps the result
    */
@@ -86,7 +86,7 @@ export class InProcessCall implements HandlerContext {
     });
   }
 
-  /** Ends the call, as its last result does. */
+  /** Ends the call with its last result. */
   end(reason = ENDED): void {
     if (this.#endedBy) return;
     this.#endedBy = reason;

@@ -114,9 +114,9 @@ async function first<T>(messages: AsyncIterable<T>): Promise<T> {
 }
 
 /**
- * The messages of a streaming call, completed from what the handler yields. As in Connect, leaving the loop does not end the
- * call: only its signal does. An aborted call closes the handler's generator, even if nobody reads at the moment or ever did,
- * so that its `finally` and the interceptors that observe its end run.
+ * The messages of a streaming call: those that the handler yields, completed to whole messages. As in Connect, leaving the loop does not end the
+ * call: only its signal does. An aborted call closes the handler's generator even if the client has never read from it, so that
+ * its `finally` and the interceptors that observe its end run.
  */
 function messagesOf(call: InProcessCall, source: AsyncIterable<MessageInitShape<DescMethod["output"]>>) {
   const from = source[Symbol.asyncIterator]();

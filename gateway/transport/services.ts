@@ -41,7 +41,7 @@ export type ServicesTransport = Transport & {
 };
 
 /**
- * gRPC to the services behind a URL: HTTP/2 in the clear for http, TLS for https. Calls that wait for AI
+ * gRPC to the services behind a URL: HTTP/2 without TLS for http, with TLS for https. Calls that wait for AI
  * providers have connections of their own: neither their number nor a burst of disconnects delays logins.
  * @param files for TLS: the gateway's certificate for services that require one, and the CA of their certificates
  * @param renewMs maximum age of a connection for new calls

@@ -30,7 +30,7 @@ const modelSchema = z.strictObject({
   systemRole: z.enum(["system", "developer", "user"]).exactOptional(),
   /** OpenAI's shape: the field that limits the reply. */
   outputTokensField: z.enum(["max_tokens", "max_completion_tokens"]).exactOptional(),
-  /** OpenAI's shape: whether a stream reports usage when asked; some report it unasked and refuse the question. */
+  /** OpenAI's shape: whether a stream reports usage on request. Some servers always report it and reject the request. */
   usageOnRequest: z.boolean().exactOptional(),
 });
 
