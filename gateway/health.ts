@@ -63,28 +63,28 @@ const send = (reply: FastifyReply, status: string, body: object) =>
 /** Checks one dependency. Concurrent callers share one check, since the route has no rate limit. */
 function createChecks(transport: Transport): (part: Part) => Promise<Check> {
   const client = createClient(Health, transport);
-  const asked = new Map<Part, Promise<Check>>();
+  const pending = new Map<Part, Promise<Check>>();
   const ask = async (part: Part): Promise<Check> => {
     const started = performance.now();
-    let told: string | null = null;
+    let measured: string | null = null;
     const isServing = await client
       .check(
         { service: part },
         {
           timeoutMs: CHECK_TIMEOUT_MS,
           onHeader: (header) => {
-            told = header.get(LATENCY_MS);
+            measured = header.get(LATENCY_MS);
           },
         },
       )
       .then(({ status }) => status === ServingStatus.SERVING)
       .catch(() => false); // services that can't be reached count as down
-    const latencyMs = Number(told ?? performance.now() - started);
+    const latencyMs = Number(measured ?? performance.now() - started);
     return { status: isServing ? "ok" : "down", latencyMs: Math.round(latencyMs * 10) / 10 };
   };
   return (part) => {
-    const under = asked.get(part) ?? ask(part).finally(() => asked.delete(part));
-    asked.set(part, under);
-    return under;
+    const check = pending.get(part) ?? ask(part).finally(() => pending.delete(part));
+    pending.set(part, check);
+    return check;
   };
 }

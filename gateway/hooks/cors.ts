@@ -35,8 +35,8 @@ export function createOrigins(publicUrl: string, allowed: readonly string[]): Or
       if (origin === undefined || !others.has(origin)) return false;
       if (headers["access-control-request-method"] === undefined) return false;
       reply.header("access-control-allow-methods", METHODS);
-      const asked = headers["access-control-request-headers"]; // also those of tracing and retry libraries
-      if (asked !== undefined) reply.header("access-control-allow-headers", asked);
+      const requested = headers["access-control-request-headers"]; // also those of tracing and retry libraries
+      if (requested !== undefined) reply.header("access-control-allow-headers", requested);
       reply.header("access-control-max-age", PREFLIGHT_SECONDS);
       reply.code(204).send();
       return true;

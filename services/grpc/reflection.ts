@@ -26,30 +26,30 @@ export function reflectionHandler(services: readonly DescService[]): ServiceImpl
   return {
     async *serverReflectionInfo(requests) {
       for await (const request of requests) {
-        const { messageRequest: asked } = request;
-        yield { validHost: request.host, originalRequest: request, messageResponse: respond(asked) };
+        const { messageRequest: query } = request;
+        yield { validHost: request.host, originalRequest: request, messageResponse: respond(query) };
       }
     },
   };
 
-  function respond(asked: { case: string | undefined; value?: unknown }): Answer {
-    switch (asked.case) {
+  function respond(query: { case: string | undefined; value?: unknown }): Answer {
+    switch (query.case) {
       case "listServices":
         return answer("listServicesResponse", { service: services.map(({ typeName }) => ({ name: typeName })) });
       case "fileByFilename":
-        return found(byName.get(asked.value as string));
+        return found(byName.get(query.value as string));
       case "fileContainingSymbol":
-        return found(bySymbol.get((asked.value as string).replace(/^\./, "")));
+        return found(bySymbol.get((query.value as string).replace(/^\./, "")));
       case "fileContainingExtension": {
-        const { containingType, extensionNumber } = asked.value as { containingType: string; extensionNumber: number };
+        const { containingType, extensionNumber } = query.value as { containingType: string; extensionNumber: number };
         return found(extensions.find((ext) => ext.of === containingType && ext.number === extensionNumber)?.file);
       }
       case "allExtensionNumbersOfType": {
-        const numbers = extensions.filter((ext) => ext.of === asked.value).map((ext) => ext.number);
-        return answer("allExtensionNumbersResponse", { baseTypeName: asked.value, extensionNumber: numbers });
+        const numbers = extensions.filter((ext) => ext.of === query.value).map((ext) => ext.number);
+        return answer("allExtensionNumbersResponse", { baseTypeName: query.value, extensionNumber: numbers });
       }
       default:
-        return answer("errorResponse", { errorCode: Code.InvalidArgument, errorMessage: "nothing was asked" });
+        return answer("errorResponse", { errorCode: Code.InvalidArgument, errorMessage: "The request is empty." });
     }
   }
 }

@@ -118,9 +118,13 @@ export function classifyError(error: unknown, status?: number): ProviderErrorKin
     .join(" ")
     .toLowerCase();
   const kindIn = (list: typeof ERROR_PATTERNS) => list.find(([pattern]) => pattern.test(words))?.[1];
-  const told = status ?? [code, status_code].map(Number).find(isErrorStatus);
+  const httpStatus = status ?? [code, status_code].map(Number).find(isErrorStatus);
   return (
-    kindIn(ERROR_PATTERNS) ?? STATUSES[told ?? 0] ?? kindIn(FALLBACK_PATTERNS) ?? kindOfStatus(told) ?? "broke off"
+    kindIn(ERROR_PATTERNS) ??
+    STATUSES[httpStatus ?? 0] ??
+    kindIn(FALLBACK_PATTERNS) ??
+    kindOfStatus(httpStatus) ??
+    "broke off"
   );
 }
 
