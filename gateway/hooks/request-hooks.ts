@@ -1,6 +1,6 @@
-import type { IncomingMessage } from "node:http";
+import { type IncomingMessage, METHODS } from "node:http";
 import type { DescMethod } from "@bufbuild/protobuf";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { clientAddressOf } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
@@ -118,4 +118,20 @@ function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
   }
+}
+
+/** Collects the routes that are added from now on. @returns a function that adds a 405 route for each method they lack */
+export function followRoutes(app: FastifyInstance): () => void {
+  const taken = new Map<string, Set<string>>();
+  for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
+  app.addHook("onRoute", ({ url, method, config }) => {
+    if (config && "allow" in config) return;
+    taken.set(url, new Set([...(taken.get(url) ?? []), ...[method].flat()]));
+  });
+  return () => {
+    for (const [url, methods] of taken) {
+      const method = METHODS.filter((other) => !methods.has(other)) as HTTPMethods[];
+      app.route({ method, url, config: { allow: [...methods].join(", ") }, handler: () => {} }); // the hook rejects the request
+    }
+  };
 }

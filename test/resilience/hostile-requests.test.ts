@@ -6,11 +6,12 @@ import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { LoginRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { anyDatabase } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
-import { createHttpClient } from "../support/http-client.ts";
+import { createHttpClient, sendHttp } from "../support/http-client.ts";
 import { failureOf, framed, send } from "../support/raw-grpc.ts";
 import { times, until } from "../support/until.ts";
 
@@ -20,17 +21,24 @@ const CHAT = "/gatehouse.ai.v1.AIService/Chat";
 const LOGIN = "/gatehouse.account.v1.AuthService/Login";
 const OWNER = { email: "owner@example.com", password: "Correct-horse-1" };
 
+/** Starts a process with this heap. @returns it with the address of its gRPC port */
+async function startSmall(env: Record<string, string>): Promise<Process & { grpcUrl: string }> {
+  const process = await startProcess({
+    ...(await anyDatabase()),
+    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-hostile-")),
+    NODE_OPTIONS: `--max-old-space-size=${HEAP_MB}`,
+    ...env,
+  });
+  return { ...process, grpcUrl: `http://${/gRPC on (127\.0\.0\.1:\d+)/.exec(process.output())?.[1]}` };
+}
+
 let product: Process;
 let accessToken: string;
 let grpcUrl: string;
 beforeAll(async () => {
-  product = await startProcess({
-    ...(await anyDatabase()),
-    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-hostile-")),
-    NODE_OPTIONS: `--max-old-space-size=${HEAP_MB}`,
-    RATE_LIMITS: "off",
-  });
-  grpcUrl = `http://${/gRPC on (127\.0\.0\.1:\d+)/.exec(product.output())?.[1]}`;
+  const started = await startSmall({ RATE_LIMITS: "off" });
+  product = started;
+  grpcUrl = started.grpcUrl;
   const client = createHttpClient(product.url);
   await client.post("/auth/register", { ...OWNER, name: "Owner", acceptTerms: true });
   accessToken = (await client.post("/auth/login", OWNER)).body.accessToken;
@@ -144,3 +152,45 @@ test("gRPC: reflection is not compressed, so that logins keep their threads", as
   });
   await expectServed();
 });
+
+test("Login flood from one address on both ports: other accounts are served, and the victim gets a response", async () => {
+  const flooded = await startSmall({ TRUST_PROXY: "127.0.0.1" });
+  const client = createHttpClient(flooded.url);
+  const other = { email: "other@example.com", password: "Correct-horse-2" };
+  for (const account of [OWNER, other]) {
+    await client.post("/auth/register", { ...account, name: "Name", acceptTerms: true });
+  }
+  const token = (await client.post("/auth/login", other)).body.accessToken;
+
+  const attacker = { "x-forwarded-for": "198.51.100.7" };
+  const wrong = { email: OWNER.email, password: "Wrong-horse-1" };
+  const statuses = new Set<number>();
+  let isOver = false;
+  const rest = times(50, async () => {
+    while (!isOver) statuses.add((await sendHttp(flooded.url, "POST", "/auth/login", wrong, attacker)).status);
+  });
+  const session = http2.connect(flooded.grpcUrl).on("error", () => {});
+  const message = framed(toBinary(LoginRequestSchema, create(LoginRequestSchema, wrong)));
+  const grpc = times(50, async () => {
+    while (!isOver) await send(session, head(LOGIN, attacker), message);
+  });
+
+  const slowest = { profile: 0, login: 0 };
+  for (let round = 0; round < 3; round++) {
+    const elsewhere = createHttpClient(flooded.url);
+    const started = performance.now();
+    expect((await elsewhere.get("/user/profile", token)).status).toBe(200);
+    slowest.profile = Math.max(slowest.profile, performance.now() - started);
+    const signedInAt = performance.now();
+    expect((await elsewhere.post("/auth/login", other)).status).toBe(200);
+    expect([200, 423]).toContain((await elsewhere.post("/auth/login", OWNER)).status); // five wrong passwords lock it
+    slowest.login = Math.max(slowest.login, performance.now() - signedInAt);
+  }
+  isOver = true;
+  await Promise.all([...rest, ...grpc]);
+  session.destroy();
+  expect(slowest.profile).toBeLessThan(3_000);
+  expect(slowest.login).toBeLessThan(6_000);
+  expect([...statuses].every((status) => [401, 423, 429, 503].includes(status))).toBe(true);
+  expect(await flooded.end("SIGTERM")).toBe(0);
+}, 60_000);
