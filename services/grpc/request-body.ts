@@ -7,10 +7,9 @@ import { type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf"
 import type { ConnectRouterOptions } from "@connectrpc/connect";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { checkMessageSize, payloadTooLarge, readBody } from "../platform/body-limits.ts";
 import { ServiceError, toConnectError } from "../platform/errors.ts";
-import { checkMessageSize } from "../platform/message-limits.ts";
 import { policyOf } from "../platform/policy.ts";
-import { payloadTooLarge, readBody } from "../platform/read-body.ts";
 
 /** Maximum factor by which a compressed message may expand. A small one may always expand to this size, in bytes. */
 const MAX_EXPANSION = 20;

@@ -1,5 +1,54 @@
+import type { Readable } from "node:stream";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "./errors.ts";
+
+export const payloadTooLarge = () =>
+  new ServiceError(Reason.PAYLOAD_TOO_LARGE, "The body is larger than this method accepts.");
+
+type Bounds = {
+  maxBytes: number;
+  /** Reserves memory for a body of this size. @throws ServiceError if there is none */
+  reserve(bytes: number): void;
+  /** Longest time until the end of the body, in ms; by default the server has a limit of its own. */
+  timeoutMs?: number;
+};
+
+/**
+ * Reads a body up to its body limit. Its parts are joined as they arrive, since many small buffers cost more memory than
+ * their content. After an error the rest is discarded.
+ * @throws ServiceError PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT, MALFORMED_REQUEST if the client leaves before the end
+ */
+export function readBody(stream: Readable, { maxBytes, reserve, timeoutMs }: Bounds): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    let buffer = Buffer.alloc(0);
+    let bytes = 0;
+    const finish = (error?: unknown) => {
+      clearTimeout(timer);
+      stream.off("data", add).off("end", finish).off("error", breakOff).off("close", breakOff);
+      if (error === undefined) return resolve(buffer.subarray(0, bytes));
+      buffer = Buffer.alloc(0);
+      stream.on("error", () => {}).resume();
+      reject(error);
+    };
+    const add = (part: Buffer) => {
+      const start = bytes;
+      bytes += part.length;
+      try {
+        if (bytes > maxBytes) throw payloadTooLarge();
+        reserve(bytes);
+      } catch (error) {
+        return finish(error);
+      }
+      if (bytes > buffer.length)
+        buffer = Buffer.concat([buffer], Math.min(Math.max(bytes, 2 * buffer.length), maxBytes));
+      buffer.set(part, start);
+    };
+    const breakOff = () => finish(new ServiceError(Reason.MALFORMED_REQUEST, "The request broke off."));
+    const late = () => finish(new ServiceError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."));
+    const timer = timeoutMs === undefined ? undefined : setTimeout(late, timeoutMs);
+    stream.on("data", add).on("end", finish).on("error", breakOff).on("close", breakOff);
+  });
+}
 
 /** Maximum number of fields of a protobuf message. The largest legal request has 517: 512 messages and 5 others. */
 const MAX_FIELDS = 1_024;
