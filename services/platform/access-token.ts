@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import { decodeProtectedHeader, importJWK, type JWTPayload, jwtVerify } from "jose";
 import { validate as isUuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -25,8 +26,8 @@ export type TokenDeps = { config: { publicUrl: string }; keys: VerificationKeys;
 
 /** Maximum number of cached tokens; the oldest is removed first. */
 const MAX_VERIFIED_TOKENS = 10_000;
-/** Minimum interval between requests for unknown keys, in ms. */
-const REFETCH_INTERVAL_MS = 1_000;
+/** Minimum interval between two loads of the keys for an unknown key id, in ms. */
+const RELOAD_INTERVAL_MS = 1_000;
 
 /** Each kind has an audience of its own, so that a verifier which checks only `aud` rejects the others. */
 export const audienceOf = (kind: TokenKind): string => (kind === "access" ? "gatehouse" : `gatehouse:${kind}`);
@@ -104,24 +105,43 @@ const isId = (claim: unknown) => typeof claim === "string" && isUuid(claim);
 /** The services' public keys (RFC 8037) in a gateway that runs apart. Fetched again for an unknown key id. */
 export function createRemoteKeys(fetchKeys: () => Promise<{ kid: string; x: string }[]>): VerificationKeys {
   let keys = new Map<string, PublicKey>();
-  let fetchedAt = Number.NEGATIVE_INFINITY;
-  let fetched = Promise.resolve();
-  const refetch = async () => {
+  const reload = createReload(async () => {
     const published = await fetchKeys();
     const entries = published.map(
       async ({ kid, x }) => [kid, await importJWK({ kty: "OKP", crv: "Ed25519", x }, "EdDSA")] as const,
     );
     keys = new Map(await Promise.all(entries));
-  };
+  });
   return {
     verifiedTokens: new Map(),
     async verificationKey(kid) {
-      if (!keys.has(kid) && performance.now() - fetchedAt >= REFETCH_INTERVAL_MS) {
-        fetchedAt = performance.now();
-        fetched = refetch();
-      }
-      if (!keys.has(kid)) await fetched; // concurrent requests share one fetch
+      if (!keys.has(kid)) await reload();
       return keys.get(kid);
     },
+  };
+}
+
+/**
+ * Makes a function that loads something again and resolves when a load that began after the call has ended. Concurrent
+ * callers share a load. Loads begin at least a second apart: a caller waits, so that tokens with made-up key ids cost one
+ * load a second and never turn a valid token with a new key away.
+ */
+export function createReload(load: () => Promise<void>): () => Promise<void> {
+  let startedAt = Number.NEGATIVE_INFINITY;
+  let running: Promise<void> | undefined;
+  const run = async () => {
+    const waitMs = startedAt + RELOAD_INTERVAL_MS - performance.now();
+    if (waitMs > 0) await wait(waitMs);
+    startedAt = performance.now();
+    await load();
+  };
+  return async () => {
+    const calledAt = performance.now();
+    while (startedAt < calledAt) {
+      running ??= run().finally(() => {
+        running = undefined;
+      });
+      await running;
+    }
   };
 }

@@ -1,14 +1,12 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { importJWK } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
-import type { PublicKey, VerificationKeys } from "../platform/access-token.ts";
+import { createReload, type PublicKey, type VerificationKeys } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
 import { newId } from "../store/ids.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
 import type { Store } from "../store/store.ts";
 
-/** Minimum interval between reloads for an unknown `kid`, in ms. */
-const RELOAD_INTERVAL_MS = 1_000;
 /** How long a key signs, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;
 /** Time for which a key is published before it signs, and after its last token has expired, in ms. */
@@ -37,17 +35,9 @@ export async function openKeyRing(
   longestTokenMs: number,
 ): Promise<KeyRing> {
   let keys = await load(store, cipher);
-  let reloadedAt = Number.NEGATIVE_INFINITY;
-  let reloaded = Promise.resolve();
-  const reload = () => {
-    if (performance.now() - reloadedAt >= RELOAD_INTERVAL_MS) {
-      reloadedAt = performance.now();
-      reloaded = load(store, cipher).then((loaded) => {
-        keys = loaded;
-      });
-    }
-    return reloaded; // concurrent callers share one reload
-  };
+  const reload = createReload(async () => {
+    keys = await load(store, cipher);
+  });
   const rotate = async () => {
     const now = clock.now();
     await deleteRetiredKeys({ em: store.fork() }, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
