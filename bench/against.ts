@@ -5,7 +5,7 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes, randomInt, randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
@@ -37,7 +37,11 @@ type Side = {
   refresh: string[];
 };
 
-if (process.platform === "linux") execFileSync("taskset", ["-apc", "1", String(process.pid)], { stdio: "ignore" });
+const CORES = availableParallelism();
+/** Keeps the load to some cores: to one beside the servers, or to all of them with a server that has all. */
+const loadFrom = (cores: string) =>
+  process.platform === "linux" && CORES > 1 && execFileSync("taskset", ["-apc", cores, String(process.pid)]);
+loadFrom("1");
 const run = randomInt(256);
 const upstream = await startServer(["bench/ai/upstream.ts"], {}, 1);
 try {
@@ -170,11 +174,13 @@ async function loginRow(sides: Side[]): Promise<void> {
   const everywhere = await Promise.all(
     sides.map(async (side) => ({ server: await startServer(["gateway/main.ts"], side.env, undefined, side.root) })),
   );
+  loadFrom(`0-${CORES - 1}`);
   await row("login, 8 clients, all cores", everywhere, async ({ server }) => {
     const { perSecond, cpuMicros, failed } = await load({ server, request: { path: "/", requests } }, SECONDS, 8);
     if (failed > 0) throw new Error(`${failed} logins failed`);
     return { "per second": perSecond, "CPU µs": cpuMicros };
   });
+  loadFrom("1");
   for (const { server } of everywhere) await server.close();
 }
 

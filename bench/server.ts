@@ -29,8 +29,8 @@ export async function startServer(
   core: number | undefined = 0,
   cwd: string = process.cwd(),
 ): Promise<Server> {
-  const isPinned = core !== undefined && CORES > 1 && process.platform === "linux";
-  const pin = isPinned ? ["taskset", "-c", String(core)] : [];
+  const cores = core === undefined ? `0-${CORES - 1}` : String(core); // else it would inherit the benchmark's own core
+  const pin = CORES > 1 && process.platform === "linux" ? ["taskset", "-c", cores] : [];
   const [command, ...rest] = [...pin, process.execPath, ...args] as [string, ...string[]];
   const child = spawn(command, rest, {
     cwd,

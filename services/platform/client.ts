@@ -69,9 +69,12 @@ export function equalSecrets(a: string, b: string): boolean {
 /** An address with a port, as some proxies write it (RFC 7239 section 6), with IPv6 in brackets. */
 const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
 
-/** The canonical spelling of an address. An IPv4 address mapped into IPv6 (`::ffff:`) becomes an IPv4 address. */
+/**
+ * The canonical spelling of an address. An IPv4 address mapped into IPv6 (`::ffff:`) becomes an IPv4 address. Most addresses
+ * are IPv4: the colon is looked for first, since Node's test for IPv6 is a long regular expression.
+ */
 export function plainAddress(address: string): string {
-  return isIPv6(address) ? ipaddr.process(address).toString() : address;
+  return address.includes(":") && isIPv6(address) ? ipaddr.process(address).toString() : address;
 }
 
 /** Parses an address that a proxy wrote, with or without a port. @returns undefined if it is no address */
@@ -83,7 +86,7 @@ export function parseAddress(text: string): string | undefined {
 
 /** The network that an address counts as: an IPv6 address as its /64, which one customer has. */
 export function networkOf(address: string): string {
-  if (!isIPv6(address)) return address;
+  if (!address.includes(":") || !isIPv6(address)) return address;
   return `${ipaddr.IPv6.parse(address)
     .parts.slice(0, 4)
     .map((part) => part.toString(16))
@@ -121,4 +124,4 @@ export function clientAddressOf({ ip, ips = [ip] }: AddressedRequest): string {
   return ips.map((entry) => parseAddress(entry ?? "")).findLast((address) => address !== undefined) ?? "";
 }
 
-const familyOf = (address: string) => (isIP(address) === 6 ? "ipv6" : "ipv4");
+const familyOf = (address: string) => (address.includes(":") ? "ipv6" : "ipv4");

@@ -68,7 +68,7 @@ export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }:
       kind: callKind(method, policy),
       userId: isForwarded ? undefined : claims?.userId,
       isUserStream: policy !== undefined && method.methodKind === "server_streaming",
-      address: isForwarded || isTrusted(address) ? undefined : address,
+      address: isForwarded || (!claims && isTrusted(address)) ? undefined : address, // a user's share is the user's
     });
     return { ...call, claims, rateLimit, permit };
   };
