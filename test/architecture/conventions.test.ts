@@ -8,11 +8,11 @@ const SHARED_NAMES = ["errors", "handler", "health", "main", "server", "usage", 
 const SHARED_EXPORTS = ["Call"];
 const INTERVALS = ["sse.ts", "worker.ts"]; // heartbeats of streams; leases of mails
 const MAX_CASTS = 6;
-const MAX_PRODUCT = { files: 163, lines: 14_200 };
-const MAX_TEST_LINES = 18_920;
+const MAX_PRODUCT = { files: 200, lines: 17_000 };
+const MAX_TEST_LINES = 25_000;
 const MAX_LINES = 200;
 /** Words of riddles, by folder: plain English names the subject. Those of services are in e-mails. */
-const MAX_RIDDLES = { gateway: 0, proto: 0, scripts: 0, services: 3, test: 224 };
+const MAX_RIDDLES = { gateway: 0, proto: 0, scripts: 0, services: 3, test: 240 };
 const RIDDLES = /\b(?:whoever|nobody|told|asked|takes nothing|for want of|patience)\b/i;
 
 const sources = (folder: string, end = ".ts") =>
