@@ -1,5 +1,5 @@
 /**
- * A flood through nginx with the configuration of docs/proxy: `npm run bench -- flood`. One address floods for 15 seconds
+ * A flood through nginx with the configuration of deploy/proxy: `npm run bench -- flood`. One address floods for 15 seconds
  * while four others read a profile, sign in, chat and ask for health at a steady pace. Prints the latency of the others
  * without and with each flood. Everything stays on 127.0.0.0/8 and stops by itself.
  */
@@ -59,7 +59,7 @@ async function startNginx(): Promise<void> {
   execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", ...subject, "-keyout", key, "-out", crt], {
     stdio: "ignore",
   });
-  const conf = readFileSync("docs/proxy/nginx.conf", "utf8")
+  const conf = readFileSync("deploy/proxy/nginx.conf", "utf8")
     .replaceAll("/etc/nginx/gatehouse.crt", crt)
     .replaceAll("/etc/nginx/gatehouse.key", key)
     .replaceAll("127.0.0.1:3000", `127.0.0.1:${port}`)

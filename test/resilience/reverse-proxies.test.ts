@@ -1,0 +1,162 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { mkdtempSync } from "node:fs";
+import { request } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { PREFIX } from "../../scripts/simulators/script.ts";
+import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { PASSWORD } from "../support/accounts.ts";
+import { createDatabase } from "../support/databases.ts";
+import { type Process, startProcess } from "../support/deployment.ts";
+import { freePort } from "../support/metrics.ts";
+import { CA, startReverseProxy } from "../support/reverse-proxy.ts";
+import { isMissing } from "../support/skip-without.ts";
+import { eventsIn } from "../support/sse-events.ts";
+import { tally, times, until } from "../support/until.ts";
+
+const GRACE_MS = 1_000;
+const CLIENT = "127.0.1.7";
+const ASKED = { provider: "provider-a", messages: [{ role: "user", content: "case: silent-midway" }] };
+
+let simulator: Simulator;
+let env: Record<string, string>;
+const ports = { rest: ["", ""] as [string, string], grpc: ["", ""] as [string, string] };
+const replicas: Process[] = [];
+const startReplica = async (i: 0 | 1) => {
+  replicas[i] = await startProcess({ ...env, PORT: ports.rest[i], GRPC_PORT: ports.grpc[i] });
+};
+
+type Answer = { status: number; retryAfter: string | undefined; text: string };
+
+describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
+  beforeAll(async () => {
+    simulator = await startProviderSimulator({ dialect: "openai" });
+    for (const list of [ports.rest, ports.grpc]) for (const i of [0, 1]) list[i] = await freePort();
+    env = {
+      DATABASE_URL: await createDatabase(randomUUID().slice(0, 8)),
+      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-proxied-")),
+      SECRET_KEY: randomBytes(32).toString("base64"),
+      PUBLIC_URL: "https://api.example.com",
+      TRUST_PROXY: "127.0.0.1",
+      SHUTDOWN_TIMEOUT: `${GRACE_MS}ms`,
+      OPENAI_API_KEY: "simulated-key",
+      OPENAI_BASE_URL: `${simulator.url}/v1`,
+    };
+    for (const i of [0, 1] as const) await startReplica(i);
+  });
+  afterAll(async () => {
+    await Promise.all(replicas.map((replica) => replica.end("SIGKILL")));
+    await simulator?.close();
+  });
+
+  describe.each(["nginx", "haproxy", "caddy"] as const)("%s", (kind) => {
+    if (isMissing(kind)) return test.todo("is tested where the program is installed");
+    let proxy: Awaited<ReturnType<typeof startReverseProxy>>;
+    let token: string;
+    beforeAll(async () => {
+      proxy = await startReverseProxy(kind, ports);
+      const credentials = { email: `${kind}@example.com`, password: PASSWORD };
+      await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+      token = JSON.parse((await send("POST", "/auth/login", credentials)).text).accessToken;
+    });
+    afterAll(() => proxy.close());
+
+    /** Sends a request from an address of its own; `onText` gets what has arrived so far. */
+    function send(method: string, path: string, body?: unknown, onText: (text: string) => void = () => {}) {
+      const headers = {
+        "content-type": "application/json",
+        "x-forwarded-for": "8.8.8.8",
+        ...(token && { authorization: `Bearer ${token}` }),
+      };
+      return new Promise<Answer>((resolve, reject) => {
+        const options = { method, headers, ca: CA, localAddress: CLIENT, family: 4, agent: false };
+        const sending = request(proxy.url + path, options, (response) => {
+          let text = "";
+          response.setEncoding("utf8").on("data", (part: string) => {
+            text += part;
+            onText(text);
+          });
+          const { statusCode: status = 0, headers: received } = response;
+          response.on("end", () => resolve({ status, retryAfter: received["retry-after"], text })).on("error", reject);
+        });
+        sending.on("error", reject).end(body && JSON.stringify(body));
+      });
+    }
+    const grpc = () =>
+      createGrpcTransport({
+        baseUrl: proxy.grpcUrl,
+        nodeOptions: { ca: CA, localAddress: CLIENT, family: 4 } as object,
+      });
+    const bearer = () => ({ headers: { authorization: `Bearer ${token}`, "x-forwarded-for": "8.8.8.8" } });
+
+    test("passes the client's address on, and none that the client has sent", async () => {
+      const [session] = JSON.parse((await send("GET", "/user/sessions")).text);
+      expect(session.ip).toBe(CLIENT);
+      const { sessions } = await createClient(UserService, grpc()).listSessions({}, bearer());
+      expect(sessions.map(({ ip }) => ip)).toEqual([CLIENT]);
+    });
+
+    test("delivers streams piece by piece, as REST and gRPC, and ends the provider's with the client's", async () => {
+      const before = simulator.requests.length;
+      const reader = new AbortController();
+      const call = { ...bearer(), signal: reader.signal };
+      for await (const { chunk } of createClient(AIService, grpc()).streamChat(ASKED, call)) {
+        expect(PREFIX.startsWith(chunk)).toBe(true); // while the provider keeps the stream open
+        break;
+      }
+      reader.abort();
+      let seen = "";
+      const rest = send("POST", "/ai/stream", ASKED, (text) => (seen = text));
+      await until("the first pieces", () => seen.includes("data: "));
+      await until("both at the provider", () => simulator.requests.length === before + 2);
+      await until("the end of the gRPC stream", () => simulator.requests[before]?.closedAt !== undefined);
+      expect(simulator.requests[before + 1]?.closedAt).toBeUndefined();
+      void rest.catch(() => {}); // its replica ends in the next test
+    });
+
+    test("takes a draining replica out: no request fails for good, no stream ends before its grace", async () => {
+      const firsts = times(4, () => {
+        let onFirst = () => {};
+        const first = new Promise<void>((resolve) => (onFirst = resolve));
+        return {
+          first,
+          whole: send("POST", "/ai/stream", ASKED, onFirst).then((a) => ({ ...a, at: performance.now() })),
+        };
+      });
+      await Promise.all(firsts.map(({ first }) => first));
+      const drainedAt = performance.now();
+      const ended = replicas[1]?.end("SIGTERM");
+      const asks = times(20, (i) =>
+        retrying(() => send(i % 2 ? "GET" : "PUT", "/user/profile", i % 2 ? undefined : { name: "Ann" })),
+      );
+      expect(tally(await Promise.all(asks), ({ status }) => status)).toEqual({ 200: 20 });
+      expect(await ended).toBe(0);
+      await startReplica(1);
+      expect(
+        tally(await Promise.all(times(4, () => retrying(() => send("GET", "/user/profile")))), (a) => a.status),
+      ).toEqual({ 200: 4 });
+      const second = replicas[0]?.end("SIGTERM");
+      for (const { whole } of firsts) {
+        const { text, at } = await whole;
+        expect(eventsIn(text)).toEqual({ text: PREFIX, error: expect.stringMatching(/try again/) });
+        expect(at - drainedAt).toBeGreaterThan(GRACE_MS - 50);
+      }
+      expect(await second).toBe(0);
+      await startReplica(0);
+    }, 60_000);
+  });
+});
+
+/** Repeats a request that gets 503 after the time that the response names. */
+async function retrying(ask: () => Promise<Answer>, tries = 4): Promise<Answer> {
+  const answer = await ask();
+  if (answer.status !== 503 || tries === 1) return answer;
+  expect(answer.retryAfter).toBe("1");
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  return retrying(ask, tries - 1);
+}
