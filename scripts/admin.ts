@@ -7,7 +7,7 @@ import { updateUser } from "../services/admin/update-user.ts";
 import { revokeUserSessions } from "../services/admin/user-sessions.ts";
 import { verifyFromCommandLine } from "../services/audit/cli.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
-import { readConfig } from "../services/platform/config.ts";
+import { type Config, readConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile, systemClock } from "../services/platform/process.ts";
@@ -18,6 +18,7 @@ import type { Store } from "../services/store/store.ts";
 const USAGE = `npm run admin -- <command>
   promote <e-mail>         makes an account an administrator; creates it if there is none, and prints its password
   unlock <e-mail>          removes the lock after too many wrong passwords or codes
+  disable-mfa <e-mail>     removes the second factor of an account whose owner has lost it
   end-sessions <e-mail>    ends all sessions of an account
   verify-audit [--head <position>:<hash>]   finds changes to the audit log
   grant-role <role>        grants a PostgreSQL role what the service needs: no change to recorded audit events
@@ -31,11 +32,12 @@ const KINDS = ["ABCDEFGHJKMNPQRSTUVWXYZ", "abcdefghjkmnpqrstuvwxyz", "23456789",
 const print = (line: string) => void process.stdout.write(`${line}\n`);
 
 /** The call of an operator. There is no caller: the audit log names the user of the machine instead. */
-function operatorCall(store: Store) {
+function operatorCall(store: Store, config: Config) {
   const client = { address: "127.0.0.1", agent: `npm run admin, by ${operator()}` };
   const mailWorker = { wake: () => {}, close: async () => {} }; // the service sends queued e-mails
   return {
     em: store.fork(),
+    config,
     clock: systemClock,
     client,
     requestId: randomUUID(),
@@ -54,30 +56,37 @@ function operator(): string {
   }
 }
 
-async function promote(store: Store, email: string): Promise<void> {
+async function promote(store: Store, email: string, config: Config): Promise<void> {
   const promoted = `${email} is an administrator now.`;
   const user = await find(store, email);
   if (user) {
-    await updateUser(operatorCall(store), user.id, { role: "admin" });
+    await updateUser(operatorCall(store, config), user.id, { role: "admin" });
     return print(
       user.verified ? promoted : `${promoted} Its address is not verified: its user may not own the address.`,
     );
   }
   const password = randomPassword();
   const hasPassword = await bootstrapAdmin(
-    { ...operatorCall(store), passwords: await createPasswords() },
+    { ...operatorCall(store, config), passwords: await createPasswords() },
     { email, password },
   );
   print(hasPassword ? `${promoted} The account's password, shown once: ${password}` : promoted);
 }
 
-async function unlock(store: Store, email: string): Promise<void> {
-  await updateUser(operatorCall(store), await need(store, email), { locked: false });
+async function unlock(store: Store, email: string, config: Config): Promise<void> {
+  await updateUser(operatorCall(store, config), await need(store, email), { locked: false });
   print(`${email} can sign in again.`);
 }
 
-async function endSessions(store: Store, email: string): Promise<void> {
-  print(`${await revokeUserSessions(operatorCall(store), await need(store, email))} sessions of ${email} have ended.`);
+async function disableMfa(store: Store, email: string, config: Config): Promise<void> {
+  await updateUser(operatorCall(store, config), await need(store, email), { mfaEnabled: false });
+  print(`${email} signs in without a second factor now. The service tells the owner by e-mail.`);
+}
+
+async function endSessions(store: Store, email: string, config: Config): Promise<void> {
+  print(
+    `${await revokeUserSessions(operatorCall(store, config), await need(store, email))} sessions of ${email} have ended.`,
+  );
 }
 
 async function grantRole(store: Store, role: string): Promise<void> {
@@ -85,9 +94,10 @@ async function grantRole(store: Store, role: string): Promise<void> {
   print(`${role} can serve now. Run this after every migration.`);
 }
 
-const commands: Record<string, (store: Store, subject: string) => Promise<void>> = {
+const commands: Record<string, (store: Store, subject: string, config: Config) => Promise<void>> = {
   promote,
   unlock,
+  "disable-mfa": disableMfa,
   "end-sessions": endSessions,
   "grant-role": grantRole,
 };
@@ -133,7 +143,7 @@ async function run([name = "", subject, ...rest]: string[]): Promise<void> {
   const store = await openStore(read.config.database, createLog("warn"));
   try {
     if (read.config.migrate && name !== "grant-role") await store.migrate();
-    await command(store, subject);
+    await command(store, subject, read.config);
   } finally {
     await store.close();
   }

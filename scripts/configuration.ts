@@ -1,6 +1,7 @@
 /** Generates `docs/configuration.md` and `.env.example` from the tables of variables. Run by `npm run generate`. */
 import { readFileSync, writeFileSync } from "node:fs";
-import { commonVariables, gatewayVariables, servicesVariables, type Variable } from "../services/platform/variables.ts";
+import type { Variable } from "../services/platform/config-kinds.ts";
+import { commonVariables, gatewayVariables, servicesVariables } from "../services/platform/variables.ts";
 
 const groups: [title: string, variables: Record<string, Variable>][] = [
   ["Every process", commonVariables],

@@ -140,7 +140,7 @@ function failures(binding: HttpBinding, isLimited: boolean) {
     ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
     ...(httpMethod === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read even if the method needs none
     ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
-    ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN] : []),
+    ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN, Reason.MFA_REQUIRED] : []),
     ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
     ...(csrfProtected ? [Reason.CROSS_SITE] : []),
     ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),

@@ -2,6 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { assertOtherAdmin } from "../accounts/lock-users.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
+import { isRecentSignIn, reauthenticationRequired } from "../sessions/recent-sign-in.ts";
 import { User } from "../store/users.ts";
 
 /**
@@ -19,6 +20,16 @@ export async function assertRemovableAdmin(
     throw new ServiceError(Reason.SELF_TARGETED, message);
   }
   await assertOtherAdmin(call, id);
+}
+
+/**
+ * Checks that the administrator signed in recently. A stolen access token or session must not be enough to take over an
+ * account.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED
+ */
+export function assertRecentAdminSignIn({ caller, clock, config }: Pick<Call, "caller" | "clock" | "config">): void {
+  if (caller === undefined || config.adminReauthMs === 0) return; // no caller: the command line
+  if (!isRecentSignIn({ caller, clock }, config.adminReauthMs)) throw reauthenticationRequired("Please sign in again.");
 }
 
 /**

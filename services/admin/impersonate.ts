@@ -10,6 +10,7 @@ import { newId } from "../store/ids.ts";
 import { pruneImpersonations } from "../store/sign-in.ts";
 import { lockUser, User } from "../store/users.ts";
 import { userNotFound } from "./admin-user.ts";
+import { assertRecentAdminSignIn } from "./guards.ts";
 
 /** Longest impersonation, in ms. */
 const MAX_DURATION_MS = 15 * 60_000;
@@ -19,10 +20,11 @@ export type Impersonation = { accessToken: string; user: User; expiresAt: Date }
 
 /**
  * Opens a session in a user's name. It ends with the administrator's own session.
- * @throws ServiceError NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
  */
 export async function impersonate(call: SignedInCall, userId: string, reason = ""): Promise<Impersonation> {
   const admin = call.caller.user;
+  assertRecentAdminSignIn(call);
   if (admin.id === userId) throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
   const now = call.clock.now();
   const id = newId(now);

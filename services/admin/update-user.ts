@@ -10,7 +10,7 @@ import type { AdminUser } from "../store/admin-users.ts";
 import { clearLock } from "../store/attempts.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
 import { readAdminUser, userNotFound } from "./admin-user.ts";
-import { assertEditableAccess, assertRemovableAdmin, assertStillAdmin } from "./guards.ts";
+import { assertEditableAccess, assertRecentAdminSignIn, assertRemovableAdmin, assertStillAdmin } from "./guards.ts";
 
 /** Changes of a user. Undefined fields stay as they are. */
 export type UserChanges = {
@@ -24,14 +24,18 @@ export type UserChanges = {
   mfaEnabled?: false | undefined;
 };
 
-type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
+type Deps = AuditDeps & Pick<Call, "config" | "onComplete" | "mailWorker">;
+
+/** Fields whose change requires a recent sign-in. */
+const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
 
 /**
  * Changes a user. A demotion revokes the user's sessions, a promotion those of impersonators. A new address counts as
  * unverified unless `emailVerified` says otherwise.
- * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
 export async function updateUser(call: Deps, id: string, changes: UserChanges): Promise<AdminUser> {
+  if (SENSITIVE.some((field) => changes[field] !== undefined)) assertRecentAdminSignIn(call); // whether or not the user exists
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
   try {
     return await call.em.transactional(async () => {

@@ -51,8 +51,8 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     await resetPassword(callOf(ctx), req.token, req.password);
     return { message: "Your password is changed. Please sign in." };
   },
-  async setupTotp(_req, ctx) {
-    return setupTotp(signedInCallOf(ctx));
+  async setupTotp(req, ctx) {
+    return setupTotp(signedInCallOf(ctx), req.password);
   },
   async verifyMfa(req, ctx) {
     const factor = parseFactor(req) as SecondFactor; // a rule of the message requires one

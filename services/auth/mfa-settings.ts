@@ -7,6 +7,7 @@ import { disableMfa } from "../mfa/disable-mfa.ts";
 import { createBackupCodeSet, type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { createTotpSecret } from "../mfa/totp.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
+import { isRecentSignIn, reauthenticationRequired } from "../sessions/recent-sign-in.ts";
 import { User } from "../store/users.ts";
 import { confirmPassword } from "./confirm-password.ts";
 
@@ -15,11 +16,14 @@ export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] 
 
 /**
  * Creates a TOTP secret and backup codes, which are required from the next login on. Until a first code has been
- * accepted, another call replaces both.
- * @throws ServiceError MFA_ALREADY_ENABLED
+ * accepted, another call replaces both. A stolen access token must not bind a factor, so a recent sign-in or the password
+ * is required.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, MFA_ALREADY_ENABLED
  */
-export async function setupTotp(call: SignedInCall): Promise<TotpSetup> {
+export async function setupTotp(call: SignedInCall, password: string | undefined): Promise<TotpSetup> {
   const { user } = call.caller;
+  if (password !== undefined) await confirmPassword(call, password);
+  else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please give your password.");
   const { secret, qrCode, encryptedSecret } = await createTotpSecret(call.cipher, call.config.appName, user);
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);

@@ -5,6 +5,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access, AuditTarget, type Policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import { callOf } from "../call.ts";
+import type { Config } from "../platform/config.ts";
 import { reasonName, ServiceError } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
@@ -15,6 +16,8 @@ import type { FoundSession } from "../store/sessions.ts";
 const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
   Reason.FORBIDDEN,
   Reason.IMPERSONATING,
+  Reason.MFA_REQUIRED,
+  Reason.REAUTHENTICATION_REQUIRED,
   Reason.SELF_TARGETED,
   Reason.LAST_ADMIN,
   Reason.CONFLICT,
@@ -36,7 +39,7 @@ export const authorize: Interceptor = (next) => async (req) => {
   const call = callOf({ values: req.contextValues });
   call.caller = await identify(call, req.contextValues.get(admittedKey)?.claims);
   try {
-    assertAllowed(rules.policy, call.caller);
+    assertAllowed(rules.policy, call.caller, call.config);
     return await next(req);
   } catch (error) {
     if (error instanceof ServiceError && recordedDenials(rules.policy).has(error.reason)) {
@@ -49,13 +52,21 @@ export const authorize: Interceptor = (next) => async (req) => {
   }
 };
 
-/** @throws ServiceError FORBIDDEN, IMPERSONATING */
-function assertAllowed({ access, forbidImpersonation }: Policy, { user, actorId }: FoundSession): void {
+/** @throws ServiceError FORBIDDEN, IMPERSONATING, MFA_REQUIRED */
+function assertAllowed(
+  { access, forbidImpersonation }: Policy,
+  { user, actorId, usedSecondFactor }: FoundSession,
+  { requireAdminMfa }: Pick<Config, "requireAdminMfa">,
+): void {
   if (access === Access.ADMIN && user.role !== "admin") {
     throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
   }
   if (actorId && forbidImpersonation) {
     throw new ServiceError(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
+  }
+  if (access === Access.ADMIN && requireAdminMfa && !usedSecondFactor) {
+    const message = "Administrators must sign in with a second factor.";
+    throw new ServiceError(Reason.MFA_REQUIRED, `${message} Please set it up, then sign in again with a code.`);
   }
 }
 

@@ -3,6 +3,31 @@ import ipaddr from "ipaddr.js";
 import ms, { type StringValue } from "ms";
 import { z } from "zod";
 
+/** An environment variable. `docs/configuration.md` and `.env.example` are generated from these tables. */
+export type Variable<T = unknown> = {
+  schema: z.ZodType<T>;
+  /** The text that is read if the variable is not set. */
+  fallback?: string;
+  /** The default, for the documentation. */
+  shown: string;
+  about: string;
+};
+
+/** A variable with a default. */
+export const setting = <T>(schema: z.ZodType<T>, fallback: string, about: string): Variable<T> => ({
+  schema,
+  fallback,
+  shown: fallback === "" ? "none" : `\`${fallback}\``,
+  about,
+});
+
+/** A variable that is undefined unless set. @param shown what happens then */
+export const optional = <T>(schema: z.ZodType<T>, shown: string, about: string): Variable<T | undefined> => ({
+  schema,
+  shown,
+  about,
+});
+
 const DURATION = /^(0|\d+(ms|s|m|h|d))$/;
 
 /** `15m`, `7d`, `500ms`: a duration in milliseconds, by default up to a hundred years. */

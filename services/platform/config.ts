@@ -1,7 +1,8 @@
 import { create } from "@bufbuild/protobuf";
 import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { Variable } from "./config-kinds.ts";
 import { violationsOf } from "./validation.ts";
-import { commonVariables, gatewayVariables, servicesVariables, type Variable } from "./variables.ts";
+import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
 
 /** What runs in a process: both sides, the gateway alone, or the services alone. */
 export type ProcessRole = "all" | "gateway" | "services";
@@ -114,6 +115,9 @@ function toConfig(v: Values, env: Env) {
     secretKey: v.SECRET_KEY,
     mail: { smtpUrl: v.SMTP_URL, from: v.MAIL_FROM, retryBaseMs: v.MAIL_RETRY_BASE },
     admin: v.ADMIN_EMAIL && v.ADMIN_PASSWORD ? { email: v.ADMIN_EMAIL, password: v.ADMIN_PASSWORD } : null,
+    /** 0: any age. */
+    adminReauthMs: v.ADMIN_REAUTH,
+    requireAdminMfa: v.REQUIRE_ADMIN_MFA,
     accessTokenMs: v.ACCESS_TOKEN_TTL,
     refreshTokenMs: v.REFRESH_TOKEN_TTL,
     sessionMaxAgeMs: v.SESSION_MAX_AGE,

@@ -11,38 +11,15 @@ import {
   list,
   mailbox,
   number,
+  optional,
   port,
+  setting,
   timeLimit,
   toggle,
   URL_ENCODING_HINT,
   url,
   webUrl,
 } from "./config-kinds.ts";
-
-/** An environment variable. `docs/configuration.md` and `.env.example` are generated from these tables. */
-export type Variable<T = unknown> = {
-  schema: z.ZodType<T>;
-  /** The text that is read if the variable is not set. */
-  fallback?: string;
-  /** The default, for the documentation. */
-  shown: string;
-  about: string;
-};
-
-/** A variable with a default. */
-const setting = <T>(schema: z.ZodType<T>, fallback: string, about: string): Variable<T> => ({
-  schema,
-  fallback,
-  shown: fallback === "" ? "none" : `\`${fallback}\``,
-  about,
-});
-
-/** A variable that is undefined unless set. @param shown what happens then */
-const optional = <T>(schema: z.ZodType<T>, shown: string, about: string): Variable<T | undefined> => ({
-  schema,
-  shown,
-  about,
-});
 
 const text = z.string();
 
@@ -160,6 +137,16 @@ export const servicesVariables = {
     text,
     "none",
     "Password of the first administrator. An account with an unverified address gets it and loses its sessions.",
+  ),
+  ADMIN_REAUTH: setting(
+    duration(),
+    "1h",
+    "Maximum age of an administrator's sign-in for changes of role, e-mail address, verification or MFA, and for impersonation. `0` sets none.",
+  ),
+  REQUIRE_ADMIN_MFA: setting(
+    toggle,
+    "off",
+    "`on`: the routes of administrators require a sign-in with a second factor. See [operations.md](operations.md#administrators).",
   ),
   ACCESS_TOKEN_TTL: setting(lifetime, "15m", "Lifetime of access tokens."),
   REFRESH_TOKEN_TTL: setting(lifetime, "7d", "Lifetime of refresh tokens."),

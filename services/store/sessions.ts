@@ -52,6 +52,8 @@ export type CallerUser = Pick<
 export type FoundSession = {
   user: CallerUser;
   session: Pick<Session, "id" | "generation" | "successorUsed" | "createdAt" | "lastActiveAt">;
+  /** The session began with the user's present second factor, of which a code has been accepted. */
+  usedSecondFactor: boolean;
   /** The administrator who impersonates the user. */
   actorId: string | undefined;
 };
@@ -60,12 +62,14 @@ type FoundRow = CallerUser &
   Pick<Session, "generation" | "successorUsed" | "lastActiveAt" | "actorId"> & {
     sessionId: string;
     sessionCreatedAt: Date;
+    usedSecondFactor: boolean;
   };
 
 const FIND_OPEN: Statement = {
   name: "find_open_sessions",
   text: `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
        s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
+       coalesce(u.mfa_confirmed_at <= s.created_at, false) as "usedSecondFactor",
        u.id, u.email, u.name, u.bio, u.role, u.email_verified_at is not null as "emailVerified",
        u.mfa_secret is not null as "mfaEnabled", u.password_changed_at as "passwordChangedAt",
        u.created_at as "createdAt", u.updated_at as "updatedAt"
@@ -80,8 +84,10 @@ export async function findOpenSessions({ query }: HotDb, ids: string[], now: Dat
 }
 
 function toFoundSession(row: FoundRow): FoundSession {
-  const { sessionId: id, generation, successorUsed, sessionCreatedAt: createdAt, lastActiveAt, actorId, ...user } = row;
-  return { user, session: { id, generation, successorUsed, createdAt, lastActiveAt }, actorId: actorId ?? undefined };
+  const { sessionId: id, generation, successorUsed, sessionCreatedAt: createdAt, lastActiveAt, ...rest } = row;
+  const { usedSecondFactor, actorId, ...user } = rest;
+  const session = { id, generation, successorUsed, createdAt, lastActiveAt };
+  return { user, session, usedSecondFactor, actorId: actorId ?? undefined };
 }
 
 const SELECT_OPEN: Statement = {

@@ -5,11 +5,9 @@ import type { SignedInCall } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid } from "../platform/errors.ts";
+import { isRecentSignIn } from "../sessions/recent-sign-in.ts";
 import { revokeSessions } from "../sessions/revoke-sessions.ts";
 import { User } from "../store/users.ts";
-
-/** For how long after signing in the password is not required again, in ms. */
-const FRESH_MS = 15 * 60_000;
 
 /**
  * Requests the account's deletion and ends all its sessions. Signing in before the date cancels it.
@@ -17,9 +15,9 @@ const FRESH_MS = 15 * 60_000;
  * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
 export async function deleteAccount(call: SignedInCall, password: string | undefined): Promise<Date> {
-  const { user, session } = call.caller;
+  const { user } = call.caller;
   if (password !== undefined) await confirmPassword(call, password);
-  else if (call.clock.now().getTime() - session.createdAt.getTime() > FRESH_MS) {
+  else if (!isRecentSignIn(call)) {
     throw invalid("password", "must be given when signing in was more than 15 minutes ago");
   }
   return call.em.transactional(async () => {

@@ -2,12 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { configurationPage, envExample } from "../../scripts/configuration.ts";
 import { readConfig } from "../../services/platform/config.ts";
-import {
-  commonVariables,
-  gatewayVariables,
-  servicesVariables,
-  type Variable,
-} from "../../services/platform/variables.ts";
+import type { Variable } from "../../services/platform/config-kinds.ts";
+import { commonVariables, gatewayVariables, servicesVariables } from "../../services/platform/variables.ts";
 
 const known = Object.keys({ ...commonVariables, ...gatewayVariables, ...servicesVariables });
 

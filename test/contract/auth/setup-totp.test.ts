@@ -88,3 +88,31 @@ test("POST /auth/setup-totp: stores the secret encrypted and the codes as digest
     expect(dump).not.toContain(secret.replace("-", ""));
   }
 });
+
+test("POST /auth/setup-totp: needs the password once the sign-in is 15 minutes old, whatever was refreshed since", async () => {
+  const { user, browser, accessToken: old } = await app.signIn();
+  const setUp = async (body?: object) => {
+    const { accessToken } = (await browser.post("/auth/refresh")).body;
+    return browser.post("/auth/setup-totp", body, accessToken);
+  };
+  app.clock.advance("14m");
+  expect((await browser.post("/auth/setup-totp", undefined, old)).status).toBe(200);
+  app.clock.advance("2m");
+  const required = { status: 403, body: { code: "REAUTHENTICATION_REQUIRED" } };
+  expect(await setUp()).toMatchObject(required);
+  expect(await setUp({})).toMatchObject(required);
+  expect(await setUp({ password: "Wrong-1-guess" })).toMatchObject({
+    status: 400,
+    body: { code: "INVALID_CURRENT_PASSWORD" },
+  });
+  const { status, body } = await setUp({ password: user.password });
+  expect(status).toBe(200);
+  expect(body.backupCodes).toHaveLength(10);
+});
+
+test("POST /auth/setup-totp: wrong passwords count as password confirmations, the sixth is 423", async () => {
+  const { user, browser, accessToken } = await app.signIn();
+  const setUp = (password: string) => browser.post("/auth/setup-totp", { password }, accessToken);
+  for (let i = 0; i < 5; i++) expect((await setUp("Wrong-1-guess")).status).toBe(400);
+  expect((await setUp(user.password)).status).toBe(423);
+});

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
+import { setUpFactor } from "../../support/authenticator.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { runScript } from "../../support/deployment.ts";
 import { describeIf } from "../../support/skip-without.ts";
@@ -86,6 +87,14 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
       "admin.user_updated",
       "admin.sessions_revoked",
     ]);
+  });
+
+  test("removes the second factor of somebody who has lost it, an administrator included, and notifies by mail", async () => {
+    const { user } = await setUpFactor(app, await app.addUser({ role: "admin" }));
+    expect((await admin("disable-mfa", user.email)).code).toBe(0);
+    expect((await app.httpClient().post("/auth/login", user.credentials)).body.requiresMfa).toBe(false);
+    await app.mail.emailTo(user.email, /Two-factor sign-in is off/);
+    expect(await eventsOf(user.id)).toMatchObject([{ event: "admin.user_updated", actor_id: null }]);
   });
 
   test("explains errors and usage", async () => {

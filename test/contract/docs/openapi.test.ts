@@ -76,7 +76,7 @@ test("GET /openapi.json: lists the failures of each route by status and code", a
   expect(codes("/auth/login", 401)).toEqual(["INVALID_CREDENTIALS"]);
   expect(codes("/auth/login", 423)).toEqual(["ACCOUNT_LOCKED"]);
   expect(codes("/auth/refresh", 403)).toEqual(["CROSS_SITE"]);
-  expect(codes("/admin/users", 403, "get")).toEqual(["FORBIDDEN", "IMPERSONATING"]);
+  expect(codes("/admin/users", 403, "get")).toEqual(["FORBIDDEN", "MFA_REQUIRED", "IMPERSONATING"]);
   expect(codes("/ai/chat", 422)).toEqual(["PROVIDER_NOT_CONFIGURED"]);
   expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
   expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
