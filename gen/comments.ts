@@ -346,7 +346,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.UserService.RevokeSession": "Revokes one session of the caller. Returns NOT_FOUND for a session of another user.",
   "gatehouse.account.v1.UserService.RevokeOtherSessions": "Revokes every session of the caller except the current one.",
   "gatehouse.account.v1.UserService.DeleteAccount": "Schedules the deletion of the account and revokes all its sessions. A login before the deletion date cancels the deletion.",
-  "gatehouse.account.v1.UserService.ExportData": "Returns all data stored about the caller, in pages.",
+  "gatehouse.account.v1.UserService.ExportData": "Returns all data stored about the caller, in pages. Actions of others are named without their address, device or reason. Each page is recorded in the audit log.",
   "gatehouse.account.v1.GetProfileRequest": "Request of GetProfile. The caller is identified by the access token.",
   "gatehouse.account.v1.GetProfileResponse": "Response of GetProfile. Over REST the body is the object itself.",
   "gatehouse.account.v1.GetProfileResponse.user": "The account of the caller.",

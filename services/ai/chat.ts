@@ -111,7 +111,7 @@ function startUsage(
 ): UsageEntry & CallObserver {
   const { onFinished, ...observer } = instrumentCall(call, { vendor: entry.vendor, model: model.upstream, isStream });
   const start: UsageStart = {
-    userId: call.caller.user.id,
+    userId: call.caller.actorId ?? call.caller.user.id, // impersonation is at the administrator's expense
     provider: entry.id,
     model: model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),

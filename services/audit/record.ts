@@ -23,6 +23,7 @@ export type AuditedEvent =
   | "user.email_changed"
   | "user.session_revoked"
   | "user.deletion_requested"
+  | "user.exported"
   | "user.restored"
   | "user.erased"
   | "admin.user_updated"

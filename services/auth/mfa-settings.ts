@@ -69,6 +69,8 @@ export async function createBackupCodes(call: SignedInCall, password: string, co
   const before = () => lockCaller(call);
   const work = async () => {
     await recordAudit(call, "auth.mfa_setup", { userId: user.id, details: { renewed: "backup-codes" } });
+    const { id: userId, email: to, name } = user;
+    await queueEmail(call, { userId, to, template: "backup-codes-created", variables: { name } });
     return createBackupCodeSet(call, user.id);
   };
   return withSecondFactor(call, user, { code }, { before, work });

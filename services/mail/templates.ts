@@ -77,6 +77,10 @@ const templates = {
     subject: "Two-factor sign-in is off",
     paragraphs: () => ["Your account no longer asks for a code of your authenticator.", notYou],
   },
+  "backup-codes-created": {
+    subject: "New backup codes were created",
+    paragraphs: () => ["New backup codes were created for your account. The old ones no longer work.", notYou],
+  },
   "backup-code-used": {
     subject: "A backup code was used",
     paragraphs: ({ left }) => [`A backup code of your account was used; ${left} are left.`, notYou],

@@ -5,12 +5,18 @@ export type ExportRow = Record<string, unknown>;
 
 const LISTS = {
   // ended sessions are kept for a while; the earliest of these times is their end
-  sessions: `select s.id, s.device, s.ip, s.location, s.actor_id is not null as impersonated, s.created_at,
+  // device and place of an impersonation are the administrator's
+  sessions: `select s.id, case when s.actor_id is null then s.device end as device,
+      case when s.actor_id is null then s.ip end as ip, case when s.actor_id is null then s.location end as location,
+      s.actor_id is not null as impersonated, s.created_at,
       s.last_active_at as last_active, least(s.revoked_at, s.expires_at, a.revoked_at) as ends_at
     from sessions s left join sessions a on a.id = s.actor_session_id
     where s.user_id = ? order by s.created_at desc, s.id desc`,
-  auditEvents: `select id, event, outcome, actor_id, ip, user_agent, request_id, details, created_at
-    from audit_events where user_id = ? order by id desc`,
+  auditEvents: `select id, event, outcome, actor_id, case when not by_other then ip end as ip,
+      case when not by_other then user_agent end as user_agent, request_id,
+      case when by_other then details - 'reason' else details end as details, created_at
+    from (select *, coalesce(actor_id <> user_id, event like 'admin.%') as by_other from audit_events) as e
+    where user_id = ? order by id desc`,
   emails: `select id, "to", template, status, created_at, sent_at from emails where user_id = ? order by id desc`,
   usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
       created_at from ai_usage where user_id = ? order by created_at desc, id desc`,

@@ -1,4 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { type ExportList, type ExportRow, readExportList, readExportProfile } from "../store/export.ts";
 
@@ -6,7 +7,8 @@ import { type ExportList, type ExportRow, readExportList, readExportProfile } fr
 const PAGE_SIZES: Record<ExportList, number> = { sessions: 1_000, auditEvents: 4_000, emails: 1_000, usage: 4_000 };
 
 /**
- * Exports everything kept about the caller as JSON, each list newest first, without secrets.
+ * Exports everything kept about the caller as JSON, each list newest first, without secrets. Who else acted on the account
+ * is named, but not from where or why.
  * @param page 1-based; if there is more, the result names the next page as `nextPage`.
  */
 export async function exportData(call: SignedInCall, page: number): Promise<JsonObject> {
@@ -20,15 +22,16 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
   };
   await call.ai.usage.flush();
   const lostBefore = new Date(call.clock.now().getTime() - call.ai.longestMs).toISOString();
-  return {
+  const data = {
     exportedAt: call.clock.now().toISOString(),
     profile: toJsonRow(await readExportProfile(call, id)),
     sessions: await read("sessions"),
     auditEvents: await read("auditEvents"),
     emails: await read("emails"),
     usage: (await read("usage")).map((row) => failLost(row, lostBefore)),
-    ...further,
   };
+  await recordAudit(call, "user.exported", { userId: id, details: { page } });
+  return { ...data, ...further };
 }
 
 /** A call that is still running after the longest time has lost its process. */

@@ -6,6 +6,7 @@ export async function signInAdmin(app: TestApp, given?: TestUser) {
   const { user, browser, accessToken } = await app.signIn(given ?? (await app.addUser({ role: "admin" })));
   return {
     user,
+    browser,
     accessToken,
     get: (path: string) => browser.get(path, accessToken),
     put: (path: string, body: unknown) => browser.put(path, body, accessToken),

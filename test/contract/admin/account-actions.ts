@@ -37,6 +37,13 @@ export function userActions(app: TestApp): AuditCases {
         return { deed: post("/user/change-email", body, accessToken), trail: nothing };
       },
     },
+    ExportData: {
+      always: async () => {
+        const { user, accessToken } = await account();
+        const trail = telling({ "user.exported": { page: 1 } }, own(user, "user.exported"));
+        return { deed: { method: "GET", path: "/user/export", token: accessToken }, trail };
+      },
+    },
     RevokeSession: {
       always: async () => {
         const { user, browser, accessToken } = await account();

@@ -132,6 +132,7 @@ test("POST /admin/impersonate/:userId: forbids the owner's own actions and all a
     ["POST", "/auth/setup-totp"],
     ["POST", "/auth/disable-totp", { password: user.password }],
     ["POST", "/auth/backup-codes", { password: user.password, code: "123456" }],
+    ["GET", "/user/export"],
     ["GET", "/admin/users"],
     ["PUT", `/admin/users/${user.id}`, { role: "admin" }],
     ["DELETE", `/admin/users/${user.id}`],
@@ -147,7 +148,7 @@ test("POST /admin/impersonate/:userId: forbids the owner's own actions and all a
     "select user_id from audit_events where event = 'admin.denied' and actor_id = ? order by id",
     [admin.user.id],
   );
-  const own = tries.slice(0, 6).map(() => user.id);
+  const own = tries.slice(0, 7).map(() => user.id);
   const targets = [null, user.id, user.id, null, null, admin.user.id];
   expect(denied.map(({ user_id }) => user_id)).toEqual([...own, ...targets]);
 });

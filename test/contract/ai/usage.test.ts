@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
@@ -43,6 +44,19 @@ test("GET /user/usage: shows one's own usage by day, provider and model, as does
   const { usage } = await app.grpc(AIService).listUsage({}, { headers });
   expect(usage).toEqual(lines.map((line) => expect.objectContaining(line)));
   expect((await browser.get("/user/usage")).status).toBe(401);
+});
+
+test.each(["/ai/chat", "/ai/stream"])("POST %s: an impersonation counts for the administrator", async (path) => {
+  const [admin, { user, browser, accessToken }] = await Promise.all([signInAdmin(app), app.signIn()]);
+  const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, {});
+  await browser.post(path, saying("provider-a", "case: plain"), impersonated.accessToken);
+  const line = { userId: admin.user.id, provider: "provider-a", calls: 1 };
+  const usage = await until("the call in the books", async () => {
+    const { body } = await admin.get("/user/usage");
+    return body.length > 0 ? body : undefined;
+  });
+  expect(usage).toEqual([expect.objectContaining(line)]);
+  expect((await browser.get("/user/usage", accessToken)).body).toEqual([]);
 });
 
 test.each(["/ai/chat", "/ai/stream"])("POST %s: a blocked reply costs what the provider reports", async (path) => {

@@ -60,12 +60,14 @@ test("POST /auth/disable-totp: voids pending MFA tokens", async () => {
   expect(answer).toMatchObject({ status: 401, body: { code: "TICKET_INVALID" } });
 });
 
-test("POST /auth/backup-codes: makes a new set and voids the old one", async () => {
+test("POST /auth/backup-codes: makes a new set, voids the old one, and notifies by mail", async () => {
   const account = await confirmed();
   const { status, body } = await renew(account, { code: await account.authenticator.code() });
   expect(status).toBe(200);
   expect(Object.keys(body)).toEqual(["backupCodes"]);
   expect(new Set(body.backupCodes).size).toBe(10);
+  const { text } = await app.mail.emailTo(account.user.email, /New backup codes/);
+  for (const code of body.backupCodes) expect(text).not.toContain(code);
   const attempt = async (backupCode: unknown) => {
     const tempToken = await mfaTokenFor(app, account.user);
     return (await app.httpClient().post("/auth/verify-mfa", { tempToken, backupCode })).status;

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { setUpFactor } from "../../support/authenticator.ts";
 import { until } from "../../support/until.ts";
@@ -126,6 +127,34 @@ test("GET /user/export: pages until everything is returned", async () => {
       body: { message: expect.stringContaining("page") },
     });
   }
+});
+
+test("GET /user/export: names what an administrator did without address, device or reason", async () => {
+  const admin = await signInAdmin(app);
+  const { user, browser, accessToken } = await app.signIn();
+  const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Do not tell" });
+  const { address } = admin.browser;
+  await admin.browser.put("/user/profile", { name: "Bea" }, impersonated.accessToken);
+  await app.httpClient(address).post("/auth/login", { ...user.credentials, password: "Wrong-1-guess" });
+  const { body } = await browser.get("/user/export", accessToken);
+  const theirs = body.auditEvents.filter(({ actorId }: { actorId?: string }) => actorId === admin.user.id);
+  expect(theirs).toEqual(
+    ["user.profile_updated", "admin.impersonated"].map((event) => ({
+      id: expect.any(String),
+      event,
+      outcome: "success",
+      actorId: admin.user.id,
+      requestId: expect.any(String),
+      details: event === "admin.impersonated" ? { sessionId: expect.any(String) } : {},
+      createdAt: expect.any(String),
+    })),
+  );
+  const guess = body.auditEvents.find(({ event }: { event: string }) => event === "auth.login_failed");
+  expect(guess).toMatchObject({ ip: address, userAgent: "node" }); // by nobody known
+  const [session] = body.sessions;
+  expect(session).toMatchObject({ impersonated: true });
+  for (const name of ["ip", "device", "location"]) expect(session).not.toHaveProperty(name);
+  expect(JSON.stringify(body)).not.toContain("Do not tell");
 });
 
 test("GET /user/export: needs an access token", async () => {

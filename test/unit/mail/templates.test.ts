@@ -21,6 +21,7 @@ const letters: [TemplateName, RegExp, string | undefined][] = [
   ["email-changed", /e-mail address was changed/, undefined],
   ["mfa-enabled", /is on/, undefined],
   ["mfa-disabled", /is off/, undefined],
+  ["backup-codes-created", /New backup codes/, undefined],
   ["backup-code-used", /backup code was used/, undefined],
   ["session-reused", /session was ended/, undefined],
   ["deletion-requested", /will be deleted/, undefined],
