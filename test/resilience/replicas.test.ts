@@ -1,6 +1,9 @@
-import { generate } from "otplib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { authenticatorOf } from "../support/authenticator.ts";
+import { createClock } from "../support/clock.ts";
 import { type Account, type Deployment, startDeployment } from "../support/deployment.ts";
+import type { HttpResponse } from "../support/http-client.ts";
+import { hasInfrastructure } from "../support/infrastructure.ts";
 import { repetitions } from "../support/repeat.ts";
 import { tally, tallyGuesses, times } from "../support/until.ts";
 
@@ -8,10 +11,10 @@ const NEW = "Brand-new-2";
 const wrong = "Wrong-1-guess";
 const REFRESHES = Number(process.env.REFRESHES ?? 300);
 
-describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
+describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and a Redis cluster,", () => {
   let all: Deployment;
   beforeAll(async () => {
-    all = await startDeployment();
+    all = await startDeployment({}, { servers: true });
   });
   afterAll(() => all.close());
 
@@ -37,14 +40,18 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
 
   const endings: [string, (account: Account) => Promise<{ status: number }>][] = [
     ["a logout", ({ browser, accessToken }) => browser.post("/auth/logout", undefined, accessToken)],
-    ["its revocation", revokeFromAnother],
-    ["a change of the password", changeFromAnother],
+    ["its revocation", async (account) => revoke(await all.signIn(account))],
+    ["a change of the password", async (account) => changePassword(await all.signIn(account))],
     ["a reset of the password", reset],
     [
       "the deletion of the account",
       ({ browser, accessToken }) => browser.post("/user/delete-account", {}, accessToken),
     ],
   ];
+
+  const revoke = ({ browser, accessToken }: Account) => browser.delete("/user/sessions", accessToken);
+  const changePassword = ({ browser, accessToken, password }: Account) =>
+    browser.post("/user/change-password", { currentPassword: password, newPassword: NEW }, accessToken);
 
   test.each(endings)("leave no session after refreshes that race %s", async (_name, end) => {
     for (let round = 0; round < repetitions(3); round++) {
@@ -59,17 +66,6 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
       expect(await all.sql(open, [[id]])).toEqual([]);
     }
   });
-
-  async function revokeFromAnother(account: Account) {
-    const other = await all.signIn(account);
-    return other.browser.delete("/user/sessions", other.accessToken);
-  }
-
-  async function changeFromAnother(account: Account) {
-    const other = await all.signIn(account);
-    const body = { currentPassword: account.credentials.password, newPassword: NEW };
-    return other.browser.post("/user/change-password", body, other.accessToken);
-  }
 
   async function reset({ email }: Account) {
     await all.httpClient().post("/auth/forgot-password", { email });
@@ -129,7 +125,8 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
       const { token: change } = await all.mail.emailTo(email);
       expect(await race("/auth/verify-email", { token: change })).toEqual(one(400));
 
-      const factor = await setUp(account);
+      const { body } = await account.browser.post("/auth/setup-totp", undefined, account.accessToken);
+      const factor = authenticatorOf({ clock: createClock() }, body);
       const login = async () => (await all.httpClient().post("/auth/login", { email, password })).body.tempToken;
       const backupCode = factor.backupCodes[0];
       expect(await race("/auth/verify-mfa", { tempToken: await login(), backupCode })).toEqual(one(401));
@@ -140,12 +137,6 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
       expect(wins).toBe(1);
     }
   }, 3_600_000);
-
-  async function setUp({ browser, accessToken }: Account) {
-    const { body } = await browser.post("/auth/setup-totp", undefined, accessToken);
-    const code = (steps = 0) => generate({ secret: body.secret, epoch: Math.floor(Date.now() / 1000) + steps * 30 });
-    return { backupCodes: body.backupCodes as string[], code };
-  }
 
   test(`leave one row and heap-only updates after ${REFRESHES} refreshes`, async () => {
     const account = await all.signIn();
@@ -173,8 +164,6 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
     const hot = (after.hot - before.hot) / (after.updated - before.updated);
     expect(hot).toBeGreaterThan(0.95);
     expect(after.pages - before.pages).toBeLessThanOrEqual(4);
-    if (process.env.REFRESHES)
-      process.stderr.write(`${REFRESHES} refreshes: ${JSON.stringify({ before, after, hot })}\n`);
   }, 600_000);
 
   test("keep revoked sessions and locks with an empty Redis, and after SIGKILL", async () => {
@@ -191,9 +180,20 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two replicas", () => {
       expect([await all.profile(mine.accessToken), await login(victim.credentials.password)]).toEqual([200, 423]);
     };
     await expectAll();
-    await all.redis.flushdb();
+    await all.flushRedis();
     await expectAll();
     await all.restart();
     await expectAll();
+  });
+
+  test("count each rate limit once, and refuse what is beyond it at every replica", async () => {
+    await all.restart({ RATE_LIMITS: "on" });
+    const [client, other, answers] = [all.httpClient(), all.httpClient(), [] as HttpResponse[]];
+    for (let i = 0; i < 31; i++) answers.push(await client.post("/auth/verify-email", { token: "none" }));
+    const left = answers.map(({ headers }) => Number(headers.get("ratelimit-remaining")));
+    expect(left).toEqual([...times(30, (i) => 29 - i), 0]);
+    expect(answers.at(-1)?.status).toBe(429);
+    const others = await Promise.all(times(60, () => other.post("/auth/verify-email", { token: "none" })));
+    expect(tally(others, ({ status }) => status)).toEqual({ 400: 30, 429: 30 });
   });
 });

@@ -23,7 +23,7 @@ export async function setUpFactor(app: TestApp, given?: TestUser) {
 }
 
 /** The authenticator that was given a secret. */
-export function authenticatorOf(app: TestApp, setup: Omit<Authenticator, "code">): Authenticator {
+export function authenticatorOf(app: Pick<TestApp, "clock">, setup: Omit<Authenticator, "code">): Authenticator {
   const code = (steps = 0) =>
     generate({ secret: setup.secret, epoch: Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000) });
   return { ...setup, code };

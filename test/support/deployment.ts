@@ -8,6 +8,7 @@ import pg from "pg";
 import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
 import { createDatabase } from "./databases.ts";
 import { createHttpClient } from "./http-client.ts";
+import { startInfrastructure } from "./infrastructure.ts";
 import { smtpMailbox } from "./mailbox.ts";
 
 /** A Redis database that no other suite counts in. */
@@ -19,10 +20,17 @@ export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 /** An account with one of its sessions. */
 export type Account = TestUser & Omit<SignedIn, "user">;
 
-/** Starts four processes; each gateway asks a service process of its own. */
-export async function startDeployment(settings: Record<string, string> = {}) {
+/**
+ * Starts four processes; each gateway asks a service process of its own.
+ * @param root the folder of the release that is started first
+ */
+export async function startDeployment(
+  settings: Record<string, string> = {},
+  { servers = false, root = process.cwd() } = {},
+) {
   const mail = await smtpMailbox();
   const databaseUrl = await createDatabase(randomUUID().slice(0, 8));
+  const infrastructure = servers ? await startInfrastructure(databaseUrl) : undefined;
   const redis = new Redis(process.env.TEST_REDIS_URL as string, { db: REDIS_DATABASE });
   const database = new pg.Pool({ connectionString: databaseUrl, max: 2 });
   const env = {
@@ -36,25 +44,31 @@ export async function startDeployment(settings: Record<string, string> = {}) {
     TRUST_PROXY: "127.0.0.1",
     RATE_LIMITS: "off",
     LOG_LEVEL: "debug",
+    ...infrastructure?.env,
     ...settings,
   };
   const services: Process[] = [];
   const gateways: Process[] = [];
-  const starts: (() => Promise<void>)[] = [0, 1].map((i) => async () => {
-    const pair = await startApart(env);
+  const startOne = async (i: number, changes: Record<string, string> = {}, release = root) => {
+    const pair = await startApart({ ...env, ...infrastructure?.ports[i], ...changes }, {}, release);
     services[i] = pair.services;
     gateways[i] = pair.gateway;
-  });
-  const start = async () => void (await Promise.all(starts.map((one) => one())));
+  };
+  const start = async (changes?: Record<string, string>) =>
+    void (await Promise.all([0, 1].map((i) => startOne(i, changes))));
   const stop = async (signal: NodeJS.Signals) =>
     void (await Promise.all([...gateways, ...services].map((process) => process.end(signal))));
   await start();
   let turn = 0;
-  const httpClient = () => createHttpClient((gateways[turn++ % 2] as Process).url);
+  const httpClient = () => createHttpClient(infrastructure?.url ?? (gateways[turn++ % 2] as Process).url);
   const accounts = createAccounts({ httpClient, mail });
   return {
     mail,
-    redis,
+    env,
+    /** The door of gRPC; of nginx if there is one. */
+    grpcUrl: infrastructure?.grpcUrl ?? `http://${services[0]?.url}`,
+    /** Empties Redis. */
+    flushRedis: infrastructure?.flushRedis ?? (() => redis.flushdb()),
     /** Somebody who comes through the one gateway, then the other. */
     httpClient,
     /** Sends a refresh token to the next gateway. */
@@ -73,15 +87,24 @@ export async function startDeployment(settings: Record<string, string> = {}) {
     /** What every process has written so far. */
     output: () => [...gateways, ...services].map((process) => process.output()).join("\n"),
     /** Ends every process by force and starts them anew. */
-    async restart() {
+    async restart(changes?: Record<string, string>) {
       await stop("SIGKILL");
-      await start();
+      await start(changes);
     },
+    /** Replaces a gateway and its services by those of a release, as an upgrade does. @returns the exit codes */
+    async replace(i: 0 | 1, release: string) {
+      const codes = [await gateways[i]?.end("SIGTERM"), await services[i]?.end("SIGTERM")];
+      await startOne(i, {}, release);
+      return codes;
+    },
+    /** The processes: the gateways, then the services. */
+    processes: () => [...gateways, ...services],
     async close() {
       await stop("SIGTERM");
       await database.end();
       await redis.flushdb();
       redis.disconnect();
+      await infrastructure?.close();
       await mail.close();
     },
   };
@@ -99,6 +122,7 @@ export type Process = {
 
 /** Many processes are started: what one has compiled, the next need not. */
 export const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
+const MAIN = "gateway/main.ts";
 /** They are over before it pays to optimize the embedded database. */
 export const SHORT_LIVED = "--liftoff-only";
 
@@ -108,7 +132,7 @@ export const SHORT_LIVED = "--liftoff-only";
  */
 export async function startProcess(
   env: Record<string, string>,
-  main = "gateway/main.ts",
+  main = MAIN,
   ready = /events on (https?:\/\/127\.0\.0\.1:\d+)/,
 ): Promise<Process> {
   const child = spawn(process.execPath, [SHORT_LIVED, main], {
@@ -144,15 +168,19 @@ export async function startProcess(
 }
 
 /** Starts the services, and a gateway with `gatewayEnv` as well that calls them. */
-export async function startApart(env: Record<string, string>, gatewayEnv: Record<string, string> = {}) {
-  const services = await startServices(env);
-  const gateway = await startProcess({ ...env, SERVICES_URL: `http://${services.url}`, ...gatewayEnv });
-  return { services, gateway };
+export async function startApart(
+  env: Record<string, string>,
+  gatewayEnv: Record<string, string> = {},
+  root = process.cwd(),
+) {
+  const services = await startServices(env, root);
+  const SERVICES_URL = `http://${services.url}`;
+  return { services, gateway: await startProcess({ ...env, SERVICES_URL, ...gatewayEnv }, join(root, MAIN)) };
 }
 
 /** Starts services on their own. `url` is the address of their port. */
-export const startServices = (env: Record<string, string>) =>
-  startProcess(env, "services/main.ts", /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
+export const startServices = (env: Record<string, string>, root = process.cwd()) =>
+  startProcess(env, join(root, "services/main.ts"), /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
 
 function endOf(child: ChildProcess): Promise<number | NodeJS.Signals> {
   return new Promise((resolve) => child.once("close", (code, signal) => resolve(code ?? (signal as NodeJS.Signals))));

@@ -31,6 +31,7 @@ export async function startRedisCluster(password: string) {
     urls: ports.map((port) => `redis://:${password}@127.0.0.1:${port}`),
     /** A node that keeps its connections and says nothing any more. */
     silence: (index: number) => void nodes[index]?.kill("SIGSTOP"),
+    flush: async () => void (await Promise.all(ports.map((port) => ask(port, "flushall")))),
     async close() {
       await Promise.all(nodes.map((node) => node.kill("SIGKILL") && once(node, "exit")));
     },

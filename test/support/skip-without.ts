@@ -4,7 +4,7 @@ import { describe } from "vitest";
 /** Whether a program is there; where it has to be, its absence fails the test that calls it. */
 export function isMissing(program: string): boolean {
   try {
-    execFileSync("which", [program]);
+    execFileSync("which", [program], { env: { ...process.env, PATH: `${process.env.PATH}:/usr/sbin` } });
     return false;
   } catch {
     return !process.env.CI;
