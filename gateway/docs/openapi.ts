@@ -56,13 +56,14 @@ const errorSchema = (used: Set<DescMessage>): Schema => ({
 
 /** Adds GET /openapi.json: OpenAPI 3.1, generated once from the bindings of the routes. */
 export function addOpenApi(app: FastifyInstance, bindings: readonly HttpBinding[], publicUrl: string): void {
-  const text = Buffer.from(JSON.stringify(describe(bindings, publicUrl))); // one buffer for all responses
+  const text = Buffer.from(JSON.stringify(openApiDocument(bindings, publicUrl))); // one buffer for all responses
   app.get("/openapi.json", (_request, reply) => {
     reply.header("content-type", "application/json; charset=utf-8").send(text);
   });
 }
 
-function describe(bindings: readonly HttpBinding[], publicUrl: string) {
+/** The OpenAPI document of these routes. */
+export function openApiDocument(bindings: readonly HttpBinding[], publicUrl: string) {
   const used = new Set<DescMessage>();
   const paths: Record<string, Record<string, unknown>> = {};
   for (const binding of bindings) {

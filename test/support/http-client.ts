@@ -55,6 +55,7 @@ export function createHttpClient(url: string, address = randomAddress()) {
   return {
     address,
     cookies,
+    keep,
     send,
     get: (path: string, token?: string) => send("GET", path, undefined, bearer(token)),
     post: (path: string, body?: unknown, token?: string) => send("POST", path, body, bearer(token)),

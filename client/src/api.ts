@@ -1,0 +1,888 @@
+// Generated from the OpenAPI document by `npm run generate`. Do not edit.
+import type { Call, Stream } from "./client.ts";
+
+/** Options of every call. */
+export type CallOptions = { signal?: AbortSignal | undefined };
+
+/** The user who signed in. */
+export type SignedInUser = {
+  /** UUIDv7. */
+  id: string;
+  /** E-mail address as the owner typed it, without surrounding whitespace. */
+  email: string;
+  /** Display name. */
+  name: string;
+  /** `user` or `admin`. */
+  role: "user" | "admin";
+};
+
+/** The user who signed in with a second factor. */
+export type VerifiedUser = {
+  /** UUIDv7. */
+  id: string;
+  /** E-mail address as the owner typed it, without surrounding whitespace. */
+  email: string;
+};
+
+/** An Ed25519 public key (RFC 8037). */
+export type PublicKey = {
+  /** Key id, as in the header of a token. */
+  kid: string;
+  /** Key type: `OKP`. */
+  kty: string;
+  /** Curve: `Ed25519`. */
+  crv: string;
+  /** The public key in base64url. */
+  x: string;
+  /** Signature algorithm: `EdDSA`. */
+  alg: string;
+  /** Usage: `sig`. */
+  use: string;
+};
+
+/** An account. */
+export type User = {
+  /** UUIDv7. */
+  id: string;
+  /** E-mail address as the owner typed it, without surrounding whitespace. */
+  email: string;
+  /** Display name, 1 to 100 characters. */
+  name: string;
+  /** Free text, up to 1,000 characters. Absent until it is set for the first time. */
+  bio?: string | undefined;
+  /** `user` or `admin`. */
+  role: "user" | "admin";
+  /** True after the owner has verified the e-mail address. */
+  emailVerified: boolean;
+  /** True when login requires a second factor. */
+  mfaEnabled: boolean;
+  /** Time of the registration. */
+  createdAt: string;
+  /** Time of the last change. */
+  updatedAt: string;
+  /** Time at which the password reaches its maximum age. Absent when passwords do not expire. */
+  passwordExpiresAt?: string | undefined;
+};
+
+/** The fields of a user that UpdateProfile returns. */
+export type ProfileUser = {
+  /** UUIDv7. */
+  id: string;
+  /** Display name. */
+  name: string;
+  /** Free text. Empty when it was never set. */
+  bio: string;
+};
+
+/** A device on which a user is signed in. */
+export type Session = {
+  /** UUIDv7. */
+  id: string;
+  /** Description of the device by its User-Agent, such as "Chrome on Windows". */
+  device: string;
+  /** Address of the client at the sign-in or at the last refresh. */
+  ip: string;
+  /** Location of that address. Absent when the address is unknown or the server has no GeoIP database. */
+  location?: string | undefined;
+  /** Time of the sign-in. */
+  createdAt: string;
+  /** Time of the last request, accurate to one minute. */
+  lastActive: string;
+  /** True for the session of this request. */
+  current: boolean;
+  /** True when an administrator opened the session in the name of the user. Absent otherwise. */
+  impersonated?: boolean | undefined;
+};
+
+/** A user as shown to administrators. */
+export type AdminUser = {
+  /** UUIDv7. */
+  id: string;
+  /** E-mail address as the owner typed it, without surrounding whitespace. */
+  email: string;
+  /** Display name, 1 to 100 characters. */
+  name: string;
+  /** Free text, up to 1,000 characters. Absent until it is set for the first time. */
+  bio?: string | undefined;
+  /** `user` or `admin`. */
+  role: "user" | "admin";
+  /** True when the e-mail address is verified. */
+  emailVerified: boolean;
+  /** True when login requires a second factor. */
+  mfaEnabled: boolean;
+  /** Time of the registration. */
+  createdAt: string;
+  /** Time of the last change. */
+  updatedAt: string;
+  /** True while login or the second factor is locked after too many failed attempts. */
+  locked: boolean;
+  /** Time of the last login. Absent before the first login. */
+  lastLoginAt?: string | undefined;
+  /** Time at which the account will be erased. Absent unless the owner requested the deletion. */
+  deletionDate?: string | undefined;
+};
+
+/** A recorded event of an account. */
+export type AuditEvent = {
+  /** UUIDv7. */
+  id: string;
+  /** Name of the event, such as `auth.login`. */
+  event: string;
+  /** `success` or `failure`. */
+  outcome: "success" | "failure";
+  /** User whom the event concerns. Absent when unknown. */
+  userId?: string | undefined;
+  /** User who caused the event. Absent when unknown. */
+  actorId?: string | undefined;
+  /** Address of the client. */
+  ip: string;
+  /** User-Agent of the client, truncated to 400 characters. */
+  userAgent: string;
+  /** Id of the request, as in the log. */
+  requestId: string;
+  /** Further facts, depending on the event. It never contains a secret. */
+  details: Record<string, unknown>;
+  /** Time of the event. */
+  createdAt: string;
+};
+
+/** An e-mail and its delivery. It never contains the text of the e-mail or a token. */
+export type EmailLog = {
+  /** UUIDv7. */
+  id: string;
+  /** User whom the e-mail concerns. The record is erased with the user. */
+  userId?: string | undefined;
+  /** Recipient address. */
+  to: string;
+  /** Name of the template, such as `verify-email`. */
+  template: string;
+  /** `queued`, `sending`, `sent` or `failed`. */
+  status: "queued" | "sending" | "sent" | "failed";
+  /** Number of delivery attempts so far. */
+  attempts: number;
+  /** Error of the last failed attempt. Absent when no attempt has failed. */
+  lastError?: string | undefined;
+  /** Time at which the e-mail was queued. */
+  createdAt: string;
+  /** Time of the delivery. Absent before it. */
+  sentAt?: string | undefined;
+  /** Time of the next attempt. Absent when the e-mail is sent or failed. */
+  nextAttemptAt?: string | undefined;
+};
+
+/** A provider of the catalogue. */
+export type Provider = {
+  /** Public id, such as `provider-a`. */
+  provider: string;
+  /** Public name of the model for requests without `model`. */
+  defaultModel: string;
+  /** True when the server has an API key for the provider. */
+  configured: boolean;
+};
+
+/** One message of a conversation. */
+export type AIMessage = {
+  /** `user`, `assistant` or `system`. */
+  role: "user" | "assistant" | "system";
+  /** Text of the message. */
+  content: string;
+};
+
+/** Token usage of one reply. */
+export type Usage = {
+  /** Number of input tokens. */
+  inputTokens: number;
+  /** Number of output tokens. */
+  outputTokens: number;
+};
+
+/** Usage of one model by one user on one day. */
+export type UsageDay = {
+  /** Day in UTC, such as `2026-11-21`. */
+  day: string;
+  /** Id of the user. Absent after the account is erased. */
+  userId?: string | undefined;
+  /** Public id of the provider. */
+  provider: string;
+  /** Public name of the model. */
+  model: string;
+  /** Number of calls, including failed ones. */
+  calls: number;
+  /** Number of input tokens. */
+  inputTokens: number;
+  /** Number of output tokens. */
+  outputTokens: number;
+  /** Number of calls whose tokens are estimated: the reply was incomplete or the provider reported none. */
+  estimatedCalls: number;
+};
+
+/** One invalid field of a request. */
+export type Violation = {
+  /** Path of the field by its JSON names, such as `messages[0].role`. */
+  field: string;
+  /** Description of the problem. It never contains the submitted value. */
+  message: string;
+};
+
+export type ErrorBody = {
+  statusCode: number;
+  /** Human-readable message. Do not parse it. */
+  message: string;
+  /** HTTP status text. */
+  error: string;
+  /** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in, or where its request has a password, that. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
+  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
+  /** Every invalid field. Absent for other errors. */
+  violations?: (Violation)[] | undefined;
+};
+
+/** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in, or where its request has a password, that. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
+export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
+
+export type RegisterRequest = {
+  /** E-mail address, at most 254 characters after trimming. The verification token is sent to it. */
+  email: string;
+  /** The password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It is never trimmed or truncated. */
+  password: string;
+  /** Display name, 1 to 100 characters after trimming. */
+  name: string;
+  /** Must be true. */
+  acceptTerms: boolean;
+};
+
+export type RegisterResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** Id of the new account, a UUIDv7. */
+  userId: string;
+};
+
+export type LoginRequest = {
+  /** E-mail address of the account. Letter case and surrounding whitespace are ignored. */
+  email: string;
+  /** Password of the account, 1 to 128 characters. */
+  password: string;
+};
+
+export type LoginResponse = {
+  /** Access token, a JWT. Absent when a second factor is required. */
+  accessToken?: string | undefined;
+  /** Refresh token, a JWT. REST also sets it as the cookie `refreshToken`. Absent when a second factor is required. */
+  refreshToken?: string | undefined;
+  /** The user who signed in. Absent when a second factor is required. */
+  user?: SignedInUser | undefined;
+  /** True when a second factor is required. Continue with VerifyMfa and `tempToken`. */
+  requiresMfa: boolean;
+  /** Temporary token for VerifyMfa. Absent when no second factor is required. */
+  tempToken?: string | undefined;
+  /** True when the password has reached its maximum age. Absent otherwise. */
+  passwordExpired?: boolean | undefined;
+  /** True when this login cancelled a pending account deletion. Absent otherwise. */
+  restored?: boolean | undefined;
+};
+
+export type LogoutResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type RefreshResponse = {
+  /** New access token, a JWT. */
+  accessToken: string;
+  /** New refresh token, a JWT. REST also sets it as the cookie `refreshToken`. */
+  refreshToken: string;
+};
+
+export type VerifyEmailRequest = {
+  /** Token from the verification e-mail, usable once. */
+  token: string;
+};
+
+export type VerifyEmailResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ResendVerificationRequest = {
+  /** E-mail address of the account. Letter case and surrounding whitespace are ignored. */
+  email: string;
+};
+
+export type ResendVerificationResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ForgotPasswordRequest = {
+  /** E-mail address of the account. Letter case and surrounding whitespace are ignored. */
+  email: string;
+};
+
+export type ForgotPasswordResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ResetPasswordRequest = {
+  /** Token from the reset e-mail, usable once. */
+  token: string;
+  /** The new password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It is never trimmed or truncated. */
+  password: string;
+};
+
+export type ResetPasswordResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type SetupTotpRequest = {
+  /** The current password, 1 to 128 characters. It may be absent within 15 minutes of signing in. */
+  password?: string | undefined;
+};
+
+export type SetupTotpResponse = {
+  /** TOTP secret of 160 bits in base32 (RFC 6238: SHA-1, 6 digits, 30 seconds). */
+  secret: string;
+  /** QR code of the `otpauth://` URI, a PNG image as a data URL. */
+  qrCode: string;
+  /** Ten backup codes of the form `XXXX-XXXX`. Each can be used once. */
+  backupCodes: (string)[];
+};
+
+export type VerifyMfaRequest = {
+  /** Temporary token from Login. */
+  tempToken: string;
+  /** TOTP code of six digits from the authenticator app. */
+  code?: string | undefined;
+  /** An unused backup code. Letter case and the hyphen are optional. */
+  backupCode?: string | undefined;
+};
+
+export type VerifyMfaResponse = {
+  /** Access token, a JWT. */
+  accessToken: string;
+  /** Refresh token, a JWT. REST also sets it as the cookie `refreshToken`. */
+  refreshToken: string;
+  /** The user who signed in. */
+  user: VerifiedUser;
+  /** True when the password has reached its maximum age. Absent otherwise. */
+  passwordExpired?: boolean | undefined;
+  /** True when this login cancelled a pending account deletion. Absent otherwise. */
+  restored?: boolean | undefined;
+};
+
+export type DisableTotpRequest = {
+  /** The current password, 1 to 128 characters. */
+  password: string;
+  /** TOTP code of six digits from the authenticator app. */
+  code?: string | undefined;
+  /** An unused backup code. Letter case and the hyphen are optional. */
+  backupCode?: string | undefined;
+};
+
+export type DisableTotpResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type CreateBackupCodesRequest = {
+  /** The current password, 1 to 128 characters. */
+  password: string;
+  /** TOTP code of six digits from the authenticator app. */
+  code: string;
+};
+
+export type CreateBackupCodesResponse = {
+  /** Ten backup codes of the form `XXXX-XXXX`. Each can be used once. */
+  backupCodes: (string)[];
+};
+
+export type ListKeysResponse = {
+  /** Every key that a valid access token may be signed with. */
+  keys: (PublicKey)[];
+};
+
+export type GetProfileResponse = User;
+
+export type UpdateProfileRequest = {
+  /** New display name, 1 to 100 characters after trimming. */
+  name?: string | undefined;
+  /** New free text, up to 1,000 characters. An empty string clears it. */
+  bio?: string | undefined;
+};
+
+export type UpdateProfileResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** The profile after the change. */
+  user: ProfileUser;
+};
+
+export type ChangePasswordRequest = {
+  /** The current password, 1 to 128 characters. */
+  currentPassword: string;
+  /** The new password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It is never trimmed or truncated. It must differ from the current password. */
+  newPassword: string;
+};
+
+export type ChangePasswordResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ChangeEmailRequest = {
+  /** New e-mail address. The verification token is sent to it. */
+  newEmail: string;
+  /** The current password, 1 to 128 characters. */
+  password: string;
+};
+
+export type ChangeEmailResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ListSessionsResponse = (Session)[];
+
+export type RevokeOtherSessionsResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type RevokeSessionResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type DeleteAccountRequest = {
+  /** The current password, 1 to 128 characters. It may be absent within 15 minutes of signing in. */
+  password?: string | undefined;
+};
+
+export type DeleteAccountResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** Time at which the account will be erased. */
+  deletionDate: string;
+};
+
+export type ExportDataRequest = {
+  /** Page number, 1 to 10,000. Use `nextPage` of the previous page. The default is 1. */
+  page?: number | undefined;
+};
+
+export type ExportDataResponse = Record<string, unknown>;
+
+export type ListUsersRequest = {
+  /** Number of rows per page: 1 to 100. The default is 20. */
+  limit?: number | undefined;
+  /** Position returned as `nextCursor` by the previous page. It cannot be combined with `page`. */
+  cursor?: string | undefined;
+  /** Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them. */
+  page?: number | undefined;
+  /** Part of an e-mail address or a name, 1 to 254 characters, in any letter case. */
+  search?: string | undefined;
+  /** Filter by role: `user` or `admin`. */
+  role?: "user" | "admin" | undefined;
+  /** Filter by verified (true) or unverified (false) e-mail address. */
+  emailVerified?: boolean | undefined;
+  /** Filter by locked (true) or unlocked (false) accounts. */
+  locked?: boolean | undefined;
+};
+
+export type ListUsersResponse = {
+  /** Users, newest first. */
+  items: (AdminUser)[];
+  /** Position of the next page, for `cursor`. Absent on the last page. */
+  nextCursor?: string | undefined;
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  total: number;
+  /** True when `total` is an estimate. Absent otherwise. */
+  totalEstimated?: boolean | undefined;
+};
+
+export type UpdateUserRequest = {
+  /** New display name, 1 to 100 characters after trimming. */
+  name?: string | undefined;
+  /** New e-mail address. It counts as unverified unless `emailVerified` is true. */
+  email?: string | undefined;
+  /** New role: `user` or `admin`. A demotion ends the sessions of the user. */
+  role?: "user" | "admin" | undefined;
+  /** Marks the e-mail address as verified or unverified. */
+  emailVerified?: boolean | undefined;
+  /** Only false is allowed. It unlocks the account. */
+  locked?: boolean | undefined;
+  /** Only false is allowed. It disables MFA. */
+  mfaEnabled?: boolean | undefined;
+};
+
+export type UpdateUserResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** The user after the change. */
+  user: AdminUser;
+};
+
+export type DeleteUserResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ListUserSessionsResponse = (Session)[];
+
+export type RevokeUserSessionsResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ListAuditLogsRequest = {
+  /** Number of rows per page: 1 to 100. The default is 20. */
+  limit?: number | undefined;
+  /** Position returned as `nextCursor` by the previous page. It cannot be combined with `page`. */
+  cursor?: string | undefined;
+  /** Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them. */
+  page?: number | undefined;
+  /** Filter by the user whom the event concerns. */
+  userId?: string | undefined;
+  /** Filter by the user who caused the event. */
+  actorId?: string | undefined;
+  /** Filter by the exact name of the event, such as `auth.login`. */
+  event?: string | undefined;
+  /** Start of the period, inclusive; a time between the years 1970 and 9999. */
+  from?: string | undefined;
+  /** End of the period, exclusive; a time between the years 1970 and 9999. */
+  to?: string | undefined;
+};
+
+export type ListAuditLogsResponse = {
+  /** Audit events, newest first. */
+  items: (AuditEvent)[];
+  /** Position of the next page, for `cursor`. Absent on the last page. */
+  nextCursor?: string | undefined;
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  total: number;
+  /** True when `total` is an estimate. Absent otherwise. */
+  totalEstimated?: boolean | undefined;
+};
+
+export type ListEmailLogsRequest = {
+  /** Number of rows per page: 1 to 100. The default is 20. */
+  limit?: number | undefined;
+  /** Position returned as `nextCursor` by the previous page. It cannot be combined with `page`. */
+  cursor?: string | undefined;
+  /** Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them. */
+  page?: number | undefined;
+  /** Filter by the user whom the e-mail concerns. */
+  userId?: string | undefined;
+  /** Filter by the exact recipient address. */
+  to?: string | undefined;
+  /** Filter by the name of the template, such as `verify-email`. */
+  template?: string | undefined;
+  /** Filter by status: `queued`, `sending`, `sent` or `failed`. */
+  status?: "queued" | "sending" | "sent" | "failed" | undefined;
+};
+
+export type ListEmailLogsResponse = {
+  /** E-mails, newest first. */
+  items: (EmailLog)[];
+  /** Position of the next page, for `cursor`. Absent on the last page. */
+  nextCursor?: string | undefined;
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  total: number;
+  /** True when `total` is an estimate. Absent otherwise. */
+  totalEstimated?: boolean | undefined;
+};
+
+export type RetryEmailResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ImpersonateRequest = {
+  /** Reason for the audit log, up to 500 characters. */
+  reason?: string | undefined;
+};
+
+export type ImpersonateResponse = {
+  /** Access token in the name of the user, a JWT. Its claim `act.sub` is the administrator (RFC 8693). */
+  accessToken: string;
+  /** The impersonated user. */
+  user: User;
+  /** Time at which the session ends. */
+  expiresAt: string;
+};
+
+export type ListProvidersResponse = (Provider)[];
+
+export type ChatRequest = {
+  /** Public id of a provider from ListProviders, 1 to 64 characters. */
+  provider: string;
+  /** The conversation so far, oldest first: 1 to 512 messages with at most 262,144 characters in total. At least one non-empty message must have the role `user`. */
+  messages: (AIMessage)[];
+  /** Public name of a model of this provider, 1 to 128 characters. The default is the provider's default model. */
+  model?: string | undefined;
+  /** Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
+  maxTokens?: number | undefined;
+  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that accept no temperature ignore it. */
+  temperature?: number | undefined;
+  /** System instruction for the model, up to 65,536 characters. It precedes the conversation. */
+  systemPrompt?: string | undefined;
+};
+
+export type ChatResponse = {
+  /** Text of the reply. */
+  content: string;
+  /** Public name of the model. */
+  model: string;
+  /** Public id of the provider. */
+  provider: string;
+  /** Token usage. Absent when the provider does not report it. */
+  usage?: Usage | undefined;
+};
+
+export type StreamChatRequest = {
+  /** Public id of a provider from ListProviders, 1 to 64 characters. */
+  provider: string;
+  /** The conversation so far, oldest first: 1 to 512 messages with at most 262,144 characters in total. At least one non-empty message must have the role `user`. */
+  messages: (AIMessage)[];
+  /** Public name of a model of this provider, 1 to 128 characters. The default is the provider's default model. */
+  model?: string | undefined;
+  /** Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
+  maxTokens?: number | undefined;
+  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that accept no temperature ignore it. */
+  temperature?: number | undefined;
+  /** System instruction for the model, up to 65,536 characters. It precedes the conversation. */
+  systemPrompt?: string | undefined;
+};
+
+export type ListUsageRequest = {
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. */
+  from?: string | undefined;
+  /** End of the period, exclusive. The default is the current time. */
+  to?: string | undefined;
+  /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
+  page?: number | undefined;
+};
+
+export type ListUsageResponse = (UsageDay)[];
+
+export type ListAllUsageRequest = {
+  /** Filter by user. */
+  userId?: string | undefined;
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. */
+  from?: string | undefined;
+  /** End of the period, exclusive. The default is the current time. */
+  to?: string | undefined;
+  /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
+  page?: number | undefined;
+};
+
+export type ListAllUsageResponse = (UsageDay)[];
+
+export type GetHealthResponse = {
+  status: "ok" | "degraded" | "down";
+  version: string;
+  /** Seconds since the start of the process. */
+  uptime: number;
+  checks: {
+    database: {
+      status: "ok" | "down";
+      /** Duration of the check in milliseconds. */
+      latencyMs: number;
+    };
+    cache: {
+      status: "ok" | "down";
+      /** Duration of the check in milliseconds. */
+      latencyMs: number;
+    };
+    mail: {
+      status: "ok" | "down";
+      /** Duration of the check in milliseconds. */
+      latencyMs: number;
+    };
+  };
+};
+
+export type GetLivenessResponse = {
+  status: "ok";
+};
+
+export type GetReadinessResponse = {
+  status: "ok" | "degraded" | "down";
+  checks?: {
+    database: {
+      status: "ok" | "down";
+      /** Duration of the check in milliseconds. */
+      latencyMs: number;
+    };
+    cache: {
+      status: "ok" | "down";
+      /** Duration of the check in milliseconds. */
+      latencyMs: number;
+    };
+    mail: {
+      status: "ok" | "down";
+      /** Duration of the check in milliseconds. */
+      latencyMs: number;
+    };
+  } | undefined;
+  /** Present while the process starts or shuts down. */
+  phase?: "starting" | "draining" | undefined;
+};
+
+export type GetDatabaseHealthResponse = {
+  status: "ok" | "down";
+  /** Duration of the check in milliseconds. */
+  latencyMs: number;
+};
+
+export type GetCacheHealthResponse = {
+  status: "ok" | "down";
+  /** Duration of the check in milliseconds. */
+  latencyMs: number;
+};
+
+/** Every route of the API by its subject. */
+export type Api = ReturnType<typeof createApi>;
+
+/** Creates the routes. */
+export const createApi = (call: Call, stream: Stream) => ({
+  /** Registration, login and tokens. */
+  auth: {
+    /** Creates an account and sends a verification token to its e-mail address. Requires no token. At most 10 requests in 900 seconds per address. */
+    register: (body: RegisterRequest, options?: CallOptions) =>
+      call<RegisterResponse>("POST", "/auth/register", { body }, options),
+    /** Verifies the e-mail address and the password. Returns tokens, or a temporary token when MFA is enabled. Requires no token. At most 5 requests in 900 seconds per address and account. */
+    login: (body: LoginRequest, options?: CallOptions) =>
+      call<LoginResponse>("POST", "/auth/login", { body }, options),
+    /** Ends the session of the access token and clears the refresh cookie. Under impersonation the cookie of the administrator is kept. Requires an access token. At most 100 requests in 60 seconds per user. */
+    logout: (options?: CallOptions) =>
+      call<LogoutResponse>("POST", "/auth/logout", {}, options),
+    /** Exchanges a refresh token for a new pair of tokens. Requires no token. At most 120 requests in 60 seconds per address. */
+    refresh: (options?: CallOptions) =>
+      call<RefreshResponse>("POST", "/auth/refresh", {}, options),
+    /** Verifies the e-mail address of a new account, or completes a change of address. Requires no token. At most 30 requests in 900 seconds per address. */
+    verifyEmail: (body: VerifyEmailRequest, options?: CallOptions) =>
+      call<VerifyEmailResponse>("POST", "/auth/verify-email", { body }, options),
+    /** Sends the verification token again. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */
+    resendVerification: (body: ResendVerificationRequest, options?: CallOptions) =>
+      call<ResendVerificationResponse>("POST", "/auth/resend-verification", { body }, options),
+    /** Sends a password reset token. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */
+    forgotPassword: (body: ForgotPasswordRequest, options?: CallOptions) =>
+      call<ForgotPasswordResponse>("POST", "/auth/forgot-password", { body }, options),
+    /** Sets a new password with a reset token and ends every session. Requires no token. At most 30 requests in 900 seconds per address. */
+    resetPassword: (body: ResetPasswordRequest, options?: CallOptions) =>
+      call<ResetPasswordResponse>("POST", "/auth/reset-password", { body }, options),
+    /** Creates a TOTP secret and backup codes. Every later login requires a second factor. Until a first code is accepted, another call replaces the secret and the codes. It requires a sign-in within the last 15 minutes, or the password. Requires an access token. At most 100 requests in 60 seconds per user. */
+    setupTotp: (body?: SetupTotpRequest, options?: CallOptions) =>
+      call<SetupTotpResponse>("POST", "/auth/setup-totp", { body }, options),
+    /** Completes a login that requires a second factor. Requires no token. At most 10 requests in 900 seconds per address and account. */
+    verifyMfa: (body: VerifyMfaRequest, options?: CallOptions) =>
+      call<VerifyMfaResponse>("POST", "/auth/verify-mfa", { body }, options),
+    /** Disables MFA. Requires an access token. At most 100 requests in 60 seconds per user. */
+    disableTotp: (body: DisableTotpRequest, options?: CallOptions) =>
+      call<DisableTotpResponse>("POST", "/auth/disable-totp", { body }, options),
+    /** Creates a new set of backup codes. The old set becomes invalid. Requires an access token. At most 100 requests in 60 seconds per user. */
+    createBackupCodes: (body: CreateBackupCodesRequest, options?: CallOptions) =>
+      call<CreateBackupCodesResponse>("POST", "/auth/backup-codes", { body }, options),
+    /** Lists the public keys that verify access tokens, as a JSON Web Key Set (RFC 7517). Requires no token. */
+    listKeys: (options?: CallOptions) =>
+      call<ListKeysResponse>("GET", "/.well-known/jwks.json", {}, options),
+  },
+  /** Operations of signed-in users on their own account. */
+  user: {
+    /** Returns the account of the caller. Requires an access token. At most 100 requests in 60 seconds per user. */
+    getProfile: (options?: CallOptions) =>
+      call<GetProfileResponse>("GET", "/user/profile", {}, options),
+    /** Updates the name and the bio. An absent field keeps its value. Requires an access token. At most 100 requests in 60 seconds per user. */
+    updateProfile: (body?: UpdateProfileRequest, options?: CallOptions) =>
+      call<UpdateProfileResponse>("PUT", "/user/profile", { body }, options),
+    /** Sets a new password and revokes every other session. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    changePassword: (body: ChangePasswordRequest, options?: CallOptions) =>
+      call<ChangePasswordResponse>("POST", "/user/change-password", { body }, options),
+    /** Sends a verification token to a new e-mail address. The address changes when VerifyEmail receives the token. Requires an access token. At most 100 requests in 60 seconds per user. */
+    changeEmail: (body: ChangeEmailRequest, options?: CallOptions) =>
+      call<ChangeEmailResponse>("POST", "/user/change-email", { body }, options),
+    /** Lists the open sessions of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    listSessions: (options?: CallOptions) =>
+      call<ListSessionsResponse>("GET", "/user/sessions", {}, options),
+    /** Revokes every session of the caller except the current one. Requires an access token. At most 100 requests in 60 seconds per user. */
+    revokeOtherSessions: (options?: CallOptions) =>
+      call<RevokeOtherSessionsResponse>("DELETE", "/user/sessions", {}, options),
+    /** Revokes one session of the caller. Returns NOT_FOUND for a session of another user. Requires an access token. At most 100 requests in 60 seconds per user. */
+    revokeSession: (id: string, options?: CallOptions) =>
+      call<RevokeSessionResponse>("DELETE", `/user/sessions/${encodeURIComponent(id)}`, {}, options),
+    /** Schedules the deletion of the account and revokes all its sessions. A login before the deletion date cancels the deletion. Requires an access token. At most 100 requests in 60 seconds per user. */
+    deleteAccount: (body?: DeleteAccountRequest, options?: CallOptions) =>
+      call<DeleteAccountResponse>("POST", "/user/delete-account", { body }, options),
+    /** Returns all data stored about the caller, in pages. Actions of others are named without their address, device or reason. Each page is recorded in the audit log. Requires an access token. At most 100 requests in 60 seconds per user. */
+    exportData: (query?: ExportDataRequest, options?: CallOptions) =>
+      call<ExportDataResponse>("GET", "/user/export", { query }, options),
+  },
+  /** Operations of administrators on users, sessions, audit events and e-mails. */
+  admin: {
+    /** Lists users, newest first. A page may have fewer rows than `limit` when `search` has one or two characters. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
+      call<ListUsersResponse>("GET", "/admin/users", { query }, options),
+    /** Updates a user. An absent field keeps its value. Changes of role, e-mail address, verification or MFA require a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
+      call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),
+    /** Erases a user immediately. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    deleteUser: (id: string, options?: CallOptions) =>
+      call<DeleteUserResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}`, {}, options),
+    /** Lists the open sessions of a user, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listUserSessions: (id: string, options?: CallOptions) =>
+      call<ListUserSessionsResponse>("GET", `/admin/users/${encodeURIComponent(id)}/sessions`, {}, options),
+    /** Revokes every session of a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    revokeUserSessions: (id: string, options?: CallOptions) =>
+      call<RevokeUserSessionsResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}/sessions`, {}, options),
+    /** Lists audit events, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listAuditLogs: (query?: ListAuditLogsRequest, options?: CallOptions) =>
+      call<ListAuditLogsResponse>("GET", "/admin/audit-logs", { query }, options),
+    /** Lists e-mails, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listEmailLogs: (query?: ListEmailLogsRequest, options?: CallOptions) =>
+      call<ListEmailLogsResponse>("GET", "/admin/email-logs", { query }, options),
+    /** Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    retryEmail: (id: string, options?: CallOptions) =>
+      call<RetryEmailResponse>("POST", `/admin/email-logs/${encodeURIComponent(id)}/retry`, {}, options),
+    /** Opens a session in the name of a user. It lasts at most 15 minutes and ends with the session of the administrator. It requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    impersonate: (userId: string, body?: ImpersonateRequest, options?: CallOptions) =>
+      call<ImpersonateResponse>("POST", `/admin/impersonate/${encodeURIComponent(userId)}`, { body }, options),
+  },
+  /** One chat interface to all AI providers. */
+  ai: {
+    /** Lists every provider of the catalogue, including those without an API key. Requires an access token. At most 200 requests in 60 seconds per user. */
+    listProviders: (options?: CallOptions) =>
+      call<ListProvidersResponse>("GET", "/ai/providers", {}, options),
+    /** Sends a conversation and returns the complete reply. Requires an access token. At most 100 requests in 60 seconds per user. */
+    chat: (body: ChatRequest, options?: CallOptions) =>
+      call<ChatResponse>("POST", "/ai/chat", { body }, options),
+    /** Sends a conversation and streams the reply. REST sends server-sent events. Requires an access token. At most 100 requests in 60 seconds per user. */
+    stream: (body: StreamChatRequest, options?: CallOptions) =>
+      stream("/ai/stream", body, options),
+    /** Lists the usage of the caller by day, provider and model, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    listUsage: (query?: ListUsageRequest, options?: CallOptions) =>
+      call<ListUsageResponse>("GET", "/user/usage", { query }, options),
+    /** Lists the usage of all users by day, user, provider and model, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listAllUsage: (query?: ListAllUsageRequest, options?: CallOptions) =>
+      call<ListAllUsageResponse>("GET", "/admin/usage", { query }, options),
+  },
+  /** Health of the service and its dependencies. */
+  health: {
+    /** Health of the service and its dependencies. */
+    getHealth: (options?: CallOptions) =>
+      call<GetHealthResponse>("GET", "/health", { accepts: 503 }, options),
+    /** Returns 200 while the process responds. */
+    getLiveness: (options?: CallOptions) =>
+      call<GetLivenessResponse>("GET", "/health/live", {}, options),
+    /** Returns 200 when requests can be served. */
+    getReadiness: (options?: CallOptions) =>
+      call<GetReadinessResponse>("GET", "/health/ready", { accepts: 503 }, options),
+    /** Health of the database. */
+    getDatabaseHealth: (options?: CallOptions) =>
+      call<GetDatabaseHealthResponse>("GET", "/health/database", { accepts: 503 }, options),
+    /** Health of the cache. */
+    getCacheHealth: (options?: CallOptions) =>
+      call<GetCacheHealthResponse>("GET", "/health/cache", { accepts: 503 }, options),
+  },
+});

@@ -1,0 +1,139 @@
+import { type Api, type CallOptions, createApi } from "./api.ts";
+import { connectionError, errorOf, GatehouseError } from "./errors.ts";
+import { chunksOf } from "./events.ts";
+import { createSession, type Lock, type Session, type TokenStore, type Tokens } from "./session.ts";
+
+/** Settings of a client. A page of the service itself needs none. */
+export type ClientOptions = {
+  /** The address of the service; the page's own origin unless given. */
+  baseUrl?: string | undefined;
+  /** Where the refresh token is: in a cookie (the default in pages), or in a store (elsewhere; the default is memory). */
+  refreshToken?: "cookie" | TokenStore | undefined;
+  /** Keeps others with the same refresh token waiting. The default for cookies is a Web Lock across tabs. */
+  lock?: Lock | undefined;
+  /** Called when the session has ended: by `auth.logout`, or because its refresh was refused. */
+  onSignedOut?: (() => void) | undefined;
+  /** Replaces the global `fetch`. */
+  fetch?: typeof globalThis.fetch | undefined;
+};
+
+/** All routes by subject, and the session that they use. */
+export type Client = Api & {
+  /** The access token in memory; undefined before the first sign-in or refresh. */
+  readonly accessToken: string | undefined;
+  /** Continues the session of the refresh token, as when a page loads. @returns whether somebody is signed in */
+  resume(): Promise<boolean>;
+  /** The same routes with another access token that is never refreshed, such as one of `admin.impersonate`. */
+  withAccessToken(accessToken: string): Api;
+};
+
+/** What a route sends. `accepts` lists statuses beside 2xx whose body is a result. */
+type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number };
+/** Calls a route. */
+export type Call = <T>(method: string, path: string, sent: Sent, options: CallOptions | undefined) => Promise<T>;
+/** Calls a route whose response is an event stream. */
+export type Stream = (path: string, body: object, options: CallOptions | undefined) => AsyncGenerator<string, void>;
+
+type Access = Pick<Session, "accessToken" | "renew">;
+
+/** Creates a client. It sends nothing until it is used. */
+export function createClient(options: ClientOptions = {}): Client {
+  const { baseUrl = "", onSignedOut = () => {}, refreshToken = defaultStore() } = options;
+  const fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init)); // as it is then: tracing replaces it
+  const store = refreshToken === "cookie" ? undefined : refreshToken;
+  const credentials = store ? "omit" : "include";
+  const send = (method: string, path: string, headers: Record<string, string>, body?: string, signal?: AbortSignal) =>
+    fetch(baseUrl.replace(/\/$/, "") + path, {
+      method,
+      headers,
+      credentials,
+      ...(body !== undefined && { body }),
+      ...(signal && { signal }),
+    }).catch((thrown) => {
+      throw connectionError(thrown, signal);
+    });
+  const lock = options.lock ?? (store ? unlocked : webLock());
+  const session = createSession({ send, store, lock, onSignedOut });
+
+  /** Sends a request, once more with a new access token if the first was refused. */
+  async function request(access: Access, method: string, path: string, sent: Sent, signal?: AbortSignal) {
+    const body = sent.body && JSON.stringify(sent.body);
+    const attempt = (token = access.accessToken()) => {
+      const headers = {
+        ...(body !== undefined && { "content-type": "application/json" }),
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      };
+      return send(method, path + queryOf(sent.query), headers, body, signal);
+    };
+    const used = access.accessToken();
+    let response = await attempt(used);
+    if (response.status === 401) {
+      const error = await errorOf(response);
+      if (error.code !== "UNAUTHENTICATED" || !(await access.renew(used))) throw error;
+      response = await attempt();
+    }
+    if (!response.ok && response.status !== sent.accepts) throw await errorOf(response);
+    return response;
+  }
+  function apiWith(access: Access, onResult: (path: string, result: unknown) => Promise<void>): Api {
+    const call: Call = async <T>(method: string, path: string, sent: Sent, { signal }: CallOptions = {}) => {
+      if (path === "/auth/refresh") return (await session.refresh()) as T;
+      const response = await request(access, method, path, sent, signal);
+      const result = await response.json().catch((thrown) => {
+        if (!(thrown instanceof SyntaxError)) throw connectionError(thrown, signal);
+        const { status } = response;
+        throw new GatehouseError("UNEXPECTED_RESPONSE", "The server returned no JSON.", { status }, thrown);
+      });
+      await onResult(path, result);
+      return result as T;
+    };
+    const stream: Stream = async function* (path, body, { signal } = {}) {
+      yield* chunksOf(await request(access, "POST", path, { body }, signal), signal);
+    };
+    return createApi(call, stream);
+  }
+  /** Login and verification of a second factor return tokens. */
+  async function follow(path: string, result: unknown): Promise<void> {
+    if (path === "/auth/logout") return session.end();
+    const tokens = result as Partial<Tokens>;
+    if (path.startsWith("/auth/") && tokens.accessToken) await session.begin(tokens as Tokens);
+  }
+  return {
+    ...apiWith(session, follow),
+    get accessToken() {
+      return session.accessToken();
+    },
+    resume: () => session.renew(session.accessToken()),
+    withAccessToken: (token) => apiWith({ accessToken: () => token, renew: async () => false }, async () => {}),
+  };
+}
+
+const unlocked: Lock = (work) => work();
+
+type Locks = { request<T>(name: string, work: () => Promise<T>): Promise<T> };
+
+/** A lock of all tabs of an origin: a second tab sends the cookie that the first tab has received. */
+function webLock(): Lock {
+  const { navigator } = globalThis as { navigator?: { locks?: Locks } };
+  const locks = navigator?.locks; // missing on pages without https
+  return locks ? (work) => locks.request("gatehouse-refresh", work) : unlocked;
+}
+
+/** Pages leave the token to their cookies; everything else has none. */
+function defaultStore(): "cookie" | TokenStore {
+  if ("document" in globalThis) return "cookie";
+  let held: string | undefined;
+  return {
+    get: () => held,
+    set: (token) => {
+      held = token;
+    },
+  };
+}
+
+/** The query string. It is built by hand because React Native's `URLSearchParams` is incomplete. */
+function queryOf(query: object = {}): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  const text = given.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&");
+  return text && `?${text}`;
+}

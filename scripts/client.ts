@@ -1,0 +1,126 @@
+/** Generates `client/src/api.ts`, the types and routes of the client, from the OpenAPI document. Run by `npm run generate`. */
+import { writeFileSync } from "node:fs";
+import { openApiDocument } from "../gateway/docs/openapi.ts";
+import { readBinding } from "../gateway/transcode/binding.ts";
+import { services } from "../services/platform/policy.ts";
+
+type Schema = {
+  $ref?: string;
+  allOf?: Schema[];
+  type?: string;
+  description?: string;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  items?: Schema;
+  enum?: string[];
+};
+type Content = { content: Record<string, { schema: Schema }> };
+type Operation = {
+  operationId: string;
+  description: string;
+  tags: [string];
+  parameters?: { in: string; name: string; description: string; required: boolean; schema: Schema }[];
+  requestBody?: Content & { required?: boolean };
+  responses: Record<string, Content>;
+};
+type Route = Operation & { method: string; path: string };
+type Document = {
+  tags: { name: string; description: string }[];
+  paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, Schema> };
+};
+
+const HEAD = `// Generated from the OpenAPI document by \`npm run generate\`. Do not edit.
+import type { Call, Stream } from "./client.ts";
+
+/** Options of every call. */
+export type CallOptions = { signal?: AbortSignal | undefined };
+`;
+
+/** The text of `client/src/api.ts`. */
+export function clientSource(): string {
+  const bindings = services.flatMap((service) => service.methods.map(readBinding));
+  const { paths, tags, components } = openApiDocument(bindings, "http://localhost:3000") as unknown as Document;
+  const routes = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path })),
+  );
+  const { Error: errorSchema = {}, ...named } = components.schemas;
+  const types = { ...named, ErrorBody: errorSchema, ErrorCode: errorSchema.properties?.code ?? {} };
+  const groups = tags.map(({ name, description }) => {
+    const own = routes.filter((route) => route.tags[0] === name).map(routeSource);
+    return `${comment(description, "  ")}  ${name.replace("Service", "").toLowerCase()}: {\n${own.join("")}  },\n`;
+  });
+  return [
+    HEAD,
+    ...Object.entries(types).map(([name, schema]) => declaration(name, schema)),
+    ...routes.flatMap(typesOf),
+    `/** Every route of the API by its subject. */\nexport type Api = ReturnType<typeof createApi>;\n`,
+    `/** Creates the routes. */\nexport const createApi = (call: Call, stream: Stream) => ({\n${groups.join("")}});\n`,
+  ].join("\n");
+}
+
+const comment = (text: string | undefined, indent = "") => (text ? `${indent}/** ${text} */\n` : "");
+const declaration = (name: string, schema: Schema) =>
+  `${comment(schema.description)}export type ${name} = ${typeOf(schema)};\n`;
+
+/** The type of a schema in TypeScript. */
+function typeOf({ $ref, type, items, properties, required = [], enum: values }: Schema, indent = ""): string {
+  if ($ref) return $ref.replace("#/components/schemas/", "");
+  if (values) return values.map((value) => `"${value}"`).join(" | ");
+  if (type === "array") return `(${typeOf(items ?? {}, indent)})[]`;
+  if (type === "integer") return "number";
+  if (type !== "object") return type ?? "unknown";
+  if (!properties) return "Record<string, unknown>";
+  const fields = Object.entries(properties).map(([name, schema]) => {
+    const value = typeOf(schema, `${indent}  `);
+    const isRequired = required.includes(name);
+    return `${comment(schema.description, `${indent}  `)}${indent}  ${name}${isRequired ? "" : "?"}: ${value}${isRequired ? "" : " | undefined"};\n`;
+  });
+  return `{\n${fields.join("")}${indent}}`;
+}
+
+const nameOf = ({ operationId }: Operation) => `${operationId[0]?.toUpperCase()}${operationId.slice(1)}`;
+const contentOf = (content: Content | undefined) => content?.content["application/json"]?.schema;
+const successOf = ({ responses }: Operation) => responses[200] ?? responses[201];
+const paramsOf = ({ parameters = [] }: Operation, place: string) => parameters.filter((each) => each.in === place);
+const bodyOf = ({ requestBody }: Operation) => {
+  const schema = contentOf(requestBody);
+  return Object.keys(schema?.properties ?? {}).length > 0 ? schema : undefined;
+};
+
+/** What a route takes beside its path, and what it returns. */
+function typesOf(route: Route): string[] {
+  const query = paramsOf(route, "query");
+  const properties = Object.fromEntries(
+    query.map(({ name, description, schema }) => [name, { ...schema, description }]),
+  );
+  const request = bodyOf(route) ?? (query.length > 0 ? { type: "object", properties } : undefined);
+  const response = contentOf(successOf(route));
+  return [
+    ...(request ? [declaration(`${nameOf(route)}Request`, request)] : []),
+    ...(response ? [declaration(`${nameOf(route)}Response`, response)] : []),
+  ];
+}
+
+/** The function of a route: path parameters first, then its body or query, then options. */
+function routeSource(route: Route): string {
+  const { method, path, description, operationId, requestBody, responses } = route;
+  const isStream = !contentOf(successOf(route));
+  const [body, hasQuery] = [bodyOf(route), paramsOf(route, "query").length > 0];
+  const kind = body ? "body" : "query";
+  const parameters = [
+    ...paramsOf(route, "path").map(({ name }) => `${name}: string`),
+    ...(body || hasQuery ? [`${kind}${requestBody?.required ? "" : "?"}: ${nameOf(route)}Request`] : []),
+    "options?: CallOptions",
+  ];
+  const isResult = responses[503] !== undefined && !contentOf(responses[503])?.allOf; // health of an unhealthy service
+  const sent = [...(body || hasQuery ? [kind] : []), ...(isResult ? ["accepts: 503"] : [])];
+  const address = path.includes("{") ? `\`${path.replace(/\{(\w+)\}/g, "$${encodeURIComponent($1)}")}\`` : `"${path}"`;
+  const called = isStream
+    ? `stream(${address}, body, options)`
+    : `call<${nameOf(route)}Response>("${method}", ${address}, {${sent.length > 0 ? ` ${sent.join(", ")} ` : ""}}, options)`;
+  const name = isStream ? "stream" : operationId;
+  return `${comment(description, "    ")}    ${name}: (${parameters.join(", ")}) =>\n      ${called},\n`;
+}
+
+if (import.meta.main) writeFileSync("client/src/api.ts", clientSource());

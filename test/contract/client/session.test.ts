@@ -1,0 +1,116 @@
+import { expect, test } from "vitest";
+import type { TokenStore } from "../../../client/src/index.ts";
+import { testApp } from "../../support/app.ts";
+import { browserAt, clientAt } from "../../support/client.ts";
+import { times } from "../../support/until.ts";
+
+const app = await testApp();
+
+/** A store that keeps what it is given. */
+function memory(token?: string): TokenStore & { token: string | undefined } {
+  return {
+    token,
+    get() {
+      return this.token;
+    },
+    set(next) {
+      this.token = next;
+    },
+  };
+}
+
+test("Client: 20 parallel calls with an expired access token refresh once and are repeated", async () => {
+  const store = memory();
+  const client = clientAt(app.url, { refreshToken: store });
+  const user = await app.addUser();
+  await client.auth.login(user.credentials);
+  const [access, refresh] = [client.accessToken, store.token];
+  app.clock.advance("16m");
+  const profiles = await Promise.all(times(20, () => client.user.getProfile()));
+  expect(profiles.every(({ id }) => id === user.id)).toBe(true);
+  expect(client.refreshes()).toBe(1);
+  expect(client.sent.every(({ credentials }) => credentials === "omit")).toBe(true);
+  expect(client.accessToken).not.toBe(access);
+  expect(store.token).not.toBe(refresh);
+});
+
+test("Client: continues the session of a stored refresh token, and says whether there is one", async () => {
+  const { user, refreshToken } = await app.signIn();
+  const client = clientAt(app.url, { refreshToken: memory(refreshToken) });
+  expect(await client.resume()).toBe(true);
+  expect((await client.user.getProfile()).id).toBe(user.id);
+  const store = memory("not a token");
+  expect(await clientAt(app.url, { refreshToken: store }).resume()).toBe(false);
+  expect(store.token).toBeUndefined();
+});
+
+test("Client: a 401 other than UNAUTHENTICATED is not repeated", async () => {
+  const client = clientAt(app.url);
+  const user = await app.addUser();
+  const wrong = client.auth.login({ ...user.credentials, password: "Wrong-horse-1" });
+  await expect(wrong).rejects.toMatchObject({ code: "INVALID_CREDENTIALS", status: 401 });
+  expect(client.sent.length).toBe(1);
+});
+
+test("Client: reports a revoked session once, after one refresh", async () => {
+  let ended = 0;
+  const client = clientAt(app.url, { onSignedOut: () => ended++ });
+  const user = await app.addUser();
+  await client.auth.login(user.credentials);
+  const other = await app.signIn(user);
+  await other.browser.delete("/user/sessions", other.accessToken);
+  const calls = await Promise.allSettled(times(3, () => client.user.getProfile()));
+  for (const call of calls) expect(call).toMatchObject({ status: "rejected", reason: { code: "UNAUTHENTICATED" } });
+  expect([ended, client.refreshes(), client.accessToken]).toEqual([1, 1, undefined]);
+});
+
+test("Client: keeps the session when the refresh fails for another reason", async () => {
+  let isDown = false;
+  const client = clientAt(app.url, {
+    fetch: (target, init) => {
+      if (isDown && String(target).endsWith("/auth/refresh")) return Promise.reject(new TypeError("fetch failed"));
+      return fetch(target, init);
+    },
+  });
+  await client.auth.login((await app.addUser()).credentials);
+  app.clock.advance("16m");
+  isDown = true;
+  await expect(client.user.getProfile()).rejects.toMatchObject({ code: "NETWORK_ERROR", status: 0 });
+  isDown = false;
+  expect(await client.user.getProfile()).toMatchObject({ role: "user" });
+});
+
+test("Client: a sign-out while a refresh is in progress wins", async () => {
+  const refreshed = Promise.withResolvers<void>();
+  const store = memory();
+  const client = clientAt(app.url, {
+    refreshToken: store,
+    fetch: async (target, init) => {
+      const response = await fetch(target, init);
+      if (String(target).endsWith("/auth/refresh")) await refreshed.promise;
+      return response;
+    },
+  });
+  await client.auth.login((await app.addUser()).credentials);
+  const refreshing = client.auth.refresh();
+  await client.auth.logout();
+  refreshed.resolve();
+  await refreshing;
+  expect([client.accessToken, store.token]).toEqual([undefined, undefined]);
+});
+
+test("Client: two tabs of a browser refresh one after the other, and both stay signed in", async () => {
+  const browser = browserAt(app.url);
+  let departure: Promise<unknown> | undefined;
+  const first = browser.tab();
+  const second = browser.tab({ fetch: (target, init) => browser.fetch(target, init, departure) });
+  const user = await app.addUser();
+  await first.auth.login(user.credentials);
+  expect(await second.resume()).toBe(true);
+  // the first use of the new pair ends the grace of the old one, which the request of the second tab would carry
+  departure = first.auth.refresh().then(() => first.user.getProfile());
+  await second.auth.refresh();
+  expect((await second.user.getProfile()).id).toBe(user.id);
+  expect(first.sent.every(({ credentials, headers }) => credentials === "include" && !headers.cookie)).toBe(true);
+  expect(await Promise.all([first.resume(), second.resume()])).toEqual([true, true]);
+});

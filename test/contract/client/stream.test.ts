@@ -1,0 +1,103 @@
+import { describe, expect, test } from "vitest";
+import { type Client, GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
+import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
+import { testApp } from "../../support/app.ts";
+import { clientAt } from "../../support/client.ts";
+import { until } from "../../support/until.ts";
+
+const app = await testApp();
+const saying = (content: string): StreamChatRequest => ({
+  provider: "provider-a",
+  messages: [{ role: "user", content }],
+});
+
+async function signedIn(options = {}): Promise<Client> {
+  const client = clientAt(app.url, options);
+  await client.auth.login((await app.addUser()).credentials);
+  return client;
+}
+
+async function textOf(stream: AsyncIterable<string>): Promise<string> {
+  let text = "";
+  for await (const piece of stream) text += piece;
+  return text;
+}
+
+test("Client: streams a reply in pieces, also with an access token that has expired", async () => {
+  const client = await signedIn();
+  app.clock.advance("16m");
+  const pieces: string[] = [];
+  for await (const piece of client.ai.stream(saying("case: bytes"))) pieces.push(piece);
+  expect(pieces.join("")).toBe(REPLY);
+});
+
+test("Client: an error event throws STREAM_ERROR after the pieces before it", async () => {
+  const client = await signedIn();
+  let text = "";
+  const reading = async () => {
+    for await (const piece of client.ai.stream(saying("case: reset-midway"))) text += piece;
+  };
+  await expect(reading()).rejects.toMatchObject({
+    code: "STREAM_ERROR",
+    message: expect.stringContaining("provider-a"),
+  });
+  expect(text).toBe(PREFIX);
+});
+
+test("Client: a request that is refused before the stream throws its code and violations", async () => {
+  const client = await signedIn();
+  await expect(textOf(client.ai.stream({ ...saying("Hello."), temperature: 3 }))).rejects.toMatchObject({
+    code: "VALIDATION_FAILED",
+    violations: [{ field: "temperature" }],
+  });
+});
+
+describe("Client: ends the request to the provider", () => {
+  const [simulator] = app.providers;
+  const closed = (content: string) =>
+    until("the end of the request at the provider", () =>
+      simulator?.requests.find(({ body, closedAt }) => closedAt && JSON.stringify(body).includes(content)),
+    );
+
+  test("when the loop is left", async () => {
+    const client = await signedIn();
+    const content = `case: silent-midway ${crypto.randomUUID()}`;
+    for await (const _ of client.ai.stream(saying(content))) break;
+    await closed(content);
+  });
+
+  test("when the signal aborts, whose reason is thrown", async () => {
+    const client = await signedIn();
+    const content = `case: silent-midway ${crypto.randomUUID()}`;
+    const stop = new AbortController();
+    const reading = async () => {
+      for await (const _ of client.ai.stream(saying(content), { signal: stop.signal })) stop.abort("stopped");
+    };
+    await expect(reading()).rejects.toBe("stopped");
+    await closed(content);
+  });
+});
+
+test("Client: a stream that breaks off throws NETWORK_ERROR", async () => {
+  const body = 'data: {"chunk":"Hel"}\n\n';
+  const client = clientAt(app.url, { fetch: async () => new Response(body) });
+  await expect(textOf(client.ai.stream(saying("Hello.")))).rejects.toMatchObject({ code: "NETWORK_ERROR" });
+});
+
+test("Client: reads the reply as a whole where fetch has no streams", async () => {
+  const withoutStreams: typeof fetch = async (target, init) => {
+    const response = await fetch(target, init);
+    return Object.defineProperty(response, "body", { value: undefined });
+  };
+  const client = await signedIn({ fetch: withoutStreams });
+  expect(await textOf(client.ai.stream(saying("case: plain")))).toBe(REPLY);
+});
+
+test("Client: pieces may be cut at any byte", async () => {
+  const bytes = new TextEncoder().encode(
+    'data: {"chunk":"Grü"}\n\n: comment\n\ndata: {"chunk":"ße 👍"}\n\ndata: [DONE]\n\n',
+  );
+  const fetchBytes = async () => new Response(ReadableStream.from([...bytes].map((byte) => Uint8Array.of(byte))));
+  expect(await textOf(clientAt(app.url, { fetch: fetchBytes }).ai.stream(saying("Hello.")))).toBe("Grüße 👍");
+  expect(new GatehouseError("NETWORK_ERROR", "")).toBeInstanceOf(Error);
+});

@@ -1,0 +1,52 @@
+import { type ClientOptions, createClient } from "../../client/src/index.ts";
+import { createHttpClient, randomAddress } from "./http-client.ts";
+
+/** A request that a client has sent. */
+export type Sent = { method: string; path: string; headers: Record<string, string>; credentials: string | undefined };
+
+/** A client at an address of its own that records what it sends. */
+export function clientAt(url: string, options: ClientOptions = {}) {
+  const sent: Sent[] = [];
+  const address = randomAddress();
+  const onward = options.fetch ?? fetch;
+  const client = createClient({
+    baseUrl: url,
+    ...options,
+    fetch: (target, init) => {
+      const headers = { ...(init?.headers as Record<string, string>) };
+      const { method = "GET", credentials } = init ?? {};
+      sent.push({ method, path: String(target).replace(url, ""), headers, credentials });
+      return onward(target, { ...init, headers: { "x-forwarded-for": address, ...headers } });
+    },
+  });
+  const refreshes = () => sent.filter(({ path }) => path === "/auth/refresh").length;
+  return Object.assign(client, { sent, refreshes });
+}
+
+/** A browser: tabs of it share its cookies, which no script sees. */
+export function browserAt(url: string) {
+  const browser = createHttpClient(url);
+  /** @param departure when a request leaves that has its cookies already */
+  async function withCookies(
+    target: Parameters<typeof fetch>[0],
+    { headers, ...init }: RequestInit = {},
+    departure?: Promise<unknown>,
+  ) {
+    const { cookie: _, ...others } = headers as Record<string, string>; // a page may not set it
+    const cookie = [...browser.cookies].map(([name, value]) => `${name}=${value}`).join("; ");
+    await departure;
+    const response = await fetch(target, { ...init, headers: { ...others, ...(cookie && { cookie }) } });
+    for (const line of response.headers.getSetCookie()) browser.keep(line);
+    return response;
+  }
+  let last: Promise<unknown> = Promise.resolve();
+  /** Stands for Web Locks, which older versions of Node lack. */
+  const lock = <T>(work: () => Promise<T>): Promise<T> => {
+    const result = last.then(work);
+    last = result.catch(() => {});
+    return result;
+  };
+  const tab = (options: ClientOptions = {}) =>
+    clientAt(url, { refreshToken: "cookie", fetch: withCookies, lock, ...options });
+  return { tab, fetch: withCookies };
+}
