@@ -3,9 +3,9 @@ import { randomInt } from "node:crypto";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
-import { type Account, type Deployment, startDeployment } from "../support/deployment.ts";
 import type { HttpResponse } from "../support/http-client.ts";
 import { repetitions } from "../support/repeat.ts";
+import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
 import { tally, times } from "../support/until.ts";
 
 const PASSWORD = "Correct-horse-1";

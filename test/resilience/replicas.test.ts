@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { authenticatorOf } from "../support/authenticator.ts";
 import { createClock } from "../support/clock.ts";
-import { type Account, type Deployment, startDeployment } from "../support/deployment.ts";
 import type { HttpResponse } from "../support/http-client.ts";
 import { hasInfrastructure } from "../support/infrastructure.ts";
 import { repetitions } from "../support/repeat.ts";
+import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
 import { tally, tallyGuesses, times } from "../support/until.ts";
 
 const NEW = "Brand-new-2";

@@ -28,8 +28,11 @@ export async function sendHttp(
   return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : text };
 }
 
-/** Creates a client. Its address is random unless one is given. */
-export function createHttpClient(url: string, address = randomAddress()) {
+/**
+ * Creates a client. Its address is random unless one is given.
+ * @param isDescribed whether responses must match /openapi.json, which replicas of two releases have different ones of
+ */
+export function createHttpClient(url: string, address = randomAddress(), isDescribed = true) {
   const cookies = new Map<string, string>();
   async function send(
     method: string,
@@ -43,7 +46,7 @@ export function createHttpClient(url: string, address = randomAddress()) {
       ...headers,
     });
     for (const line of response.headers.getSetCookie()) keep(line);
-    await assertMatchesOpenApi(url, method, path, response);
+    if (isDescribed) await assertMatchesOpenApi(url, method, path, response);
     return response;
   }
   function keep(line: string): void {

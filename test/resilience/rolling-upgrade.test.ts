@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { PREFIX } from "../../scripts/simulators/script.ts";
+import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { hasInfrastructure } from "../support/infrastructure.ts";
+import { openStreams, startLoad } from "../support/load.ts";
+import { unpackPreviousRelease } from "../support/previous-release.ts";
+import { type Deployment, startDeployment } from "../support/replicas.ts";
+import { tally, times } from "../support/until.ts";
+
+const USERS = Number(process.env.ROLLING_USERS ?? 8);
+const GRACE_MS = 1_500;
+const CURRENT = process.cwd();
+
+describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", () => {
+  const previous = unpackPreviousRelease();
+  let provider: Simulator;
+  let all: Deployment;
+  beforeAll(async () => {
+    provider = await startProviderSimulator({ dialect: "openai" });
+    const ai = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${provider.url}/v1`, AI_STREAMS_PER_USER: "99" };
+    const settings = { ...ai, SHUTDOWN_TIMEOUT: `${GRACE_MS}ms` };
+    all = await startDeployment(settings, { servers: true, root: previous });
+  }, 120_000);
+  afterAll(async () => {
+    await all?.close();
+    await provider?.close();
+  });
+
+  const migrations = async () =>
+    Number((await all.sql<{ n: string }>("select count(*) n from mikro_orm_migrations"))[0]?.n);
+
+  test.each([
+    ["to this release", CURRENT],
+    ["one release back, on the new schema", previous],
+  ])(
+    "replaces every replica %s: no request fails for good, nobody is signed out, no stream is cut early",
+    async (_way, release) => {
+      const before = await migrations();
+      const users = await Promise.all(times(USERS, () => all.signIn()));
+      const streams = await openStreams(all, users[0] as (typeof users)[0], 4); // two at each replica
+      const load = startLoad(all, users, release === CURRENT ? "1" : undefined);
+      const begunAt = performance.now();
+      for (const i of [0, 1] as const) expect(await all.replace(i, release)).toEqual([0, 0]);
+      const ends = await Promise.all(streams.map(({ ended }) => ended));
+      expect(tally(await load.stop(), (f) => f)).toEqual({});
+      expect(load.counts.requests).toBeGreaterThan(USERS * 20);
+      process.stdout.write(`${JSON.stringify(load.counts)} in ${Math.round(performance.now() - begunAt)} ms\n`);
+      for (const { at, text, error } of ends) {
+        expect(at - begunAt).toBeGreaterThan(GRACE_MS - 50);
+        expect([text, error]).toEqual([PREFIX, expect.stringMatching(/try again/)]);
+      }
+      if (release === CURRENT && previous !== CURRENT) expect(await migrations()).toBeGreaterThan(before);
+      else expect(await migrations()).toBe(before);
+    },
+    120_000,
+  );
+});

@@ -1,0 +1,77 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { HttpResponse } from "./http-client.ts";
+import type { Account, Deployment } from "./replicas.ts";
+import { eventsIn } from "./sse-events.ts";
+import { times } from "./until.ts";
+
+/** How often a request is repeated after 503: for longer than a replica drains. */
+const TRIES = 8;
+const saying = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });
+
+/**
+ * Users that sign in, refresh, read, chat and stream without a break, and what went wrong for them.
+ * @param pause seconds before a repetition if a response names none, as the first releases did while they drained
+ */
+export function startLoad(all: Deployment, users: Account[], pause?: string) {
+  const failures: string[] = [];
+  const counts = { requests: 0, cured: 0 };
+  let isOver = false;
+  /** Sends a request, and repeats it after 503 when the response says so. */
+  async function send(what: string, ask: () => Promise<HttpResponse>): Promise<HttpResponse> {
+    for (let tries = 1; ; tries++) {
+      const answer = await ask().catch((error) => ({ status: 0, text: String(error.cause ?? error) }) as HttpResponse);
+      counts.requests++;
+      if (answer.status === 200) return answer;
+      const retryAfter = answer.headers?.get("retry-after") ?? pause;
+      if (answer.status !== 503 || !retryAfter || tries === TRIES) {
+        failures.push(`${what}: ${answer.status} ${answer.text}`);
+        return answer;
+      }
+      counts.cured++;
+      await wait(Number(retryAfter) * 1_000);
+    }
+  }
+  async function use(user: Account): Promise<void> {
+    let { accessToken, refreshToken } = user;
+    while (!isOver) {
+      const client = all.httpClient();
+      const refreshed = await send("refresh", () => all.refresh(refreshToken));
+      if (refreshed.status === 200) ({ accessToken, refreshToken } = refreshed.body);
+      await send("profile", () => client.get("/user/profile", accessToken));
+      await send("login", () => client.post("/auth/login", user.credentials));
+      await send("chat", () => client.post("/ai/chat", saying("case: plain"), accessToken));
+      const { status, text } = await send("stream", () =>
+        client.post("/ai/stream", saying("case: plain"), accessToken),
+      );
+      if (status === 200 && eventsIn(text).error) failures.push(`stream: ${text}`);
+    }
+    await send("the last refresh", () => all.refresh(refreshToken));
+    await send("the last profile", () => all.httpClient().get("/user/profile", accessToken));
+  }
+  const work = Promise.all(users.map(use));
+  return {
+    counts,
+    /** Ends the load. @returns what failed */
+    async stop() {
+      isOver = true;
+      await work;
+      return failures;
+    },
+  };
+}
+
+/** Opens streams that their provider never ends. @returns when each ends, and how */
+export async function openStreams(all: Deployment, { accessToken }: Account, count: number) {
+  return Promise.all(
+    times(count, async () => {
+      const response = await fetch(`${all.url}/ai/stream`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${accessToken}`, "content-type": "application/json" },
+        body: JSON.stringify(saying("case: silent-midway")),
+      });
+      const ended = response.text().then((text) => ({ at: performance.now(), ...eventsIn(text) }));
+      ended.catch(() => {}); // the test awaits it later
+      return { ended };
+    }),
+  );
+}

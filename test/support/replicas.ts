@@ -1,0 +1,116 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import pg from "pg";
+import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
+import { createDatabase } from "./databases.ts";
+import { type Process, startApart } from "./deployment.ts";
+import { createHttpClient } from "./http-client.ts";
+import { startInfrastructure } from "./infrastructure.ts";
+import { smtpMailbox } from "./mailbox.ts";
+
+/** A Redis database that no other suite counts in. */
+const REDIS_DATABASE = 9;
+
+/** Two gateways and two service processes on one PostgreSQL and one Redis. */
+export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
+
+/** An account with one of its sessions. */
+export type Account = TestUser & Omit<SignedIn, "user">;
+
+/**
+ * Starts four processes; each gateway asks a service process of its own.
+ * @param root the folder of the release that is started first
+ */
+export async function startDeployment(
+  settings: Record<string, string> = {},
+  { servers = false, root = process.cwd() } = {},
+) {
+  const mail = await smtpMailbox();
+  const databaseUrl = await createDatabase(randomUUID().slice(0, 8));
+  const infrastructure = servers ? await startInfrastructure(databaseUrl) : undefined;
+  const redis = new Redis(process.env.TEST_REDIS_URL as string, { db: REDIS_DATABASE });
+  const database = new pg.Pool({ connectionString: databaseUrl, max: 2 });
+  const env = {
+    DATABASE_URL: databaseUrl,
+    REDIS_URL: `${process.env.TEST_REDIS_URL}/${REDIS_DATABASE}`,
+    SMTP_URL: mail.url,
+    SECRET_KEY: randomBytes(32).toString("base64"),
+    INTERNAL_SECRET: randomUUID(),
+    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-replicas-")),
+    PUBLIC_URL: "http://gatehouse.test",
+    TRUST_PROXY: "127.0.0.1",
+    RATE_LIMITS: "off",
+    LOG_LEVEL: "debug",
+    ...infrastructure?.env,
+    ...settings,
+  };
+  const services: Process[] = [];
+  const gateways: Process[] = [];
+  const startOne = async (i: number, changes: Record<string, string> = {}, release = root) => {
+    const pair = await startApart({ ...env, ...infrastructure?.ports[i], ...changes }, {}, release);
+    services[i] = pair.services;
+    gateways[i] = pair.gateway;
+  };
+  const start = async (changes?: Record<string, string>) =>
+    void (await Promise.all([0, 1].map((i) => startOne(i, changes))));
+  const stop = async (signal: NodeJS.Signals) =>
+    void (await Promise.all([...gateways, ...services].map((process) => process.end(signal))));
+  await start();
+  let turn = 0;
+  const url = infrastructure?.url;
+  const httpClient = () =>
+    createHttpClient(url ?? (gateways[turn++ % 2] as Process).url, undefined, root === process.cwd());
+  const accounts = createAccounts({ httpClient, mail });
+  return {
+    mail,
+    /** The variables of all processes. */
+    env,
+    /** The door of nginx, if there is one. */
+    url,
+    /** The door of gRPC; of nginx if there is one. */
+    grpcUrl: infrastructure?.grpcUrl ?? `http://${services[0]?.url}`,
+    /** Empties Redis. */
+    flushRedis: infrastructure?.flushRedis ?? (() => redis.flushdb()),
+    /** Somebody who comes through the one gateway, then the other. */
+    httpClient,
+    /** Sends a refresh token to the next gateway. */
+    refresh: (token: string) =>
+      httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` }),
+    /** The status of GET /user/profile at the next gateway. */
+    profile: async (token: string) => (await httpClient().get("/user/profile", token)).status,
+    addUser: accounts.addUser,
+    /** Signs in an account, a new one unless given. */
+    signIn: async (given?: TestUser): Promise<Account> => {
+      const { user, ...session } = await accounts.signIn(given);
+      return { ...user, ...session };
+    },
+    sql: async <T>(text: string, values: unknown[] = []) => (await database.query(text, values)).rows as T[],
+    databaseUrl,
+    /** What every process has written so far. */
+    output: () => [...gateways, ...services].map((process) => process.output()).join("\n"),
+    /** Ends every process by force and starts them anew. */
+    async restart(changes?: Record<string, string>) {
+      await stop("SIGKILL");
+      await start(changes);
+    },
+    /** Replaces a gateway and its services by those of a release, as an upgrade does. @returns the exit codes */
+    async replace(i: 0 | 1, release: string) {
+      const codes = [await gateways[i]?.end("SIGTERM"), await services[i]?.end("SIGTERM")];
+      await startOne(i, {}, release);
+      return codes;
+    },
+    /** The processes: the gateways, then the services. */
+    processes: () => [...gateways, ...services],
+    async close() {
+      await stop("SIGTERM");
+      await database.end();
+      await redis.flushdb();
+      redis.disconnect();
+      await infrastructure?.close();
+      await mail.close();
+    },
+  };
+}
