@@ -4,6 +4,7 @@ import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { adminHandler } from "./admin/handler.ts";
+import { checkConversation } from "./ai/check-conversation.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { authHandler } from "./auth/handler.ts";
 import type { AppContext } from "./call.ts";
@@ -30,5 +31,10 @@ export function interceptors(
   rateLimiter: RateLimiter | undefined,
   internalSecret: string | undefined,
 ): Interceptor[] {
-  return [observeCalls(context, store, internalSecret), authorize, validate, limitAccounts(rateLimiter)];
+  return [
+    observeCalls(context, store, internalSecret),
+    authorize,
+    validate(checkConversation(context.ai.catalogue)),
+    limitAccounts(rateLimiter),
+  ];
 }

@@ -2,7 +2,6 @@ import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
-import { invalidRequest, violationsOf } from "../../services/platform/validation.ts";
 import type { HttpBinding } from "./binding.ts";
 import { isObject, readFields } from "./fields.ts";
 import { hasInvalidText, parseJson } from "./json.ts";
@@ -27,34 +26,31 @@ const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
-/**
- * Builds the request message of a method from path, query, body and cookies; each field has one source.
- * The services check the constraints of its fields, unless a type is wrong: then one error names both.
- * @throws ServiceError VALIDATION_FAILED, MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
- */
-export function readRequest(binding: HttpBinding, incoming: Incoming): MessageShape<DescMessage> {
-  const typeErrors: Violation[] = [];
-  const message = readMessage(binding, incoming, typeErrors);
-  if (typeErrors.length > 0) throw invalidRequest(typeErrors, violationsOf(binding.method.input, message));
-  return message;
-}
+/** The message of a request. A field with a type error has its zero value. */
+export type ReadRequest = { message: MessageShape<DescMessage>; typeErrors: Violation[] };
 
-function readMessage(rule: HttpBinding, incoming: Incoming, violations: Violation[]): MessageShape<DescMessage> {
+/**
+ * Builds the request message of a method from path, query, body and cookies; each field has one source. The services report
+ * its type errors together with broken constraints.
+ * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
+ */
+export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest {
   const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
+  const typeErrors: Violation[] = [];
   const init: Record<string, unknown> = {};
-  const read = (fields: DescField[], json: object) => Object.assign(init, readFields(fields, json, "", violations));
+  const read = (fields: DescField[], json: object) => Object.assign(init, readFields(fields, json, "", typeErrors));
   const body = bodyMembers(incoming, bodyFields !== undefined);
   if (bodyFields) read(bodyFields, body.json);
   if (pathFields.length > 0) read(pathFields, incoming.params);
-  if (queryFields.length > 0) read(queryFields, queryMembers(queryFields, incoming.url, violations));
+  if (queryFields.length > 0) read(queryFields, queryMembers(queryFields, incoming.url, typeErrors));
   for (const { cookie, field } of requestCookies) {
     init[field.localName] = incoming.readCookie(cookie);
   }
-  if (violations.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
+  if (typeErrors.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
     // in a key or in a field that is not read
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The body must not contain NUL characters or lone surrogates.");
   }
-  return create(method.input, init);
+  return { message: create(method.input, init), typeErrors };
 }
 
 type Body = { json: object; hasEscapes: boolean };

@@ -1,4 +1,4 @@
-import type { DescMessage, DescMethodServerStreaming, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
+import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { ConnectError, createContextValues } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -6,6 +6,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { clientAddressOf, writeClient } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
+import { writeTypeErrors } from "../../services/platform/validation.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type Cookies, readCookie } from "./cookies.ts";
 import { toHttpError } from "./errors.ts";
@@ -69,15 +70,8 @@ type Answer = (request: FastifyRequest, reply: FastifyReply, call: Call) => Prom
 
 function unary(rule: HttpBinding, method: DescMethodUnary, { transport, internalSecret, cookies }: Transcoder): Answer {
   return async (request, reply, { signal }) => {
-    const header = metadataOf(request, internalSecret);
-    const response = await transport.unary(
-      method,
-      signal,
-      undefined,
-      header,
-      messageOf(rule, request),
-      context(request),
-    );
+    const { message, header } = readCall(rule, request, internalSecret);
+    const response = await transport.unary(method, signal, undefined, header, message, context(request));
     forwardHeaders(response.header, reply);
     sendMessage(rule, reply, response, cookies);
   };
@@ -100,17 +94,19 @@ const context = ({ admitted }: FastifyRequest) => createContextValues().set(admi
 function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
   const { transport, internalSecret, keepAliveMs, report } = transcoder;
   return async (request, reply, call) => {
-    const header = metadataOf(request, internalSecret);
-    const input = one(messageOf(rule, request));
-    const start = () => transport.stream(method, call.signal, undefined, header, input, context(request));
+    const { message, header } = readCall(rule, request, internalSecret);
+    const start = () => transport.stream(method, call.signal, undefined, header, one(message), context(request));
     await sendStream(rule, reply, call, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
   };
 }
 
-function messageOf(rule: HttpBinding, request: FastifyRequest): MessageShape<DescMessage> {
-  const message = readRequest(rule, incoming(request));
+/** The message and the metadata of the call for a request. */
+function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | undefined) {
+  const header = metadataOf(request, secret);
+  const { message, typeErrors } = readRequest(rule, incoming(request));
   request.body = undefined; // frees its memory: the call may take minutes
-  return message;
+  writeTypeErrors(header, typeErrors);
+  return { message, header };
 }
 
 function incoming(request: FastifyRequest) {

@@ -1,7 +1,8 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
-import { invalid, invalidFields, ServiceError } from "../platform/errors.ts";
-import { type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
+import { ServiceError } from "../platform/errors.ts";
+import type { CatalogueModel, CatalogueProvider } from "./catalogue.ts";
+import { type Conversation, charactersIn, findTarget } from "./check-conversation.ts";
 import type { AiContext } from "./context.ts";
 import { ProviderError } from "./providers/errors.ts";
 import type { CallObserver, Prompt, PromptMessage, Provider, Usage } from "./providers/provider.ts";
@@ -9,21 +10,8 @@ import { type InstrumentDeps, instrumentCall, type UsageEntry, type UsageStart }
 
 export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> & InstrumentDeps;
 
-/** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
-export type Conversation = {
-  provider: string;
-  model?: string | undefined;
-  messages: readonly { role: string; content: string }[];
-  maxTokens?: number | undefined;
-  temperature?: number | undefined;
-  systemPrompt?: string | undefined;
-};
-
 /** Where a conversation goes, and what is sent. */
 type ResolvedModel = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
-
-/** Limit of all messages together, in characters. */
-const MAX_CHARACTERS = 262_144;
 
 /** A complete reply (spec 2.7). */
 export type ChatReply = { content: string; model: string; provider: string; usage?: Usage | undefined };
@@ -76,23 +64,11 @@ async function* streamReply(call: ChatDeps, model: ResolvedModel): AsyncIterable
   }
 }
 
-/**
- * Finds provider and model of a conversation. The request can choose only what the catalogue lists.
- * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED
- */
+/** Finds provider and model of a conversation, which `checkConversation` has checked. @throws ServiceError PROVIDER_NOT_CONFIGURED */
 function resolveModel({ catalogue, providers }: AiContext, conversation: Conversation): ResolvedModel {
   const { messages, maxTokens, temperature, systemPrompt } = conversation;
-  const entry = findProvider(catalogue, conversation.provider);
-  if (!entry) throw invalid("provider", `must be one of ${catalogue.providers.map(({ id }) => id).join(", ")}`);
-  const model = findModel(entry, conversation.model);
-  const fault = faultIn(messages);
-  if (!model || fault) {
-    const models = entry.models.map(({ name }) => name).join(", ");
-    throw invalidFields([
-      ...(model ? [] : [{ field: "model", message: `must be one of ${models}` }]),
-      ...(fault ? [{ field: "messages", message: fault }] : []),
-    ]);
-  }
+  const { entry, model } = findTarget(catalogue, conversation);
+  if (!entry || !model) throw new Error("the conversation has not been checked");
   const provider = providers.byId.get(entry.id);
   if (!provider) {
     const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
@@ -140,23 +116,4 @@ function finishFailed(
   const message = `The AI provider ${entry.id} failed: ${thrown.kind}.`;
   log.warn({ requestId, detail: thrown.detail }, message);
   return new ServiceError(Reason.PROVIDER_ERROR, message);
-}
-
-/** Checks the messages as a whole. @returns what is wrong */
-function faultIn(messages: Conversation["messages"]): string | undefined {
-  if (charactersIn(messages) > MAX_CHARACTERS && codePointsIn(messages) > MAX_CHARACTERS)
-    return `must hold at most ${MAX_CHARACTERS} characters`;
-  if (!messages.some(({ role, content }) => role === "user" && content !== ""))
-    return "must hold something said by the user";
-  return undefined;
-}
-
-/** UTF-16 units: quick to count, and never fewer than the code points. */
-function charactersIn(messages: readonly { content: string }[]): number {
-  return messages.reduce((sum, { content }) => sum + content.length, 0);
-}
-
-/** Code points, as in the constraints of single fields: a surrogate pair is one character. */
-function codePointsIn(messages: readonly { content: string }[]): number {
-  return messages.reduce((sum, { content }) => sum + content.replace(/[\ud800-\udbff]/g, "").length, 0);
 }

@@ -56,7 +56,7 @@ export function invalid(field: string, message: string): ServiceError {
 }
 
 /** Most violations that are reported. They travel in headers, whose size is bounded. */
-const MAX_VIOLATIONS = 50;
+export const MAX_VIOLATIONS = 50;
 /** Most violations that the message names. */
 const MAX_IN_MESSAGE = 10;
 

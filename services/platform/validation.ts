@@ -11,8 +11,10 @@ import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Interceptor } from "@connectrpc/connect";
+import { z } from "zod";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
-import { invalidFields, type ServiceError, type Violation } from "./errors.ts";
+import { invalidFields, MAX_VIOLATIONS, ServiceError, type Violation } from "./errors.ts";
 
 const validator = createValidator({
   registry: createRegistry(file_gatehouse_platform_v1_rules),
@@ -32,20 +34,6 @@ function regExpOf(pattern: string): RegExp {
 /** Compiles the constraints of all methods at start, so that no request waits for it. */
 export function compileConstraints(services: readonly DescService[]): void {
   for (const { methods } of services) for (const { input } of methods) validator.validate(input, create(input));
-}
-
-/** Checks a message against the constraints of its proto. @throws ServiceError VALIDATION_FAILED with all violations */
-function validateMessage(schema: DescMessage, message: Message): void {
-  const violations = violationsOf(schema, message);
-  if (violations.length > 0) throw invalidFields(violations);
-}
-
-/** One error for type errors and broken constraints. A constraint on a field with a type error is left out. */
-export function invalidRequest(typeErrors: readonly Violation[], broken: readonly Violation[]): ServiceError {
-  const fields = new Set(typeErrors.map(({ field }) => field));
-  const isReported = ({ field }: Violation) =>
-    [...field.matchAll(/(?=[.[])|$/g)].some(({ index }) => fields.has(field.slice(0, index)));
-  return invalidFields([...typeErrors, ...broken.filter((violation) => !isReported(violation))]);
 }
 
 /** All violations of a message. The items of a list that is too long are not checked. */
@@ -110,17 +98,63 @@ function jsonPath(path: Path): string {
   return text;
 }
 
-/** Checks every request against the constraints of its proto. */
-export const validate: Interceptor = (next) => (req) => {
-  if (req.method.input.fields.length === 0) return next(req);
-  if (req.stream) return next({ ...req, message: validated(req.method.input, req.message) });
-  validateMessage(req.method.input, req.message);
-  return next(req);
-};
+/** Finds what the constraints of a proto can't express. */
+export type MessageCheck = (message: Message) => readonly Violation[];
 
-async function* validated<T extends Message>(schema: DescMessage, messages: AsyncIterable<T>): AsyncIterable<T> {
+/**
+ * Checks every request against the constraints of its proto, and by further checks. One error has all violations, those that
+ * the gateway has found included.
+ */
+export const validate =
+  (...checks: MessageCheck[]): Interceptor =>
+  (next) =>
+  (req) => {
+    const { input } = req.method;
+    if (input.fields.length === 0) return next(req);
+    const typeErrors = readTypeErrors(req.header);
+    const assertValid = (message: Message) => {
+      const found = [typeErrors, violationsOf(input, message), ...checks.map((check) => check(message))];
+      const violations = found.reduce(withOthers);
+      if (violations.length > 0) throw invalidFields(violations);
+    };
+    if (req.stream) return next({ ...req, message: tapped(req.message, assertValid) });
+    assertValid(req.message);
+    return next(req);
+  };
+
+/** Adds the violations of other fields: one problem of a field is enough. */
+function withOthers(known: readonly Violation[], others: readonly Violation[]): readonly Violation[] {
+  if (known.length === 0) return others;
+  const fields = new Set(known.map(({ field }) => field));
+  const isReported = ({ field }: Violation) =>
+    [...field.matchAll(/(?=[.[])|$/g)].some(({ index }) => fields.has(field.slice(0, index)));
+  return [...known, ...others.filter((violation) => !isReported(violation))];
+}
+
+async function* tapped<T>(messages: AsyncIterable<T>, tap: (message: T) => void): AsyncIterable<T> {
   for await (const message of messages) {
-    validateMessage(schema, message);
+    tap(message);
     yield message;
+  }
+}
+
+/** Metadata with the type errors of a JSON request. Its message has the zero value in their places. */
+const TYPE_ERRORS = "x-gatehouse-type-errors";
+
+/** Tells the services which fields of a request could not be read, so that one error has all violations. */
+export function writeTypeErrors(header: Headers, violations: readonly Violation[]): void {
+  if (violations.length > 0) header.set(TYPE_ERRORS, JSON.stringify(violations.slice(0, MAX_VIOLATIONS)));
+}
+
+const typeErrorsSchema = z.array(z.object({ field: z.string(), message: z.string() }));
+
+/** Any caller may send them: all they do is refuse its own request. */
+function readTypeErrors(header: Headers): readonly Violation[] {
+  const sent = header.get(TYPE_ERRORS);
+  if (sent === null) return [];
+  try {
+    return typeErrorsSchema.parse(JSON.parse(sent));
+  } catch {
+    throw new ServiceError(Reason.MALFORMED_REQUEST, `The metadata ${TYPE_ERRORS} can't be read.`);
   }
 }

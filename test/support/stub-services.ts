@@ -1,8 +1,12 @@
-import type { HandlerContext } from "@connectrpc/connect";
+import type { HandlerContext, Interceptor } from "@connectrpc/connect";
+import { pino } from "pino";
 import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { createErrorMapper } from "../../services/interceptors/map-errors.ts";
+import { onComplete } from "../../services/interceptors/observe.ts";
+import { validate } from "../../services/platform/validation.ts";
 import { type Routes, type Settings, type Started, start, type TransportKind } from "./gateway.ts";
 import type { HttpResponse } from "./http-client.ts";
 
@@ -15,7 +19,17 @@ export type RecordingServices = Started & {
   login: (body: unknown, headers?: Record<string, string>) => Promise<HttpResponse>;
 };
 
-/** Starts a gateway before services that answer an empty message to everything. */
+/** What refuses a request whose types are wrong. */
+const mapError = createErrorMapper(pino({ level: "silent" }), () => {});
+const mapErrors: Interceptor = (next) => (req) =>
+  onComplete(next, req, (result) => "error" in result && mapError(result.error, req));
+const validateTypes: Interceptor = (next) => {
+  const validated = validate()(next);
+  return (req) => (req.header.has("x-gatehouse-type-errors") ? validated(req) : next(req));
+};
+const interceptors = [mapErrors, validateTypes];
+
+/** Starts a gateway before services that answer an empty message to everything without a type error. */
 export async function startRecordingServices(
   transportKind: TransportKind,
   settings: Settings = {},
@@ -32,7 +46,7 @@ export async function startRecordingServices(
         .service(UserService, { updateProfile: heard, deleteAccount: heard, revokeSession: heard, getProfile: heard })
         .service(AdminService, { listUsers: heard, updateUser: heard, listAuditLogs: heard, revokeUserSessions: heard })
         .service(AIService, { chat: heard }),
-    { transportKind, ...settings },
+    { transportKind, interceptors, ...settings },
   );
   const login: RecordingServices["login"] = (body, headers = JSON_TYPE) =>
     server.send("POST", "/auth/login", body, headers);

@@ -1,9 +1,4 @@
-import type { Interceptor } from "@connectrpc/connect";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createErrorMapper } from "../../../../services/interceptors/map-errors.ts";
-import { onComplete } from "../../../../services/interceptors/observe.ts";
-import { validate } from "../../../../services/platform/validation.ts";
 import { transportKinds } from "../../../support/gateway.ts";
 import { blamed, JSON_TYPE, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
 
@@ -78,10 +73,7 @@ describe.each(transportKinds)("Request %s", (transportKind) => {
 describe.each(transportKinds)("Invalid request %s", (transportKind) => {
   let server: RecordingServices;
   beforeAll(async () => {
-    const mapError = createErrorMapper(pino({ level: "silent" }), () => {});
-    const mapErrors: Interceptor = (next) => (req) =>
-      onComplete(next, req, (result) => "error" in result && mapError(result.error, req));
-    server = await startRecordingServices(transportKind, { interceptors: [mapErrors, validate] });
+    server = await startRecordingServices(transportKind);
   });
   afterAll(() => server.close());
 
