@@ -15,6 +15,7 @@ import { systemClock } from "../services/platform/process.ts";
 import type { RequestGate } from "../services/platform/server-hooks.ts";
 import { addOpenApi } from "./docs/openapi.ts";
 import { addPages } from "./docs/pages.ts";
+import { addReference } from "./docs/reference.ts";
 import { addHealth } from "./health.ts";
 import { createClientErrorHandler, fromFastifyError } from "./hooks/client-error.ts";
 import { createOrigins } from "./hooks/cors.ts";
@@ -102,8 +103,11 @@ export function createGateway(options: GatewayOptions): Gateway {
   const rules = services.flatMap((service) => service.methods.map(readBinding));
   for (const rule of rules) addRoute(app, rule, transcoder);
   addHealth(app, transport, lifecycle.phase);
-  if (config.docs) addOpenApi(app, rules, config.publicUrl);
-  addPages(app, config.docs);
+  if (config.docs) {
+    addOpenApi(app, rules, config.publicUrl);
+    addReference(app);
+  }
+  addPages(app);
   addOtherMethods();
   return { app, metrics: instrumentation.registry, ...lifecycle };
 }

@@ -4,7 +4,6 @@ import type { FastifyInstance } from "fastify";
 
 /** The pages of the gateway, each one file with its script and style inside. */
 const pages = {
-  "/docs": "docs.html",
   "/verify-email": "verify-email.html",
   "/reset-password": "reset-password.html",
 };
@@ -12,11 +11,9 @@ const pages = {
 /**
  * Adds the pages. They load no resources, are not cached, send no referrer and can't be framed. Links in e-mails carry
  * their token in the fragment, which is not sent to the server: fetching a page consumes nothing.
- * @param docs whether the documentation is served
  */
-export function addPages(app: FastifyInstance, docs: boolean): void {
+export function addPages(app: FastifyInstance): void {
   for (const [path, file] of Object.entries(pages)) {
-    if (path === "/docs" && !docs) continue;
     const html = readFileSync(new URL(`pages/${file}`, import.meta.url), "utf8");
     const policy = contentPolicy(html);
     app.get(path, (_request, reply) => {

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { type Browser, chromium } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startApp, type TestApp } from "../../support/app.ts";
+import { PROFILE_SECTION, sendProfileRequest } from "../../support/reference-page.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 
@@ -56,18 +57,11 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("PUBLIC_URL with a pat
   });
 
   test("the documentation sends requests, and browsers stay signed in", async () => {
-    const { credentials } = await app.addUser();
+    const user = await app.addUser();
     const page = await browser.newPage();
-    await page.goto(`${publicUrl}/docs`);
-    const send = async (summary: string, body?: string) => {
-      const operation = page.locator("details").filter({ has: page.locator("summary", { hasText: summary }) });
-      await operation.locator("summary").click();
-      if (body) await operation.getByRole("textbox").fill(body);
-      await operation.getByRole("button", { name: "Send" }).click();
-      await operation.locator("pre", { hasText: /^[45]?\d\d/ }).waitFor();
-      return operation.locator("pre").innerText();
-    };
-    expect(await send("/auth/login", JSON.stringify(credentials))).toMatch(/^200/);
-    expect(await send("/auth/refresh")).toMatch(/^200/);
+    await page.request.post(`${publicUrl}/auth/login`, { data: user.credentials });
+    await page.goto(`${publicUrl}/docs${PROFILE_SECTION}`);
+    await sendProfileRequest(page);
+    await page.getByText(user.email).first().waitFor();
   });
 });

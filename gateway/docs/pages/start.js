@@ -1,0 +1,31 @@
+// Starts the API reference. All settings but the first three keep it on this origin and free of other services.
+const here = new URL(".", location.href).href.replace(/\/$/, "");
+
+/** The access token of a browser that is signed in. Tabs take turns: the refresh token is used once. */
+async function accessToken() {
+  const refresh = () => fetch(`${here}/auth/refresh`, { method: "POST" });
+  const response = await (navigator.locks?.request("gatehouse-refresh", refresh) ?? refresh());
+  return response.ok ? (await response.json()).accessToken : "";
+}
+
+const OTHER_SAMPLES =
+  "c clojure csharp dart fsharp go http java julia kotlin node objc ocaml php powershell r ruby rust swift " +
+  "js/axios js/jquery js/ofetch js/xhr python/python3 python/aiohttp python/httpx_sync python/httpx_async shell/httpie shell/wget";
+
+window.Scalar.createApiReference("#reference", {
+  url: `${here}/openapi.json`,
+  servers: [{ url: here }],
+  authentication: {
+    preferredSecurityScheme: "accessToken",
+    securitySchemes: { accessToken: { token: await accessToken().catch(() => "") } },
+  },
+  defaultHttpClient: { targetKey: "shell", clientKey: "curl" },
+  hiddenClients: OTHER_SAMPLES.split(" "),
+  defaultOpenAllTags: true,
+  agent: { disabled: true },
+  mcp: { disabled: true },
+  hideClientButton: true,
+  showDeveloperTools: "never",
+  telemetry: false,
+  withDefaultFonts: false,
+});
