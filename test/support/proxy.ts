@@ -6,7 +6,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
  */
 export async function startProxy(target: { host: string; port: number }, hear: (part: Buffer) => void = () => {}) {
   const sockets = new Set<Socket>();
-  let state: "open" | "cut" | "silent" = "open";
+  let state: "open" | "cut" | "silent" | "uncommitted" = "open";
   const server = createServer((near) => {
     if (state === "cut") return near.destroy();
     const far = connect(target.port, target.host);
@@ -23,6 +23,7 @@ export async function startProxy(target: { host: string; port: number }, hear: (
         });
       socket.on("data", (part) => {
         if (socket === far) hear(part);
+        if (state === "uncommitted" && socket === far && part.includes("COMMIT\0")) return near.destroy();
         if (state !== "silent") other.write(part);
       });
     }
@@ -39,6 +40,10 @@ export async function startProxy(target: { host: string; port: number }, hear: (
     /** The server takes connections and says nothing any more. */
     silence() {
       state = "silent";
+    },
+    /** The server commits, and its client never learns it: the connection breaks before the reply. */
+    cutAfterCommit() {
+      state = "uncommitted";
     },
     restore() {
       state = "open";
