@@ -1,6 +1,7 @@
 /** Migrates the database to the current schema and updates the partitions of the audit log. Several may run at once. */
 import { setTimeout as wait } from "node:timers/promises";
 import { addPartitions, dropPartitions } from "../services/audit/worker.ts";
+import { openExistingCipher } from "../services/crypto/cipher.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile } from "../services/platform/process.ts";
@@ -13,28 +14,33 @@ import type { Store } from "../services/store/store.ts";
 const TRIES = 5;
 const PAUSE_MS = 1_000;
 
-async function migrate({ database, logLevel, auditRetentionMs }: Config): Promise<void> {
-  const log = createLog(logLevel);
-  const store = await openStore(database, log);
+async function migrate(config: Config): Promise<void> {
+  const log = createLog(config.logLevel);
+  const store = await openStore(config.database, log);
   try {
     await store.migrate();
     await checkSchema(store.fork(), log);
-    await updatePartitions(store, auditRetentionMs);
+    await updatePartitions(store, config);
     log.info("the database is up to date");
   } finally {
     await store.close();
   }
 }
 
-async function updatePartitions(store: Store, retentionMs: number, tries = TRIES): Promise<void> {
+/** Old partitions are dropped only with the secret key of the service, by which the drop is sealed. */
+async function updatePartitions(store: Store, config: Config, tries = TRIES): Promise<void> {
   const now = new Date();
   try {
     await addPartitions({ em: store.fork() }, now);
-    if (retentionMs > 0) await dropPartitions({ em: store.fork() }, now, new Date(now.getTime() - retentionMs));
+    const cipher = openExistingCipher(config);
+    const { auditRetentionMs: retentionMs } = config;
+    if (cipher && retentionMs > 0) {
+      await dropPartitions({ em: store.fork(), cipher }, now, new Date(now.getTime() - retentionMs));
+    }
   } catch (error) {
     if (!isLockTimeout(error) || tries === 1) throw error;
     await wait(PAUSE_MS);
-    await updatePartitions(store, retentionMs, tries - 1);
+    await updatePartitions(store, config, tries - 1);
   }
 }
 

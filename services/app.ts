@@ -85,7 +85,7 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     const { openRedis } = config.redisUrls.length > 0 ? await import("./platform/redis.ts") : {};
     const cache = await openRedis?.(config.redisUrls, log);
     disposers.push(() => cache?.close());
-    const auditWorker = startAuditWorker({ store, clock, config, log });
+    const auditWorker = startAuditWorker({ ...context, store });
     disposers.push(() => auditWorker.close());
 
     if (config.admin) {

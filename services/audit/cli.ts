@@ -1,6 +1,8 @@
 import { parseArgs } from "node:util";
+import { openExistingCipher } from "../crypto/cipher.ts";
 import { readConfig } from "../platform/config.ts";
 import { createLog } from "../platform/log.ts";
+import { systemClock } from "../platform/process.ts";
 import type { Head } from "../store/audit-seals.ts";
 import { openStore } from "../store/open-store.ts";
 
@@ -9,13 +11,19 @@ import { type Finding, type Verification, verifyAudit } from "./verify.ts";
 /** Longest statement in ms. Some read all events of years. */
 const STATEMENT_MS = 24 * 3_600_000;
 
+/** Stands in for the key where nothing has been sealed. */
+const NO_KEY = { mac: () => Buffer.alloc(0), isMac: () => false };
+
 const FINDINGS: Record<Finding["kind"], string> = {
   edited: "was edited or moved",
   deleted: "was deleted",
   inserted: "was inserted without being recorded",
   "sealed-twice": "was sealed twice",
   "seal-missing": "is missing",
+  restored: "is there although retention has dropped its month",
   "seal-broken": "was changed",
+  "seal-forged": "has no MAC of SECRET_KEY: it was forged, or made with another key",
+  "dropped-early": "drops events that AUDIT_RETENTION keeps, or not whole months",
   "cut-off": "is not the head that was logged: the end of the chain was cut off or rewritten",
 };
 
@@ -28,11 +36,16 @@ export async function verifyFromCommandLine(args: string[], env: Record<string, 
   const known = readHead(args);
   const read = readConfig(env);
   if ("problems" in read) throw new Error(read.problems.join("\n"));
-  const { database } = read.config;
+  const { database, auditRetentionMs: retentionMs } = read.config;
+  const cipher = openExistingCipher(read.config);
   const location = database.kind === "postgres" ? { ...database, statementMs: STATEMENT_MS } : database;
   const store = await openStore(location, createLog("warn"));
   try {
-    const verification = await verifyAudit({ em: store.fork() }, known);
+    const deps = { em: store.fork(), cipher: cipher ?? NO_KEY, now: systemClock.now(), retentionMs };
+    const verification = await verifyAudit(deps, known);
+    if (!cipher && verification.head.position > 0) {
+      throw new Error("SECRET_KEY must be that of the service: the seals have MACs of it");
+    }
     for (const line of linesOf(verification)) process.stdout.write(`${line}\n`);
     process.stdout.write(`Verified in ${((performance.now() - started) / 1000).toFixed(1)} s.\n`);
     process.exitCode = verification.findings.length > 0 ? 1 : 0;
@@ -49,7 +62,7 @@ function readHead(args: string[]): Head | undefined {
   return { position: Number(position), hash };
 }
 
-function linesOf({ head, events, dropped, unsealed, findings }: Verification): string[] {
+function linesOf({ head, events, dropped, unsealed, authenticFrom = 1, findings }: Verification): string[] {
   return [
     ...findings.map(({ kind, id, position }) => {
       if (id) return `Event ${id}${position ? ` (seal ${position})` : ""} ${FINDINGS[kind]}.`;
@@ -57,6 +70,9 @@ function linesOf({ head, events, dropped, unsealed, findings }: Verification): s
     }),
     `${findings.length === 0 ? "The audit log is intact" : `${findings.length} findings`}: ${events} sealed events, ` +
       `${dropped} dropped by retention, ${unsealed} not sealed yet.`,
+    ...(authenticFrom > 1
+      ? [`Seals 1 to ${authenticFrom - 1} are of an earlier release or key; seal ${authenticFrom} authenticates them.`]
+      : []),
     `Head ${head.position}:${head.hash}`,
   ];
 }

@@ -1,11 +1,14 @@
 import { hash } from "node:crypto";
+import type { Cipher } from "../crypto/cipher.ts";
 import {
   digestsOf,
   type Head,
-  hasUnsealed,
-  headOf,
   insertSeal,
   lockChain,
+  needsSeal,
+  readLastSeal,
+  type Seal,
+  type SealHead,
   takeUnsealed,
 } from "../store/audit-seals.ts";
 import type { Db } from "../store/store.ts";
@@ -13,36 +16,63 @@ import type { Db } from "../store/store.ts";
 /** Events in one seal. */
 const BATCH = 1_000;
 
+/** What sealing and verifying need. */
+export type SealDeps = Db & { cipher: Pick<Cipher, "mac" | "isMac"> };
+
 /**
  * Seals the next events, in the order of their ids. Writers leave a row in `audit_unsealed`, which becomes visible with
- * their commit: however late that is, the event is in the next batch.
+ * their commit: however late that is, the event is in the next batch. After seals of a release without MACs comes an
+ * empty one, whose MAC covers them.
  * @returns the new head, and whether there may be more; undefined if there was nothing, or another process is sealing
  */
-export async function sealEvents(db: Db, now: Date): Promise<(Head & { more: boolean }) | undefined> {
-  if (!(await hasUnsealed(db))) return undefined;
+export async function sealEvents(db: SealDeps, now: Date): Promise<(Head & { more: boolean }) | undefined> {
+  if (!(await needsSeal(db))) return undefined;
   return db.em.transactional(async () => {
     const last = await beginSeal(db);
     const ids = last ? await takeUnsealed(db, BATCH) : [];
-    if (!last || ids.length === 0) return undefined;
+    if (!last || (ids.length === 0 && (last.position === 0 || last.mac))) return undefined;
     const digests = await digestsOf(db, ids);
     const links: string[] = [];
-    for (const id of ids) links.push(linkOf(links.at(-1) ?? last.hash, id, digests.get(id) ?? ""));
-    const head = { position: last.position + 1, hash: links.at(-1) as string };
-    await insertSeal(db, { position: head.position, ids, links, droppedBelow: undefined, head: head.hash }, now);
+    for (const id of ids) links.push(linkOf(links.at(-1) ?? last.head, id, digests.get(id) ?? ""));
+    const head = await appendSeal(db, last, { ids, links, droppedBelow: undefined, sealedAt: now });
     return { ...head, more: ids.length === BATCH };
   });
 }
 
 /** Seals that retention drops the events below an id. Call it in the transaction that drops them. */
-export async function sealDrop(db: Db, now: Date, last: Head, droppedBelow: string): Promise<void> {
-  const head = dropLinkOf(last.hash, droppedBelow);
-  await insertSeal(db, { position: last.position + 1, ids: [], links: [head], droppedBelow, head }, now);
+export async function sealDrop(db: SealDeps, now: Date, last: SealHead, droppedBelow: string): Promise<void> {
+  const links = [dropLinkOf(last.head, droppedBelow)];
+  await appendSeal(db, last, { ids: [], links, droppedBelow, sealedAt: now });
 }
 
-/** Locks the chain until the transaction ends. @returns its end; undefined while another process holds it */
-export async function beginSeal(db: Db): Promise<Head | undefined> {
+async function appendSeal(
+  db: SealDeps,
+  last: SealHead,
+  content: Pick<Seal, "ids" | "links" | "droppedBelow" | "sealedAt">,
+): Promise<Head> {
+  const head = content.links.at(-1) ?? last.head;
+  const seal = { ...content, position: last.position + 1, head };
+  const mac = db.cipher.mac(authenticated(seal), MAC_CONTEXT).toString("hex");
+  await insertSeal(db, { ...seal, mac });
+  return { position: seal.position, hash: head };
+}
+
+/** Locks the chain until the transaction ends. @returns its last seal; undefined while another process holds the lock */
+export async function beginSeal(db: Db): Promise<SealHead | undefined> {
   if (!(await lockChain(db))) return undefined;
-  return (await headOf(db)) ?? { position: 0, hash: GENESIS };
+  const genesis = { position: 0, head: GENESIS, droppedBelow: undefined, sealedAt: new Date(0), mac: undefined };
+  return (await readLastSeal(db)) ?? genesis;
+}
+
+const MAC_CONTEXT = "audit-seal";
+
+/** The text of a seal's MAC. Its last link depends on every link before it, so the MAC covers the chain up to here. */
+const authenticated = ({ position, head, droppedBelow, sealedAt }: Omit<SealHead, "mac">) =>
+  [position, head, droppedBelow ?? "-", sealedAt.toISOString()].join(" ");
+
+/** Whether a seal was made with one of our secret keys. */
+export function isAuthentic(cipher: SealDeps["cipher"], seal: SealHead): boolean {
+  return seal.mac !== undefined && cipher.isMac(authenticated(seal), MAC_CONTEXT, Buffer.from(seal.mac, "hex"));
 }
 
 /** The link before the first one. */

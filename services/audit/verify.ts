@@ -2,24 +2,26 @@ import { IsolationLevel } from "@mikro-orm/core";
 import {
   countEvents,
   digestsOf,
+  findBelow,
   findSealedTwice,
   findUnrecorded,
   type Head,
+  readDropSeals,
   readSeals,
-  retentionFloor,
   type Seal,
 } from "../store/audit-seals.ts";
-import type { Db } from "../store/store.ts";
-import { dropLinkOf, GENESIS, linkOf } from "./seal.ts";
+import { dropLinkOf, GENESIS, isAuthentic, linkOf, type SealDeps } from "./seal.ts";
 
 /** Seals that are read together; each covers up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
-/** Most unrecorded events that are named, and most that were sealed twice. */
+/** Most unrecorded events that are named, most that were sealed twice, and most that were restored. */
 const MAX_NAMED = 100;
 
 /** Something wrong with an event or a seal. */
 export type Finding = {
-  kind: "edited" | "deleted" | "inserted" | "sealed-twice" | "seal-missing" | "seal-broken" | "cut-off";
+  kind:
+    | ("edited" | "deleted" | "inserted" | "restored" | "sealed-twice")
+    | ("seal-missing" | "seal-broken" | "seal-forged" | "dropped-early" | "cut-off");
   /** The event. */
   id?: string;
   /** The seal. */
@@ -35,8 +37,13 @@ export type Verification = {
   dropped: number;
   /** Events that wait to be sealed. */
   unsealed: number;
+  /** The first seal with the MAC of a present key. It covers the seals before it, of earlier releases and keys. */
+  authenticFrom: number | undefined;
   findings: Finding[];
 };
+
+/** What a verification needs. `retentionMs` is `AUDIT_RETENTION`, 0: nothing may have been dropped. */
+export type VerifyDeps = SealDeps & { now: Date; retentionMs: number };
 
 /** How far the scan has come. `floor`: events below this id may be missing; `previous`: the last link, if it is known. */
 type ScanState = Omit<Verification, "unsealed"> & { floor: string; previous: string | undefined };
@@ -45,44 +52,50 @@ type ScanState = Omit<Verification, "unsealed"> & { floor: string; previous: str
  * Recomputes the hash chain from the stored events, in one snapshot.
  * @param known a head that was logged before. Shows whether the end of the chain has been cut off since.
  */
-export function verifyAudit(db: Db, known?: Head): Promise<Verification> {
-  return db.em.transactional(() => verifySnapshot(db, known), { isolationLevel: IsolationLevel.REPEATABLE_READ });
+export function verifyAudit(deps: VerifyDeps, known?: Head): Promise<Verification> {
+  const isolationLevel = IsolationLevel.REPEATABLE_READ;
+  return deps.em.transactional(() => verifySnapshot(deps, known), { isolationLevel });
 }
 
-async function verifySnapshot(db: Db, known: Head | undefined): Promise<Verification> {
+async function verifySnapshot(deps: VerifyDeps, known: Head | undefined): Promise<Verification> {
   const scan: ScanState = {
     head: { position: 0, hash: GENESIS },
     events: 0,
     dropped: 0,
+    authenticFrom: undefined,
     findings: [],
-    floor: await retentionFloor(db),
+    floor: await retentionFloor(deps),
     previous: GENESIS,
   };
   const { findings } = scan;
-  let seals = await readSeals(db, undefined, SEALS_AT_ONCE);
+  let seals = await readSeals(deps, undefined, SEALS_AT_ONCE);
   while (seals.length > 0) {
     const ids = seals.flatMap((seal) => seal.ids);
-    const digests = await digestsOf(db, ids);
+    const digests = await digestsOf(deps, ids);
     for (const seal of seals) {
-      checkSeal(scan, seal, digests);
+      checkSeal(deps, scan, seal, digests);
       if (known?.position === seal.position && known.hash !== seal.head) {
         findings.push({ kind: "cut-off", position: seal.position });
       }
     }
-    seals = await readSeals(db, seals.at(-1)?.rawPosition, SEALS_AT_ONCE);
+    seals = await readSeals(deps, seals.at(-1)?.rawPosition, SEALS_AT_ONCE);
   }
-  if (known && known.position > scan.head.position) findings.push({ kind: "cut-off", position: known.position });
+  const { head, events: sealed, dropped, authenticFrom } = scan;
+  if (known && known.position > head.position) findings.push({ kind: "cut-off", position: known.position });
+  if (head.position > 0 && !authenticFrom) findings.push({ kind: "seal-forged", position: head.position });
+  if (scan.floor)
+    for (const id of await findBelow(deps, scan.floor, MAX_NAMED)) findings.push({ kind: "restored", id });
   // an event that is sealed twice is counted twice, which would hide an unrecorded one
-  for (const twice of await findSealedTwice(db, MAX_NAMED)) findings.push({ kind: "sealed-twice", ...twice });
-  const { events, unsealed } = await countEvents(db);
-  if (events !== scan.events + unsealed) {
-    for (const id of await findUnrecorded(db, MAX_NAMED)) findings.push({ kind: "inserted", id });
+  for (const twice of await findSealedTwice(deps, MAX_NAMED)) findings.push({ kind: "sealed-twice", ...twice });
+  const { events, unsealed } = await countEvents(deps);
+  if (events !== sealed + unsealed) {
+    for (const id of await findUnrecorded(deps, MAX_NAMED)) findings.push({ kind: "inserted", id });
   }
-  return { head: scan.head, events: scan.events, dropped: scan.dropped, unsealed, findings };
+  return { head, events: sealed, dropped, unsealed, authenticFrom, findings };
 }
 
 /** Follows the chain through one seal. Each link is recomputed from the stored one before it, so a fault names its event. */
-function checkSeal(scan: ScanState, seal: Seal, digests: Map<string, string>): void {
+function checkSeal(deps: VerifyDeps, scan: ScanState, seal: Seal, digests: Map<string, string>): void {
   const { position, ids, links, droppedBelow, head } = seal;
   const { findings } = scan;
   const expected = scan.head.position + 1;
@@ -101,16 +114,35 @@ function checkSeal(scan: ScanState, seal: Seal, digests: Map<string, string>): v
       findings.push({ kind: "edited", id, position });
     }
   });
-  const isIntact =
-    ids.length > 0
-      ? links.length === ids.length && droppedBelow === undefined
-      : isDropSeal(scan.previous, links, droppedBelow);
-  if (!isIntact || links.at(-1) !== head) findings.push({ kind: "seal-broken", position });
+  const authentic = isAuthentic(deps.cipher, seal);
+  if (!isIntact(scan.previous, seal)) findings.push({ kind: "seal-broken", position });
+  else if (!authentic && scan.authenticFrom) findings.push({ kind: "seal-forged", position });
+  else if (droppedBelow && !isDue(deps, droppedBelow, seal.sealedAt))
+    findings.push({ kind: "dropped-early", position });
+  if (authentic) scan.authenticFrom ??= position;
   scan.previous = head;
   scan.head = { position, hash: head };
 }
 
-function isDropSeal(previous: string | undefined, links: string[], droppedBelow: string | undefined): boolean {
-  if (!droppedBelow || links.length !== 1) return false;
-  return previous === undefined || dropLinkOf(previous, droppedBelow) === links[0];
+function isIntact(previous: string | undefined, { ids, links, droppedBelow, head }: Seal): boolean {
+  if (links.length !== ids.length + (droppedBelow ? 1 : 0) || (droppedBelow && ids.length > 0)) return false;
+  if (droppedBelow && previous && dropLinkOf(previous, droppedBelow) !== links[0]) return false;
+  const last = links.at(-1) ?? previous; // a seal without links repeats the head
+  return last === undefined || last === head;
+}
+
+/** The id below which events may be missing; "" if there is none. */
+async function retentionFloor(deps: VerifyDeps): Promise<string> {
+  const seals = await readDropSeals(deps);
+  const due = seals.filter(({ droppedBelow, sealedAt }) => isDue(deps, droppedBelow, sealedAt));
+  return due.reduce((floor, { droppedBelow }) => (droppedBelow > floor ? droppedBelow : floor), "");
+}
+
+/** Whether retention could drop the events below an id at a time: the id begins a month, and the time is late enough. */
+function isDue({ now, retentionMs }: VerifyDeps, droppedBelow: string, sealedAt: Date): boolean {
+  const bound = /^(.{8})-(.{4})-0000-0000-0{12}$/.exec(droppedBelow);
+  if (!bound || retentionMs === 0) return false;
+  const month = new Date(Number.parseInt(`${bound[1]}${bound[2]}`, 16));
+  const startsMonth = month.toISOString().endsWith("-01T00:00:00.000Z");
+  return startsMonth && month.getTime() <= Math.min(sealedAt.getTime(), now.getTime()) - retentionMs;
 }

@@ -4,15 +4,16 @@ import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
 import {
   addPartition,
+  droppableMonth,
   dropTables,
   limitLockTime,
   ownsPartitions,
   partitionsBefore,
   sealedBound,
 } from "../store/audit-events.ts";
-import { type Head, headOf } from "../store/audit-seals.ts";
+import { type Head, hashAt, headOf } from "../store/audit-seals.ts";
 import type { Db, Store } from "../store/store.ts";
-import { beginSeal, sealDrop, sealEvents } from "./seal.ts";
+import { beginSeal, isAuthentic, type SealDeps, sealDrop, sealEvents } from "./seal.ts";
 
 /** How often new events are sealed, in ms. */
 const SEAL_INTERVAL_MS = 1_000;
@@ -27,10 +28,15 @@ export type AuditWorker = {
   close(): Promise<void>;
 };
 
-type Deps = { store: Store; clock: Clock; config: Pick<Config, "auditRetentionMs">; log: Logger };
+type Deps = Pick<SealDeps, "cipher"> & {
+  store: Store;
+  clock: Clock;
+  config: Pick<Config, "auditRetentionMs">;
+  log: Logger;
+};
 
-export function startAuditWorker({ store, clock, config, log }: Deps): AuditWorker {
-  const db = (): Db => ({ em: store.fork() });
+export function startAuditWorker({ store, cipher, clock, config, log }: Deps): AuditWorker {
+  const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
   const seal = async (signal = AbortSignal.abort()) => {
     do {
@@ -39,6 +45,9 @@ export function startAuditWorker({ store, clock, config, log }: Deps): AuditWork
     } while (!signal.aborted);
   };
   const publishHead = async () => {
+    if (published && (await hashAt(db(), published.position)) !== published.hash) {
+      log.error(published, "the audit chain was rewritten: this head is gone");
+    }
     const head = await headOf(db());
     if (!head || head.position === published?.position) return;
     log.info({ position: head.position, hash: head.hash }, "audit chain head");
@@ -79,18 +88,19 @@ export async function addPartitions(db: Db, now: Date): Promise<void> {
 
 /**
  * Drops the partitions whose every event is older than a time's month, once all these events are sealed, and records
- * that in the chain.
+ * that in the chain. An older event in the default partition delays it until all of that one are old: none may remain
+ * below what was dropped. Does nothing without the key of the last seal.
  * @throws Error if the table stays locked, see `isLockTimeout`
  * @returns the names of the dropped partitions
  */
-export async function dropPartitions(db: Db, now: Date, olderThan: Date): Promise<string[]> {
-  const month = monthOf(olderThan, 0);
+export async function dropPartitions(db: SealDeps, now: Date, olderThan: Date): Promise<string[]> {
+  const month = await droppableMonth(db, monthOf(olderThan, 0));
   if ((await partitionsBefore(db, month)).length === 0) return [];
   return db.em.transactional(async () => {
     await limitLockTime(db);
     const last = await beginSeal(db);
     const droppedBelow = await sealedBound(db, month);
-    if (!last || !droppedBelow) return [];
+    if (!last || !isAuthentic(db.cipher, last) || !droppedBelow) return [];
     const names = await partitionsBefore(db, month);
     await dropTables(db, names);
     await sealDrop(db, now, last, droppedBelow);

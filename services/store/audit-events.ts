@@ -119,6 +119,18 @@ export async function ownsPartitions({ em }: Db): Promise<boolean> {
   return log?.own ?? false;
 }
 
+/** A month, or that of the oldest event in the default partition if this one has later events too. */
+export async function droppableMonth({ em }: Db, firstDay: string): Promise<string> {
+  const [row] = await em.execute<{ month: string }[]>(
+    `select to_char(least(?::date, (
+       select date_trunc('month', to_timestamp(
+         ('x' || replace(left(min(id::text), 13), '-', ''))::bit(48)::bigint / 1000.0) at time zone 'UTC')
+       from ${DEFAULT_PARTITION} having max(id::text) >= audit_id_at(?::date)::text)), 'YYYY-MM-DD') as month`,
+    [firstDay, firstDay],
+  );
+  return row?.month ?? firstDay;
+}
+
 /** Names of the partitions whose every event is older than a month. */
 export async function partitionsBefore({ em }: Db, firstDay: string): Promise<string[]> {
   const rows = await em.execute<{ name: string }[]>(

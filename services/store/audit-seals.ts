@@ -10,13 +10,23 @@ export type Seal = {
   links: string[];
   /** In a retention seal, which covers no events: events below this id were dropped. */
   droppedBelow: string | undefined;
-  /** The last link. */
+  sealedAt: Date;
+  /** The last link, or that of the seal before if there is none. */
   head: string;
+  /** Authenticates the seal, in hex; undefined in seals of releases before MACs. */
+  mac: string | undefined;
 };
 
-/** Whether events wait to be sealed. */
-export async function hasUnsealed({ em }: Db): Promise<boolean> {
-  return (await em.execute<unknown[]>("select 1 from audit_unsealed limit 1")).length > 0;
+/** A seal without what it covers. */
+export type SealHead = Omit<Seal, "ids" | "links">;
+
+/** Whether events wait to be sealed, or the last seal has no MAC. */
+export async function needsSeal({ em }: Db): Promise<boolean> {
+  const rows = await em.execute<unknown[]>(
+    `(select 1 from audit_unsealed limit 1) union all
+     select 1 from (select mac from audit_seals order by position desc limit 1) as last where mac is null`,
+  );
+  return rows.length > 0;
 }
 
 /** Locks the chain until the transaction ends. @returns false while another process holds it */
@@ -27,12 +37,38 @@ export async function lockChain({ em }: Db): Promise<boolean> {
   return lock?.mine === true;
 }
 
+type SealRow = { position: string; below: string | null; head: string; sealedAt: Date; mac: string | null };
+
+const HEAD_COLUMNS = `position, dropped_below as below, encode(head, 'hex') as head, sealed_at as "sealedAt",
+  encode(mac, 'hex') as mac`;
+
+const toSealHead = ({ position, below, head, sealedAt, mac }: SealRow): SealHead => ({
+  position: Number(position),
+  droppedBelow: below ?? undefined,
+  head,
+  sealedAt,
+  mac: mac ?? undefined,
+});
+
+/** The last seal; undefined while nothing has been sealed. */
+export async function readLastSeal({ em }: Db): Promise<SealHead | undefined> {
+  const [row] = await em.execute<SealRow[]>(`select ${HEAD_COLUMNS} from audit_seals order by position desc limit 1`);
+  return row && toSealHead(row);
+}
+
 /** The end of the chain; undefined while nothing has been sealed. */
-export async function headOf({ em }: Db): Promise<Head | undefined> {
-  const [row] = await em.execute<{ position: string; hash: string }[]>(
-    "select position, encode(head, 'hex') as hash from audit_seals order by position desc limit 1",
+export async function headOf(db: Db): Promise<Head | undefined> {
+  const last = await readLastSeal(db);
+  return last && { position: last.position, hash: last.head };
+}
+
+/** The hash of the head that a seal made; undefined if there is no such seal. */
+export async function hashAt({ em }: Db, position: number): Promise<string | undefined> {
+  const [row] = await em.execute<{ hash: string }[]>(
+    "select encode(head, 'hex') as hash from audit_seals where position = ?",
+    [position],
   );
-  return row && { position: Number(row.position), hash: row.hash };
+  return row?.hash;
 }
 
 /** Takes the oldest events off the list of unsealed ones. @returns their ids in order */
@@ -59,12 +95,12 @@ export async function digestsOf({ em }: Db, ids: string[]): Promise<Map<string, 
 }
 
 /** Appends a seal. */
-export async function insertSeal({ em }: Db, seal: Seal, now: Date): Promise<void> {
-  const { position, ids, links, droppedBelow = null, head } = seal;
+export async function insertSeal({ em }: Db, seal: Seal): Promise<void> {
+  const { position, ids, links, droppedBelow = null, head, sealedAt, mac = null } = seal;
   await em.execute(
-    `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at)
-     values (?, ?::uuid[], decode(?, 'hex'), ?, decode(?, 'hex'), ?)`,
-    [position, `{${ids.join(",")}}`, links.join(""), droppedBelow, head, now],
+    `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at, mac)
+     values (?, ?::uuid[], decode(?, 'hex'), ?, decode(?, 'hex'), ?, decode(?, 'hex'))`,
+    [position, `{${ids.join(",")}}`, links.join(""), droppedBelow, head, sealedAt, mac],
   );
 }
 
@@ -77,28 +113,34 @@ export async function readSeals(
   after: string | undefined,
   limit: number,
 ): Promise<(Seal & { rawPosition: string })[]> {
-  const rows = await em.execute<{ position: string; ids: string; links: string; below: string | null; head: string }[]>(
-    `select position, array_to_string(ids, ',') as ids, encode(links, 'hex') as links, dropped_below as below,
-       encode(head, 'hex') as head
+  const rows = await em.execute<(SealRow & { ids: string; links: string })[]>(
+    `select ${HEAD_COLUMNS}, array_to_string(ids, ',') as ids, encode(links, 'hex') as links
      from audit_seals ${after === undefined ? "" : "where position > ?"} order by position limit ?`,
     [...(after === undefined ? [] : [after]), limit],
   );
-  return rows.map(({ position, ids, links, below, head }) => ({
-    position: Number(position),
-    rawPosition: position,
+  return rows.map(({ ids, links, ...row }) => ({
+    ...toSealHead(row),
+    rawPosition: row.position,
     ids: ids ? ids.split(",") : [],
     links: links.match(/.{64}/g) ?? [],
-    droppedBelow: below ?? undefined,
-    head,
   }));
 }
 
-/** The greatest id below which retention says to have dropped all events; "" if it has dropped none. */
-export async function retentionFloor({ em }: Db): Promise<string> {
-  const [row] = await em.execute<{ floor: string | null }[]>(
-    "select max(dropped_below::text) as floor from audit_seals where cardinality(ids) = 0",
+/** Reads the seals that say that retention has dropped events. */
+export function readDropSeals({ em }: Db): Promise<{ droppedBelow: string; sealedAt: Date }[]> {
+  return em.execute(
+    `select dropped_below as "droppedBelow", sealed_at as "sealedAt" from audit_seals
+     where cardinality(ids) = 0 and dropped_below is not null`,
   );
-  return row?.floor ?? "";
+}
+
+/** Ids of events below an id, in order. */
+export async function findBelow({ em }: Db, id: string, limit: number): Promise<string[]> {
+  const rows = await em.execute<{ id: string }[]>("select id from audit_events where id < ? order by id limit ?", [
+    id,
+    limit,
+  ]);
+  return rows.map((row) => row.id);
 }
 
 /** Events that several seals cover, each with the last of these seals. */

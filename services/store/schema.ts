@@ -8,6 +8,7 @@ import { Migration20261121000500_audit } from "./migrations/Migration20261121000
 import { Migration20261121000600_usage } from "./migrations/Migration20261121000600_usage.ts";
 import { Migration20261121000700_scale } from "./migrations/Migration20261121000700_scale.ts";
 import { Migration20261121000800_proof } from "./migrations/Migration20261121000800_proof.ts";
+import { Migration20261123000100_macs } from "./migrations/Migration20261123000100_macs.ts";
 
 /** All migrations, oldest first. A database records those it has by class name. */
 export const MIGRATIONS = [
@@ -18,6 +19,7 @@ export const MIGRATIONS = [
   Migration20261121000600_usage,
   Migration20261121000700_scale,
   Migration20261121000800_proof,
+  Migration20261123000100_macs,
 ];
 
 /** Finds the name of the migrations table, with its schema: the migrator would expect it in `public`. */

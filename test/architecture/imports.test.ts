@@ -37,7 +37,7 @@ const ALLOWED: Record<string, string[]> = {
   mfa: DOMAIN,
   lockout: DOMAIN,
   mail: [...BASE, "crypto"],
-  audit: BASE,
+  audit: [...BASE, "crypto"],
   interceptors: DOMAIN,
   auth: DOMAIN,
   user: ["auth", ...DOMAIN],

@@ -41,7 +41,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two gateways and two service process
     expect(await all.sql("select deadlocks::int from pg_stat_database where datname = current_database()")).toEqual([
       { deadlocks: 0 },
     ]);
-    const env = { PATH: process.env.PATH, DATABASE_URL: all.databaseUrl };
+    const env = { PATH: process.env.PATH, DATABASE_URL: all.databaseUrl, SECRET_KEY: all.secretKey };
     const { stdout } = await promisify(execFile)(process.execPath, ["scripts/audit-verify.ts"], { env });
     expect(stdout).toContain("The audit log is intact");
   }, 120_000);

@@ -1,9 +1,11 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { afterAll } from "vitest";
 import { recordAudit } from "../../services/audit/record.ts";
 import { sealEvents } from "../../services/audit/seal.ts";
 import { verifyAudit } from "../../services/audit/verify.ts";
+import { createCipher } from "../../services/crypto/cipher.ts";
+import type { Head } from "../../services/store/audit-seals.ts";
 import { openStore } from "../../services/store/open-store.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
@@ -13,7 +15,8 @@ import { times } from "./until.ts";
 export const engines = process.env.TEST_SERVERS ? ["PGlite", "PostgreSQL"] : ["PGlite"];
 const log = pino({ level: "silent" });
 
-type Known = Parameters<typeof verifyAudit> extends [unknown, ...infer Rest] ? Rest : never;
+/** Late enough for any seal of a test. */
+const LATER = new Date("2100-01-01");
 
 /** An audit log of its own for a suite, which is closed after it. */
 export async function openAuditFixture(engine: string) {
@@ -23,6 +26,9 @@ export async function openAuditFixture(engine: string) {
       : await openStore({ kind: "postgres", url: await createDatabase(`audit_${randomUUID().slice(0, 8)}`) }, log);
   await store.migrate();
   const clock = createClock();
+  const cipher = createCipher(randomBytes(32));
+  const sealDeps = () => ({ em: store.fork(), cipher });
+  const seal = (now = clock.now()) => sealEvents(sealDeps(), now);
   afterAll(() => store.close());
 
   /** Does what only the owner of the tables can do, and only on purpose. */
@@ -58,7 +64,7 @@ export async function openAuditFixture(engine: string) {
     await tamper("delete from audit_seals; delete from audit_events; delete from audit_unsealed");
     for (const count of counts) {
       for (const i of times(count, (i) => i)) await record(i);
-      await sealEvents({ em: store.fork() }, clock.now());
+      await seal();
     }
     const rows = await store
       .fork()
@@ -66,6 +72,8 @@ export async function openAuditFixture(engine: string) {
     return rows.map(({ id }) => id);
   }
 
-  const verify = (...known: Known) => verifyAudit({ em: store.fork() }, ...known);
-  return { store, clock, tamper, record, recordMany, sealedLog, verify };
+  /** @param retentionMs the shortest: months may be dropped as soon as they are over */
+  const verify = (known?: Head, { retentionMs = 1, keys = cipher, now = LATER } = {}) =>
+    verifyAudit({ em: store.fork(), cipher: keys, now, retentionMs }, known);
+  return { store, cipher, clock, tamper, record, recordMany, seal, sealDeps, sealedLog, verify };
 }

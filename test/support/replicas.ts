@@ -89,6 +89,7 @@ export async function startDeployment(
     },
     sql: async <T>(text: string, values: unknown[] = []) => (await database.query(text, values)).rows as T[],
     databaseUrl,
+    secretKey: env.SECRET_KEY,
     /** What every process has written so far. */
     output: () => [...gateways, ...services].map((process) => process.output()).join("\n"),
     /** Ends every process by force and starts them anew. */

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,7 +15,8 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
   const url = await createDatabase(`admin_${randomUUID().slice(0, 8)}`);
   const app = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
   afterAll(() => app.close());
-  const admin = (...args: string[]) => runScript("admin", args, { DATABASE_URL: url });
+  const env = { DATABASE_URL: url, DATA_DIR: app.settings.DATA_DIR as string };
+  const admin = (...args: string[]) => runScript("admin", args, env);
   const eventsOf = (id: string) =>
     app.sql<{ event: string; actor_id: null; user_agent: string; ip: string }>(
       "select event, actor_id, user_agent, ip from audit_events where user_id = ? and event like 'admin.%' order by id",
@@ -123,16 +124,19 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     const head = /Head (\d+:[0-9a-f]{64})/.exec(whole.out)?.[1] ?? "";
     expect(await admin("verify-audit", "--head", head)).toMatchObject({ code: 0 });
     expect(
-      await runScript("audit-verify", ["--head", head.replace(/.$/, (c) => (c === "0" ? "1" : "0"))], {
-        DATABASE_URL: url,
-      }),
+      await runScript("audit-verify", ["--head", head.replace(/.$/, (c) => (c === "0" ? "1" : "0"))], env),
     ).toMatchObject({ code: 1, out: expect.stringContaining("cut off or rewritten") });
     const [event] = await app.sql<{ id: string }>("select id from audit_events where user_id = ? limit 1", [user.id]);
     await app.sql("alter table audit_events disable trigger audit_append_only");
     await app.sql("update audit_events set ip = '10.1.1.1' where id = ?", [event?.id]);
-    const { code, out } = await runScript("audit-verify", [], { DATABASE_URL: url });
+    const { code, out } = await runScript("audit-verify", [], env);
     expect({ code, out }).toEqual({ code: 1, out: expect.stringContaining(`Event ${event?.id}`) });
     expect(out).toContain("was edited");
+    const key = { ...env, SECRET_KEY: randomBytes(32).toString("base64") };
+    expect((await runScript("audit-verify", [], key)).out).toContain("has no MAC of SECRET_KEY");
+    const elsewhere = { ...env, DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-no-key-")) };
+    const missing = { code: 2, out: expect.stringContaining("SECRET_KEY must be that of the service") };
+    expect(await runScript("audit-verify", [], elsewhere)).toEqual(missing);
   });
 });
 

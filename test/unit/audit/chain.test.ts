@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { sealEvents } from "../../../services/audit/seal.ts";
 import { headOf } from "../../../services/store/audit-seals.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 
 describe.each(engines)("Audit chain on %s", async (engine) => {
-  const { store, clock, tamper, record, sealedLog, verify } = await openAuditFixture(engine);
+  const { store, tamper, record, sealedLog, verify, seal } = await openAuditFixture(engine);
 
   test("is complete, and grows from its head", async () => {
     await sealedLog();
@@ -18,8 +17,8 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     });
     await record(12);
     expect(await verify()).toMatchObject({ findings: [], events: 12, unsealed: 1 });
-    expect(await sealEvents({ em: store.fork() }, clock.now())).toMatchObject({ position: 4, more: false });
-    expect(await sealEvents({ em: store.fork() }, clock.now())).toBeUndefined();
+    expect(await seal()).toMatchObject({ position: 4, more: false });
+    expect(await seal()).toBeUndefined();
     expect(await verify(head)).toMatchObject({ findings: [], events: 13 });
   });
 
@@ -99,7 +98,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
       request_id, details, created_at from audit_events limit 1;
       insert into audit_unsealed values ('${ids[5]}')`,
     );
-    await sealEvents({ em: store.fork() }, clock.now());
+    await seal();
     expect((await verify()).findings).toContainEqual({ kind: "sealed-twice", id: ids[5], position: 4 });
   });
 
@@ -147,7 +146,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
       `update audit_events set ip = '10.9.9.9' where id = '${ids[1]}'; delete from audit_seals;
       insert into audit_unsealed select id from audit_events`,
     );
-    await sealEvents({ em: store.fork() }, clock.now());
+    await seal();
     expect((await verify()).findings).toEqual([]);
     expect((await verify(head)).findings).toEqual([{ kind: "cut-off", position: 3 }]);
   });

@@ -1,13 +1,12 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { sealEvents } from "../../../services/audit/seal.ts";
 import { addPartitions, dropPartitions, startAuditWorker } from "../../../services/audit/worker.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { until } from "../../support/until.ts";
 
 describe.each(engines)("Audit partitions on %s", async (engine) => {
-  const { store, clock, tamper, record, sealedLog, verify } = await openAuditFixture(engine);
+  const { store, clock, tamper, record, sealedLog, verify, seal, sealDeps, cipher } = await openAuditFixture(engine);
 
   // PGlite has one connection: nobody waits for another
   test.skipIf(engine === "PGlite")("a new month's partition blocks no writer during a long read", async () => {
@@ -31,7 +30,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     expect(answered).toBe(true);
     expect(await refused).toContain("lock timeout");
     await addPartitions({ em: store.fork() }, later);
-    await sealEvents({ em: store.fork() }, clock.now());
+    await seal();
     expect(await verify()).toMatchObject({ findings: [], events: 2, unsealed: 0 });
   });
 
@@ -49,8 +48,14 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
   ])("%s", async (_, auditRetentionMs, kept) => {
     await sealedLog([1]);
     await record(0, { now: () => new Date(clock.now().getTime() - 80 * 86_400_000) });
-    await sealEvents({ em: store.fork() }, clock.now());
-    await startAuditWorker({ store, clock, config: { auditRetentionMs }, log: pino({ level: "silent" }) }).close();
+    await seal();
+    await startAuditWorker({
+      store,
+      cipher,
+      clock,
+      config: { auditRetentionMs },
+      log: pino({ level: "silent" }),
+    }).close();
     expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
   });
 
@@ -59,12 +64,12 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     const now = new Date(clock.now().getTime() + 70 * 86_400_000); // the months to come have their partitions
     await record(0);
     await record(0, { now: () => now });
-    expect(await dropPartitions({ em: store.fork() }, now, now)).toEqual([]); // one is not sealed yet
-    await sealEvents({ em: store.fork() }, now);
+    expect(await dropPartitions(sealDeps(), now, now)).toEqual([]); // one is not sealed yet
+    await seal(now);
     const retention = new Date(now.getTime() - 40 * 86_400_000);
-    expect((await dropPartitions({ em: store.fork() }, now, retention)).length).toBeGreaterThan(0);
+    expect((await dropPartitions(sealDeps(), now, retention)).length).toBeGreaterThan(0);
     expect(await verify()).toMatchObject({ findings: [], events: 1, dropped: 4 });
-    expect(await dropPartitions({ em: store.fork() }, now, retention)).toEqual([]);
+    expect(await dropPartitions(sealDeps(), now, retention)).toEqual([]);
     await tamper("delete from audit_events"); // what is left was not retention's to drop
     expect(await verify()).toMatchObject({ findings: [{ kind: "deleted" }], dropped: 4 });
     await tamper(`update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`);
@@ -76,10 +81,10 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     const late = new Date(clock.now().getTime() + 400 * 86_400_000);
     await record(0, { now: () => late });
     await addPartitions({ em: store.fork() }, late); // not the late one's month: its row is in the way
-    await sealEvents({ em: store.fork() }, late);
+    await seal(late);
     expect(await verify()).toMatchObject({ findings: [], events: 2 });
     const muchLater = new Date(late.getTime() + 70 * 86_400_000);
-    expect(await dropPartitions({ em: store.fork() }, muchLater, muchLater)).toContain("audit_events_default");
+    expect(await dropPartitions(sealDeps(), muchLater, muchLater)).toContain("audit_events_default");
     expect(await verify()).toMatchObject({ findings: [], events: 0, dropped: 2 });
     await expect(store.fork().execute("truncate audit_events_default")).rejects.toThrow("append-only");
     await record(1, { now: () => new Date(muchLater.getTime() + 400 * 86_400_000) });

@@ -1,7 +1,9 @@
+import { randomBytes } from "node:crypto";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { sealEvents } from "../../../services/audit/seal.ts";
 import { startAuditWorker } from "../../../services/audit/worker.ts";
+import { createCipher } from "../../../services/crypto/cipher.ts";
 import { headOf } from "../../../services/store/audit-seals.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
@@ -12,7 +14,7 @@ import { times, until } from "../../support/until.ts";
 const MANY = 20_000;
 
 describe.each(engines)("Audit worker on %s", async (engine) => {
-  const { store, clock, tamper, record, recordMany, sealedLog, verify } = await openAuditFixture(engine);
+  const { store, clock, tamper, record, recordMany, sealedLog, verify, seal, cipher } = await openAuditFixture(engine);
 
   test("the log refuses update, delete and truncate, in every partition", async () => {
     await sealedLog();
@@ -45,12 +47,12 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
       await held;
     });
     for (const i of times(3, (i) => i)) await record(i);
-    await sealEvents({ em: store.fork() }, clock.now());
+    await seal();
     expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 0 });
     commit();
     await late;
     expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 1 });
-    await sealEvents({ em: store.fork() }, clock.now());
+    await seal();
     expect(await verify()).toMatchObject({ findings: [], events: 6, unsealed: 0 });
   });
 
@@ -59,10 +61,10 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     await Promise.all(
       times(40, async (i) => {
         await record(i);
-        await sealEvents({ em: store.fork() }, clock.now());
+        await seal();
       }),
     );
-    for (let more = true; more; ) more = (await sealEvents({ em: store.fork() }, clock.now())) !== undefined;
+    for (let more = true; more; ) more = (await seal()) !== undefined;
     expect(await verify()).toMatchObject({ findings: [], events: 41, unsealed: 0 });
   });
 
@@ -74,7 +76,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     await record(1);
     const em = store.fork();
     const read = await em.transactional(async () => {
-      await sealEvents({ em }, clock.now());
+      await sealEvents({ em, cipher }, clock.now());
       const [row] = await em.execute<{ events: string }[]>(
         "select sum(seq_tup_read) as events from pg_stat_xact_user_tables where relname ~ '^audit_events_'",
       );
@@ -88,7 +90,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     await sealedLog([1]);
     await recordMany(MANY);
     const log = pino({ level: "silent" });
-    await startAuditWorker({ store, clock, config: { auditRetentionMs: 0 }, log }).close();
+    await startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log }).close();
     expect((await headOf({ em: store.fork() }))?.position).toBeLessThan(5);
     expect((await verify()).findings).toEqual([]);
   });
@@ -98,7 +100,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
     await sealedLog([2]);
     await record(3);
-    const keeper = startAuditWorker({ store, clock, config: { auditRetentionMs: 0 }, log: told });
+    const keeper = startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log: told });
     await until("the event to be sealed", async () => (await headOf({ em: store.fork() }))?.position === 2);
     await record(4);
     await keeper.close();
@@ -106,6 +108,18 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     expect(head?.position).toBe(3);
     expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ msg: "audit chain head", ...head });
     expect(await verify(head)).toMatchObject({ findings: [], events: 4, unsealed: 0 });
+  });
+
+  test("logs an error once a head that it has logged is gone", async () => {
+    const lines: string[] = [];
+    const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+    await sealedLog([2, 2]);
+    const keeper = startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log: told });
+    await until("the head to be logged", () => lines.some((line) => line.includes("audit chain head")));
+    await tamper("delete from audit_seals; insert into audit_unsealed select id from audit_events limit 1");
+    clock.advance("61s");
+    await until("the error", () => lines.some((line) => /"level":50.*"position":2.*was rewritten/.test(line)));
+    await keeper.close();
   });
 });
 
@@ -119,6 +133,12 @@ test("Audit worker: closes even if the database goes between the last seal and t
   };
   const store = { fork: () => em } as unknown as Store;
   const config = { auditRetentionMs: 0 };
-  const keeper = startAuditWorker({ store, clock: createClock(), config, log: pino({ level: "silent" }) });
+  const keeper = startAuditWorker({
+    store,
+    cipher: createCipher(randomBytes(32)),
+    clock: createClock(),
+    config,
+    log: pino({ level: "silent" }),
+  });
   await expect(keeper.close()).resolves.toBeUndefined();
 });

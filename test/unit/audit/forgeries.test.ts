@@ -1,0 +1,158 @@
+import { randomBytes } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { dropLinkOf, GENESIS, linkOf, sealEvents } from "../../../services/audit/seal.ts";
+import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
+import { createCipher } from "../../../services/crypto/cipher.ts";
+import { digestsOf, headOf, readSeals } from "../../../services/store/audit-seals.ts";
+import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
+
+const DAY = 86_400_000;
+const RETENTION = 400 * DAY;
+
+/** What somebody can do who owns the tables but has no secret key. */
+describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
+  const { store, clock, tamper, record, seal, sealDeps, sealedLog, verify } = await openAuditFixture(engine);
+  const kinds = async (...how: Parameters<typeof verify>) => [
+    ...new Set((await verify(...how)).findings.map(({ kind }) => kind)),
+  ];
+  const beginningOf = async (day: Date): Promise<string> => {
+    const month = day.toISOString().slice(0, 8);
+    const [row] = await store.fork().execute<{ id: string }[]>(`select audit_id_at('${month}01') as id`);
+    return row?.id ?? "";
+  };
+
+  /** Appends a seal that excuses every missing event below an id, as a release without MACs made it. */
+  async function appendDrop(below: string, sealedAt: Date): Promise<void> {
+    const { position = 0, hash = "" } = (await headOf(sealDeps())) ?? {};
+    const link = dropLinkOf(hash, below);
+    await tamper(
+      `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at)
+       values (${position + 1}, '{}', '\\x${link}', '${below}', '\\x${link}', '${sealedAt.toISOString()}')`,
+    );
+  }
+
+  /** Recomputes every link from the events as they are now. @param mac what becomes of the MACs */
+  async function rewriteChain(mac = "mac"): Promise<void> {
+    let last = GENESIS;
+    for (const { position, ids } of await readSeals(sealDeps(), undefined, 100)) {
+      const digests = await digestsOf(sealDeps(), ids);
+      const kept = ids.filter((id) => digests.has(id));
+      const links = kept.map((id) => (last = linkOf(last, id, digests.get(id) ?? "")));
+      await tamper(
+        `update audit_seals set ids = '{${kept.join(",")}}', links = '\\x${links.join("")}', head = '\\x${last}',
+         mac = ${mac} where position = ${position}`,
+      );
+    }
+  }
+
+  test("finds events that were deleted under a forged retention seal, whatever it says", async () => {
+    for (const excuse of ["next id", "month to come", "month to come, in the future", "old month"]) {
+      const ids = await sealedLog();
+      const now = clock.now();
+      const nextMonth = await beginningOf(new Date(now.getTime() + 31 * DAY));
+      const below = { "next id": "ffffffff-ffff-7fff-bfff-ffffffffffff", "old month": await beginningOf(new Date(0)) };
+      await tamper(`delete from audit_events where id in ('${ids.slice(2, 9).join("','")}')`);
+      const sealedAt = excuse.endsWith("future") ? new Date(now.getTime() + 500 * DAY) : now;
+      await appendDrop(below[excuse as keyof typeof below] ?? nextMonth, sealedAt);
+      const { hash } = (await headOf(sealDeps())) ?? {};
+      const early = { retentionMs: RETENTION, now };
+      const { findings } = await verify({ position: 4, hash: hash as string }, early);
+      expect(findings.filter(({ kind }) => kind === "deleted").map(({ id }) => id)).toEqual(ids.slice(2, 9));
+      expect(findings).toContainEqual({ kind: "seal-forged", position: 4 });
+      await record(0);
+      await seal(); // the service does not make it true
+      expect(await kinds(undefined, early)).toEqual(["deleted", "seal-forged"]);
+    }
+  });
+
+  test.each(["mac", "null", "'\\x00'"])("finds a chain whose links were recomputed, with %s as MAC", async (mac) => {
+    const ids = await sealedLog();
+    await rewriteChain(); // the same links
+    expect(await kinds()).toEqual([]);
+    await tamper(`update audit_events set ip = '10.9.9.9' where id = '${ids[5]}'`);
+    await rewriteChain(mac);
+    expect(await kinds()).toEqual(["seal-forged"]);
+    await sealedLog();
+    await tamper("delete from audit_events where id = (select max(id::text)::uuid from audit_events)");
+    await rewriteChain(mac);
+    expect(await kinds()).toEqual(["seal-forged"]);
+  });
+
+  test("finds heads, MACs and whole seals that were swapped", async () => {
+    const swap = (columns: string[]) =>
+      tamper(
+        `update audit_seals a set ${columns.map((column) => `${column} = b.${column}`).join(", ")}
+         from audit_seals b where a.position + b.position = 5 and a.position in (2, 3)`,
+      );
+    for (const columns of [["head"], ["mac"], ["head", "mac"], ["ids", "links", "head", "mac", "sealed_at"]]) {
+      await sealedLog();
+      expect(await kinds()).toEqual([]);
+      await swap(columns);
+      expect(await kinds()).not.toEqual([]);
+    }
+    await sealedLog();
+    await tamper("update audit_seals set sealed_at = sealed_at + interval '1 year' where position = 2");
+    expect(await kinds()).toEqual(["seal-forged"]);
+  });
+
+  test("finds a month that was restored after retention had dropped it", async () => {
+    await sealedLog([3]);
+    const later = new Date(clock.now().getTime() + RETENTION + 40 * DAY);
+    await addPartitions(sealDeps(), later);
+    await tamper("create table restored as select * from audit_events");
+    expect((await dropPartitions(sealDeps(), later, new Date(later.getTime() - RETENTION))).length).toBeGreaterThan(0);
+    const due = { retentionMs: RETENTION };
+    expect(await verify(undefined, due)).toMatchObject({ findings: [], events: 0, dropped: 3 });
+    expect(await kinds(undefined, { retentionMs: 0 })).toEqual(["deleted", "dropped-early"]);
+    expect(await kinds(undefined, { retentionMs: RETENTION + 80 * DAY })).toEqual(["deleted", "dropped-early"]);
+    await tamper("insert into audit_events select * from restored");
+    expect(await kinds(undefined, due)).toEqual(["restored"]);
+    await tamper("update audit_events set ip = '10.9.9.9'");
+    expect(await kinds(undefined, due)).toEqual(["edited", "restored"]);
+    await tamper("drop table restored");
+  });
+
+  test("accepts a chain of the release before MACs once the service has sealed it, and no such seal later", async () => {
+    const ids = await sealedLog();
+    const old = (await headOf(sealDeps())) ?? { position: 0, hash: "" };
+    await tamper("update audit_seals set mac = null");
+    expect(await verify()).toMatchObject({
+      findings: [{ kind: "seal-forged", position: 3 }],
+      authenticFrom: undefined,
+    });
+    expect(await seal()).toMatchObject({ position: 4, hash: old.hash, more: false });
+    expect(await seal()).toBeUndefined();
+    await record(0);
+    await seal();
+    expect(await verify(old)).toMatchObject({ findings: [], events: 13, authenticFrom: 4 });
+    await tamper("update audit_seals set mac = null where position = 5");
+    expect((await verify()).findings).toEqual([{ kind: "seal-forged", position: 5 }]);
+    await sealedLog();
+    await tamper("update audit_seals set mac = null");
+    await seal();
+    await tamper(`update audit_events set ip = '10.9.9.9' where ip <> '10.9.9.9'`);
+    await rewriteChain("case when position < 4 then null else mac end");
+    expect(await kinds()).toEqual(["seal-forged"]);
+    expect(ids).toHaveLength(12);
+  });
+
+  test("keeps processes of the release before MACs from sealing", async () => {
+    await sealedLog([1]);
+    const insert = store.fork().execute(
+      `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at)
+       select position + 1, '{}', '', null, head, sealed_at from audit_seals`,
+    );
+    await expect(insert).rejects.toThrow("append-only");
+  });
+
+  test("verifies after a change of keys by the new one alone, and not by the old one alone", async () => {
+    const keys = createCipher(randomBytes(32));
+    await sealedLog();
+    await record(0);
+    await sealEvents({ em: store.fork(), cipher: keys }, clock.now());
+    expect(await verify(undefined, { keys })).toMatchObject({ findings: [], authenticFrom: 4 });
+    expect((await verify()).findings).toEqual([{ kind: "seal-forged", position: 4 }]);
+    const stranger = createCipher(randomBytes(32));
+    expect((await verify(undefined, { keys: stranger })).findings).toEqual([{ kind: "seal-forged", position: 4 }]);
+  });
+});
