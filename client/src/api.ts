@@ -178,6 +178,8 @@ export type Provider = {
   defaultModel: string;
   /** True when the server has an API key for the provider. */
   configured: boolean;
+  /** Its models. The first one is the default. */
+  models: (Model)[];
 };
 
 /** One message of a conversation. */
@@ -222,6 +224,14 @@ export type Violation = {
   field: string;
   /** Description of the problem. It never contains the submitted value. */
   message: string;
+};
+
+/** A model of a provider. */
+export type Model = {
+  /** Public name of the model. */
+  model: string;
+  /** Request fields that have no effect on this model, by their JSON names: `temperature` or nothing. */
+  ignored: (string)[];
 };
 
 export type ErrorBody = {
@@ -623,7 +633,7 @@ export type ChatRequest = {
   model?: string | undefined;
   /** Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
   maxTokens?: number | undefined;
-  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that accept no temperature ignore it. */
+  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that accept no temperature ignore it: ListProviders names them, and the response has the header `X-AI-Ignored: temperature`. */
   temperature?: number | undefined;
   /** System instruction for the model, up to 65,536 characters. It precedes the conversation. */
   systemPrompt?: string | undefined;
@@ -638,6 +648,8 @@ export type ChatResponse = {
   provider: string;
   /** Token usage. Absent when the provider does not report it. */
   usage?: Usage | undefined;
+  /** Why the reply ended: `stop`, or `length` at the maximum number of tokens. A model may spend all of them on reasoning: then `content` is empty. */
+  finishReason: string;
 };
 
 export type StreamChatRequest = {
@@ -649,7 +661,7 @@ export type StreamChatRequest = {
   model?: string | undefined;
   /** Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
   maxTokens?: number | undefined;
-  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that accept no temperature ignore it. */
+  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that accept no temperature ignore it: ListProviders names them, and the response has the header `X-AI-Ignored: temperature`. */
   temperature?: number | undefined;
   /** System instruction for the model, up to 65,536 characters. It precedes the conversation. */
   systemPrompt?: string | undefined;

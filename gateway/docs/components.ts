@@ -121,6 +121,7 @@ export const headers = {
   "RateLimit-Remaining": header("integer", "Requests left in the current window."),
   "RateLimit-Reset": header("integer", "Seconds until the current window ends."),
   "Retry-After": header("integer", "Seconds to wait before a retry."),
+  "X-AI-Ignored": header("string", "Given fields that the AI model takes no notice of, such as `temperature`."),
   "WWW-Authenticate": header("string", "Always `Bearer`."),
   "Set-Cookie": header("string", "Sets or clears the refresh token."),
 };
@@ -140,6 +141,7 @@ export function headersOf({ policy, responseCookies, successStatus }: HttpBindin
     ...(PASSING.includes(status) ? ["Retry-After"] : []),
     ...(status === 401 ? ["WWW-Authenticate"] : []),
     ...(touchesCookie ? ["Set-Cookie"] : []),
+    ...(isSuccess ? policy.responseHeaders : []),
   ]);
 }
 

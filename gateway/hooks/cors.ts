@@ -5,7 +5,7 @@ import type { FastifyReply } from "fastify";
 const PREFLIGHT_SECONDS = 600;
 /** Methods that no route has are allowed too: the page can then read the 405, which its browser would hide. */
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
-const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after";
+const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored";
 
 /** Pages that may call the service and read its responses. */
 export type Origins = {

@@ -2,24 +2,25 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { toJson } from "@bufbuild/protobuf";
 import type { FastifyReply } from "fastify";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { KEEPS_COOKIES } from "../../services/platform/client.ts";
+import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/client.ts";
 import type { HttpBinding } from "./binding.ts";
 import type { Cookies } from "./cookies.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 
-/** Headers of an RPC's response that are forwarded to the client (interface section 1). */
-const FORWARDED = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"];
+/** Headers of an RPC's response that are forwarded to the client (interface sections 1 and 6). */
+const LIMITS = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
+const FORWARDED = [...LIMITS, "retry-after", AI_IGNORED];
 
 const JSON_TYPE = "application/json; charset=utf-8";
 const emitDefaults = { alwaysEmitImplicit: true };
 
-/** Forwards rate-limit headers. Those of the port stay if they are tighter. */
+/** Forwards headers. Rate limits of the port stay if they are tighter. */
 export function forwardHeaders(from: Headers, reply: FastifyReply): void {
   const atPort = reply.getHeader("ratelimit-remaining");
   const isLooser = atPort !== undefined && Number(from.get("ratelimit-remaining") ?? 0) > Number(atPort);
   for (const name of FORWARDED) {
     const value = from.get(name);
-    if (value !== null && !(isLooser && name !== "retry-after")) reply.header(name, value);
+    if (value !== null && !(isLooser && LIMITS.includes(name))) reply.header(name, value);
   }
 }
 

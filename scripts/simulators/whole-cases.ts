@@ -139,6 +139,17 @@ export const SHAPES: Record<string, Case> = {
   },
 };
 
+const withMaximum = (json: string) =>
+  json
+    .replace('"finish_reason":"stop"', '"finish_reason":"length"')
+    .replace('"stop_reason":"end_turn"', '"stop_reason":"max_tokens"')
+    .replace('"finishReason":"STOP"', '"finishReason":"MAX_TOKENS"');
+/** A reply that ended at the maximum number of tokens. */
+const AT_MAXIMUM: Case = {
+  events: (events) => events.map((event) => ({ ...event, data: withMaximum(event.data) })),
+  whole: (whole) => JSON.parse(withMaximum(JSON.stringify(whole))),
+};
+
 /** Unusual text; the reply is complete. */
 export const CONTENTS: Record<string, Case> = {
   "usage-twice": { events: (events) => twice(events, ({ data }) => /"usage(Metadata)?":\{/.test(data)) },
@@ -156,6 +167,8 @@ export const CONTENTS: Record<string, Case> = {
       return [...events.slice(0, at), encoder.delta(" P.S."), ...events.slice(at)];
     },
   },
+  "at-maximum": AT_MAXIMUM,
+  "empty-at-maximum": { ...AT_MAXIMUM, pieces: () => [""] },
   escapes: { pieces: () => ["NUL \u0000, ", "half \ud83d", " of a character"] },
   "split-surrogates": { pieces: () => ["half \ud83d", "\udc4b and half"] },
   "large-event": { pieces: () => ["x".repeat(900_000)] },

@@ -115,6 +115,9 @@ export function findModel(provider: CatalogueProvider, name: string | undefined)
   return name === undefined ? provider.models[0] : provider.models.find((model) => model.name === name);
 }
 
+/** The fields of a conversation that a model takes no notice of, by their JSON names. */
+export const ignoredBy = (model: CatalogueModel): string[] => (model.temperature === "refused" ? ["temperature"] : []);
+
 function parse(file: string | URL, name: string): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(file)));

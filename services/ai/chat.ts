@@ -5,7 +5,7 @@ import type { CatalogueModel, CatalogueProvider } from "./catalogue.ts";
 import { type Conversation, charactersIn, findTarget } from "./check-conversation.ts";
 import type { AiContext } from "./context.ts";
 import { ProviderError } from "./providers/errors.ts";
-import type { CallObserver, Prompt, PromptMessage, Provider, Usage } from "./providers/provider.ts";
+import type { CallObserver, Completion, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
 import { type InstrumentDeps, instrumentCall, type UsageEntry, type UsageStart } from "./usage.ts";
 
 export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> & InstrumentDeps;
@@ -14,7 +14,7 @@ export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "
 type ResolvedModel = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
 
 /** A complete reply (spec 2.7). */
-export type ChatReply = { content: string; model: string; provider: string; usage?: Usage | undefined };
+export type ChatReply = Completion & { model: string; provider: string };
 
 /**
  * Sends a conversation and waits for the complete reply.

@@ -1,8 +1,11 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
-import type { ServiceImpl } from "@connectrpc/connect";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { signedInCallOf } from "../call.ts";
+import { type Call, signedInCallOf } from "../call.ts";
+import { AI_IGNORED } from "../platform/client.ts";
+import { ignoredBy } from "./catalogue.ts";
 import { chat, streamChat } from "./chat.ts";
+import { type Conversation, findTarget } from "./check-conversation.ts";
 import { listProviders } from "./list-providers.ts";
 import { listUsage } from "./list-usage.ts";
 
@@ -12,10 +15,14 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     return { providers: listProviders(signedInCallOf(ctx).ai) };
   },
   async chat(req, ctx) {
-    return chat(signedInCallOf(ctx), req);
+    const call = signedInCallOf(ctx);
+    reportIgnored(call, ctx, req);
+    return chat(call, req);
   },
   streamChat(req, ctx) {
-    return streamChat(signedInCallOf(ctx), req);
+    const call = signedInCallOf(ctx);
+    reportIgnored(call, ctx, req);
+    return streamChat(call, req);
   },
   async listUsage(req, ctx) {
     const call = signedInCallOf(ctx);
@@ -25,6 +32,13 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     return { usage: await listUsage(signedInCallOf(ctx), { ...spanOf(req), userId: req.userId }) };
   },
 };
+
+/** Names the given fields that the model takes no notice of in a header, since streams have no other place for it. */
+function reportIgnored({ ai }: Pick<Call, "ai">, { responseHeader }: HandlerContext, req: Conversation): void {
+  const { model } = findTarget(ai.catalogue, req);
+  const ignored = model ? ignoredBy(model).filter((field) => req[field as keyof Conversation] !== undefined) : [];
+  if (ignored.length > 0) responseHeader.set(AI_IGNORED, ignored.join(", "));
+}
 
 type UsageSpan = { from?: Timestamp | undefined; to?: Timestamp | undefined; page?: number | undefined };
 const spanOf = ({ from, to, page }: UsageSpan) => ({

@@ -10,6 +10,8 @@ const CLIENT_AGENT = "x-gatehouse-client-agent";
 export const LATENCY_MS = "x-gatehouse-latency-ms";
 /** Response header of a success that does not change the client's cookies. */
 export const KEEPS_COOKIES = "x-gatehouse-keeps-cookies";
+/** Response header with the given request fields that the AI model takes no notice of. */
+export const AI_IGNORED = "x-ai-ignored";
 
 /** Maximum length of a stored User-Agent, in characters. */
 const MAX_AGENT_LENGTH = 400;

@@ -119,7 +119,7 @@ async function readReply(
   if (failed) throw new ProviderError(failed, { usage: toUsage(usage) });
   if (!finished) throw new ProviderError("broke off");
   if (callsTool && text === "") throw new ProviderError("unreadable reply");
-  return { content: text.toWellFormed(), usage: toUsage(usage) };
+  return { content: text.toWellFormed(), finishReason: finished, usage: toUsage(usage) };
 }
 
 /** The text of a document. "" if it is not UTF-8, which is unreadable too. */

@@ -1,6 +1,6 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
 import type { Adapter } from "./adapter.ts";
-import { type ParsedEvent, type ResponseParser, requireText, type UsageCounts } from "./decode.ts";
+import { finishReasonOf, type ParsedEvent, type ResponseParser, requireText, type UsageCounts } from "./decode.ts";
 import { type Endpoint, joinUrl } from "./http-client.ts";
 import type { Prompt } from "./provider.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./provider.ts";
@@ -63,7 +63,7 @@ export const anthropicParser: ResponseParser = {
       case "message_delta":
         return { ...parseStopReason(delta?.stop_reason), usage: countsOf(usage) };
       case "message_stop":
-        return { finished: true, over: true };
+        return { finished: "stop", over: true };
       default:
         return {};
     }
@@ -77,7 +77,7 @@ export const anthropicParser: ResponseParser = {
 const textOf = (block: Block) => (block.type === "text" ? requireText(block.text) : "");
 
 const parseStopReason = (reason: string | null | undefined): ParsedEvent => ({
-  finished: Boolean(reason),
+  finished: finishReasonOf(reason, ["max_tokens", "model_context_window_exceeded"]),
   callsTool: reason === "tool_use",
   failed: reason === "refusal" ? "blocked the content" : undefined,
 });

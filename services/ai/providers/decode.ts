@@ -1,6 +1,6 @@
 import { createParser } from "eventsource-parser";
 import { classifyError, ProviderError, type ProviderErrorKind } from "./errors.ts";
-import type { Usage } from "./provider.ts";
+import type { FinishReason, Usage } from "./provider.ts";
 
 /** Token counts as the provider reports them. Input that its caches held may be counted apart. */
 export type UsageCounts = Partial<Usage> & { cacheWriteTokens?: number; cacheReadTokens?: number };
@@ -13,7 +13,7 @@ export type ParsedEvent = {
   /** Something was produced that is not shown (reasoning): neither silence nor text. */
   active?: boolean | undefined;
   /** The finish marker. From here on the reply may end. */
-  finished?: boolean | undefined;
+  finished?: FinishReason | false | undefined;
   /** Nothing that follows matters. */
   over?: boolean | undefined;
   failed?: ProviderErrorKind | undefined;
@@ -129,7 +129,7 @@ export class ReplyDecoder {
     if (this.isClosed || data.trim() === "") return;
     const { text, usage, active, finished, over, failed, callsTool } =
       data.trim() === DONE
-        ? { finished: this.#dialect.finishesWithDone && this.#hasSpoken, over: true }
+        ? { finished: this.#dialect.finishesWithDone && this.#hasSpoken && "stop", over: true }
         : parseDocument(data, this.#dialect.parseEvent, isError);
     if (text) {
       if (this.finished) this.#hasGoneOn = true;
@@ -169,6 +169,10 @@ export function parseDocument(json: string, map: (document: object) => ParsedEve
     return { failed: "unreadable reply" };
   }
 }
+
+/** The finish reason that a dialect names so, or any of those that mean the maximum number of tokens. */
+export const finishReasonOf = (reason: string | null | undefined, atMaximum: readonly string[]) =>
+  reason ? (atMaximum.includes(reason) ? "length" : "stop") : undefined;
 
 /** Text that may be absent. @throws TypeError for any other type */
 export function requireText(value: unknown): string {

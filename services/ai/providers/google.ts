@@ -1,5 +1,5 @@
 import type { Adapter } from "./adapter.ts";
-import { type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
+import { finishReasonOf, type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
 import type { ProviderErrorKind } from "./errors.ts";
 import { type Endpoint, joinUrl } from "./http-client.ts";
 import type { Prompt, Usage } from "./provider.ts";
@@ -59,7 +59,7 @@ function parseResponse(body: object): ParsedEvent {
     text: parts.map((part) => (part.thought ? "" : requireText(part.text))).join(""),
     active: parts.some((part) => part.thought),
     usage: usageOf(usageMetadata),
-    finished: Boolean(reason ?? promptFeedback?.blockReason),
+    finished: finishReasonOf(reason ?? promptFeedback?.blockReason, ["MAX_TOKENS"]),
     callsTool: parts.some((part) => part.functionCall), // with the reason STOP
     failed: promptFeedback?.blockReason ? "blocked the content" : failureOf(reason),
   };

@@ -1,6 +1,6 @@
 import type { OpenAI } from "openai";
 import type { Adapter } from "./adapter.ts";
-import { type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
+import { finishReasonOf, type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
 import { type Endpoint, joinUrl } from "./http-client.ts";
 import type { Prompt, Usage } from "./provider.ts";
 import { mergeAdjacent, outputTokensOf, startWithUser, temperatureOf, withSystemFirst } from "./provider.ts";
@@ -70,7 +70,7 @@ export const openaiParser: ResponseParser = {
     const { choices, usage } = body as Body;
     const choice = firstOf(choices);
     const parsed = parseChoice(choice, choice?.message);
-    return { ...parsed, usage: usageOf(usage), finished: Boolean(parsed.finished || parsed.text) };
+    return { ...parsed, usage: usageOf(usage), finished: parsed.finished ?? (parsed.text ? "stop" : undefined) };
   },
   finishesWithDone: true,
 };
@@ -84,7 +84,7 @@ function parseChoice(choice: Choice | null | undefined, message: Message | null 
   return {
     text: textOf(content) + requireText(message?.refusal),
     active: Boolean(message?.reasoning_content || message?.reasoning || (Array.isArray(content) && content.length > 0)),
-    finished: Boolean(reason),
+    finished: finishReasonOf(reason, ["length", "model_length"]),
     callsTool: reason === "tool_calls" || reason === "function_call" || Boolean(message?.tool_calls?.length), // or "stop"
     failed: reason === "content_filter" ? "blocked the content" : reason === "error" ? "broke off" : undefined,
   };

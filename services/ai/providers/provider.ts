@@ -16,8 +16,11 @@ export type Prompt = {
 /** Tokens as the provider counts them: input (cached or not) and output (hidden reasoning included). */
 export type Usage = { inputTokens: number; outputTokens: number };
 
+/** Why a reply ended: by itself, or at the maximum number of tokens. */
+export type FinishReason = "stop" | "length";
+
 /** A complete reply. `usage` is absent if the provider did not report it. */
-export type Completion = { content: string; usage?: Usage | undefined };
+export type Completion = { content: string; finishReason: FinishReason; usage?: Usage | undefined };
 
 /** Observes one call of a provider. */
 export type CallObserver = {

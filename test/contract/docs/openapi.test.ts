@@ -58,7 +58,9 @@ test("GET /openapi.json: lists required properties by their JSON names", async (
   expect(required(components.schemas.User)).toEqual(expect.arrayContaining(["createdAt", "updatedAt"]));
   const answer = (path: string) => paths[path]?.post?.responses[200]?.content?.["application/json"]?.schema;
   expect(required(answer("/auth/login"))).toEqual(["requiresMfa"]);
-  expect(required(answer("/ai/chat"))).toEqual(["content", "model", "provider"]);
+  expect(required(answer("/ai/chat"))).toEqual(["content", "model", "provider", "finishReason"]);
+  for (const path of ["/ai/chat", "/ai/stream"])
+    expect(paths[path]?.post?.responses[200]).toMatchObject({ headers: { "X-AI-Ignored": {} } });
   expect(paths["/auth/register"]?.post?.requestBody).toMatchObject({ required: true });
   expect(paths["/user/profile"]?.put?.requestBody).not.toHaveProperty("required");
   expect(JSON.stringify({ paths, components })).not.toMatch(/`[a-z]+_[a-z_]+`|[Ss]pec section/);

@@ -22,7 +22,7 @@ describe("CORS", () => {
       "access-control-allow-origin": allowed,
       "access-control-allow-credentials": "true",
       "access-control-expose-headers":
-        "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after",
+        "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored",
       vary: "origin",
       "strict-transport-security": expect.stringContaining("max-age="),
     });

@@ -10,6 +10,7 @@ const nothing = (failure: ProviderErrorKind): Expected => ({ text: "", failure }
 /** What stream and chat must give, where that isn't the whole reply; an entry that names one outcome means both. */
 const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = {
   "text-after-finish": [{ text: `${REPLY} P.S.` }, { text: REPLY }],
+  "empty-at-maximum": { text: "" },
   escapes: { text: "NUL \u0000, half \ufffd of a character" },
   "split-surrogates": { text: "half 👋 and half" },
   "large-event": { text: "x".repeat(900_000) },

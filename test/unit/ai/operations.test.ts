@@ -24,6 +24,7 @@ describe("chat operation", () => {
       model: "model-a-1",
       provider: "provider-a",
       usage: { inputTokens: 3, outputTokens: tokensIn(REPLY) },
+      finishReason: "stop",
     });
     expect(await rowsOf(desk, call.userId)).toMatchObject([
       { provider: "provider-a", model: "model-a-1", outcome: "completed", ...exact, latency_ms: expect.any(Number) },
@@ -122,7 +123,7 @@ describe("streamChat operation", () => {
 });
 
 test("listProviders lists all providers, configured or not", () => {
-  expect(listProviders(desk.ai)).toEqual([
+  expect(listProviders(desk.ai)).toMatchObject([
     { provider: "provider-a", defaultModel: "model-a-1", configured: true },
     { provider: "provider-b", defaultModel: "model-b-1", configured: false },
     { provider: "provider-c", defaultModel: "model-c-1", configured: false },

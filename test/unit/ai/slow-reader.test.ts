@@ -53,9 +53,9 @@ test("a stream fails if it is aborted while its last piece is being read, though
   const client = new AbortController();
   const { pieces, release, reading } = readSlowly(client.signal);
   const { say } = await asked();
-  say({ text: "some", finished: true });
+  say({ text: "some", finished: "stop" });
   await until("the first piece", () => pieces.length === 1);
-  say({ text: " more", finished: true });
+  say({ text: " more", finished: "stop" });
   const reason = new Error("The session has ended.");
   client.abort(reason);
   release();
@@ -66,7 +66,7 @@ test("a stream whose complete reply has arrived fails if it is aborted before th
   const client = new AbortController();
   const { pieces, release, reading } = readSlowly(client.signal);
   const { say } = await asked();
-  say({ text: "all", finished: true, over: true });
+  say({ text: "all", finished: "stop", over: true });
   await until("the first piece", () => pieces.length === 1);
   const reason = new Error("The session has ended.");
   client.abort(reason);
@@ -84,7 +84,7 @@ test("text that arrives while the reader is busy is one piece, and the idle time
   await wait(2 * IDLE_MS);
   release();
   await until("the second piece", () => pieces.length === 2);
-  say({ text: ".", finished: true });
+  say({ text: ".", finished: "stop" });
   response.end();
   await reading;
   expect(pieces).toEqual(["some", " more, and more", "."]);

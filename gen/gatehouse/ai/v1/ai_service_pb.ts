@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/ai/v1/ai_service.proto.
  */
 export const file_gatehouse_ai_v1_ai_service: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIiRwoIUHJvdmlkZXISEAoIcHJvdmlkZXIYASABKAkSFQoNZGVmYXVsdF9tb2RlbBgCIAEoCRISCgpjb25maWd1cmVkGAMgASgIIkoKCUFJTWVzc2FnZRIsCgRyb2xlGAEgASgJQh66SBtyGVIEdXNlclIJYXNzaXN0YW50UgZzeXN0ZW0SDwoHY29udGVudBgCIAEoCSLAAgoLQ2hhdFJlcXVlc3QSGwoIcHJvdmlkZXIYASABKAlCCbpIBnIEEAEYQBI5CghtZXNzYWdlcxgCIAMoCzIaLmdhdGVob3VzZS5haS52MS5BSU1lc3NhZ2VCC7pICJIBBQgBEIAEEh4KBW1vZGVsGAMgASgJQgq6SAdyBRABGIABSACIAQESJAoKbWF4X3Rva2VucxgEIAEoBUILukgIGgYYwIQ9KAFIAYgBARIxCgt0ZW1wZXJhdHVyZRgFIAEoAUIXukgUEhIZAAAAAAAAAEApAAAAAAAAAABIAogBARIlCg1zeXN0ZW1fcHJvbXB0GAYgASgJQgm6SAZyBBiAgARIA4gBAUIICgZfbW9kZWxCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQhAKDl9zeXN0ZW1fcHJvbXB0InYKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQFCCAoGX3VzYWdlIjQKBVVzYWdlEhQKDGlucHV0X3Rva2VucxgBIAEoBRIVCg1vdXRwdXRfdG9rZW5zGAIgASgFIsYCChFTdHJlYW1DaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQiIwoSU3RyZWFtQ2hhdFJlc3BvbnNlEg0KBWNodW5rGAEgASgJIr4BChBMaXN0VXNhZ2VSZXF1ZXN0EjkKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESNwoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUY6AcoAUgCiAEBQgcKBV9mcm9tQgUKA190b0IHCgVfcGFnZSI9ChFMaXN0VXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSLzAQoTTGlzdEFsbFVzYWdlUmVxdWVzdBIkCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESHQoEcGFnZRgEIAEoDUIKukgHKgUY6AcoAUgDiAEBQgoKCF91c2VyX2lkQgcKBV9mcm9tQgUKA190b0IHCgVfcGFnZSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKvAQoIVXNhZ2VEYXkSCwoDZGF5GAEgASgJEhQKB3VzZXJfaWQYAiABKAlIAIgBARIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoDRIUCgxpbnB1dF90b2tlbnMYBiABKAESFQoNb3V0cHV0X3Rva2VucxgHIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYCCABKA1CCgoIX3VzZXJfaWQysQUKCUFJU2VydmljZRKdAQoNTGlzdFByb3ZpZGVycxIlLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBomLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiPYq1GBkIAhIVCgxhaS1wcm92aWRlcnMQyAEYPCACgtPkkwIaYglwcm92aWRlcnMSDS9haS9wcm92aWRlcnMSeAoEQ2hhdBIcLmdhdGVob3VzZS5haS52MS5DaGF0UmVxdWVzdBodLmdhdGVob3VzZS5haS52MS5DaGF0UmVzcG9uc2UiM4q1GBwIAhIPCgdhaS1jaGF0EGQYPCACMICAgAFCAhodgtPkkwINOgEqIggvYWkvY2hhdBKQAQoKU3RyZWFtQ2hhdBIiLmdhdGVob3VzZS5haS52MS5TdHJlYW1DaGF0UmVxdWVzdBojLmdhdGVob3VzZS5haS52MS5TdHJlYW1DaGF0UmVzcG9uc2UiN4q1GB4IAhIRCglhaS1zdHJlYW0QZBg8IAIwgICAAUICGh2C0+STAg86ASoiCi9haS9zdHJlYW0wARJ0CglMaXN0VXNhZ2USIS5nYXRlaG91c2UuYWkudjEuTGlzdFVzYWdlUmVxdWVzdBoiLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXNwb25zZSIgirUYAggCgtPkkwIUYgV1c2FnZRILL3VzZXIvdXNhZ2USgAEKDExpc3RBbGxVc2FnZRIkLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RBbGxVc2FnZVJlc3BvbnNlIiOKtRgECAMoAYLT5JMCFWIFdXNhZ2USDC9hZG1pbi91c2FnZWIGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIibwoIUHJvdmlkZXISEAoIcHJvdmlkZXIYASABKAkSFQoNZGVmYXVsdF9tb2RlbBgCIAEoCRISCgpjb25maWd1cmVkGAMgASgIEiYKBm1vZGVscxgEIAMoCzIWLmdhdGVob3VzZS5haS52MS5Nb2RlbCInCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJIkoKCUFJTWVzc2FnZRIsCgRyb2xlGAEgASgJQh66SBtyGVIEdXNlclIJYXNzaXN0YW50UgZzeXN0ZW0SDwoHY29udGVudBgCIAEoCSLAAgoLQ2hhdFJlcXVlc3QSGwoIcHJvdmlkZXIYASABKAlCCbpIBnIEEAEYQBI5CghtZXNzYWdlcxgCIAMoCzIaLmdhdGVob3VzZS5haS52MS5BSU1lc3NhZ2VCC7pICJIBBQgBEIAEEh4KBW1vZGVsGAMgASgJQgq6SAdyBRABGIABSACIAQESJAoKbWF4X3Rva2VucxgEIAEoBUILukgIGgYYwIQ9KAFIAYgBARIxCgt0ZW1wZXJhdHVyZRgFIAEoAUIXukgUEhIZAAAAAAAAAEApAAAAAAAAAABIAogBARIlCg1zeXN0ZW1fcHJvbXB0GAYgASgJQgm6SAZyBBiAgARIA4gBAUIICgZfbW9kZWxCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQhAKDl9zeXN0ZW1fcHJvbXB0Io0BCgxDaGF0UmVzcG9uc2USDwoHY29udGVudBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIqCgV1c2FnZRgEIAEoCzIWLmdhdGVob3VzZS5haS52MS5Vc2FnZUgAiAEBEhUKDWZpbmlzaF9yZWFzb24YBSABKAlCCAoGX3VzYWdlIjQKBVVzYWdlEhQKDGlucHV0X3Rva2VucxgBIAEoBRIVCg1vdXRwdXRfdG9rZW5zGAIgASgFIsYCChFTdHJlYW1DaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQiIwoSU3RyZWFtQ2hhdFJlc3BvbnNlEg0KBWNodW5rGAEgASgJIr4BChBMaXN0VXNhZ2VSZXF1ZXN0EjkKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESNwoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUY6AcoAUgCiAEBQgcKBV9mcm9tQgUKA190b0IHCgVfcGFnZSI9ChFMaXN0VXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSLzAQoTTGlzdEFsbFVzYWdlUmVxdWVzdBIkCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESHQoEcGFnZRgEIAEoDUIKukgHKgUY6AcoAUgDiAEBQgoKCF91c2VyX2lkQgcKBV9mcm9tQgUKA190b0IHCgVfcGFnZSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKvAQoIVXNhZ2VEYXkSCwoDZGF5GAEgASgJEhQKB3VzZXJfaWQYAiABKAlIAIgBARIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoDRIUCgxpbnB1dF90b2tlbnMYBiABKAESFQoNb3V0cHV0X3Rva2VucxgHIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYCCABKA1CCgoIX3VzZXJfaWQyzgUKCUFJU2VydmljZRKdAQoNTGlzdFByb3ZpZGVycxIlLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBomLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiPYq1GBkIAhIVCgxhaS1wcm92aWRlcnMQyAEYPCACgtPkkwIaYglwcm92aWRlcnMSDS9haS9wcm92aWRlcnMShgEKBENoYXQSHC5nYXRlaG91c2UuYWkudjEuQ2hhdFJlcXVlc3QaHS5nYXRlaG91c2UuYWkudjEuQ2hhdFJlc3BvbnNlIkGKtRgqCAISDwoHYWktY2hhdBBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkgtPkkwINOgEqIggvYWkvY2hhdBKeAQoKU3RyZWFtQ2hhdBIiLmdhdGVob3VzZS5haS52MS5TdHJlYW1DaGF0UmVxdWVzdBojLmdhdGVob3VzZS5haS52MS5TdHJlYW1DaGF0UmVzcG9uc2UiRYq1GCwIAhIRCglhaS1zdHJlYW0QZBg8IAIwgICAAUICGh1aDFgtQUktSWdub3JlZILT5JMCDzoBKiIKL2FpL3N0cmVhbTABEnQKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiCKtRgCCAKC0+STAhRiBXVzYWdlEgsvdXNlci91c2FnZRKAAQoMTGlzdEFsbFVzYWdlEiQuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RBbGxVc2FnZVJlcXVlc3QaJS5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVzcG9uc2UiI4q1GAQIAygBgtPkkwIVYgV1c2FnZRIML2FkbWluL3VzYWdlYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
  * Request of ListProviders.
@@ -80,6 +80,13 @@ export type Provider = Message<"gatehouse.ai.v1.Provider"> & {
    * @generated from field: bool configured = 3;
    */
   configured: boolean;
+
+  /**
+   * Its models. The first one is the default.
+   *
+   * @generated from field: repeated gatehouse.ai.v1.Model models = 4;
+   */
+  models: Model[];
 };
 
 /**
@@ -88,6 +95,34 @@ export type Provider = Message<"gatehouse.ai.v1.Provider"> & {
  */
 export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 2);
+
+/**
+ * A model of a provider.
+ *
+ * @generated from message gatehouse.ai.v1.Model
+ */
+export type Model = Message<"gatehouse.ai.v1.Model"> & {
+  /**
+   * Public name of the model.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * Request fields that have no effect on this model, by their JSON names: `temperature` or nothing.
+   *
+   * @generated from field: repeated string ignored = 2;
+   */
+  ignored: string[];
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.Model.
+ * Use `create(ModelSchema)` to create a new message.
+ */
+export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 3);
 
 /**
  * One message of a conversation.
@@ -115,7 +150,7 @@ export type AIMessage = Message<"gatehouse.ai.v1.AIMessage"> & {
  * Use `create(AIMessageSchema)` to create a new message.
  */
 export const AIMessageSchema: GenMessage<AIMessage> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 3);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 4);
 
 /**
  * Request of Chat.
@@ -155,7 +190,8 @@ export type ChatRequest = Message<"gatehouse.ai.v1.ChatRequest"> & {
 
   /**
    * Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it.
-   * Models that accept no temperature ignore it.
+   * Models that accept no temperature ignore it: ListProviders names them, and the response has the header
+   * `X-AI-Ignored: temperature`.
    *
    * @generated from field: optional double temperature = 5;
    */
@@ -174,7 +210,7 @@ export type ChatRequest = Message<"gatehouse.ai.v1.ChatRequest"> & {
  * Use `create(ChatRequestSchema)` to create a new message.
  */
 export const ChatRequestSchema: GenMessage<ChatRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 4);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 5);
 
 /**
  * Response of Chat: the complete reply.
@@ -209,6 +245,14 @@ export type ChatResponse = Message<"gatehouse.ai.v1.ChatResponse"> & {
    * @generated from field: optional gatehouse.ai.v1.Usage usage = 4;
    */
   usage?: Usage | undefined;
+
+  /**
+   * Why the reply ended: `stop`, or `length` at the maximum number of tokens. A model may spend all of them on reasoning:
+   * then `content` is empty.
+   *
+   * @generated from field: string finish_reason = 5;
+   */
+  finishReason: string;
 };
 
 /**
@@ -216,7 +260,7 @@ export type ChatResponse = Message<"gatehouse.ai.v1.ChatResponse"> & {
  * Use `create(ChatResponseSchema)` to create a new message.
  */
 export const ChatResponseSchema: GenMessage<ChatResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 5);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 6);
 
 /**
  * Token usage of one reply.
@@ -244,7 +288,7 @@ export type Usage = Message<"gatehouse.ai.v1.Usage"> & {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 6);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 7);
 
 /**
  * Request of StreamChat. It has the same fields as ChatRequest.
@@ -284,7 +328,8 @@ export type StreamChatRequest = Message<"gatehouse.ai.v1.StreamChatRequest"> & {
 
   /**
    * Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it.
-   * Models that accept no temperature ignore it.
+   * Models that accept no temperature ignore it: ListProviders names them, and the response has the header
+   * `X-AI-Ignored: temperature`.
    *
    * @generated from field: optional double temperature = 5;
    */
@@ -303,7 +348,7 @@ export type StreamChatRequest = Message<"gatehouse.ai.v1.StreamChatRequest"> & {
  * Use `create(StreamChatRequestSchema)` to create a new message.
  */
 export const StreamChatRequestSchema: GenMessage<StreamChatRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 7);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 8);
 
 /**
  * The next part of a reply.
@@ -324,7 +369,7 @@ export type StreamChatResponse = Message<"gatehouse.ai.v1.StreamChatResponse"> &
  * Use `create(StreamChatResponseSchema)` to create a new message.
  */
 export const StreamChatResponseSchema: GenMessage<StreamChatResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 8);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 9);
 
 /**
  * Request of ListUsage.
@@ -359,7 +404,7 @@ export type ListUsageRequest = Message<"gatehouse.ai.v1.ListUsageRequest"> & {
  * Use `create(ListUsageRequestSchema)` to create a new message.
  */
 export const ListUsageRequestSchema: GenMessage<ListUsageRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 9);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 10);
 
 /**
  * Response of ListUsage. Over REST the body is the array itself.
@@ -380,7 +425,7 @@ export type ListUsageResponse = Message<"gatehouse.ai.v1.ListUsageResponse"> & {
  * Use `create(ListUsageResponseSchema)` to create a new message.
  */
 export const ListUsageResponseSchema: GenMessage<ListUsageResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 10);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 11);
 
 /**
  * Request of ListAllUsage.
@@ -422,7 +467,7 @@ export type ListAllUsageRequest = Message<"gatehouse.ai.v1.ListAllUsageRequest">
  * Use `create(ListAllUsageRequestSchema)` to create a new message.
  */
 export const ListAllUsageRequestSchema: GenMessage<ListAllUsageRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 11);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 12);
 
 /**
  * Response of ListAllUsage. Over REST the body is the array itself.
@@ -443,7 +488,7 @@ export type ListAllUsageResponse = Message<"gatehouse.ai.v1.ListAllUsageResponse
  * Use `create(ListAllUsageResponseSchema)` to create a new message.
  */
 export const ListAllUsageResponseSchema: GenMessage<ListAllUsageResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 12);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 13);
 
 /**
  * Usage of one model by one user on one day.
@@ -513,7 +558,7 @@ export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
  * Use `create(UsageDaySchema)` to create a new message.
  */
 export const UsageDaySchema: GenMessage<UsageDay> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 13);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 14);
 
 /**
  * One chat interface to all AI providers.
