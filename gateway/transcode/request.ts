@@ -53,6 +53,11 @@ export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest 
   return { message: create(method.input, init), typeErrors };
 }
 
+/** The message of a request of which nothing but the path can be read. */
+export function readPathFields({ method, pathFields }: HttpBinding, params: Record<string, string>) {
+  return create(method.input, readFields(pathFields, params, "", []));
+}
+
 type Body = { json: object; hasEscapes: boolean };
 
 function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {

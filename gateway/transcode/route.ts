@@ -3,16 +3,17 @@ import type { Transport } from "@connectrpc/connect";
 import { ConnectError, createContextValues } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { clientAddressOf, writeClient } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
-import { writeTypeErrors } from "../../services/platform/validation.ts";
+import { writeFault, writeTypeErrors } from "../../services/platform/validation.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type Cookies, readCookie } from "./cookies.ts";
 import { toHttpError } from "./errors.ts";
 import type { Call, OpenCalls } from "./inflight.ts";
 import { openCall } from "./inflight.ts";
-import { readRequest } from "./request.ts";
+import { readPathFields, readRequest } from "./request.ts";
 import { forwardHeaders, sendError, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
@@ -100,13 +101,23 @@ function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder
   };
 }
 
-/** The message and the metadata of the call for a request. */
+/**
+ * The message and the metadata of the call for a request. Where a role is required the services refuse what can't be read,
+ * so that they check the role first.
+ */
 function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | undefined) {
   const header = metadataOf(request, secret);
-  const { message, typeErrors } = readRequest(rule, incoming(request));
+  const parts = incoming(request);
   request.body = undefined; // frees its memory: the call may take minutes
-  writeTypeErrors(header, typeErrors);
-  return { message, header };
+  try {
+    const { message, typeErrors } = readRequest(rule, parts);
+    writeTypeErrors(header, typeErrors);
+    return { message, header };
+  } catch (error) {
+    if (rule.policy.access !== Access.ADMIN || !(error instanceof ServiceError)) throw error;
+    writeFault(header, error);
+    return { message: readPathFields(rule, parts.params), header };
+  }
 }
 
 function incoming(request: FastifyRequest) {

@@ -7,6 +7,7 @@ import { type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf"
 import type { ConnectRouterOptions } from "@connectrpc/connect";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { checkMessageSize, payloadTooLarge, readBody } from "../platform/body-limits.ts";
 import { ServiceError, toConnectError } from "../platform/errors.ts";
 import { policyOf } from "../platform/policy.ts";
@@ -101,12 +102,32 @@ async function* readRequestBody(request: FastifyRequest, method: DescMethod, tim
   const reserve = (size: number) => request.admitted?.permit.reserveBody(size);
   try {
     const body = await readBody(rawOf(request), { maxBytes, reserve, timeoutMs });
-    checkRequestBody(method, body, request.headers);
-    yield body;
+    yield checkedBody(request, method, body);
   } catch (error) {
     await discardBody(request, timeoutMs - (performance.now() - startedAt));
     throw error instanceof ServiceError ? toConnectError(error) : error;
   }
+}
+
+/** The body, or an empty message if it can't be read and the role of the caller has to be checked first. @throws ServiceError */
+function checkedBody(request: FastifyRequest, method: DescMethod, body: Buffer): Buffer {
+  try {
+    checkRequestBody(method, body, request.headers);
+    return body;
+  } catch (error) {
+    const { admitted, headers } = request;
+    const isAdmins = policyOf(method)?.policy.access === Access.ADMIN;
+    if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
+    admitted.fault = error;
+    return emptyMessage(headers["content-type"] ?? "");
+  }
+}
+
+function emptyMessage(contentType: string): Buffer {
+  const message = Buffer.from(contentType.includes("json") ? "{}" : "");
+  const head = Buffer.alloc(UNFRAMED.test(contentType) ? 0 : FRAME_HEAD_BYTES);
+  if (head.length > 0) head.writeUInt32BE(message.length, 1);
+  return Buffer.concat([head, message]);
 }
 
 /** Checks a body. A compressed message is checked by `boundedGzip`, once it is expanded. @throws ServiceError */

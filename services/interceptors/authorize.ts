@@ -37,9 +37,11 @@ export const authorize: Interceptor = (next) => async (req) => {
   const rules = policyOf(req.method);
   if (!rules || rules.policy.access === Access.PUBLIC) return next(req);
   const call = callOf({ values: req.contextValues });
-  call.caller = await identify(call, req.contextValues.get(admittedKey)?.claims);
+  const { claims, fault } = req.contextValues.get(admittedKey) ?? {};
+  call.caller = await identify(call, claims);
   try {
     assertAllowed(rules.policy, call.caller, call.config);
+    if (fault) throw fault;
     return await next(req);
   } catch (error) {
     if (error instanceof ServiceError && recordedDenials(rules.policy).has(error.reason)) {

@@ -37,6 +37,8 @@ export type Admitted = CallHead & {
   /** Undefined if nothing was counted. */
   rateLimit: RateLimitResult | undefined;
   permit: Permit;
+  /** Why the body can't be read. The services refuse the call with it, once its caller is authorized. */
+  fault?: ServiceError;
 };
 
 /** The admitted call that an RPC belongs to. */

@@ -103,13 +103,15 @@ export type MessageCheck = (message: Message) => readonly Violation[];
 
 /**
  * Checks every request against the constraints of its proto, and by further checks. One error has all violations, those that
- * the gateway has found included.
+ * the gateway has found included. A request that the gateway could not read is refused here, once its caller is authorized.
  */
 export const validate =
   (...checks: MessageCheck[]): Interceptor =>
   (next) =>
   (req) => {
     const { input } = req.method;
+    const fault = readFault(req.header);
+    if (fault) throw fault;
     if (input.fields.length === 0) return next(req);
     const typeErrors = readTypeErrors(req.header);
     const assertValid = (message: Message) => {
@@ -148,13 +150,33 @@ export function writeTypeErrors(header: Headers, violations: readonly Violation[
 
 const typeErrorsSchema = z.array(z.object({ field: z.string(), message: z.string() }));
 
-/** Any caller may send them: all they do is refuse its own request. */
-function readTypeErrors(header: Headers): readonly Violation[] {
-  const sent = header.get(TYPE_ERRORS);
-  if (sent === null) return [];
+const readTypeErrors = (header: Headers) => readJson(header, TYPE_ERRORS, typeErrorsSchema) ?? [];
+
+/** Metadata with the error of a body that can't be read at all. */
+const FAULT = "x-gatehouse-fault";
+
+/** Tells the services that, and why, the body of a request can't be read. */
+export function writeFault(header: Headers, { reason, message }: ServiceError): void {
+  header.set(FAULT, JSON.stringify({ reason, message }));
+}
+
+const faultSchema = z.object({
+  reason: z.union([z.literal(Reason.MALFORMED_REQUEST), z.literal(Reason.UNSUPPORTED_MEDIA_TYPE)]),
+  message: z.string(),
+});
+
+function readFault(header: Headers): ServiceError | undefined {
+  const fault = readJson(header, FAULT, faultSchema);
+  return fault && new ServiceError(fault.reason, fault.message);
+}
+
+/** Reads metadata of the gateway. Any caller may send it: all it does is refuse the caller's own request. */
+function readJson<T>(header: Headers, name: string, schema: z.ZodType<T>): T | undefined {
+  const sent = header.get(name);
+  if (sent === null) return undefined;
   try {
-    return typeErrorsSchema.parse(JSON.parse(sent));
+    return schema.parse(JSON.parse(sent));
   } catch {
-    throw new ServiceError(Reason.MALFORMED_REQUEST, `The metadata ${TYPE_ERRORS} can't be read.`);
+    throw new ServiceError(Reason.MALFORMED_REQUEST, `The metadata ${name} can't be read.`);
   }
 }

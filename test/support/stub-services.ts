@@ -10,6 +10,9 @@ import { validate } from "../../services/platform/validation.ts";
 import { type Routes, type Settings, type Started, start, type TransportKind } from "./gateway.ts";
 import type { HttpResponse } from "./http-client.ts";
 
+/** Metadata by which a gateway reports what it could not read. */
+const CHECKED = ["x-gatehouse-type-errors", "x-gatehouse-fault"];
+
 export const JSON_TYPE = { "content-type": "application/json" };
 
 /** A gateway before services that only listen. */
@@ -25,7 +28,7 @@ const mapErrors: Interceptor = (next) => (req) =>
   onComplete(next, req, (result) => "error" in result && mapError(result.error, req));
 const validateTypes: Interceptor = (next) => {
   const validated = validate()(next);
-  return (req) => (req.header.has("x-gatehouse-type-errors") ? validated(req) : next(req));
+  return (req) => (CHECKED.some((name) => req.header.has(name)) ? validated(req) : next(req));
 };
 const interceptors = [mapErrors, validateTypes];
 

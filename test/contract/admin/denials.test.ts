@@ -1,7 +1,10 @@
+import http2 from "node:http2";
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { failureOf, framed, send } from "../../support/raw-grpc.ts";
 
 const app = await testApp();
 
@@ -64,3 +67,64 @@ test("Audit log: a refused action on one's own account is no administrator event
   });
   expect(await deniedTo(user.id)).toEqual([]);
 });
+
+const unreadable: [string, string, Record<string, string>, string?][] = [
+  ["PUT", "/admin/users/:id", { "content-type": "application/json" }, "{"],
+  ["PUT", "/admin/users/:id", { "content-type": "application/json" }, "[]"],
+  ["PUT", "/admin/users/:id", { "content-type": "application/json" }, '{"role":7}'],
+  ["PUT", "/admin/users/:id", { "content-type": "text/plain" }, "role=admin"],
+  ["POST", "/admin/impersonate/:id", { "content-type": "application/json", "content-encoding": "gzip" }, "{}"],
+  ["GET", "/admin/users?limit=many", {}],
+  ["GET", "/admin/users?search=%ff", {}],
+];
+
+test.each(unreadable)(
+  "%s %s: what can't be read (%j %s) is 403 and recorded for a user, 400 or 415 for an administrator",
+  async (method, path, headers, body) => {
+    const [{ user, accessToken }, admin, target] = await Promise.all([app.signIn(), signInAdmin(app), app.addUser()]);
+    const request = async (token: string) => {
+      const url = `${app.url}${path.replace(":id", target.id)}`;
+      const response = await fetch(url, {
+        method,
+        headers: { ...headers, authorization: `Bearer ${token}` },
+        body: body ?? null,
+      });
+      return { status: response.status, ...((await response.json()) as { code: string }) };
+    };
+    expect(await request(accessToken)).toMatchObject({ status: 403, code: "FORBIDDEN" });
+    const rpc = { PUT: "UpdateUser", POST: "Impersonate" }[method] ?? "ListUsers";
+    const user_id = path.includes(":id") ? target.id : null;
+    expect(await deniedTo(user.id)).toEqual([{ user_id, outcome: "failure", reason: "FORBIDDEN", rpc }]);
+    const { status, code } = await request(admin.accessToken);
+    expect([status, code]).toEqual(
+      headers["content-type"] === "text/plain" || headers["content-encoding"]
+        ? [415, "UNSUPPORTED_MEDIA_TYPE"]
+        : [400, path.includes("many") || body?.includes("role") ? "VALIDATION_FAILED" : "MALFORMED_REQUEST"],
+    );
+    expect(await deniedTo(admin.user.id)).toEqual([]);
+  },
+);
+
+test.each(["application/grpc", "application/grpc-web+json", "application/proto", "application/json"])(
+  "UpdateUser as %s: a message that can't be read is denied to a user and recorded",
+  async (type) => {
+    const [{ user, accessToken }, admin] = await Promise.all([app.signIn(), signInAdmin(app)]);
+    const session = http2.connect(app.grpcUrl);
+    const given = Buffer.from("\xff\xff{", "latin1");
+    const isFramed = type.includes("grpc");
+    const path = "/gatehouse.account.v1.AdminService/UpdateUser";
+    const call = async (token: string) => {
+      const headers = { ":path": path, "content-type": type, authorization: `Bearer ${token}` };
+      return failureOf(await send(session, headers, isFramed ? framed(given) : given)).reason;
+    };
+    try {
+      expect(await call(accessToken)).toBe(Reason.FORBIDDEN);
+      expect(await call(admin.accessToken)).toBe(Reason.MALFORMED_REQUEST);
+    } finally {
+      session.close();
+    }
+    expect(await deniedTo(user.id)).toEqual([
+      { user_id: null, outcome: "failure", reason: "FORBIDDEN", rpc: "UpdateUser" },
+    ]);
+  },
+);
