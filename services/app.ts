@@ -7,7 +7,8 @@ import { startAuditWorker } from "./audit/worker.ts";
 import type { AppContext } from "./call.ts";
 import { createCipher, readSecretKey } from "./crypto/cipher.ts";
 import { createPasswords, type HashCost } from "./crypto/passwords.ts";
-import { healthHandler } from "./grpc/health.ts";
+import { addGauges } from "./gauges.ts";
+import { healthChecks, healthHandler } from "./grpc/health.ts";
 import { interceptors, serve } from "./index.ts";
 import { type OnRefused, reportRefused } from "./interceptors/observe.ts";
 import { startJobs } from "./jobs/cleanup.ts";
@@ -26,7 +27,6 @@ import { compileConstraints } from "./platform/validation.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { createLastSeen } from "./sessions/identify.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";
-import { mailQueue } from "./store/emails.ts";
 import { openStore } from "./store/open-store.ts";
 import { checkSchema } from "./store/schema.ts";
 import type { Store } from "./store/store.ts";
@@ -81,7 +81,6 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     disposers.push(() => sender.close());
     const context = await openContext(config, store, sender, options, disposers);
     const { metrics } = context;
-    watchQueues(metrics, context, store);
     const { openRedis } = config.redisUrls.length > 0 ? await import("./platform/redis.ts") : {};
     const cache = await openRedis?.(config.redisUrls, log);
     disposers.push(() => cache?.close());
@@ -103,14 +102,13 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     const rateLimiter = config.rateLimits ? createRateLimiter(cache, clock) : undefined;
     const admission = options.admission ?? createAdmission({ streamsPerUser: config.aiStreamsPerUser });
     const proxies = createTrustedProxies(config.trustProxy);
-    const health = healthHandler(
-      {
-        database: store.ping,
-        cache: async () => void (await Promise.all([cache?.ping(), rateLimiter?.check()])),
-        mail: sender.ping,
-      },
-      () => draining,
-    );
+    const checks = healthChecks({
+      database: store.ping,
+      cache: async () => void (await Promise.all([cache?.ping(), rateLimiter?.check()])),
+      mail: sender.ping,
+    });
+    addGauges(context, store, checks);
+    const health = healthHandler(checks, () => draining);
     return {
       routes(router) {
         serve(router);
@@ -161,21 +159,4 @@ async function openContext(
 /** How long a token of any kind lives at most, in ms. */
 function longestToken({ accessTokenMs, refreshTokenMs, mfaTokenMs }: Config): number {
   return Math.max(accessTokenMs, refreshTokenMs, mfaTokenMs);
-}
-
-/** Adds gauges of the two queues: undelivered e-mails and waiting password hashes. */
-function watchQueues(
-  metrics: Metrics,
-  { clock, passwords }: Pick<AppContext, "clock" | "passwords">,
-  store: Store,
-): void {
-  const queue = () => mailQueue({ em: store.fork() }, clock.now());
-  const { gauge } = metrics;
-  gauge("gatehouse_mail_queue_depth", "E-mails that are not delivered yet.", async () => (await queue()).depth);
-  gauge(
-    "gatehouse_mail_queue_lag_seconds",
-    "How long the oldest e-mail has been due.",
-    async () => (await queue()).lagSeconds,
-  );
-  gauge("gatehouse_password_hashes_waiting", "Password hashes waiting to be computed.", passwords.waiting);
 }

@@ -5,7 +5,7 @@ import { Gauge, Histogram, Registry } from "prom-client";
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Timeout for a computed gauge during a scrape, in ms. */
-const GAUGE_TIMEOUT_MS = 1_000;
+const GAUGE_TIMEOUT_MS = 2_000;
 /** Bucket bounds in seconds, as the semantic conventions for RPC and HTTP recommend. */
 const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 /** Bucket bounds in seconds and in tokens, as the semantic conventions for generative AI recommend. */
@@ -58,17 +58,27 @@ export function createMetrics() {
       buckets: OVERHEAD_SECONDS,
       registers,
     }),
-    /** Adds a gauge that is computed by each scrape; NaN if that fails or takes too long. */
-    gauge(name: string, help: string, compute: () => number | Promise<number>): void {
+    /**
+     * Adds a gauge that is computed by each scrape; it has no value if that fails or takes too long.
+     * @param compute its value, or its values by those of `label`
+     */
+    gauge(name: string, help: string, compute: () => GaugeValues | Promise<GaugeValues>, label = ""): void {
       new Gauge({
         name,
         help,
+        labelNames: label ? [label] : [],
         registers,
         async collect() {
-          const computed = Promise.resolve(compute()).catch(() => Number.NaN);
-          this.set(await Promise.race([computed, setTimeout(GAUGE_TIMEOUT_MS, Number.NaN, { ref: false })]));
+          const computed = Promise.resolve(compute()).catch(() => undefined);
+          const values = await Promise.race([computed, setTimeout(GAUGE_TIMEOUT_MS, undefined, { ref: false })]);
+          this.reset();
+          if (typeof values !== "object") return this.set(values ?? Number.NaN);
+          for (const [key, value] of Object.entries(values)) this.set({ [label]: key }, value);
         },
       });
     },
   };
 }
+
+/** The value of a gauge, or its values by a label. */
+type GaugeValues = number | Record<string, number>;

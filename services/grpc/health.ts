@@ -25,20 +25,26 @@ export type Check = () => Promise<void>;
 /** The dependencies that are checked. */
 export type Parts = { database: Check; cache: Check; mail: Check };
 
+/** The checks of the dependencies, each shared by concurrent callers. */
+export type HealthChecks = Record<keyof Parts, Measure>;
+
+export function healthChecks(parts: Parts): HealthChecks {
+  return {
+    database: remembered(timed(parts.database), CHECK_MS),
+    cache: remembered(timed(parts.cache), CHECK_MS),
+    mail: remembered(timed(parts.mail), MAIL_CHECK_MS, MAIL_AWAY_CHECK_MS),
+  };
+}
+
 /**
  * grpc.health.v1 for the process (""), each service, and each dependency ("database", "cache", "mail"). Requests can be
  * served without cache and mail, so the process follows the database. `x-gatehouse-latency-ms` is the duration of a check.
  */
-export function healthHandler(parts: Parts, isDraining: () => boolean): ServiceImpl<typeof Health> {
-  const database = remembered(timed(parts.database), CHECK_MS);
-  const checks = new Map([
-    ["database", database],
-    ["cache", remembered(timed(parts.cache), CHECK_MS)],
-    ["mail", remembered(timed(parts.mail), MAIL_CHECK_MS, MAIL_AWAY_CHECK_MS)],
-  ]);
+export function healthHandler(dependencies: HealthChecks, isDraining: () => boolean): ServiceImpl<typeof Health> {
+  const checks = new Map(Object.entries(dependencies));
   const measure = async (name: string) => {
     const isServed = served.has(name);
-    const check = isServed ? database : checks.get(name);
+    const check = isServed ? dependencies.database : checks.get(name);
     if (!check) return undefined;
     const { serves, latencyMs } = await check();
     return { status: serves && !(isServed && isDraining()) ? Status.SERVING : Status.NOT_SERVING, latencyMs };

@@ -29,6 +29,12 @@ export async function needsSeal({ em }: Db): Promise<boolean> {
   return rows.length > 0;
 }
 
+/** Number of events that wait to be sealed. */
+export async function countUnsealed({ em }: Db): Promise<number> {
+  const [row] = await em.execute<{ count: string }[]>("select count(*) as count from audit_unsealed");
+  return Number(row?.count);
+}
+
 /** Locks the chain until the transaction ends. @returns false while another process holds it */
 export async function lockChain({ em }: Db): Promise<boolean> {
   const [lock] = await em.execute<{ mine: boolean }[]>("select pg_try_advisory_xact_lock(?) as mine", [

@@ -38,6 +38,7 @@ export async function openEmbedded(
     },
     query: async <Row>({ text }: Statement, values: unknown[]) => (await pglite.query<Row>(text, values)).rows,
     migrate: async () => void (await orm.migrator.up()),
+    connections: () => ({ used: 0, idle: 1, waiting: 0 }), // in the process itself
     async close() {
       await orm.close(true);
       await pglite.close();

@@ -40,6 +40,10 @@ export async function openPostgres(url: string, log: Logger, statementMs = STATE
       return (await pool.query({ ...statement, values })).rows as Row[];
     },
     migrate: () => migratePostgres(url, log).catch(asDatabaseUrlError),
+    connections: () => {
+      const { totalCount, idleCount: idle, waitingCount: waiting } = pool;
+      return { used: totalCount - idle, idle, waiting };
+    },
     close: () => orm.close(true),
   };
 }

@@ -33,6 +33,8 @@ export type Store = {
   query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
   /** Migrates the schema. Any number of processes may call it at once. */
   migrate(): Promise<void>;
+  /** The connections of this process, and the calls that wait for one. */
+  connections(): { used: number; idle: number; waiting: number };
   /** Resolves if the database is reachable and writable and, if it is embedded, has disk space. */
   ping(): Promise<void>;
   close(): Promise<void>;

@@ -59,9 +59,17 @@ describe("GET /metrics", () => {
     expect(bounds("gen_ai_client_operation_time_to_first_chunk_seconds")).toEqual(SECONDS);
     expect(new Set(bounds(operations))).toEqual(new Set(SECONDS));
     expect(new Set(bounds("gen_ai_client_token_usage"))).toEqual(new Set(TOKENS));
-    for (const gauge of ["mail_queue_depth", "mail_queue_lag_seconds", "password_hashes_waiting"]) {
-      expect(metrics.get(`gatehouse_${gauge}`)).toBeGreaterThanOrEqual(0);
+    const queues = ["mail_queue_depth", "mail_queue_lag_seconds", "password_hashes_waiting", "audit_unsealed_events"];
+    for (const gauge of [...queues.map((name) => `gatehouse_${name}`), "db_client_connection_pending_requests"]) {
+      expect(metrics.get(gauge)).toBeGreaterThanOrEqual(0);
     }
+    for (const dependency of ["database", "cache", "mail"]) {
+      expect(metrics.get(`gatehouse_dependency_up{dependency="${dependency}"}`)).toBe(1);
+    }
+    const connections = ["used", "idle"].map((state) =>
+      metrics.get(`db_client_connection_count{db_client_connection_state="${state}"}`),
+    );
+    expect(Number(connections[0]) + Number(connections[1])).toBeGreaterThan(0);
   }
 
   function expectGateway(metrics: Map<string, number>): void {

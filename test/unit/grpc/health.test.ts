@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createClient, createRouterTransport } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../../gen/health/v1/health_pb.ts";
-import { healthHandler } from "../../../services/grpc/health.ts";
+import { healthChecks, healthHandler } from "../../../services/grpc/health.ts";
 import { createMetrics } from "../../../services/metrics.ts";
 import { times } from "../../support/until.ts";
 
@@ -13,7 +13,7 @@ test("gRPC health: concurrent checks and watches check each dependency once", as
     await wait(20);
   };
   const nothing = async () => {};
-  const handler = healthHandler({ database, cache: nothing, mail: nothing }, () => false);
+  const handler = healthHandler(healthChecks({ database, cache: nothing, mail: nothing }), () => false);
   const health = createClient(
     Health,
     createRouterTransport((router) => router.service(Health, handler)),
