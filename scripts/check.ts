@@ -1,10 +1,14 @@
 /** Runs all checks that do not run the product. The exit code is the number of failed checks. */
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { currentDocument } from "./openapi.ts";
 
 type Step = { name: string; run: () => boolean };
+
+process.env.REDOCLY_TELEMETRY = "off";
+process.env.REDOCLY_SUPPRESS_UPDATE_NOTICE = "true";
 
 const run = (command: string, ...args: string[]) => spawnSync(command, args, { stdio: "inherit" }).status === 0;
 const git = (...args: string[]) =>
@@ -19,6 +23,7 @@ const steps: Step[] = [
   { name: "proto format", run: () => run("buf", "format", "--diff", "--exit-code", "proto") },
   { name: "proto compatibility", run: staysCompatible },
   { name: "generated code is current", run: generatedIsCurrent },
+  { name: "OpenAPI document", run: openApiPasses },
   { name: "unused code", run: () => run("knip") },
   { name: "import directions", run: () => run("vitest", "run", "--project", "parts", "test/architecture") },
 ];
@@ -65,6 +70,18 @@ function generatedIsCurrent(): boolean {
   const folder = mkdtempSync(join(tmpdir(), "gatehouse-gen-"));
   try {
     return run("buf", "generate", "-o", folder) && run("diff", "--recursive", "--brief", "gen", join(folder, "gen"));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Redocly's recommended rules, warnings included. They compare each example with its schema. */
+function openApiPasses(): boolean {
+  const folder = mkdtempSync(join(tmpdir(), "gatehouse-openapi-"));
+  const file = join(folder, "openapi.json");
+  try {
+    writeFileSync(file, JSON.stringify(currentDocument()));
+    return run("redocly", "lint", "--extends=recommended-strict", file);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

@@ -1,8 +1,6 @@
 /** Generates `client/src/api.ts`, the types and routes of the client, from the OpenAPI document. Run by `npm run generate`. */
 import { writeFileSync } from "node:fs";
-import { openApiDocument } from "../gateway/docs/openapi.ts";
-import { readBinding } from "../gateway/transcode/binding.ts";
-import { services } from "../services/platform/policy.ts";
+import { currentDocument } from "./openapi.ts";
 
 type Schema = {
   $ref?: string;
@@ -39,8 +37,7 @@ export type CallOptions = { signal?: AbortSignal | undefined };
 
 /** The text of `client/src/api.ts`. */
 export function clientSource(): string {
-  const bindings = services.flatMap((service) => service.methods.map(readBinding));
-  const { paths, tags, components } = openApiDocument(bindings, "http://localhost:3000") as unknown as Document;
+  const { paths, tags, components } = currentDocument() as unknown as Document;
   const routes = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path })),
   );

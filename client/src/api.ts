@@ -234,7 +234,9 @@ export type Model = {
   ignored: (string)[];
 };
 
+/** The body of every error. */
 export type ErrorBody = {
+  /** HTTP status. */
   statusCode: number;
   /** Human-readable message. Do not parse it. */
   message: string;
@@ -692,22 +694,31 @@ export type ListAllUsageRequest = {
 export type ListAllUsageResponse = (UsageDay)[];
 
 export type GetHealthResponse = {
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
   status: "ok" | "degraded" | "down";
+  /** Version of the service. */
   version: string;
   /** Seconds since the start of the process. */
   uptime: number;
+  /** The dependencies. */
   checks: {
+    /** The database. */
     database: {
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
+    /** The cache. */
     cache: {
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
+    /** The mail server. */
     mail: {
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
@@ -716,23 +727,32 @@ export type GetHealthResponse = {
 };
 
 export type GetLivenessResponse = {
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
   status: "ok";
 };
 
 export type GetReadinessResponse = {
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
   status: "ok" | "degraded" | "down";
+  /** The dependencies. */
   checks?: {
+    /** The database. */
     database: {
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
+    /** The cache. */
     cache: {
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
+    /** The mail server. */
     mail: {
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
@@ -742,13 +762,17 @@ export type GetReadinessResponse = {
   phase?: "starting" | "draining" | undefined;
 };
 
+/** The database. */
 export type GetDatabaseHealthResponse = {
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
   status: "ok" | "down";
   /** Duration of the check in milliseconds. */
   latencyMs: number;
 };
 
+/** The cache. */
 export type GetCacheHealthResponse = {
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
   status: "ok" | "down";
   /** Duration of the check in milliseconds. */
   latencyMs: number;

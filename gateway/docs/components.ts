@@ -3,7 +3,6 @@ import { getExtension, getOption, hasExtension, ScalarType } from "@bufbuild/pro
 import type { FieldRules, StringRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { field as validation } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { comments } from "../../gen/comments.ts";
-import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import {
   email_address,
   new_password,
@@ -11,16 +10,26 @@ import {
   presented_password,
   presented_secret,
 } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
-import type { HttpBinding } from "../transcode/binding.ts";
+import { scalarExample } from "./examples.ts";
 
 /** A JSON Schema (draft 2020-12), as in OpenAPI 3.1. */
 export type Schema = Record<string, unknown>;
 
-/** A response, or a request's body, in JSON. */
-export const json = (description: string, schema: Schema) => ({
+/** A response, or a request's body, in JSON. Without an example it is composed of those of the fields. */
+export const json = (description: string, schema: Schema, example?: unknown) => ({
   description,
-  content: { "application/json": { schema } },
+  content: { "application/json": { schema, example } },
 });
+
+/** The schema of a scalar field with its example. */
+export function property(name: string, schema: Schema, description?: string): Schema {
+  const example = scalarExample(name, schema);
+  return {
+    ...schema,
+    description: description ?? schema.description,
+    examples: example === undefined ? undefined : [example],
+  };
+}
 
 const scalars: Partial<Record<ScalarType, Schema>> = {
   [ScalarType.STRING]: { type: "string" },
@@ -28,6 +37,12 @@ const scalars: Partial<Record<ScalarType, Schema>> = {
   [ScalarType.DOUBLE]: { type: "number" },
   [ScalarType.INT32]: { type: "integer", format: "int32" },
   [ScalarType.UINT32]: { type: "integer", minimum: 0 },
+};
+
+/** Messages that are one value in JSON. */
+const WELL_KNOWN: Record<string, Schema> = {
+  "google.protobuf.Timestamp": { type: "string", format: "date-time" },
+  "google.protobuf.Struct": { type: "object", additionalProperties: true },
 };
 
 /** Our own string rules, as far as a schema can express them. */
@@ -67,16 +82,32 @@ export function objectSchema(fields: readonly DescField[], used: Set<DescMessage
   return { type: "object", properties, required: required.length > 0 ? required : undefined };
 }
 
+/** Optional fields of a usual request. Further ones would change more than a reader of the example expects. */
+const USUAL = new Set(["code", "name", "password", "reason"]);
+
+/** An example of a request body with these fields. */
+export const bodyExample = (fields: readonly DescField[]) =>
+  exampleOf(fields.filter((field) => !field.proto.proto3Optional || USUAL.has(field.jsonName)));
+
+function exampleOf(fields: readonly DescField[]): Record<string, unknown> {
+  return Object.fromEntries(
+    fields.map((field) => {
+      const { examples } = itemSchema(field, getOption(field, validation), new Set()) as { examples?: unknown[] };
+      const item = examples ? examples[0] : exampleOf(field.message?.fields ?? []);
+      return [field.jsonName, field.fieldKind === "list" ? [item] : item];
+    }),
+  );
+}
+
 function itemSchema(field: DescField, rules: FieldRules | undefined, used: Set<DescMessage>): Schema {
-  const { message } = field;
-  if (message?.typeName === "google.protobuf.Timestamp") return { type: "string", format: "date-time" };
-  if (message?.typeName === "google.protobuf.Struct") return { type: "object", additionalProperties: true };
-  if (message) {
+  const { message, jsonName } = field;
+  if (message && !WELL_KNOWN[message.typeName]) {
     used.add(message);
     return { $ref: `#/components/schemas/${message.name}` };
   }
-  if (field.enum) return { type: "string", enum: field.enum.values.map((value) => value.jsonName) };
-  return Object.assign({}, scalars[field.scalar as ScalarType], constraints(rules));
+  if (message) return property(jsonName, WELL_KNOWN[message.typeName] as Schema);
+  if (field.enum) return property(jsonName, { type: "string", enum: field.enum.values.map((value) => value.jsonName) });
+  return property(jsonName, { ...scalars[field.scalar as ScalarType], ...constraints(rules) });
 }
 
 function constraints(rules: FieldRules | undefined): Schema {
@@ -111,44 +142,3 @@ function stringConstraints(rules: StringRules): Schema {
 /** The number of a rule; undefined if the rule is not set, which JSON leaves out. */
 const given = <K extends string>(rules: { [N in K]: bigint } | undefined, name: K): number | undefined =>
   rules && Object.hasOwn(rules, name) ? Number(rules[name]) : undefined;
-
-const header = (type: "string" | "integer", description: string) => ({ description, schema: { type } });
-
-/** The response headers that programs read, by name. */
-export const headers = {
-  "X-Request-Id": header("string", "Id of the request, as in the log: the id that the client sent, or a new one."),
-  "RateLimit-Limit": header("integer", "Maximum number of requests per window."),
-  "RateLimit-Remaining": header("integer", "Requests left in the current window."),
-  "RateLimit-Reset": header("integer", "Seconds until the current window ends."),
-  "Retry-After": header("integer", "Seconds to wait before a retry."),
-  "X-AI-Ignored": header("string", "Given fields that the AI model takes no notice of, such as `temperature`."),
-  "WWW-Authenticate": header("string", "Always `Bearer`."),
-  "Set-Cookie": header("string", "Sets or clears the refresh token."),
-};
-
-const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
-/** Statuses of errors after which a retry helps. */
-const PASSING = [423, 429, 503];
-
-/** References to the headers that a response of this status may have. */
-export function headersOf({ policy, responseCookies, successStatus }: HttpBinding, status: number, isLimited: boolean) {
-  const isSuccess = status === successStatus;
-  const clears = policy.clearsCookie === (isSuccess ? CookieClearing.ON_SUCCESS : CookieClearing.ON_UNAUTHENTICATED);
-  const touchesCookie = (clears && (isSuccess || status === 401)) || (isSuccess && responseCookies.length > 0);
-  return references([
-    "X-Request-Id",
-    ...(isLimited ? LIMIT : []),
-    ...(PASSING.includes(status) ? ["Retry-After"] : []),
-    ...(status === 401 ? ["WWW-Authenticate"] : []),
-    ...(touchesCookie ? ["Set-Cookie"] : []),
-    ...(isSuccess ? policy.responseHeaders : []),
-  ]);
-}
-
-/** References to the headers of a response without a documented status. */
-export const headersOfOther = (isLimited: boolean) =>
-  references(["X-Request-Id", ...(isLimited ? LIMIT : []), "Retry-After"]);
-
-/** References to headers by their names. */
-export const references = (names: readonly string[]) =>
-  Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));

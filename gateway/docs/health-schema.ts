@@ -1,5 +1,8 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Schema } from "./components.ts";
-import { json, references } from "./components.ts";
+import { json, property } from "./components.ts";
+import { responsesOf } from "./failures.ts";
+import { references } from "./response-headers.ts";
 
 const object = (properties: Record<string, Schema>, optional: Record<string, Schema> = {}): Schema => ({
   type: "object",
@@ -7,21 +10,27 @@ const object = (properties: Record<string, Schema>, optional: Record<string, Sch
   required: Object.keys(properties),
 });
 
-const status = { type: "string", enum: ["ok", "degraded", "down"] };
-const check = object({
-  status: { type: "string", enum: ["ok", "down"] },
-  latencyMs: { type: "number", description: "Duration of the check in milliseconds." },
+const STATUS = "`ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready.";
+const statusOf = (...values: string[]) => property("status", { type: "string", enum: values }, STATUS);
+const check = (description: string) => ({
+  ...object({
+    status: statusOf("ok", "down"),
+    latencyMs: property("latencyMs", { type: "number" }, "Duration of the check in milliseconds."),
+  }),
+  description,
 });
-const checks = object({ database: check, cache: check, mail: check });
-const version = { type: "string" };
-const uptime = { type: "integer", description: "Seconds since the start of the process." };
-const phase = {
-  type: "string",
-  enum: ["starting", "draining"],
-  description: "Present while the process starts or shuts down.",
-};
+const [database, cache] = [check("The database."), check("The cache.")];
+const checks = { ...object({ database, cache, mail: check("The mail server.") }), description: "The dependencies." };
+const version = property("version", { type: "string" }, "Version of the service.");
+const uptime = property("uptime", { type: "integer" }, "Seconds since the start of the process.");
+const phase = property(
+  "phase",
+  { type: "string", enum: ["starting", "draining"] },
+  "Present while the process starts or shuts down.",
+);
+const status = statusOf("ok", "degraded", "down");
 const ready = object({ status }, { checks, phase });
-const alive = object({ status: { type: "string", enum: ["ok"] } });
+const alive = object({ status: statusOf("ok") });
 
 /** The health routes, which no proto describes. @param other the response of any other status */
 export const healthPaths = (other: object) => ({
@@ -34,8 +43,8 @@ export const healthPaths = (other: object) => ({
   ),
   "/health/live": route(other, "getLiveness", "Liveness", "Returns 200 while the process responds.", alive, [200]),
   "/health/ready": route(other, "getReadiness", "Readiness", "Returns 200 when requests can be served.", ready),
-  "/health/database": route(other, "getDatabaseHealth", "Database Health", "Health of the database.", check),
-  "/health/cache": route(other, "getCacheHealth", "Cache Health", "Health of the cache.", check),
+  "/health/database": route(other, "getDatabaseHealth", "Database Health", "Health of the database.", database),
+  "/health/cache": route(other, "getCacheHealth", "Cache Health", "Health of the cache.", cache),
 });
 
 const meanings = { 200: "Healthy.", 503: "Unhealthy." };
@@ -50,6 +59,7 @@ function route(
 ) {
   const headers = references(["X-Request-Id"]);
   const answers = statuses.map((status) => [status, { ...json(meanings[status], schema), headers }]);
-  const responses = { ...Object.fromEntries(answers), default: other };
+  const malformed = responsesOf([Reason.MALFORMED_REQUEST]).map(([code, answer]) => [code, { ...answer, headers }]);
+  const responses = { ...Object.fromEntries([...answers, ...malformed]), default: other };
   return { get: { operationId, summary, description, tags: ["Health"], security: [], responses } };
 }

@@ -1,27 +1,23 @@
-import type { DescEnumValue, DescField, DescMessage } from "@bufbuild/protobuf";
+import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
-import { FailureSchema, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { reasonName, statuses, statusOf } from "../../services/platform/errors.ts";
 import { limitsOf } from "../../services/platform/policy.ts";
 import { version } from "../health.ts";
 import type { HttpBinding } from "../transcode/binding.ts";
 import type { Schema } from "./components.ts";
-import { commentOn, fieldSchema, headers, headersOf, headersOfOther, json, objectSchema } from "./components.ts";
+import { bodyExample, commentOn, fieldSchema, json, objectSchema } from "./components.ts";
+import { anyOther, errorSchema, failures } from "./failures.ts";
 import { healthPaths } from "./health-schema.ts";
+import { headers, headersOf } from "./response-headers.ts";
 
 const ABOUT =
   "Accounts, sessions, administration and AI chat. " +
   "Responses omit fields without a value. In requests `null` means that the field is absent.";
-const ERROR_REF = { $ref: "#/components/schemas/Error" };
-const anyOther = (isLimited: boolean) => ({
-  ...json("Any other error.", ERROR_REF),
-  headers: headersOfOther(isLimited),
-});
 const EVENTS =
   'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and `data: [DONE]` at the end. ' +
   "Lines that begin with `:` keep the connection open; ignore them.";
+const EVENTS_EXAMPLE = 'data: {"chunk":"Hello"}\n\ndata: {"chunk":"!"}\n\ndata: [DONE]\n\n';
 const SCHEMES = {
   accessToken: {
     type: "http",
@@ -37,22 +33,6 @@ const SCHEMES = {
     description: "Set by the service, `HttpOnly`. Apps without cookies send the latest `refreshToken` as this cookie.",
   },
 };
-
-/** The body of every error, with all values of its `code`. */
-const errorSchema = (used: Set<DescMessage>): Schema => ({
-  type: "object",
-  required: ["statusCode", "message", "error", "code"],
-  properties: {
-    statusCode: { type: "integer" },
-    message: { type: "string", description: "Human-readable message. Do not parse it." },
-    error: { type: "string", description: "HTTP status text." },
-    code: codeSchema([...statuses.keys()]),
-    violations: {
-      ...fieldSchema(FailureSchema.field.violations, used),
-      description: "Every invalid field. Absent for other errors.",
-    },
-  },
-});
 
 /** Adds GET /openapi.json: OpenAPI 3.1, generated once from the bindings of the routes. */
 export function addOpenApi(app: FastifyInstance, bindings: readonly HttpBinding[], publicUrl: string): void {
@@ -77,7 +57,13 @@ export function openApiDocument(bindings: readonly HttpBinding[], publicUrl: str
   }
   return {
     openapi: "3.1.0",
-    info: { title: "Gatehouse", version, description: ABOUT },
+    info: {
+      title: "Gatehouse",
+      version,
+      description: ABOUT,
+      contact: { name: "Operator of this service", url: publicUrl },
+      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
+    },
     servers: [{ url: publicUrl }],
     tags: tagsOf(bindings),
     paths: { ...paths, ...healthPaths(anyOther(false)) },
@@ -118,7 +104,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
       // a token of a public method is its security scheme
       ...(isOpen ? [] : requestCookies.map(({ field, cookie }) => parameter("cookie", field, cookie))),
     ],
-    requestBody: bodyFields && requestBody(commentOn(method.input), objectSchema(bodyFields, used)),
+    requestBody: bodyFields && requestBody(commentOn(method.input), bodyFields, used),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
     responses: { ...responses(binding, used, limits.length > 0), default: anyOther(limits.length > 0) },
   };
@@ -132,42 +118,12 @@ function responses(binding: HttpBinding, used: Set<DescMessage>, isLimited: bool
   );
 }
 
-/** The errors by status: those that the binding of the method implies, and those that its operation returns. */
-function failures(binding: HttpBinding, isLimited: boolean) {
-  const { method, policy, httpMethod, pathFields, queryFields, bodyFields = [], csrfProtected } = binding;
-  const hasFields = pathFields.length + queryFields.length + bodyFields.length > 0;
-  const reasons = [
-    Reason.MALFORMED_REQUEST,
-    ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
-    ...(httpMethod === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read even if the method needs none
-    ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
-    ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN, Reason.MFA_REQUIRED] : []),
-    ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
-    ...(csrfProtected ? [Reason.CROSS_SITE] : []),
-    ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
-    ...(isLimited ? [Reason.RATE_LIMITED, Reason.TOO_MANY_CONCURRENT] : []),
-    ...(method.methodKind === "unary" ? policy.refusals : []), // errors of a stream are events
-  ];
-  const byStatus = Object.groupBy(reasons, (reason) => statusOf(reason).status);
-  return Object.entries(byStatus).map(([status, group = []]) => {
-    const { description, ...code } = codeSchema(group);
-    // client generators ignore it next to a $ref
-    return [status, json(description, { allOf: [ERROR_REF, { type: "object", properties: { code } }] })] as const;
-  });
-}
-
-/** A `code` that is one of these reasons, with their descriptions. */
-function codeSchema(reasons: readonly Reason[]) {
-  const names = reasons.map(reasonName);
-  const meanings = reasons.map((reason, i) => `\`${names[i]}\`: ${commentOn(descOf(reason))}`);
-  return { type: "string", enum: names, description: meanings.join(" ") };
-}
-
-const descOf = (reason: Reason) => ReasonSchema.value[reason] as DescEnumValue;
-
 function success(binding: HttpBinding, used: Set<DescMessage>) {
   if (binding.method.methodKind === "server_streaming") {
-    return { description: EVENTS, content: { "text/event-stream": { schema: { type: "string" } } } };
+    return {
+      description: EVENTS,
+      content: { "text/event-stream": { schema: { type: "string" }, example: EVENTS_EXAMPLE } },
+    };
   }
   const { responseField, method } = binding;
   return responseField
@@ -176,10 +132,10 @@ function success(binding: HttpBinding, used: Set<DescMessage>) {
 }
 
 /** A request body. It is optional if none of its fields is required. */
-const requestBody = (description: string, schema: Schema) => ({
-  ...json(description, schema),
-  required: schema.required ? true : undefined,
-});
+function requestBody(description: string, fields: readonly DescField[], used: Set<DescMessage>) {
+  const schema = objectSchema(fields, used);
+  return { ...json(description, schema, bodyExample(fields)), required: schema.required ? true : undefined };
+}
 
 const access = (of: Access) =>
   of === Access.PUBLIC

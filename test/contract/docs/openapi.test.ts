@@ -133,7 +133,7 @@ test("GET /openapi.json: groups operations by subject, and lists no failure that
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
   expect(operations.filter(({ description }) => !description)).toEqual([]);
   expect(new Set(operations.flatMap((each) => each.tags))).toEqual(new Set(tags.map(({ name }) => name)));
-  expect(Object.keys(paths["/health/live"]?.get?.responses ?? {})).toEqual(["200", "default"]);
+  expect(Object.keys(paths["/health/live"]?.get?.responses ?? {})).toEqual(["200", "400", "default"]);
   expect(JSON.stringify(paths["/auth/refresh"]?.post?.responses[400])).not.toContain("VALIDATION_FAILED");
 });
 

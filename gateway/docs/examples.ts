@@ -1,0 +1,77 @@
+const UUID = "0193a5c2-7b1e-7c3a-9f4d-2b6e8a1c5d70";
+const JWT = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzYTVjMiJ9.c2lnbmF0dXJl";
+
+/** Examples of fields whose format or type says too little, by JSON name. */
+const BY_NAME: Record<string, unknown> = {
+  acceptTerms: true,
+  accessToken: JWT,
+  actorId: UUID,
+  alg: "EdDSA",
+  attempts: 1,
+  backupCode: "k7pm-2xq9",
+  backupCodes: "k7pm-2xq9",
+  bio: "Writes about gardens.",
+  calls: 12,
+  code: "123456",
+  configured: true,
+  content: "Hello.",
+  crv: "Ed25519",
+  current: true,
+  cursor: "MDE5M2E1YzI",
+  day: "2026-11-23",
+  defaultModel: "model-a-1",
+  details: { fields: ["name"] },
+  device: "Firefox on Linux",
+  email: "ann@example.com",
+  emailVerified: true,
+  error: "Bad Request",
+  estimatedCalls: 0,
+  event: "auth.login",
+  field: "email",
+  inputTokens: 210,
+  ip: "203.0.113.7",
+  kid: "b7f1c2d4",
+  kty: "OKP",
+  lastError: "550 mailbox unavailable",
+  latencyMs: 1.4,
+  limit: 20,
+  location: "Berlin, DE",
+  maxTokens: 1_024,
+  message: "must be a valid e-mail address",
+  model: "model-a-1",
+  name: "Ann Example",
+  newEmail: "ann@example.org",
+  newPassword: "Better-horse-2",
+  nextCursor: "MDE5M2E1YzI",
+  outputTokens: 340,
+  page: 1,
+  provider: "provider-a",
+  qrCode: "data:image/png;base64,iVBORw0KGgo=",
+  reason: "The user reported a wrong invoice.",
+  refreshToken: JWT,
+  requestId: "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+  search: "ann",
+  secret: "JBSWY3DPEHPK3PXP",
+  statusCode: 400,
+  systemPrompt: "Answer in one sentence.",
+  tempToken: JWT,
+  temperature: 0.7,
+  template: "verify-email",
+  to: "ann@example.com",
+  token: "Zk3vQ0yX2m8",
+  total: 42,
+  uptime: 3_600,
+  use: "sig",
+  userAgent: "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+  userId: UUID,
+  version: "0.1.0",
+  x: "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+};
+const BY_FORMAT: Record<string, unknown> = { uuid: UUID, password: "Correct-horse-1" };
+
+/** An example of a scalar field. Undefined if the tables know none, which a test reports. */
+export function scalarExample(name: string, { format, enum: values, type }: Record<string, unknown>): unknown {
+  if (format === "date-time") return "2026-11-23T09:30:00.000Z";
+  if (Array.isArray(values)) return values[0];
+  return BY_NAME[name] ?? BY_FORMAT[format as string] ?? (type === "boolean" ? false : undefined);
+}
