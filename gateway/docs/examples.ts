@@ -29,6 +29,8 @@ const BY_NAME: Record<string, unknown> = {
   event: "auth.login",
   field: "email",
   inputTokens: 210,
+  finishReason: "stop",
+  ignored: "temperature",
   ip: "203.0.113.7",
   kid: "b7f1c2d4",
   kty: "OKP",
