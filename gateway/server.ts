@@ -28,10 +28,11 @@ import { addCookies } from "./transcode/cookies.ts";
 import type { OpenCalls } from "./transcode/inflight.ts";
 import { sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
+import { addWeb, isWebBuilt } from "./web.ts";
 
 /** Dependencies and settings of a gateway. */
 export type GatewayOptions = {
-  config: Pick<Config, "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownMs" | "docs">;
+  config: Pick<Config, "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownMs" | "docs" | "web">;
   /** The transport to the services. */
   transport: Transport;
   /** The check before a body is read. Tests may omit it. */
@@ -107,7 +108,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     addOpenApi(app, rules, config.publicUrl);
     addReference(app);
   }
-  addPages(app);
+  if (config.web && isWebBuilt) addWeb(app);
+  else addPages(app);
   addOtherMethods();
   return { app, metrics: instrumentation.registry, ...lifecycle };
 }

@@ -18,6 +18,10 @@ const steps: Step[] = [
   { name: "third-party protos", run: () => run("node", "scripts/emit-proto.ts") },
   { name: "types", run: () => run("tsc", "--noEmit") },
   { name: "types of the client without Node", run: () => run("tsc", "-p", "client", "--noEmit") },
+  {
+    name: "types of the web app",
+    run: () => run("npm", "exec", "-w", "web", "--", "svelte-check", "--fail-on-warnings"),
+  },
   { name: "lint and format", run: () => run("biome", "check", "--error-on-warnings", ".") },
   { name: "proto lint", run: () => run("buf", "lint") },
   { name: "proto format", run: () => run("buf", "format", "--diff", "--exit-code", "proto") },

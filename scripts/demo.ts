@@ -1,6 +1,6 @@
 /**
  * `npm start` with four simulated providers that use the real wire formats, an administrator, and a user with a verified
- * address. Prints `curl` lines that work as printed.
+ * address. Prints the address of the web app, and `curl` lines that work as printed.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -29,7 +29,7 @@ await import("../gateway/main.ts");
 const url = `http://127.0.0.1:${process.env.PORT ?? 3000}`;
 await addVerifiedUser();
 process.stdout.write(`
-An administrator: ${process.env.ADMIN_EMAIL}    a user: ${USER}    the password of both: ${PASSWORD}
+${process.env.WEB?.trim() === "off" ? "" : `Open ${url}/ and sign in.\n`}An administrator: ${process.env.ADMIN_EMAIL}    a user: ${USER}    the password of both: ${PASSWORD}
 
 # sign in, and keep the access token
 TOKEN=$(curl -s ${url}/auth/login -H 'Content-Type: application/json' -d '{"email":"${USER}","password":"${PASSWORD}"}' | sed 's/.*"accessToken":"\\([^"]*\\)".*/\\1/')

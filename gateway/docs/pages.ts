@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { FastifyInstance } from "fastify";
 
-/** The pages of the gateway, each one file with its script and style inside. */
+/** The pages of links in e-mails where the web app is off, each one file with its script and style inside. */
 const pages = {
   "/verify-email": "verify-email.html",
   "/reset-password": "reset-password.html",

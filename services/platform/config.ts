@@ -95,6 +95,7 @@ function toConfig(v: Values, env: Env) {
     appUrl: v.APP_URL ?? publicUrl,
     appName: v.APP_NAME,
     docs: v.DOCS,
+    web: v.WEB,
     corsOrigins: v.CORS_ORIGINS,
     trustProxy: v.TRUST_PROXY,
     /** Where the services are; undefined: in this process. */

@@ -88,6 +88,7 @@ export const gatewayVariables = {
     "Browser origins that may call with credentials, separated by commas. App web views: `capacitor://`, `ionic://`, `tauri://localhost`.",
   ),
   DOCS: setting(toggle, "on", "`off` removes `GET /docs` and `GET /openapi.json`."),
+  WEB: setting(toggle, "on", "`off` serves the API without the web app."),
 };
 
 /** Variables of the services. */

@@ -11,17 +11,19 @@ let server: Started;
 const given: string[] = [];
 
 beforeAll(async () => {
-  server = await start((router) =>
-    router.service(AuthService, {
-      verifyEmail: ({ token }) => {
-        given.push(token);
-        return { message: "Your address is verified." };
-      },
-      resetPassword: ({ token, password }) => {
-        given.push(token, password);
-        return { message: "Your password is set." };
-      },
-    }),
+  server = await start(
+    (router) =>
+      router.service(AuthService, {
+        verifyEmail: ({ token }) => {
+          given.push(token);
+          return { message: "Your address is verified." };
+        },
+        resetPassword: ({ token, password }) => {
+          given.push(token, password);
+          return { message: "Your password is set." };
+        },
+      }),
+    { env: { WEB: "off" } },
   );
 });
 afterAll(() => server.close());

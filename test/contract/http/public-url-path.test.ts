@@ -40,20 +40,14 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("PUBLIC_URL with a pat
     expect(link).toContain(`${publicUrl}/verify-email#token=`);
     const page = await browser.newPage();
     await page.goto(link as string);
-    await page.getByRole("button", { name: "Verify" }).click();
-    await page
-      .getByRole("status")
-      .filter({ hasText: /is confirmed/ })
-      .waitFor();
+    await page.getByRole("button", { name: "Confirm" }).click();
+    await page.getByText("Your address is confirmed.").waitFor();
 
     await app.httpClient().post("/auth/forgot-password", { email: user.email });
     await page.goto((await app.mail.emailTo(user.email, /Reset/)).link as string);
     await page.getByLabel("New password").fill("Brand-new-2");
-    await page.getByRole("button").click();
-    await page
-      .getByRole("status")
-      .filter({ hasText: /password is changed/ })
-      .waitFor();
+    await page.getByRole("button", { name: "Set the password" }).click();
+    await page.getByText("Your password is changed.").waitFor();
   });
 
   test("the documentation sends requests, and browsers stay signed in", async () => {

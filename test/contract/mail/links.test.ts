@@ -9,7 +9,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("Mailed links in Chrom
   let app: TestApp;
   let browser: Browser;
   beforeAll(async () => {
-    app = await startApp({ mode: "embedded" });
+    app = await startApp({ mode: "embedded", env: { WEB: "off" } });
     browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
   });
   afterAll(async () => {

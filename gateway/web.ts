@@ -1,0 +1,56 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { extname } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+
+const FOLDER = fileURLToPath(new URL("../web/dist/", import.meta.url));
+/** The paths of the app. The first one is its home, the others are links in e-mails; all further ones are fragments. */
+const PATHS = ["/", "/verify-email", "/reset-password"];
+const TYPES: Record<string, string> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+};
+/** The styles of the app contain images as data: URLs, and so do the QR codes of the API. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+/** Whether the web app has been built (`npm ci`). */
+export const isWebBuilt = existsSync(`${FOLDER}index.html`);
+
+/**
+ * Serves the built web app: its page, which is always validated, and its assets, whose names contain their hash.
+ * Any other path stays a path of the API.
+ */
+export function addWeb(app: FastifyInstance): void {
+  const page = createFile("index.html", { "cache-control": "no-cache", "content-security-policy": POLICY });
+  for (const path of PATHS) app.get(path, page);
+  for (const name of readdirSync(`${FOLDER}assets`)) {
+    if (name.endsWith(".gz")) continue;
+    const file = createFile(`assets/${name}`, { "cache-control": "public, max-age=31536000, immutable" });
+    app.get(`/assets/${name}`, file);
+  }
+}
+
+/** A handler that sends a file of the build from memory, compressed where the client takes it. */
+function createFile(path: string, headers: Record<string, string>) {
+  const plain = readFileSync(FOLDER + path);
+  const compressed = readFileSync(`${FOLDER + path}.gz`);
+  const type = TYPES[extname(path)] ?? "application/octet-stream";
+  return (request: FastifyRequest, reply: FastifyReply) => {
+    const isCompressed = /\bgzip\b(?!;q=0)/.test(String(request.headers["accept-encoding"] ?? ""));
+    const vary = [reply.getHeader("vary"), "accept-encoding"].filter(Boolean).join(", ");
+    reply.headers(headers).header("content-type", type).header("vary", vary);
+    if (isCompressed) reply.header("content-encoding", "gzip");
+    reply.send(isCompressed ? compressed : plain);
+  };
+}

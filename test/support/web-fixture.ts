@@ -1,0 +1,94 @@
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect } from "vitest";
+import type { TestUser } from "./accounts.ts";
+import { startApp, type TestApp } from "./app.ts";
+
+const CHROMIUM = "/usr/bin/chromium";
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+/** Statuses that the API answers on purpose are logged by browsers too. */
+const EXPECTED = /Failed to load resource: the server responded with a status of (4\d\d|503)/;
+
+/** A window of the app with the problems that its browser has reported. */
+export type Tab = { page: Page; problems: string[] };
+
+/** A suite that drives the web app in Chromium; without Chromium it is skipped, except in CI. */
+export function describeWeb(name: string, tests: (web: WebFixture) => void): void {
+  describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)(name, { timeout: 60_000 }, () => {
+    const web = new WebFixture();
+    beforeAll(() => web.start());
+    afterAll(() => web.close());
+    tests(web);
+  });
+}
+
+/** The product and a browser. */
+export class WebFixture {
+  app!: TestApp;
+  #browser!: Browser;
+
+  async start(): Promise<void> {
+    this.app = await startApp({ mode: "embedded" });
+    this.#browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  }
+  async close(): Promise<void> {
+    await this.#browser.close();
+    await this.app.close();
+  }
+  /** A browser of its own: storage, cookies and address. */
+  async newBrowser(options: Parameters<Browser["newContext"]>[0] = {}): Promise<BrowserContext> {
+    const { address } = this.app.httpClient();
+    const context = await this.#browser.newContext({
+      extraHTTPHeaders: { "x-forwarded-for": address },
+      locale: "en-GB",
+      ...options,
+    });
+    context.setDefaultTimeout(15_000);
+    return context;
+  }
+  /** Opens a place of the app, or a link of an e-mail. */
+  async open(path: string, context?: BrowserContext): Promise<Tab> {
+    const page = await (context ?? (await this.newBrowser())).newPage();
+    const problems: string[] = [];
+    page.on("console", (message) => {
+      if (message.type() === "error" && !EXPECTED.test(message.text())) problems.push(message.text());
+    });
+    page.on("pageerror", (error) => problems.push(error.message));
+    await page.goto(this.urlOf(path));
+    return { page, problems };
+  }
+  urlOf(path: string): string {
+    return path.startsWith("http") ? path.replace("http://gatehouse.test", this.app.url) : `${this.app.url}/#${path}`;
+  }
+  /** Opens the app signed in. */
+  async signIn(user: TestUser, context?: BrowserContext): Promise<Tab> {
+    const tab = await this.open("/sign-in", context);
+    await fillIn(tab.page, { "E-mail address": user.email, Password: user.password });
+    await tab.page.getByRole("button", { name: "Sign in" }).click();
+    await tab.page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
+    return tab;
+  }
+}
+
+/** Fills in fields by their labels. */
+export async function fillIn(page: Page, values: Record<string, string>): Promise<void> {
+  for (const [label, value] of Object.entries(values)) await page.getByLabel(label, { exact: true }).fill(value);
+}
+
+/** Goes to a place of the app, as a link would. */
+export async function goTo(page: Page, path: string): Promise<void> {
+  await page.evaluate(`location.hash = ${JSON.stringify(path)}`);
+}
+
+/** The violations of accessibility rules that axe calls serious or critical, and whether the page is too wide. */
+export async function expectAccessible({ page }: Tab): Promise<void> {
+  await page.evaluate(AXE); // the content security policy refuses scripts of elements only
+  const found = await page.evaluate(
+    "axe.run().then(({ violations }) => violations.map(({ id, impact, nodes }) => [impact, id, nodes[0].html]))",
+  );
+  const serious = (found as string[][]).filter(([impact]) => impact === "serious" || impact === "critical");
+  expect(serious, page.url()).toEqual([]);
+  const width = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+  expect(width, `${page.url()} is too wide`).toBeLessThanOrEqual(0);
+}

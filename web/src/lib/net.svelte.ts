@@ -1,0 +1,57 @@
+/** Requests that take longer than this show progress, in ms. */
+const SLOW_MS = 300;
+const MAX_ATTEMPTS = 4;
+/** The longest wait before a repetition, in seconds. */
+const MAX_WAIT = 10;
+
+/** What the person is told about the connection. */
+export const net = $state({ isSlow: false, isOffline: !navigator.onLine, isRetrying: false });
+
+let open = 0;
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+addEventListener("offline", () => {
+  net.isOffline = true;
+});
+addEventListener("online", () => {
+  net.isOffline = false;
+});
+
+/** `fetch` that shows progress and the loss of the connection, and repeats a request that the service was too busy for. */
+export async function fetchVisibly(url: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+  open += 1;
+  timer ??= setTimeout(() => {
+    net.isSlow = true;
+  }, SLOW_MS);
+  try {
+    const response = await fetchPatiently(url, init);
+    net.isOffline = false;
+    return response;
+  } catch (thrown) {
+    if (!init?.signal?.aborted) net.isOffline = true;
+    throw thrown;
+  } finally {
+    open -= 1;
+    if (open === 0) {
+      clearTimeout(timer);
+      timer = undefined;
+      net.isSlow = false;
+    }
+  }
+}
+
+async function fetchPatiently(url: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+  const isProbe = String(url).endsWith("/health"); // its 503 is a result
+  try {
+    for (let attempt = 1; ; attempt += 1) {
+      const response = await fetch(url, init);
+      if (response.status !== 503 || attempt === MAX_ATTEMPTS || isProbe) return response;
+      net.isRetrying = true;
+      const seconds = Math.min(Number(response.headers.get("retry-after")) || 1, MAX_WAIT);
+      await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+      init?.signal?.throwIfAborted();
+    }
+  } finally {
+    net.isRetrying = false;
+  }
+}

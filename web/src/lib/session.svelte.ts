@@ -1,0 +1,139 @@
+import { type Client, createClient, type User } from "@gatehouse/client";
+import { fetchVisibly } from "./net.svelte.ts";
+import { route } from "./router.svelte.ts";
+import { toast } from "./toasts.svelte.ts";
+
+type Routes = ReturnType<Client["withAccessToken"]>;
+type Impersonation = { routes: Routes; user: User; endsAt: Date };
+type Message = { type: "signed-in"; userId: string } | { type: "signed-out" };
+
+/** The address of the API: this folder, unless the app is built for another origin. */
+const baseUrl: string = import.meta.env.VITE_API_URL ?? location.pathname.replace(/\/[^/]*$/, "");
+/** Set while this browser has a session, so that a first visit asks the service nothing. */
+const MARK = "gatehouse-signed-in";
+const tabs = new BroadcastChannel("gatehouse");
+
+/** Who is signed in, in all tabs alike. */
+class Session {
+  phase = $state<"starting" | "ready" | "unreachable">("starting");
+  /** The person at this browser. */
+  user = $state.raw<User>();
+  /** True while the session has ended but its page is kept, with everything that was typed. */
+  isExpired = $state(false);
+  impersonation = $state.raw<Impersonation>();
+  #client = this.#createClient();
+
+  /** Whose data is shown. */
+  readonly viewer = $derived(this.impersonation?.user ?? this.user);
+
+  constructor() {
+    tabs.onmessage = ({ data }: MessageEvent<Message>) => {
+      if (data.type === "signed-out") this.#forget();
+      else if (this.user && this.user.id !== data.userId) location.reload();
+      else if (!this.user || this.isExpired) this.start();
+    };
+  }
+
+  /** The routes of the API, in the name of the viewer. */
+  get api(): Routes {
+    return this.impersonation?.routes ?? this.#client;
+  }
+
+  /** Continues the session of this browser, if there is one. */
+  async start(): Promise<void> {
+    try {
+      if (localStorage.getItem(MARK) && (await this.#client.resume())) await this.reload();
+      else localStorage.removeItem(MARK);
+      this.phase = "ready";
+    } catch {
+      this.phase = "unreachable";
+    }
+  }
+
+  /** Reads the profile again. */
+  async reload(): Promise<void> {
+    const user = await this.api.user.getProfile();
+    if (this.impersonation) {
+      this.impersonation = { ...this.impersonation, user };
+      return;
+    }
+    this.user = user;
+    this.isExpired = false;
+  }
+
+  /** Signs in. @returns the token of the second step, if a second factor is due */
+  async signIn(email: string, password: string): Promise<string | undefined> {
+    const answer = await this.#client.auth.login({ email, password });
+    if (answer.requiresMfa) return answer.tempToken;
+    await this.#begin(answer);
+    return undefined;
+  }
+
+  async verifyMfa(tempToken: string, code: { code: string } | { backupCode: string }): Promise<void> {
+    await this.#begin(await this.#client.auth.verifyMfa({ tempToken, ...code }));
+  }
+
+  /** Signs out every tab of this browser. */
+  async signOut(): Promise<void> {
+    if (this.impersonation) await this.leave();
+    await this.#client.auth.logout();
+    this.ended();
+  }
+
+  /** The session is over and meant to be, as after a deletion. */
+  ended(): void {
+    tabs.postMessage({ type: "signed-out" } satisfies Message);
+    this.#forget();
+  }
+
+  async impersonate(userId: string, reason: string): Promise<void> {
+    const { accessToken, user, expiresAt } = await this.#client.admin.impersonate(userId, { reason });
+    const routes = this.#client.withAccessToken(accessToken);
+    this.impersonation = { routes, user, endsAt: new Date(expiresAt) };
+    route.open("/");
+  }
+
+  /** Returns to the own identity and ends the session that was opened in the other one's name. */
+  async leave(): Promise<void> {
+    const left = this.impersonation;
+    if (!left) return;
+    this.impersonation = undefined;
+    route.open(`/admin/users/${left.user.id}?email=${encodeURIComponent(left.user.email)}`);
+    const sessions = await left.routes.user.listSessions().catch(() => []);
+    const own = sessions.find(({ current }) => current);
+    if (own) await left.routes.user.revokeSession(own.id).catch(() => {}); // it ends by itself soon
+  }
+
+  async #begin({ passwordExpired, restored }: { passwordExpired?: boolean; restored?: boolean }): Promise<void> {
+    const before = this.user?.id;
+    localStorage.setItem(MARK, "yes");
+    await this.reload();
+    const userId = this.user?.id ?? "";
+    tabs.postMessage({ type: "signed-in", userId } satisfies Message);
+    if (restored) toast("account.restored");
+    if (passwordExpired) toast("account.passwordExpired");
+    if (before !== userId && before) route.open("/");
+  }
+
+  #forget(): void {
+    localStorage.removeItem(MARK);
+    this.#client = this.#createClient(); // the former one still has its access token
+    this.user = undefined;
+    this.impersonation = undefined;
+    this.isExpired = false;
+    route.open("/sign-in");
+  }
+
+  #createClient(): Client {
+    const client = createClient({
+      baseUrl,
+      fetch: fetchVisibly,
+      onSignedOut: () => {
+        if (client === this.#client) this.isExpired = true;
+      },
+    });
+    return client;
+  }
+}
+
+export const session = new Session();

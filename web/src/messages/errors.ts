@@ -1,0 +1,115 @@
+/** A sentence for each code of the API and of its client, and for violations of fields. */
+export const errors = {
+  "errors.INTERNAL": ["Something went wrong on the server.", "Auf dem Server ist ein Fehler aufgetreten."],
+  "errors.VALIDATION_FAILED": ["Please check the marked fields.", "Bitte prüfen Sie die markierten Felder."],
+  "errors.MALFORMED_REQUEST": [
+    "The server did not understand the request.",
+    "Der Server hat die Anfrage nicht verstanden.",
+  ],
+  "errors.TOKEN_INVALID": [
+    "This link is invalid, expired or already used.",
+    "Dieser Link ist ungültig, abgelaufen oder schon benutzt.",
+  ],
+  "errors.INVALID_CURRENT_PASSWORD": ["The current password is wrong.", "Das aktuelle Passwort ist falsch."],
+  "errors.UNAUTHENTICATED": ["Your session has ended.", "Ihre Sitzung ist beendet."],
+  "errors.INVALID_CREDENTIALS": [
+    "The e-mail address or the password is wrong.",
+    "E-Mail-Adresse oder Passwort ist falsch.",
+  ],
+  "errors.TICKET_INVALID": [
+    "This sign-in took too long. Please start again.",
+    "Die Anmeldung hat zu lange gedauert. Bitte beginnen Sie neu.",
+  ],
+  "errors.INVALID_CODE": ["The code is wrong or already used.", "Der Code ist falsch oder schon benutzt."],
+  "errors.REFRESH_TOKEN_INVALID": ["Your session has ended.", "Ihre Sitzung ist beendet."],
+  "errors.FORBIDDEN": ["You are not allowed to do this.", "Dazu sind Sie nicht berechtigt."],
+  "errors.CROSS_SITE": [
+    "The server does not accept requests of this site.",
+    "Der Server nimmt von dieser Seite keine Anfragen an.",
+  ],
+  "errors.EMAIL_NOT_VERIFIED": [
+    "Please confirm your e-mail address first: open the link that we sent you.",
+    "Bitte bestätigen Sie zuerst Ihre E-Mail-Adresse: Öffnen Sie den Link, den wir Ihnen gesendet haben.",
+  ],
+  "errors.PASSWORD_EXPIRED": [
+    "Your password has expired. We sent you an e-mail with a link to set a new one.",
+    "Ihr Passwort ist abgelaufen. Wir haben Ihnen eine E-Mail mit einem Link für ein neues gesendet.",
+  ],
+  "errors.IMPERSONATING": [
+    "This is not possible in the name of another user.",
+    "Das ist im Namen eines anderen nicht möglich.",
+  ],
+  "errors.NOT_FOUND": ["This no longer exists.", "Das gibt es nicht mehr."],
+  "errors.METHOD_NOT_ALLOWED": ["The server does not support this.", "Das unterstützt der Server nicht."],
+  "errors.REQUEST_TIMEOUT": ["The request took too long.", "Die Anfrage hat zu lange gedauert."],
+  "errors.EMAIL_TAKEN": [
+    "Another account uses this e-mail address.",
+    "Ein anderes Konto benutzt diese E-Mail-Adresse.",
+  ],
+  "errors.MFA_ALREADY_ENABLED": ["The second factor is already on.", "Der zweite Faktor ist schon eingeschaltet."],
+  "errors.MFA_NOT_ENABLED": ["The second factor is off.", "Der zweite Faktor ist ausgeschaltet."],
+  "errors.SELF_TARGETED": [
+    "Administrators can't do this to themselves.",
+    "Das können Administratoren nicht bei sich selbst tun.",
+  ],
+  "errors.LAST_ADMIN": ["There must be at least one administrator.", "Es muss mindestens einen Administrator geben."],
+  "errors.CONFLICT": ["The present state does not allow this.", "Der gegenwärtige Zustand erlaubt das nicht."],
+  "errors.PAYLOAD_TOO_LARGE": ["This is too much text.", "Das ist zu viel Text."],
+  "errors.UNSUPPORTED_MEDIA_TYPE": [
+    "The server does not take this format.",
+    "Der Server nimmt dieses Format nicht an.",
+  ],
+  "errors.PROVIDER_NOT_CONFIGURED": ["This provider is not set up.", "Dieser Anbieter ist nicht eingerichtet."],
+  "errors.ACCOUNT_LOCKED": ["Locked after too many failed attempts.", "Gesperrt nach zu vielen Fehlversuchen."],
+  "errors.RATE_LIMITED": [
+    "Too many requests. Please wait a moment.",
+    "Zu viele Anfragen. Bitte warten Sie einen Moment.",
+  ],
+  "errors.PROVIDER_ERROR": ["The AI provider failed.", "Der KI-Anbieter ist gescheitert."],
+  "errors.NOT_IMPLEMENTED": ["The server does not offer this yet.", "Das bietet der Server noch nicht."],
+  "errors.UNAVAILABLE": [
+    "The server is busy. Please try again.",
+    "Der Server ist ausgelastet. Bitte versuchen Sie es erneut.",
+  ],
+  "errors.CANCELLED": ["Cancelled.", "Abgebrochen."],
+  "errors.TOO_MANY_CONCURRENT": ["Too many requests at once.", "Zu viele Anfragen zugleich."],
+  "errors.REAUTHENTICATION_REQUIRED": [
+    "This needs a recent sign-in. Please sign out and in again.",
+    "Dafür müssen Sie sich vor Kurzem angemeldet haben. Bitte melden Sie sich ab und wieder an.",
+  ],
+  "errors.MFA_REQUIRED": [
+    "Administrators must sign in with a second factor here.",
+    "Administratoren müssen sich hier mit zweitem Faktor anmelden.",
+  ],
+  "errors.NETWORK_ERROR": ["The server can't be reached.", "Der Server ist nicht erreichbar."],
+  "errors.UNEXPECTED_RESPONSE": ["The server sent an unexpected response.", "Der Server hat unerwartet geantwortet."],
+
+  "violations.must be 1 to 100 characters, without control characters": [
+    "must have 1 to 100 characters",
+    "muss 1 bis 100 Zeichen haben",
+  ],
+  "violations.must be 1 to 128 characters": ["must have 1 to 128 characters", "muss 1 bis 128 Zeichen haben"],
+  "violations.must be 8 to 128 characters": ["must have 8 to 128 characters", "muss 8 bis 128 Zeichen haben"],
+  "violations.must be a valid e-mail address": [
+    "must be a valid e-mail address",
+    "muss eine gültige E-Mail-Adresse sein",
+  ],
+  "violations.must be true: the terms have to be accepted": ["must be accepted", "müssen akzeptiert werden"],
+  "violations.must contain a digit": ["must contain a digit", "muss eine Ziffer enthalten"],
+  "violations.must contain a lowercase letter": [
+    "must contain a lowercase letter",
+    "muss einen Kleinbuchstaben enthalten",
+  ],
+  "violations.must contain a special character": [
+    "must contain a special character",
+    "muss ein Sonderzeichen enthalten",
+  ],
+  "violations.must contain an uppercase letter": [
+    "must contain an uppercase letter",
+    "muss einen Großbuchstaben enthalten",
+  ],
+  "violations.must not contain control characters": [
+    "must not contain control characters",
+    "darf keine Steuerzeichen enthalten",
+  ],
+} as const satisfies Record<string, readonly [string, string]>;

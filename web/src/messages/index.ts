@@ -1,0 +1,9 @@
+import { account } from "./account.ts";
+import { admin } from "./admin.ts";
+import { chat } from "./chat.ts";
+import { common } from "./common.ts";
+import { errors } from "./errors.ts";
+
+/** The catalogue: every text of the app in English and German. */
+export const messages = { ...common, ...errors, ...account, ...chat, ...admin };
+export type MessageKey = keyof typeof messages;
