@@ -64,7 +64,7 @@ const declaration = (name: string, schema: Schema) =>
 function typeOf({ $ref, type, items, properties, required = [], enum: values }: Schema, indent = ""): string {
   if ($ref) return $ref.replace("#/components/schemas/", "");
   if (values) return values.map((value) => `"${value}"`).join(" | ");
-  if (type === "array") return `(${typeOf(items ?? {}, indent)})[]`;
+  if (type === "array") return items?.enum ? `(${typeOf(items)})[]` : `${typeOf(items ?? {}, indent)}[]`;
   if (type === "integer") return "number";
   if (type !== "object") return type ?? "unknown";
   if (!properties) return "Record<string, unknown>";

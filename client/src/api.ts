@@ -179,7 +179,7 @@ export type Provider = {
   /** True when the server has an API key for the provider. */
   configured: boolean;
   /** Its models. The first one is the default. */
-  models: (Model)[];
+  models: Model[];
 };
 
 /** One message of a conversation. */
@@ -231,7 +231,7 @@ export type Model = {
   /** Public name of the model. */
   model: string;
   /** Request fields that have no effect on this model, by their JSON names: `temperature` or nothing. */
-  ignored: (string)[];
+  ignored: string[];
 };
 
 /** The body of every error. */
@@ -245,7 +245,7 @@ export type ErrorBody = {
   /** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in, or where its request has a password, that. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
   code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
   /** Every invalid field. Absent for other errors. */
-  violations?: (Violation)[] | undefined;
+  violations?: Violation[] | undefined;
 };
 
 /** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in, or where its request has a password, that. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
@@ -358,7 +358,7 @@ export type SetupTotpResponse = {
   /** QR code of the `otpauth://` URI, a PNG image as a data URL. */
   qrCode: string;
   /** Ten backup codes of the form `XXXX-XXXX`. Each can be used once. */
-  backupCodes: (string)[];
+  backupCodes: string[];
 };
 
 export type VerifyMfaRequest = {
@@ -406,12 +406,12 @@ export type CreateBackupCodesRequest = {
 
 export type CreateBackupCodesResponse = {
   /** Ten backup codes of the form `XXXX-XXXX`. Each can be used once. */
-  backupCodes: (string)[];
+  backupCodes: string[];
 };
 
 export type ListKeysResponse = {
   /** Every key that a valid access token may be signed with. */
-  keys: (PublicKey)[];
+  keys: PublicKey[];
 };
 
 export type GetProfileResponse = User;
@@ -454,7 +454,7 @@ export type ChangeEmailResponse = {
   message: string;
 };
 
-export type ListSessionsResponse = (Session)[];
+export type ListSessionsResponse = Session[];
 
 export type RevokeOtherSessionsResponse = {
   /** Human-readable confirmation. Do not parse it. */
@@ -504,7 +504,7 @@ export type ListUsersRequest = {
 
 export type ListUsersResponse = {
   /** Users, newest first. */
-  items: (AdminUser)[];
+  items: AdminUser[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
   /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
@@ -540,7 +540,7 @@ export type DeleteUserResponse = {
   message: string;
 };
 
-export type ListUserSessionsResponse = (Session)[];
+export type ListUserSessionsResponse = Session[];
 
 export type RevokeUserSessionsResponse = {
   /** Human-readable confirmation. Do not parse it. */
@@ -568,7 +568,7 @@ export type ListAuditLogsRequest = {
 
 export type ListAuditLogsResponse = {
   /** Audit events, newest first. */
-  items: (AuditEvent)[];
+  items: AuditEvent[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
   /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
@@ -596,7 +596,7 @@ export type ListEmailLogsRequest = {
 
 export type ListEmailLogsResponse = {
   /** E-mails, newest first. */
-  items: (EmailLog)[];
+  items: EmailLog[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
   /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
@@ -624,13 +624,13 @@ export type ImpersonateResponse = {
   expiresAt: string;
 };
 
-export type ListProvidersResponse = (Provider)[];
+export type ListProvidersResponse = Provider[];
 
 export type ChatRequest = {
   /** Public id of a provider from ListProviders, 1 to 64 characters. */
   provider: string;
   /** The conversation so far, oldest first: 1 to 512 messages with at most 262,144 characters in total. At least one non-empty message must have the role `user`. */
-  messages: (AIMessage)[];
+  messages: AIMessage[];
   /** Public name of a model of this provider, 1 to 128 characters. The default is the provider's default model. */
   model?: string | undefined;
   /** Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
@@ -658,7 +658,7 @@ export type StreamChatRequest = {
   /** Public id of a provider from ListProviders, 1 to 64 characters. */
   provider: string;
   /** The conversation so far, oldest first: 1 to 512 messages with at most 262,144 characters in total. At least one non-empty message must have the role `user`. */
-  messages: (AIMessage)[];
+  messages: AIMessage[];
   /** Public name of a model of this provider, 1 to 128 characters. The default is the provider's default model. */
   model?: string | undefined;
   /** Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
@@ -678,7 +678,7 @@ export type ListUsageRequest = {
   page?: number | undefined;
 };
 
-export type ListUsageResponse = (UsageDay)[];
+export type ListUsageResponse = UsageDay[];
 
 export type ListAllUsageRequest = {
   /** Filter by user. */
@@ -691,7 +691,7 @@ export type ListAllUsageRequest = {
   page?: number | undefined;
 };
 
-export type ListAllUsageResponse = (UsageDay)[];
+export type ListAllUsageResponse = UsageDay[];
 
 export type GetHealthResponse = {
   /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
