@@ -46,16 +46,13 @@ describe("Request with many errors", () => {
   });
 });
 
-test("Unreadable request: is authenticated first, and types are checked after the role", async () => {
+test("Unreadable request: token and role are checked before the body is parsed", async () => {
   const { browser, accessToken } = await app.signIn();
-  for (const [body, status] of [
-    ['{"role":', 400],
-    ['{"role":1}', 403],
-  ] as const) {
+  for (const body of ['{"role":', '{"role":1}']) {
     const path = `/admin/users/${randomUUID()}`;
     expect((await browser.put(path, body)).status).toBe(401);
     expect((await browser.put(path, body, "not-a-token")).status).toBe(401);
-    expect((await browser.put(path, body, accessToken)).status).toBe(status);
+    expect((await browser.put(path, body, accessToken)).status).toBe(403);
   }
   expect((await browser.post("/ai/stream", "{", accessToken)).body.code).toBe("MALFORMED_REQUEST");
 });

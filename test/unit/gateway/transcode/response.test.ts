@@ -31,7 +31,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
     expect((await server.send("GET", "/user/sessions")).body).toEqual([]);
     expect((await server.send("GET", "/user/export")).body).toEqual({ a: [1, null, { b: "c" }] });
     expect((await server.send("GET", "/ai/providers")).body).toEqual([
-      { provider: "provider-a", defaultModel: "", configured: false },
+      { provider: "provider-a", defaultModel: "", configured: false, models: [] },
     ]);
   });
 
