@@ -68,6 +68,7 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
   const { log, clock, internalSecret } = options;
   loadPolicies(services);
   compileConstraints(services);
+  for (const warning of config.warnings) log.warn(warning);
   const disposers: Disposers = [];
   const close = async () => {
     for (const dispose of disposers.splice(0).reverse()) await dispose();

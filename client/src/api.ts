@@ -516,7 +516,7 @@ export type ListUsersResponse = {
 export type UpdateUserRequest = {
   /** New display name, 1 to 100 characters after trimming. */
   name?: string | undefined;
-  /** New e-mail address. It counts as unverified unless `emailVerified` is true. */
+  /** New e-mail address. It counts as unverified unless `emailVerified` is true. It ends the sessions of the user. */
   email?: string | undefined;
   /** New role: `user` or `admin`. A demotion ends the sessions of the user. */
   role?: "user" | "admin" | undefined;
@@ -524,7 +524,7 @@ export type UpdateUserRequest = {
   emailVerified?: boolean | undefined;
   /** Only false is allowed. It unlocks the account. */
   locked?: boolean | undefined;
-  /** Only false is allowed. It disables MFA. */
+  /** Only false is allowed. It disables MFA and ends the sessions of the user. */
   mfaEnabled?: boolean | undefined;
 };
 

@@ -30,8 +30,8 @@ type Deps = AuditDeps & Pick<Call, "config" | "onComplete" | "mailWorker">;
 const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
 
 /**
- * Changes a user. A demotion revokes the user's sessions, a promotion those of impersonators. A new address counts as
- * unverified unless `emailVerified` says otherwise.
+ * Changes a user. A demotion, another address and the loss of the second factor revoke the user's sessions, a promotion
+ * those of impersonators. A new address counts as unverified unless `emailVerified` says otherwise.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
 export async function updateUser(call: Deps, id: string, changes: UserChanges): Promise<AdminUser> {
@@ -82,8 +82,8 @@ async function applyChanges(call: Deps, user: User, changes: UserChanges, addres
   await call.em.flush();
   if (isMoving) await onEmailChanged(call, user, old);
   if (changes.locked === false) await unlock(call, user);
-  if (changes.mfaEnabled === false) await disableMfa(call, user.id, { audit: false, notify: true });
-  if (old.role === "admin" && user.role === "user") await revokeSessions(call, user.id);
+  const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, user.id, { audit: false, notify: true }));
+  if (isMoving || losesFactor || (old.role === "admin" && user.role === "user")) await revokeSessions(call, user.id);
   if (old.role === "user" && user.role === "admin") await endImpersonations(call, user.id); // administrators can't be impersonated
 }
 

@@ -12,8 +12,8 @@ import { User } from "../store/users.ts";
 
 /**
  * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
- * counts as verified. The second factor stays, since the mail does not prove it. On an account that was never verified
- * it is disabled as well: someone else may have registered the account and set it up.
+ * counts as verified. A confirmed second factor stays, since the mail does not prove it. One of which no code was ever
+ * accepted is disabled, and so is any on an account that was never verified: someone else may have set it up.
  * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
@@ -27,7 +27,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     if (!user || user.isDeletionDue(now)) {
       throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
     }
-    const { emailVerified, wasVerified } = user;
+    const { emailVerified, wasVerified, mfaConfirmedAt } = user;
     Object.assign(user, { passwordHash, passwordChangedAt: now, updatedAt: now });
     user.emailVerifiedAt ??= now;
     await call.em.flush();
@@ -38,7 +38,8 @@ export async function resetPassword(call: Call, token: string, password: string)
     await recordAudit(call, "auth.password_reset", { userId });
     await queueEmail(call, { userId, to: email, template: "password-reset", variables: { name: user.name } });
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
-    if (!emailVerified && !wasVerified) await disableMfa(call, userId, { audit: true, notify: true });
+    if (!mfaConfirmedAt || (!emailVerified && !wasVerified))
+      await disableMfa(call, userId, { audit: true, notify: true });
   });
 }
 

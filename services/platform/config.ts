@@ -85,6 +85,14 @@ function databaseLocation(v: Values) {
   return { kind: "folder" as const, path: v.DATA_DIR };
 }
 
+/** What the operator of a production deployment should know. */
+function warningsOf(v: Values): string[] {
+  if (v.NODE_ENV !== "production") return [];
+  return [
+    !v.REQUIRE_ADMIN_MFA && "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
+  ].filter((warning) => typeof warning === "string");
+}
+
 function toConfig(v: Values, env: Env) {
   const publicUrl = v.PUBLIC_URL ?? `http://localhost:${v.PORT}`;
   const [cert, key, ca] = [v.GRPC_TLS_CERT, v.GRPC_TLS_KEY, v.GRPC_TLS_CA];
@@ -150,5 +158,7 @@ function toConfig(v: Values, env: Env) {
     metrics: { host: v.METRICS_HOST, port: v.METRICS_PORT },
     otlpEndpoint: v.OTEL_EXPORTER_OTLP_ENDPOINT,
     logLevel: v.LOG_LEVEL,
+    /** Logged at the start. */
+    warnings: warningsOf(v),
   };
 }

@@ -40,6 +40,7 @@ test("PUT /admin/users/:id: moves an account to another address, unverified, and
   const email = `${randomUUID()}@Example.com`;
   const { body } = await admin.put(`/admin/users/${user.id}`, { email });
   expect(body.user).toMatchObject({ email, emailVerified: false });
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
   expect((await app.mail.emailTo(user.email, /was changed/)).text).toContain(email);
   expect((await app.httpClient().post("/auth/verify-email", { token })).status).toBe(400);
   expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(401);
@@ -91,12 +92,15 @@ test("PUT /admin/users/:id: unlocks the new address and leaves the old address l
   expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
 });
 
-test("PUT /admin/users/:id: removes a second factor and notifies by mail", async () => {
+test("PUT /admin/users/:id: removes a second factor, ends the sessions and notifies by mail", async () => {
   const admin = await signInAdmin(app);
-  const user = await app.addUser();
+  const { user, browser, accessToken } = await app.signIn();
+  expect((await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false })).status).toBe(200);
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(200); // there was none
   await app.sql("update users set mfa_secret = 'x', mfa_confirmed_at = now() where id = ?", [user.id]);
   expect((await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(false);
   await app.mail.emailTo(user.email, /Two-factor sign-in is off/);
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
 });
 
 test("PUT /admin/users/:id: a promotion ends impersonations; a demotion ends the sessions at once", async () => {

@@ -147,6 +147,10 @@ test("Services configuration: requires what a deployment cannot do without", () 
     false,
   );
   expect(problemsOf({ NODE_ENV: "production" })).toEqual([expect.stringContaining("SECRET_KEY")]);
+  const production = { NODE_ENV: "production", SECRET_KEY: Buffer.alloc(32).toString("base64") };
+  expect(configOf(production).warnings).toEqual([expect.stringContaining("REQUIRE_ADMIN_MFA")]);
+  expect(configOf({ ...production, REQUIRE_ADMIN_MFA: "on" }).warnings).toEqual([]);
+  expect(configOf({}).warnings).toEqual([]);
   expect(problemsOf({}, "services")).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
   expect(problemsOf({ DATABASE_URL: "postgres://127.0.0.1" })).toEqual([expect.stringContaining("/database")]);
   expect(problemsOf({ ADMIN_EMAIL: "a@b.de" })).toEqual([expect.stringContaining("ADMIN_PASSWORD")]);

@@ -247,7 +247,7 @@ export type UpdateUserRequest = Message<"gatehouse.account.v1.UpdateUserRequest"
   name?: string | undefined;
 
   /**
-   * New e-mail address. It counts as unverified unless `email_verified` is true.
+   * New e-mail address. It counts as unverified unless `email_verified` is true. It ends the sessions of the user.
    *
    * @generated from field: optional string email = 3;
    */
@@ -275,7 +275,7 @@ export type UpdateUserRequest = Message<"gatehouse.account.v1.UpdateUserRequest"
   locked?: boolean | undefined;
 
   /**
-   * Only false is allowed. It disables MFA.
+   * Only false is allowed. It disables MFA and ends the sessions of the user.
    *
    * @generated from field: optional bool mfa_enabled = 7;
    */
