@@ -95,7 +95,7 @@ test.skipIf(isMissing("prometheus"))(
       const used = [
         ...new Set(
           read("prometheus/alerts.yml")
-            .replace(/by \([^)]*\)/g, "")
+            .replace(/by \([^)]*\)|\{\{.*?\}\}/g, "")
             .match(METRIC),
         ),
       ];
