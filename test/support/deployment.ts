@@ -20,14 +20,15 @@ export const SHORT_LIVED = "--liftoff-only";
 
 /**
  * Starts `npm start`'s process on free ports and waits until it is ready.
+ * @param main the script, and its arguments
  * @param ready what it writes then, with its address
  */
 export async function startProcess(
   env: Record<string, string>,
-  main = MAIN,
+  main: string | string[] = MAIN,
   ready = /events on (https?:\/\/127\.0\.0\.1:\d+)/,
 ): Promise<Process> {
-  const child = spawn(process.execPath, [SHORT_LIVED, main], {
+  const child = spawn(process.execPath, [SHORT_LIVED, ...[main].flat()], {
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -1,0 +1,104 @@
+import { execFileSync } from "node:child_process";
+import { randomBytes, randomUUID } from "node:crypto";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { commonVariables, gatewayVariables, servicesVariables } from "../../services/platform/variables.ts";
+import { anyDatabase } from "../support/databases.ts";
+import { startProcess } from "../support/deployment.ts";
+import { freePort } from "../support/metrics.ts";
+
+const read = (file: string) => readFileSync(`deploy/${file}`, "utf8");
+const has = (program: string) => {
+  try {
+    execFileSync("which", [program]);
+    return true;
+  } catch {
+    return false;
+  }
+};
+const dockerfile = read("Dockerfile").replaceAll("\\\n", "");
+
+test("Dockerfile: its files start the service, which then writes nothing beside them, and its health check passes", async () => {
+  const image = mkdtempSync(join(tmpdir(), "gatehouse-image-"));
+  for (const [, from = "", to = ""] of dockerfile.matchAll(/^COPY --from=build \/app\/(\S+) (\S+)$/gm)) {
+    const target = join(image, to === "./" ? from : to);
+    mkdirSync(dirname(target), { recursive: true });
+    if (from === "node_modules") symlinkSync(resolve(from), target);
+    else cpSync(from, target, { recursive: true });
+  }
+  const files = () => readdirSync(image, { recursive: true, encoding: "utf8" }).sort();
+  const before = files();
+  const [, ENV = ""] = /^ENV (.*)$/m.exec(dockerfile) ?? [];
+  const [PORT, GRPC_PORT, DATA_DIR] = [
+    await freePort(),
+    await freePort(),
+    mkdtempSync(join(tmpdir(), "gatehouse-run-")),
+  ];
+  const env = {
+    ...Object.fromEntries(ENV.split(" ").map((pair) => pair.split("="))),
+    ...(await anyDatabase()),
+    ...{ PORT, GRPC_PORT, DATA_DIR, SECRET_KEY: randomBytes(32).toString("base64"), SMTP_URL: "smtp://127.0.0.1:1" },
+  };
+  const ready = /events on (http:\/\/[\d.]+:\d+)/;
+  const running = await startProcess(env, [join(image, "scripts/gatehouse.ts"), "start"], ready);
+  try {
+    const [, check = "[]"] =
+      /^ {2}CMD (\[.*\])$/m.exec(dockerfile.replace(/HEALTHCHECK.*?CMD/, "HEALTHCHECK\n  CMD")) ?? [];
+    const [, ...words] = JSON.parse(check) as string[];
+    execFileSync(process.execPath, words, { env });
+    expect(() => execFileSync(process.execPath, words, { env: { PORT: "1" }, stdio: "ignore" })).toThrow();
+    expect(files()).toEqual(before);
+    expect(dockerfile).toMatch(/^USER node$/m);
+  } finally {
+    expect(await running.end("SIGTERM")).toBe(0);
+  }
+}, 60_000);
+
+test("gatehouse: prints its version, and its commands for an unknown one", () => {
+  const version = JSON.parse(readFileSync("package.json", "utf8")).version;
+  const run = (...args: string[]) =>
+    execFileSync(process.execPath, ["scripts/gatehouse.ts", ...args], { stdio: "pipe" });
+  expect(run("--version").toString()).toBe(`${version}\n`);
+  expect(() => run("begin")).toThrow(/start \| start:gateway/);
+});
+
+test("Kubernetes and systemd: their variables exist", () => {
+  const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
+  const literals = [...read("kubernetes/kustomization.yaml").matchAll(/^ {6}- (\w+)=/gm)].map(([, name]) => name);
+  const unit =
+    read("systemd/gatehouse@.service")
+      .match(/^Environment=(.*)$/m)?.[1]
+      ?.match(/\b[A-Z_]+(?==)/g) ?? [];
+  expect([literals.length, unit.length]).toEqual([5, 2]);
+  expect([...literals, ...unit].filter((name) => !Object.hasOwn(variables, name as string))).toEqual([]);
+});
+
+test.skipIf(!has("kubectl"))("Kubernetes: kustomize builds every object, with one image and names that exist", () => {
+  const built = execFileSync("kubectl", ["kustomize", "deploy/kubernetes"]).toString();
+  const kinds = "ConfigMap Service Deployment PodDisruptionBudget HorizontalPodAutoscaler Job NetworkPolicy".split(" ");
+  for (const kind of kinds) expect(built).toMatch(new RegExp(`^kind: ${kind}$`, "m"));
+  expect(new Set(built.match(/image: .*/g)).size).toBe(1);
+  for (const path of ["/health/ready", "/health/live"]) expect(built).toContain(`path: ${path}`);
+});
+
+test.skipIf(!has("systemd-analyze"))("systemd: the unit is valid, and well confined", () => {
+  const folder = join(tmpdir(), randomUUID());
+  mkdirSync(folder);
+  const unit = join(folder, "gatehouse@.service");
+  const text = read("systemd/gatehouse@.service");
+  expect(existsSync(/\/opt\/gatehouse\/(\S+)/.exec(text.slice(text.indexOf("[Service]")))?.[1] ?? "")).toBe(true);
+  writeFileSync(unit, text.replace("/usr/bin/node", process.execPath));
+  expect(execFileSync("systemd-analyze", ["verify", unit], { stdio: "pipe" }).toString()).toBe("");
+  execFileSync("systemd-analyze", ["security", "--offline=true", "--threshold=20", unit], { stdio: "pipe" });
+});
