@@ -1,6 +1,7 @@
 import type { Http2SecureServer, Http2Server, Http2Session, SecureServerOptions, ServerHttp2Session } from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
 import type { Socket } from "node:net";
+import type { Interceptor } from "@connectrpc/connect";
 
 /** Concurrent calls of one connection, and of one that a gateway uses for all of its clients. */
 const MAX_CONCURRENT_STREAMS = 250;
@@ -66,25 +67,25 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
 }
 
 /**
- * Creates the signal of each call. It fires when the client disconnects, or on shutdown. Connect's `shutdownSignal` does
- * the same, but iterates over all open calls whenever one starts or ends.
+ * Aborts the calls in progress on shutdown. Connect's `shutdownSignal` does the same, but looks through all open calls
+ * whenever one starts or ends.
  */
-export function linkToShutdown(shutdown: AbortSignal): (client: AbortSignal) => AbortSignal {
+export function abortOnShutdown(shutdown: AbortSignal): Interceptor {
   const open = new Set<AbortController>();
   shutdown.addEventListener("abort", () => {
     for (const call of open) call.abort(shutdown.reason);
   });
-  return (client) => {
+  return (next) => (req) => {
     const call = new AbortController();
-    const onClose = () => {
+    const onEnd = () => {
       open.delete(call);
-      call.abort(client.reason);
+      call.abort(req.signal.reason);
     };
     open.add(call);
-    client.addEventListener("abort", onClose);
-    if (client.aborted) onClose();
+    req.signal.addEventListener("abort", onEnd);
+    if (req.signal.aborted) onEnd();
     if (shutdown.aborted) call.abort(shutdown.reason);
-    return call.signal;
+    return next({ ...req, signal: call.signal });
   };
 }
 

@@ -10,7 +10,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { checkMessageSize, payloadTooLarge, readBody } from "../platform/body-limits.ts";
 import { ServiceError, toConnectError } from "../platform/errors.ts";
-import { policyOf } from "../platform/policy.ts";
+import { DEFAULT_BODY_BYTES, maxBodyBytes, policyOf } from "../platform/policy.ts";
 
 /** Maximum factor by which a compressed message may expand. A small one may always expand to this size, in bytes. */
 const MAX_EXPANSION = 20;
@@ -21,9 +21,8 @@ const COMPRESSED = 1;
 /** Content types of requests that are a message without a frame. */
 const UNFRAMED = /^application\/(json|proto)\b/i;
 const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
-/** Maximum message of a method without a size of its own, and what path, query and cookies add to it, in bytes. */
-const DEFAULT_BODY_BYTES = 16 * 1024;
-export const HEAD_BYTES = 16 * 1024;
+/** What path, query and cookies add to a message, in bytes. */
+const HEAD_BYTES = 16 * 1024;
 
 /** Time limits of the port, in ms. */
 export type Timeouts = {
@@ -67,45 +66,66 @@ export function encodingOf(headers: FastifyRequest["headers"]): string | undefin
 }
 
 /** Maximum message of a method, in bytes. */
-export const maxBytesOf = (method: DescMethod) =>
-  (policyOf(method)?.policy.maxBodyBytes || DEFAULT_BODY_BYTES) + HEAD_BYTES;
+export function maxBytesOf(method: DescMethod): number {
+  const policy = policyOf(method)?.policy;
+  return policy ? maxBodyBytes(policy) + HEAD_BYTES : DEFAULT_BODY_BYTES;
+}
+
+/** What is read of a body, in bytes: without a valid access token no more than 16 KiB, whatever the method. */
+const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
+  FRAME_HEAD_BYTES + (admitted?.claims || admitted?.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
 
 /** The HTTP/2 request behind a request to the gRPC port. */
 export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerRequest;
 
-/** The body of a call, with the time limits of its stream. Undefined: Connect reads the messages of reflection one by one. */
+/** The body of a call, with the time limits of its stream. */
 export function receiveBody(
   request: FastifyRequest,
   method: DescMethod,
   { requestMs, writeMs, reflectionMs }: Timeouts,
-) {
+): AsyncIterable<Uint8Array> {
   const { stream } = rawOf(request);
   const cancel = () => stream.close(constants.NGHTTP2_CANCEL);
   if (method.methodKind === "bidi_streaming") {
     const timer = setTimeout(cancel, reflectionMs);
     stream.once("close", () => clearTimeout(timer));
-    return undefined;
+    return discardRest(request, reflectionMs, readMessages(request, method));
   }
   // Only for calls with a token, since Node does not clear this timer when the connection closes.
   if (request.admitted?.claims) stream.setTimeout(writeMs, () => stream.writableLength > 0 && cancel());
-  return readRequestBody(request, method, requestMs);
+  return discardRest(request, requestMs, readMessage(request, method, requestMs));
 }
 
-/**
- * Reads the body of a call of one message when Connect pulls it. The message is checked before Connect decodes it: errors
- * of Connect quote the request and count as internal.
- * @throws ConnectError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, REQUEST_TIMEOUT, TOO_MANY_CONCURRENT, UNAVAILABLE
- */
-async function* readRequestBody(request: FastifyRequest, method: DescMethod, timeoutMs: number) {
+/** Passes a body on to Connect. After an error it discards the rest. */
+async function* discardRest(request: FastifyRequest, timeoutMs: number, body: AsyncIterable<Uint8Array>) {
   const startedAt = performance.now();
-  const maxBytes = maxBytesOf(method);
-  const reserve = (size: number) => request.admitted?.permit.reserveBody(size);
   try {
-    const body = await readBody(rawOf(request), { maxBytes, reserve, timeoutMs });
-    yield checkedBody(request, method, body);
+    yield* body;
   } catch (error) {
     await discardBody(request, timeoutMs - (performance.now() - startedAt));
     throw error instanceof ServiceError ? toConnectError(error) : error;
+  }
+}
+
+/**
+ * Reads the body of a call of one message. The message is checked before Connect decodes it: errors of Connect quote the
+ * request and count as internal. Decoding it twice costs 2 µs for a login and 0.3 ms for the largest conversation.
+ * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, REQUEST_TIMEOUT, TOO_MANY_CONCURRENT, UNAVAILABLE
+ */
+async function* readMessage(request: FastifyRequest, method: DescMethod, timeoutMs: number) {
+  const maxBytes = bytesToRead(request, method);
+  const reserve = (size: number) => request.admitted?.permit.reserveBody(size);
+  const body = await readBody(rawOf(request), { maxBytes, reserve, timeoutMs });
+  yield checkedBody(request, method, body);
+}
+
+/** Reads the body of a reflection stream, whose messages Connect decodes one by one. @throws ServiceError PAYLOAD_TOO_LARGE */
+async function* readMessages(request: FastifyRequest, method: DescMethod): AsyncIterable<Uint8Array> {
+  let bytes = 0;
+  for await (const part of rawOf(request).iterator({ destroyOnReturn: false })) {
+    bytes += part.length;
+    if (bytes > bytesToRead(request, method)) throw payloadTooLarge();
+    yield part;
   }
 }
 

@@ -1,8 +1,9 @@
+import type { Http2ServerRequest } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { ConnectRouter, HandlerContext } from "@connectrpc/connect";
-import { createConnectRouter, createContextKey, createContextValues, createServiceImplSpec } from "@connectrpc/connect";
-import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
+import { createContextKey, createContextValues, createServiceImplSpec } from "@connectrpc/connect";
+import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
@@ -11,21 +12,12 @@ import type { App } from "../app.ts";
 import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SECRET } from "../platform/client.ts";
 import type { Config } from "../platform/config.ts";
 import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
-import { services } from "../platform/policy.ts";
+import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
 import { readTlsFiles, type TlsFiles } from "../platform/process.ts";
 import { addServerHooks, admittedKey } from "../platform/server-hooks.ts";
-import { allowGatewayStreams, createHttp2Server, linkToShutdown } from "./http2-server.ts";
+import { abortOnShutdown, allowGatewayStreams, createHttp2Server } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
-import {
-  boundedGzip,
-  discardBody,
-  encodingOf,
-  HEAD_BYTES,
-  maxBytesOf,
-  rawOf,
-  receiveBody,
-  type Timeouts,
-} from "./request-body.ts";
+import { boundedGzip, discardBody, encodingOf, maxBytesOf, rawOf, receiveBody, type Timeouts } from "./request-body.ts";
 
 /** As on the REST port, but connections may be idle for longer, since clients pool them. */
 export const TIMEOUTS: Timeouts = {
@@ -49,9 +41,8 @@ export type GrpcServer = {
 };
 
 /** Why a call is refused, and a promise for the end of its body, which is discarded. */
-const refusalKey = createContextKey<{ error: unknown; discarded: Promise<unknown> } | undefined>(undefined, {
-  description: "refusal",
-});
+type Refusal = { error: unknown; discarded: Promise<unknown> };
+const refusalKey = createContextKey<Refusal | undefined>(undefined, { description: "refusal" });
 const requestIdKey = createContextKey("", { description: "request id" });
 
 /** Tests may omit the checks of the port. */
@@ -67,7 +58,6 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const { host, port, tls, reflection } = config.grpc;
   const { proxies = createTrustedProxies([]) } = app;
   const shutdown = new AbortController();
-  const signalOf = linkToShutdown(shutdown.signal);
   const connections = createHttp2Server(tls ? serverTls(tls) : undefined, timeouts.idleMs);
   const server = fastify({
     serverFactory: (handler) => connections.server.on("request", handler as never) as never,
@@ -77,7 +67,9 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
   }) as FastifyInstance;
   const methods = new Map<string, DescMethod>();
-  const refusals = new WeakMap<FastifyRequest, unknown>();
+  const refusals = new WeakMap<FastifyRequest, Refusal>();
+  const refuse = (request: FastifyRequest, error: unknown) =>
+    refusals.set(request, { error, discarded: discardBody(request, timeouts.requestMs) });
   app.admission?.limitConnections(connections.server, proxies.isTrusted);
   addServerHooks(server, {
     gate: app.gate,
@@ -96,39 +88,44 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
       }
       reply.header("grpc-accept-encoding", boundedGzip.name);
+      endWrites(rawOf(request), reply);
     },
-    onRefused: (request, error) => refusals.set(request, error),
+    onRefused: refuse,
+  });
+  server.addHook("preHandler", (request, _reply, done) => {
+    const method = methods.get(request.routeOptions.url ?? "");
+    const error = method && !refusals.has(request) && refuseEncoding(request);
+    if (error) refuse(request, error);
+    if (method && !refusals.has(request)) request.body = receiveBody(request, method, timeouts);
+    done();
   });
   server.setNotFoundHandler((_request, reply) => reply.code(404).send());
   server.setErrorHandler(({ statusCode = 500 }: { statusCode?: number }, _request, reply) =>
     reply.code(statusCode < 500 ? statusCode : 400).send(),
   );
-  const router = createConnectRouter({
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads it
+  const routes = (router: ConnectRouter) => {
+    app.routes(bounded(router));
+    if (reflection) {
+      router.service(ServerReflection, reflectionHandler([...services, Health]), { readMaxBytes: DEFAULT_BODY_BYTES });
+    }
+    for (const { requestPath, method } of router.handlers) methods.set(requestPath, method);
+  };
+  await server.register(fastifyConnectPlugin, {
+    routes,
+    contextValues: (request) =>
+      createContextValues()
+        .set(admittedKey, request.admitted)
+        .set(requestIdKey, request.id)
+        .set(refusalKey, refusals.get(request)),
     requestGate: (context) => openGate(context, app.onRefused),
-    interceptors: app.interceptors,
+    interceptors: [abortOnShutdown(shutdown.signal), ...app.interceptors],
     acceptCompression: [boundedGzip],
     compressMinBytes: 0xffffffff,
     binaryOptions: { readUnknownFields: false }, // each unknown field would become an object
     maxTimeoutMs: MAX_TIMEOUT_MS,
   });
-  app.routes(bounded(router));
-  if (reflection) {
-    router.service(ServerReflection, reflectionHandler([...services, Health]), { readMaxBytes: HEAD_BYTES });
-  }
-  server.removeAllContentTypeParsers();
-  server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads it
-  for (const handler of router.handlers) {
-    methods.set(handler.requestPath, handler.method);
-    server.all(handler.requestPath, (request, reply) => {
-      const error = refusals.get(request) ?? refuseEncoding(request);
-      const values = createContextValues().set(admittedKey, request.admitted).set(requestIdKey, request.id);
-      if (error) values.set(refusalKey, { error, discarded: discardBody(request, timeouts.requestMs) });
-      else request.body = receiveBody(request, handler.method, timeouts);
-      reply.hijack();
-      const call = universalRequestFromNodeRequest(request.raw, reply.raw, request.body as never, values);
-      respond(handler({ ...call, signal: signalOf(call.signal) }), reply);
-    });
-  }
   await server.listen({ host, port });
   return {
     port: (connections.server.address() as AddressInfo).port,
@@ -145,17 +142,13 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   };
 }
 
-/** Writes the response of a handler. Not by Connect's plugin for Fastify: see docs/decisions/0006. */
-function respond(answer: ReturnType<ConnectRouter["handlers"][number]>, reply: FastifyReply): void {
-  const { raw } = reply;
-  // Node 26 does not end a write that waits for a disconnected client (nodejs/node#58252).
-  raw.once("close", () => raw.listenerCount("error") > 0 && raw.emit("error", new Error("The client has left.")));
-  answer
-    .then((response) => {
-      for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value as string);
-      return universalResponseToNodeResponse(response, reply.raw);
-    })
-    .catch(() => reply.raw.destroy()); // the client has disconnected
+/**
+ * Ends a write that waits for a client which has left. Node 26 does not (nodejs/node#58252), and Connect prints the error of
+ * earlier versions, since it is not of a connection.
+ */
+function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void {
+  const error = Object.assign(new Error("The client has left."), { code: "ECONNRESET" });
+  stream.once("aborted", () => raw.listenerCount("error") > 0 && raw.emit("error", error));
 }
 
 /** Throws the error of a refused call inside Connect, which writes it in the form of each protocol. */
