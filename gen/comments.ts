@@ -96,7 +96,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.platform.v1.Access.ACCESS_ADMIN": "Clients with a valid access token of an administrator.",
   "gatehouse.platform.v1.LimitKey": "The key by which requests are counted.",
   "gatehouse.platform.v1.LimitKey.LIMIT_KEY_UNSPECIFIED": "Invalid. A limit with this key prevents the start.",
-  "gatehouse.platform.v1.LimitKey.LIMIT_KEY_ADDRESS": "The client address. IPv6 addresses count by their /64 prefix.",
+  "gatehouse.platform.v1.LimitKey.LIMIT_KEY_ADDRESS": "The client address. IPv6 addresses count by their /64 prefix, and by their /48 with ten times the limit.",
   "gatehouse.platform.v1.LimitKey.LIMIT_KEY_USER": "The authenticated user.",
   "gatehouse.platform.v1.LimitKey.LIMIT_KEY_ADDRESS_AND_ACCOUNT": "The client address together with the account named in the request. In addition, the address alone may send twenty times as many requests.",
   "gatehouse.platform.v1.Lockout": "The counters of failed attempts.",

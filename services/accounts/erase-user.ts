@@ -1,6 +1,6 @@
 import { LockMode } from "@mikro-orm/core";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import { clearLock } from "../store/attempts.ts";
+import { deleteLocks } from "../lockout/clear-locks.ts";
 import { deleteEmails } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";
 import { User } from "../store/users.ts";
@@ -20,8 +20,7 @@ export async function eraseUser(call: AuditDeps, userId: string): Promise<boolea
   await deleteEmails(call, userId);
   while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // the foreign key would do it in one long statement
   await call.em.nativeDelete(User, { id: userId });
-  await clearLock(call, { kind: "password", subject: user.canonicalEmail });
-  await clearLock(call, { kind: "second-factor", subject: userId });
+  await deleteLocks(call, user);
   await recordAudit(call, "user.erased", { userId });
   return true;
 }

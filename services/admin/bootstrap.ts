@@ -2,10 +2,10 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
+import { clearLocks } from "../lockout/clear-locks.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/revoke-sessions.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
-import { clearLock } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/users.ts";
 
@@ -48,6 +48,5 @@ async function revokeAllAccess(call: Deps, userId: string, canonicalEmail: strin
   await revokeSessions(call, userId);
   await invalidateOneTimeTokens(call, userId);
   await disableMfa(call, userId, { audit: false, notify: false });
-  await clearLock(call, { kind: "password", subject: canonicalEmail });
-  await clearLock(call, { kind: "second-factor", subject: userId });
+  await clearLocks(call, { id: userId, canonicalEmail }, "operator");
 }

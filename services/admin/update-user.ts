@@ -3,11 +3,12 @@ import { eraseUser } from "../accounts/erase-user.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
+import { clearLocks } from "../lockout/clear-locks.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/revoke-sessions.ts";
 import type { AdminUser } from "../store/admin-users.ts";
-import { clearLock } from "../store/attempts.ts";
+import { deleteAttempts } from "../store/attempts.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
 import { readAdminUser, userNotFound } from "./admin-user.ts";
 import { assertEditableAccess, assertRecentAdminSignIn, assertRemovableAdmin, assertStillAdmin } from "./guards.ts";
@@ -81,7 +82,7 @@ async function applyChanges(call: Deps, user: User, changes: UserChanges, addres
   });
   await call.em.flush();
   if (isMoving) await onEmailChanged(call, user, old);
-  if (changes.locked === false) await unlock(call, user);
+  if (changes.locked === false) await clearLocks(call, user, "operator");
   const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, user.id, { audit: false, notify: true }));
   if (isMoving || losesFactor || (old.role === "admin" && user.role === "user")) await revokeSessions(call, user.id);
   if (old.role === "user" && user.role === "admin") await endImpersonations(call, user.id); // administrators can't be impersonated
@@ -94,14 +95,9 @@ async function onEmailChanged(
   old: Pick<User, "name" | "email" | "canonicalEmail">,
 ): Promise<void> {
   await invalidateOneTimeTokens(call, user.id);
-  await clearLock(call, { kind: "password", subject: old.canonicalEmail });
+  await deleteAttempts(call, { kind: "password", subject: old.canonicalEmail });
   const variables = { name: old.name, newEmail: user.email };
   await queueEmail(call, { userId: user.id, to: old.email, template: "email-changed", variables });
-}
-
-async function unlock(call: Deps, user: User): Promise<void> {
-  await clearLock(call, { kind: "password", subject: user.canonicalEmail });
-  await clearLock(call, { kind: "second-factor", subject: user.id });
 }
 
 /** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */

@@ -26,7 +26,7 @@ export async function login(call: Call, email: string, password: string): Promis
     const { user } = attempt;
     const matches = await call.passwords.matches(user?.passwordHash, password);
     if (!user || !matches) {
-      await recordFailedAttempt(call, attempt, "auth.login_failed", user?.id);
+      await recordFailedAttempt(call, attempt, "auth.login_failed", user);
       throw invalidCredentials();
     }
     await assertMaySignIn(call, user, attempt);

@@ -2,12 +2,12 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, invalidateOneTimeTokens, readOneTimeToken } from "../crypto/one-time-token.ts";
+import { clearLocks } from "../lockout/clear-locks.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
 import { revokeSessions } from "../sessions/revoke-sessions.ts";
-import { clearLock } from "../store/attempts.ts";
 import { User } from "../store/users.ts";
 
 /**
@@ -33,8 +33,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     await call.em.flush();
     await revokeSessions(call, userId);
     await invalidateOneTimeTokens(call, userId);
-    await clearLock(call, { kind: "password", subject: user.canonicalEmail });
-    await clearLock(call, { kind: "second-factor", subject: userId });
+    await clearLocks(call, user, "reset");
     await recordAudit(call, "auth.password_reset", { userId });
     await queueEmail(call, { userId, to: email, template: "password-reset", variables: { name: user.name } });
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });

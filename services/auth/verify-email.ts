@@ -5,7 +5,7 @@ import type { Call } from "../call.ts";
 import { consumeOneTimeToken, invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { clearLock } from "../store/attempts.ts";
+import { deleteAttempts } from "../store/attempts.ts";
 import { User } from "../store/users.ts";
 
 /**
@@ -43,7 +43,7 @@ async function applyEmailChange(call: Call, user: User, email: string): Promise<
   await call.em.flush();
   await invalidateOneTimeTokens(call, userId);
   await recordAudit(call, "user.email_changed", { userId });
-  await clearLock(call, { kind: "password", subject: oldCanonical });
+  await deleteAttempts(call, { kind: "password", subject: oldCanonical });
   const variables = { name, newEmail: email };
   await queueEmail(call, { userId, to: oldEmail, template: "email-changed", variables });
 }

@@ -3,8 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { reserveAttempt } from "../lockout/reserve-attempt.ts";
-import { evaluateSecondFactor, type SecondFactor } from "../mfa/second-factor.ts";
+import { evaluateSecondFactor, reserveFactor, type SecondFactor } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { type LoginResult, openSession } from "../sessions/open-session.ts";
 import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
@@ -22,7 +21,7 @@ const MAX_CODES = 5;
 export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<LoginResult> {
   const token = await readMfaToken(call, tempToken);
   if (!token) throw invalidMfaToken();
-  const attempt = await reserveAttempt(call, { kind: "second-factor", subject: token.userId });
+  const attempt = await reserveFactor(call, token.userId, factor);
   try {
     if (!(await countMfaTokenAttempt(call, token.id, MAX_CODES))) throw invalidMfaToken();
     const user = await call.em.findOne(User, { id: token.userId });

@@ -2,20 +2,20 @@ import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/conne
 import { AccountKey, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { canonicalEmail } from "../accounts/email-address.ts";
 import { type Call, callOf } from "../call.ts";
-import { assertNotLocked } from "../lockout/reserve-attempt.ts";
-import { networkOf } from "../platform/client.ts";
+import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
 import {
+  addressKeys,
   type RateLimiter,
   type RateLimitResult,
   rateLimitHeaders,
-  rateLimitKey,
   refuseExceeded,
   tightest,
 } from "../platform/rate-limiter.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
+import { findLock } from "../store/attempts.ts";
 
 /**
  * Counts requests that name an account in their body. The port has counted the user or the address. A locked account gets
@@ -43,20 +43,20 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
   };
 }
 
-/** @throws ServiceError RATE_LIMITED */
+/** @throws ServiceError ACCOUNT_LOCKED, RATE_LIMITED */
 async function countAccount(
   rateLimiter: RateLimiter | undefined,
   call: Call,
   { limits, policy }: MethodPolicy,
   account: string,
 ): Promise<RateLimitResult | undefined> {
-  const network = networkOf(call.client.address);
+  const clearedAt = await assertNotLockedFor(call, policy.lockout, account);
+  const suffix = `:account:${account}${clearedAt ? `:${clearedAt.getTime()}` : ""}`; // a cleared lock forgets the count, everywhere
   const keys = limits
     .filter((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT)
-    .map((limit) => rateLimitKey(limit, `{address:${network}}:account:${account}`));
+    .flatMap((limit) => addressKeys(limit, call.client.address, suffix));
   if (!rateLimiter || keys.length === 0) return undefined;
   const result = await rateLimiter.consume(keys);
-  if (result.remaining < 0) await assertNotLockedFor(call, policy.lockout, account);
   refuseExceeded(result, limits);
   return result;
 }
@@ -71,7 +71,11 @@ async function accountOf(call: Call, { account }: MethodPolicy, req: UnaryReques
     : canonicalEmail(value)?.canonical;
 }
 
-async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string): Promise<void> {
-  if (lockout === Lockout.PASSWORD) await assertNotLocked(call, { kind: "password", subject });
-  if (lockout === Lockout.SECOND_FACTOR) await assertNotLocked(call, { kind: "second-factor", subject });
+/** Refuses a locked account. A lock of codes for good is up to the operation: a backup code opens it. @returns when it was last cleared */
+async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string): Promise<Date | null | undefined> {
+  if (lockout === Lockout.UNSPECIFIED) return undefined;
+  const kind = lockout === Lockout.PASSWORD ? "password" : "second-factor";
+  const lock = await findLock(call, { kind, subject }, call.clock.now());
+  if (kind === "password" || !isForGood(lock)) refuseLocked(lock, kind, call.clock.now());
+  return lock.clearedAt;
 }

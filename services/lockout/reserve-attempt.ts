@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type AuditDeps, type AuditedEvent, recordAudit } from "../audit/record.ts";
+import { type AuditDeps, recordAudit } from "../audit/record.ts";
+import { type QueueDeps, queueDailyEmail } from "../mail/queue.ts";
 import type { Config } from "../platform/config.ts";
 import { ServiceError, tooBusy } from "../platform/errors.ts";
 import type { Clock } from "../platform/process.ts";
@@ -9,6 +10,8 @@ import {
   findLock,
   type GuessedUser,
   insertReservation,
+  LOCKED_FOR_GOOD,
+  type Lock,
   recordFailure,
   recordSuccess,
   releaseReservation,
@@ -41,6 +44,14 @@ const RETRY_MS = 20;
 const MAX_WAITING = 10;
 /** Interval between retries of a release while the database is unreachable, in ms. */
 const RELEASE_RETRY_MS = 500;
+
+/** What opens an account that is locked for good. */
+const WAYS = {
+  password: "Please reset your password by e-mail.",
+  confirmation: "Please reset your password by e-mail.",
+  "second-factor": "Please use a backup code, or ask an administrator.",
+  "backup-code": "Please ask an administrator.",
+};
 
 /** Callers that wait, by kind and subject. */
 const waiting = new Map<string, number>();
@@ -77,34 +88,54 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
   }
 }
 
-/** Reads whether guesses are refused. Counts nothing. @throws ServiceError ACCOUNT_LOCKED with the seconds left */
-export async function assertNotLocked(call: Pick<Deps, "query" | "clock">, key: AttemptKey): Promise<void> {
-  const now = call.clock.now();
-  const lockedUntil = await findLock(call, key, now);
+/** Refuses guesses while they are locked. @throws ServiceError ACCOUNT_LOCKED, with the seconds left if time ends the lock */
+export function refuseLocked(lock: Lock, kind: AttemptKey["kind"], now: Date): void {
+  const { lockedUntil } = lock;
   if (!lockedUntil) return;
+  const start = "The account is locked after too many failed attempts.";
+  if (isForGood(lock)) throw new ServiceError(Reason.ACCOUNT_LOCKED, `${start} ${WAYS[kind]}`);
   const seconds = Math.ceil((lockedUntil.getTime() - now.getTime()) / 1000);
   const minutes = Math.ceil(seconds / 60);
-  throw new ServiceError(
-    Reason.ACCOUNT_LOCKED,
-    `The account is locked after too many failed attempts. Please try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`,
-    { retryAfterSeconds: seconds },
-  );
+  const message = `${start} Please try again in ${minutes} minute${minutes === 1 ? "" : "s"}.`;
+  throw new ServiceError(Reason.ACCOUNT_LOCKED, message, { retryAfterSeconds: seconds });
 }
 
-/** Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction. */
+/** Whether a lock is ended by no time. */
+export const isForGood = ({ lockedUntil }: Lock): boolean => lockedUntil?.getTime() === LOCKED_FOR_GOOD.getTime();
+
+async function assertNotLocked(call: Pick<Deps, "query" | "clock">, key: AttemptKey): Promise<void> {
+  const now = call.clock.now();
+  refuseLocked(await findLock(call, key, now), key.kind, now);
+}
+
+/**
+ * Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction. An e-mail
+ * notifies the owner of the first lock of a day, and of wrong codes, since the password before them was right.
+ */
 export async function recordFailedAttempt(
-  call: AuditDeps,
+  call: AuditDeps & QueueDeps,
   attempt: Attempt,
-  event: AuditedEvent,
-  userId: string | undefined,
-  lockDetails: Record<string, unknown> = {},
+  event: "auth.login_failed" | "auth.mfa_failed",
+  owner: Owner | undefined,
 ): Promise<void> {
+  const userId = owner?.id;
+  const isCode = event === "auth.mfa_failed";
+  const notify = async (template: "account-locked" | "wrong-code") => {
+    if (!owner) return;
+    await queueDailyEmail(call, { userId: owner.id, to: owner.email, template, variables: { name: owner.name } });
+  };
   await call.em.transactional(async () => {
     const locked = await attempt.fail();
     await recordAudit(call, event, { userId, outcome: "failure" });
-    if (locked) await recordAudit(call, "auth.locked", { userId, outcome: "failure", details: lockDetails });
+    if (isCode) await notify("wrong-code");
+    if (!locked) return;
+    const details = isCode ? { factor: "second" } : {};
+    await recordAudit(call, "auth.locked", { userId, outcome: "failure", details });
+    await notify("account-locked");
   });
 }
+
+type Owner = Pick<GuessedUser, "id" | "email" | "name">;
 
 function rulesAt({ clock, config: { lockout } }: Deps) {
   const now = clock.now();

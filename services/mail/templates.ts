@@ -85,6 +85,20 @@ const templates = {
     subject: "A backup code was used",
     paragraphs: ({ left }) => [`A backup code of your account was used; ${left} are left.`, notYou],
   },
+  "account-locked": {
+    subject: "Your account was locked for a while",
+    paragraphs: () => [
+      "Your account was locked after several wrong passwords or codes in a row. Sessions that are open stay open.",
+      "If this was not you, somebody is guessing. A reset of your password opens the account at once.",
+    ],
+  },
+  "wrong-code": {
+    subject: "Somebody knows your password",
+    paragraphs: () => [
+      "Somebody entered the right password of your account, but a wrong code of the authenticator.",
+      "If this was not you, reset your password at once.",
+    ],
+  },
   "session-reused": {
     subject: "A session was ended for your safety",
     paragraphs: ({ device }) => [

@@ -3,9 +3,10 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Cipher } from "../crypto/cipher.ts";
-import { type Attempt, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
+import { type Attempt, isForGood, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
+import { clearLock, findLock } from "../store/attempts.ts";
 import { consumeTotpStep, replaceBackupCodes, takeBackupCode, type User } from "../store/users.ts";
 import { matchingStep } from "./totp.ts";
 
@@ -34,7 +35,7 @@ export async function withSecondFactor<T>(
   factor: SecondFactor,
   work: Work<T>,
 ): Promise<T> {
-  const attempt = await reserveAttempt(call, { kind: "second-factor", subject: user.id });
+  const attempt = await reserveFactor(call, user.id, factor);
   try {
     return await evaluateSecondFactor(call, attempt, user, factor, work);
   } finally {
@@ -55,11 +56,20 @@ export async function evaluateSecondFactor<T>(
     return (await consumeSecondFactor(call, user, factor)) ? { result: await work() } : undefined;
   });
   if (!outcome) {
-    await recordFailedAttempt(call, attempt, "auth.mfa_failed", user.id, { factor: "second" });
+    await recordFailedAttempt(call, attempt, "auth.mfa_failed", user);
     throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
   }
   await attempt.succeed();
+  if ("backupCode" in factor)
+    await clearLock(call, { kind: "second-factor", subject: user.id }, call.clock.now(), true);
   return outcome.result;
+}
+
+/** Counts a factor before it is evaluated. Once codes are locked for good, backup codes have a counter of their own. */
+export async function reserveFactor(call: Call, userId: string, factor: SecondFactor): Promise<Attempt> {
+  const codes = { kind: "second-factor", subject: userId } as const;
+  const isLastResort = "backupCode" in factor && isForGood(await findLock(call, codes, call.clock.now()));
+  return reserveAttempt(call, isLastResort ? { kind: "backup-code", subject: userId } : codes);
 }
 
 /** Consumes a factor by a guarded statement: of several callers with the same one succeeds. @returns whether it was right. */

@@ -1,9 +1,8 @@
 import type { Socket } from "node:net";
-import { isIPv6 } from "node:net";
 import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { networkOf } from "./client.ts";
+import { networksOf } from "./client.ts";
 import { ServiceError } from "./errors.ts";
 
 const MIB = 1024 * 1024;
@@ -31,8 +30,6 @@ const MIN_CALLER_REQUESTS = 32;
 const MIN_CALLER_CONNECTIONS = 64;
 /** The largest body of any method. */
 const MIN_CALLER_BODY_BYTES = 2 * MIB + SMALL_BODY_BYTES;
-/** Internet providers often assign an IPv6 /48 to one customer. It has the share of this many addresses. */
-const ADDRESSES_PER_SITE = 10;
 /** Health watches and reflection streams per address. */
 const WATCHES_PER_ADDRESS = 8;
 
@@ -104,7 +101,7 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
   const sharesOf = (what: keyof typeof share, { userId, address }: Pick<AdmissionRequest, "userId" | "address">) => {
     const max = share[what];
     if (userId !== undefined) return [{ key: `${what}:${userId}`, max, error: tooManyConcurrent }];
-    return networksOf(address).map(([network, factor]) => ({
+    return (address === undefined ? [] : networksOf(address)).map(([network, factor]) => ({
       key: `${what}:${network}`,
       max: max * factor,
       error: tooManyConcurrent,
@@ -157,17 +154,6 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
       });
     },
   };
-}
-
-/** What an address counts towards, with the factor of its share: itself; for IPv6 its /64 and, ten times that, its /48. */
-function networksOf(address: string | undefined): [network: string, factor: number][] {
-  if (address === undefined) return [];
-  const network = networkOf(address);
-  if (!isIPv6(address)) return [[network, 1]];
-  return [
-    [network, 1],
-    [`${network.split(":").slice(0, 3).join(":")}::/48`, ADDRESSES_PER_SITE],
-  ];
 }
 
 const full = () =>

@@ -95,6 +95,19 @@ export function networkOf(address: string): string {
     .join(":")}::/64`;
 }
 
+/** Internet providers often assign an IPv6 /48 to one customer. It has the share of this many /64. */
+const NETWORKS_PER_SITE = 10;
+
+/** What an address counts towards, with the factor of its share: itself; for IPv6 its /64 and, ten times that, its /48. */
+export function networksOf(address: string): [network: string, factor: number][] {
+  const network = networkOf(address);
+  if (!network.endsWith("::/64")) return [[network, 1]];
+  return [
+    [network, 1],
+    [`${network.split(":").slice(0, 3).join(":")}::/48`, NETWORKS_PER_SITE],
+  ];
+}
+
 /** A request as Fastify knows it: `ips` is the socket's address and what X-Forwarded-For adds, nearest first. */
 type AddressedRequest = { ip: string; ips?: string[] | undefined };
 

@@ -1,5 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { networksOf } from "./client.ts";
 import { ServiceError } from "./errors.ts";
 import type { Clock } from "./process.ts";
 import type { RedisClient } from "./redis.ts";
@@ -66,6 +67,18 @@ export const rateLimitKey = (
   max,
   windowMs: windowSeconds * 1000,
 });
+
+/**
+ * The keys of a limit of an address: for IPv6 its /64 and its /48. One node of a cluster has all of them.
+ * @param account whose requests from the address are counted apart
+ */
+export function addressKeys(limit: Limit, address: string, account = "", max = limit.requests): RateLimitKey[] {
+  const networks = networksOf(address);
+  const [site] = networks.at(-1) as [string, number];
+  return networks.map(([network, factor]) =>
+    rateLimitKey(limit, `{address:${site}}${network === site ? "" : network}${account}`, max * factor),
+  );
+}
 
 /** The `RateLimit` headers of a response. */
 export const rateLimitHeaders = ({ limit, remaining, resetMs }: RateLimitResult): [name: string, value: string][] => [

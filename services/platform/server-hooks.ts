@@ -5,10 +5,10 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { readBearerToken, type SessionClaims, type TokenDeps } from "./access-token.ts";
 import type { Admission, CallKind, Permit } from "./admission.ts";
-import { networkOf } from "./client.ts";
 import { ServiceError, shuttingDown } from "./errors.ts";
 import { type MethodPolicy, policyOf } from "./policy.ts";
 import {
+  addressKeys,
   type RateLimiter,
   type RateLimitKey,
   type RateLimitResult,
@@ -81,10 +81,10 @@ export const unauthenticated = () =>
 
 /** The rate-limit keys that the headers determine. Accounts are named in bodies; an interceptor counts them. */
 function portKeys({ limits }: MethodPolicy, claims: SessionClaims | undefined, address: string): RateLimitKey[] {
-  return limits.map((limit) => {
-    if (limit.by === LimitKey.USER) return rateLimitKey(limit, `user:${claims?.userId}`);
-    if (limit.by === LimitKey.ADDRESS) return rateLimitKey(limit, `address:${networkOf(address)}`);
-    return rateLimitKey(limit, `{address:${networkOf(address)}}`, limit.requests * ACCOUNTS_PER_ADDRESS);
+  return limits.flatMap((limit) => {
+    if (limit.by === LimitKey.USER) return [rateLimitKey(limit, `user:${claims?.userId}`)];
+    if (limit.by === LimitKey.ADDRESS) return addressKeys(limit, address);
+    return addressKeys(limit, address, "", limit.requests * ACCOUNTS_PER_ADDRESS);
   });
 }
 

@@ -1,8 +1,16 @@
 import type { Db, HotDb, Statement } from "./store.ts";
 import type { User } from "./users.ts";
 
-/** What guesses are counted for: passwords per canonical e-mail address, second factors per user id. */
-export type AttemptKey = { kind: "password" | "second-factor"; subject: string };
+/**
+ * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user id. A confirmation is a
+ * password that a signed-in user repeats. Backup codes have a counter of their own once codes are locked for good.
+ */
+export type AttemptKey = { kind: "password" | "confirmation" | "second-factor" | "backup-code"; subject: string };
+
+/** The end of a lock that no time ends. */
+export const LOCKED_FOR_GOOD = new Date("9999-12-31T00:00:00Z");
+/** Failures in a row, across locks, that lock for good (NIST SP 800-63B-4 section 3.2.2). */
+const MAX_CONSECUTIVE = 100;
 
 /** Times that decide what still counts, and how many failures lock. */
 export type AttemptRules = {
@@ -65,18 +73,23 @@ export async function insertReservation(
 
 const FIND_LOCK: Statement = {
   name: "find_lock",
-  text: "select locked_until from attempts where kind = $1 and subject = $2 and locked_until > $3",
+  text: `select case when locked_until > $3 then locked_until end as "lockedUntil", cleared_at as "clearedAt"
+     from attempts where kind = $1 and subject = $2`,
 };
 
-/** Until when guesses are refused; undefined if they are not. */
-export async function findLock({ query }: HotDb, { kind, subject }: AttemptKey, now: Date): Promise<Date | undefined> {
-  const [row] = await query<{ locked_until: Date }>(FIND_LOCK, [kind, subject, now]);
-  return row?.locked_until;
+/** Until when guesses are refused, and when they were last forgotten. */
+export type Lock = { lockedUntil?: Date | null; clearedAt?: Date | null };
+
+/** Reads the lock of a subject; it is empty for one without guesses. */
+export async function findLock({ query }: HotDb, { kind, subject }: AttemptKey, now: Date): Promise<Lock> {
+  const [row] = await query<Lock>(FIND_LOCK, [kind, subject, now]);
+  return row ?? {};
 }
 
 const SUCCEED: Statement = {
   name: "attempt_succeeded",
-  text: `update attempts set reserved = greatest(reserved - 1, 0), failed = 0, failed_at = null from ${ASYNC_COMMIT}
+  text: `update attempts set reserved = greatest(reserved - 1, 0), failed = 0, failed_at = null, consecutive = 0
+     from ${ASYNC_COMMIT}
      where kind = $1 and subject = $2 and locked_until is null`,
 };
 
@@ -85,7 +98,7 @@ export async function recordSuccess({ query }: HotDb, { kind, subject }: Attempt
   await query(SUCCEED, [kind, subject]);
 }
 
-/** Ends a reservation whose guess was wrong. Joins the transaction. @returns whether that locks. */
+/** Ends a reservation whose guess was wrong. Joins the transaction. @returns whether that locks, which it does for good at 100 failures in a row */
 export async function recordFailure(
   { em }: Db,
   { kind, subject }: AttemptKey,
@@ -95,9 +108,10 @@ export async function recordFailure(
   const failed = "(case when a.failed_at > ? then a.failed else 0 end) + 1";
   const [row] = await em.execute<{ locked: boolean }[]>(
     `update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = ${failed}, failed_at = ?,
-       locked_until = case when ${failed} >= ? then ?::timestamptz end
+       consecutive = a.consecutive + 1,
+       locked_until = case when a.consecutive + 1 >= ${MAX_CONSECUTIVE} then ? when ${failed} >= ? then ?::timestamptz end
      where kind = ? and subject = ? and locked_until is null returning locked_until is not null as locked`,
-    [failuresAfter, now, failuresAfter, threshold, lockedUntil, kind, subject],
+    [failuresAfter, now, LOCKED_FOR_GOOD, failuresAfter, threshold, lockedUntil, kind, subject],
   );
   return row?.locked ?? false;
 }
@@ -106,7 +120,8 @@ const RELEASE: Statement = {
   name: "release_attempt",
   text: `with removed as (
        delete from attempts using ${ASYNC_COMMIT}
-       where kind = $1 and subject = $2 and reserved <= 1 and failed = 0 returning kind)
+       where kind = $1 and subject = $2 and reserved <= 1 and failed = 0 and consecutive = 0 and cleared_at is null
+       returning kind)
      update attempts set reserved = greatest(reserved - 1, 0)
      where kind = $1 and subject = $2 and locked_until is null and not exists (select from removed)`,
 };
@@ -116,7 +131,21 @@ export async function releaseReservation({ query }: HotDb, { kind, subject }: At
   await query(RELEASE, [kind, subject]);
 }
 
-/** Forgets all guesses, and the lock they may have caused. */
-export async function clearLock({ em }: Db, { kind, subject }: AttemptKey): Promise<void> {
+/**
+ * Forgets the guesses that lock for a while, and such a lock. The row says when, for the rate limit.
+ * @param all forgets the failures in a row too, and the lock for good
+ */
+export async function clearLock({ em }: Db, { kind, subject }: AttemptKey, now: Date, all: boolean): Promise<void> {
+  await em.execute(
+    `insert into attempts as a (kind, subject, reserved_at, cleared_at) values (?, ?, ?, ?)
+     on conflict (kind, subject) do update set reserved = 0, reserved_at = excluded.reserved_at, failed = 0, failed_at = null,
+       locked_until = null, cleared_at = excluded.cleared_at, consecutive = case when ? then 0 else a.consecutive end
+     where ? or a.locked_until is distinct from ?`,
+    [kind, subject, now, now, all, all, LOCKED_FOR_GOOD],
+  );
+}
+
+/** Deletes what was counted for a subject that no longer belongs to an account. */
+export async function deleteAttempts({ em }: Db, { kind, subject }: AttemptKey): Promise<void> {
   await em.execute("delete from attempts where kind = ? and subject = ?", [kind, subject]);
 }

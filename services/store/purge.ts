@@ -31,7 +31,8 @@ export async function purgeExpired(
     {
       table: "attempts",
       key: "kind, subject",
-      condition: "reserved_at <= ?",
+      condition: `reserved_at <= ? and (consecutive = 0
+        or not exists (select from users u where attempts.subject in (u.canonical_email, u.id::text)))`, // failures in a row of an account never expire
       values: [new Date(now.getTime() - resetMs - durationMs)],
     },
   ];

@@ -9,6 +9,7 @@ import { Migration20261121000600_usage } from "./migrations/Migration20261121000
 import { Migration20261121000700_scale } from "./migrations/Migration20261121000700_scale.ts";
 import { Migration20261121000800_proof } from "./migrations/Migration20261121000800_proof.ts";
 import { Migration20261123000100_macs } from "./migrations/Migration20261123000100_macs.ts";
+import { Migration20261123000200_failures } from "./migrations/Migration20261123000200_failures.ts";
 
 /** All migrations, oldest first. A database records those it has by class name. */
 export const MIGRATIONS = [
@@ -20,6 +21,7 @@ export const MIGRATIONS = [
   Migration20261121000700_scale,
   Migration20261121000800_proof,
   Migration20261123000100_macs,
+  Migration20261123000200_failures,
 ];
 
 /** Finds the name of the migrations table, with its schema: the migrator would expect it in `public`. */

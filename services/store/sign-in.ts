@@ -51,7 +51,7 @@ const SIGN_IN = `with signed as (
     where signed.restored or r.event <> 'user.restored' returning id),
   unsealed as (insert into audit_unsealed (event_id) select id from recorded),
   settled as (
-    update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = 0, failed_at = null
+    update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = 0, failed_at = null, consecutive = 0
     from signed
     where a.kind = 'password' and a.subject = ? and a.locked_until is null)
   select email, name, role, restored from signed`;

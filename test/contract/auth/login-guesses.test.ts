@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { tally, tallyGuesses, times } from "../../support/until.ts";
 
@@ -116,4 +117,57 @@ test("POST /auth/login: waits for attempts in flight until they expire, ten call
   await die(user.email, 5, 28_000);
   const answers = await Promise.all(times(11, () => app.httpClient().post("/auth/login", user.credentials)));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 10, 503: 1 });
+});
+
+/** Resets the password by mail. */
+async function reset(email: string, password = "Brand-new-2"): Promise<void> {
+  await app.httpClient().post("/auth/forgot-password", { email });
+  const { token } = await app.mail.emailTo(email, /Reset/);
+  expect((await app.httpClient().post("/auth/reset-password", { token, password })).status).toBe(200);
+}
+
+test.each(["reset", "unlock"])(
+  "POST /auth/login: works after a %s from an address that has used up its limit",
+  async (by) => {
+    const user = await app.addVerifiedUser();
+    const owner = app.httpClient();
+    for (let i = 0; i < 5; i++) await guess(user.email, owner);
+    expect((await owner.post("/auth/login", user.credentials)).status).toBe(423);
+    const { browser, accessToken } = await signInAdmin(app);
+    if (by === "reset") await reset(user.email, "Brand-new-2");
+    else await browser.put(`/admin/users/${user.id}`, { locked: false }, accessToken);
+    const password = by === "reset" ? "Brand-new-2" : user.password;
+    for (let i = 0; i < 5; i++)
+      expect((await owner.post("/auth/login", { email: user.email, password })).status).toBe(200);
+    expect((await owner.post("/auth/login", { email: user.email, password })).status).toBe(429);
+  },
+);
+
+test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, and notify the owner once a day", async () => {
+  const user = await app.addVerifiedUser();
+  const login = (password = user.password) => app.httpClient().post("/auth/login", { email: user.email, password });
+  for (let lock = 0; lock < 2; lock++) {
+    for (let i = 0; i < 5; i++) expect((await guess(user.email)).status).toBe(401);
+    app.clock.advance("15m");
+  }
+  await app.sql("update attempts set consecutive = consecutive + 88 where subject = ? and consecutive = 10", [
+    user.email,
+  ]);
+  for (let i = 0; i < 2; i++) expect((await guess(user.email)).status).toBe(401);
+  app.clock.advance("20h");
+  const locked = await login();
+  expect(locked).toMatchObject({ status: 423, body: { message: expect.stringContaining("reset your password") } });
+  expect(locked.headers.get("retry-after")).toBeNull();
+  const notices = await app.sql("select id from emails where user_id = ? and template = 'account-locked'", [user.id]);
+  expect(notices).toHaveLength(1);
+  await reset(user.email);
+  expect((await login("Brand-new-2")).status).toBe(200);
+});
+
+test("POST /auth/login: a site with an IPv6 /48 has ten times the limit of a /64", async () => {
+  const from = (i: number) => ({ "x-forwarded-for": `2001:db8:${site}:${i.toString(16)}::1` });
+  const site = Math.floor(Math.random() * 0xffff).toString(16);
+  const register = (i: number) => app.httpClient().send("POST", "/auth/register", {}, from(i));
+  const answers = await Promise.all(times(120, register));
+  expect(tally(answers, (a) => a.status)).toEqual({ 400: 100, 429: 20 });
 });

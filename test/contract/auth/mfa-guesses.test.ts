@@ -105,3 +105,26 @@ test("POST /auth/verify-mfa: an MFA token that races a reset or a change of the 
     expect((await verify(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
   }
 });
+
+test("POST /auth/verify-mfa: 100 wrong codes in a row lock codes until a backup code opens them", async () => {
+  const { user, authenticator } = await setUpFactor(app, await app.addVerifiedUser());
+  expect((await verify(await mfaTokenFor(app, user), { code: await authenticator.code() })).status).toBe(200);
+  const tempToken = await mfaTokenFor(app, user);
+  expect((await verify(tempToken, wrongCode)).status).toBe(401);
+  await app.mail.emailTo(user.email, /knows your password/);
+  await app.sql("update attempts set consecutive = 99 where subject = ?", [user.id]);
+  expect((await verify(tempToken, wrongCode)).status).toBe(401);
+  app.clock.advance("25h");
+  await app.httpClient().post("/auth/forgot-password", { email: user.email });
+  const { token } = await app.mail.emailTo(user.email, /Reset/);
+  const password = "Brand-new-2";
+  expect((await app.httpClient().post("/auth/reset-password", { token, password })).status).toBe(200);
+  const again = await mfaTokenFor(app, { ...user, credentials: { ...user.credentials, password } });
+  const locked = await verify(again, { code: await authenticator.code() });
+  expect(locked).toMatchObject({ status: 423, body: { message: expect.stringContaining("backup code") } });
+  expect((await verify(again, { backupCode: "AAAA-AAAA" })).status).toBe(401);
+  expect((await verify(again, { backupCode: authenticator.backupCodes[0] })).status).toBe(200);
+  app.clock.advance("30s"); // the next code
+  const next = await mfaTokenFor(app, { ...user, credentials: { ...user.credentials, password } });
+  expect((await verify(next, { code: await authenticator.code() })).status).toBe(200);
+});

@@ -29,7 +29,7 @@ test("POST /user/change-password: sets the password, keeps this session, ends th
   expect(events).toEqual([{ actor_id: account.user.id }]);
 });
 
-test("POST /user/change-password: counts a wrong current password as a failed login, up to the lock", async () => {
+test("POST /user/change-password: five wrong current passwords lock confirmations, not the login", async () => {
   const account = await app.signIn();
   const wrong = () => change(account, { currentPassword: "Wrong-1-guess" });
   for (let i = 0; i < 4; i++) await wrong();
@@ -39,17 +39,24 @@ test("POST /user/change-password: counts a wrong current password as a failed lo
   expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
   expect(answers[0]?.body).toMatchObject({ code: "INVALID_CURRENT_PASSWORD", error: "Bad Request" });
   expect((await change(account)).status).toBe(423);
-  expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(423);
+  expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(200);
 });
 
-test("POST /user/change-password: checks five guesses however many arrive at once, logins included", async () => {
+test("POST /user/change-password: works while guesses from outside have locked the login", async () => {
   const account = await app.signIn();
-  const wrong = { email: account.user.email, password: "Wrong-1-guess" };
-  const answers = await Promise.all(
-    times(30, (i) =>
-      i % 2 ? change(account, { currentPassword: wrong.password }) : app.httpClient().post("/auth/login", wrong),
-    ),
-  );
+  const { email, password } = account.user;
+  for (let i = 0; i < 5; i++) await app.httpClient().post("/auth/login", { email, password: "Wrong-1-guess" });
+  expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(423);
+  expect((await change(account)).status).toBe(200);
+  const setup = await account.browser.post("/auth/setup-totp", { password: NEW }, account.accessToken);
+  expect(setup.status).toBe(200);
+  expect((await account.browser.post("/user/delete-account", { password: NEW }, account.accessToken)).status).toBe(200);
+  expect(password).not.toBe(NEW);
+});
+
+test("POST /user/change-password: checks five guesses however many arrive at once", async () => {
+  const account = await app.signIn();
+  const answers = await Promise.all(times(30, () => change(account, { currentPassword: "Wrong-1-guess" })));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 25 });
 });
 

@@ -256,7 +256,7 @@ export const LimitKey = {
   UNSPECIFIED: 0,
 
   /**
-   * The client address. IPv6 addresses count by their /64 prefix.
+   * The client address. IPv6 addresses count by their /64 prefix, and by their /48 with ten times the limit.
    *
    * @generated from enum value: LIMIT_KEY_ADDRESS = 1;
    */

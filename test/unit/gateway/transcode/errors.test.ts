@@ -142,8 +142,8 @@ async function expectAway(servicesUrl: string) {
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });
   const headers = { "content-type": "application/json" };
-  for (const asked of [fetch(`${url}/user/profile`), fetch(`${url}/ai/stream`, { method: "POST", headers, body })]) {
-    const answer = await asked;
+  for (const pending of [fetch(`${url}/user/profile`), fetch(`${url}/ai/stream`, { method: "POST", headers, body })]) {
+    const answer = await pending;
     expect(answer.status).toBe(503);
     expect(await answer.json()).toMatchObject({ code: "UNAVAILABLE" });
   }
