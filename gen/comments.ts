@@ -342,7 +342,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.UserService.GetProfile": "Returns the account of the caller.",
   "gatehouse.account.v1.UserService.UpdateProfile": "Updates the name and the bio. An absent field keeps its value.",
   "gatehouse.account.v1.UserService.ChangePassword": "Sets a new password and revokes every other session. The owner is notified by e-mail.",
-  "gatehouse.account.v1.UserService.ChangeEmail": "Sends a verification token to a new e-mail address. The address changes when VerifyEmail receives the token.",
+  "gatehouse.account.v1.UserService.ChangeEmail": "Sends a verification token to a new e-mail address. The address changes when VerifyEmail receives the token. The response is the same if another account has the address. At most three requests per hour are accepted.",
   "gatehouse.account.v1.UserService.ListSessions": "Lists the open sessions of the caller, newest first.",
   "gatehouse.account.v1.UserService.RevokeSession": "Revokes one session of the caller. Returns NOT_FOUND for a session of another user.",
   "gatehouse.account.v1.UserService.RevokeOtherSessions": "Revokes every session of the caller except the current one.",

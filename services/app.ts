@@ -1,6 +1,7 @@
 import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
+import { readCommonPasswords } from "./accounts/password-rules.ts";
 import { bootstrapFirstAdmin } from "./admin/bootstrap.ts";
 import { createAiContext } from "./ai/context.ts";
 import { startAuditWorker } from "./audit/worker.ts";
@@ -153,8 +154,12 @@ async function openContext(
   disposers.push(() => ai.close());
   const locate = await openGeoIp(config.geoipDatabase);
   const passwords = await createPasswords(hashCost);
+  const commonPasswords = config.passwordBlocklist ? readCommonPasswords() : new Set<string>();
   const metrics = createMetrics();
-  return { config, log, clock, cipher, keys, passwords, lastSeen, locate, mailWorker, ai, metrics, tracing };
+  return {
+    ...{ config, log, clock, cipher, keys, passwords, commonPasswords },
+    ...{ lastSeen, locate, mailWorker, ai, metrics, tracing },
+  };
 }
 
 /** How long a token of any kind lives at most, in ms. */

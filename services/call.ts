@@ -24,6 +24,8 @@ export type AppContext = {
   cipher: Cipher;
   keys: KeyRing;
   passwords: Passwords;
+  /** Those that `PASSWORD_BLOCKLIST` refuses. */
+  commonPasswords: ReadonlySet<string>;
   lastSeen: LastSeen;
   locate: GeoIp;
   mailWorker: MailWorker;
@@ -43,6 +45,7 @@ export class Call implements AppContext {
   readonly cipher: Cipher;
   readonly keys: KeyRing;
   readonly passwords: Passwords;
+  readonly commonPasswords: ReadonlySet<string>;
   readonly lastSeen: LastSeen;
   readonly locate: GeoIp;
   readonly mailWorker: MailWorker;
@@ -75,6 +78,7 @@ export class Call implements AppContext {
     this.cipher = context.cipher;
     this.keys = context.keys;
     this.passwords = context.passwords;
+    this.commonPasswords = context.commonPasswords;
     this.lastSeen = context.lastSeen;
     this.locate = context.locate;
     this.mailWorker = context.mailWorker;

@@ -3,6 +3,7 @@ import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { checkNewPassword } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
 import { checkConversation } from "./ai/check-conversation.ts";
 import { aiHandler } from "./ai/handler.ts";
@@ -34,7 +35,7 @@ export function interceptors(
   return [
     observeCalls(context, store, internalSecret),
     authorize,
-    validate(checkConversation(context.ai.catalogue)),
+    validate(checkConversation(context.ai.catalogue), checkNewPassword(context)),
     limitAccounts(rateLimiter),
   ];
 }

@@ -836,7 +836,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sets a new password and revokes every other session. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
     changePassword: (body: ChangePasswordRequest, options?: CallOptions) =>
       call<ChangePasswordResponse>("POST", "/user/change-password", { body }, options),
-    /** Sends a verification token to a new e-mail address. The address changes when VerifyEmail receives the token. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sends a verification token to a new e-mail address. The address changes when VerifyEmail receives the token. The response is the same if another account has the address. At most three requests per hour are accepted. Requires an access token. At most 100 requests in 60 seconds per user. */
     changeEmail: (body: ChangeEmailRequest, options?: CallOptions) =>
       call<ChangeEmailResponse>("POST", "/user/change-email", { body }, options),
     /** Lists the open sessions of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */

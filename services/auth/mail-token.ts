@@ -3,8 +3,9 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { queueEmail } from "../mail/queue.ts";
+import { queueEmail, recentEmails } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
+import { OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 
 /**
@@ -15,11 +16,19 @@ export async function forgotPassword(call: Call, email: string): Promise<void> {
   await withAccount(call, email, (user) => queueReset(call, user));
 }
 
-/** Queues the mail with a reset token, which replaces an older one. */
+/** Reset mails of one account per hour. */
+const MAX_RESETS_PER_HOUR = 5;
+const HOUR_MS = 3_600_000;
+/** Time in which another request mails the same token again, so that strangers cannot void a link all the time. In ms. */
+const SAME_TOKEN_MS = 300_000;
+
+/** Queues the mail with a reset token: within five minutes the same token, afterwards one that replaces it. */
 export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
   await call.em.transactional(async () => {
     if (!(await lockUser(call, user.id))) return;
-    await queueToken(call, "reset-password", user);
+    const recent = await recentEmails(call, user.id, "reset-password", HOUR_MS);
+    if (call.config.rateLimits && recent.length >= MAX_RESETS_PER_HOUR) return;
+    await queueToken(call, "reset-password", user, SAME_TOKEN_MS);
     await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
   });
 }
@@ -40,15 +49,19 @@ export async function resendVerification(call: Call, email: string): Promise<voi
 /**
  * Queues the mail with a one-time token to the user's address; the token replaces an older one of its kind. Joins the
  * caller's transaction.
+ * @param sameForMs age up to which the older token is mailed again instead
  */
 export async function queueToken(
   call: Call,
   kind: "verify-email" | "reset-password",
   user: Pick<User, "id" | "email" | "name">,
+  sameForMs = 0,
 ): Promise<void> {
   const { id: userId, email, name } = user;
   const lifetimeMs = kind === "verify-email" ? call.config.verifyTokenMs : call.config.resetTokenMs;
-  const tokenId = await issueOneTimeToken(call, { kind, userId, email, lifetimeMs });
+  const newest = { user: userId, kind, email, createdAt: { $gt: new Date(call.clock.now().getTime() - sameForMs) } };
+  const known = sameForMs > 0 ? await call.em.findOne(OneTimeToken, newest) : null;
+  const tokenId = known?.id ?? (await issueOneTimeToken(call, { kind, userId, email, lifetimeMs }));
   const variables = { name, lifetime: formatDuration(lifetimeMs) };
   await queueEmail(call, { userId, to: email, template: kind, variables, tokenId });
 }

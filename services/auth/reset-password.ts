@@ -1,4 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, invalidateOneTimeTokens, readOneTimeToken } from "../crypto/one-time-token.ts";
@@ -27,6 +28,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     if (!user || user.isDeletionDue(now)) {
       throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
     }
+    assertNotGuessable(call, password, user, "password");
     const { emailVerified, wasVerified, mfaConfirmedAt } = user;
     Object.assign(user, { passwordHash, passwordChangedAt: now, updatedAt: now });
     user.emailVerifiedAt ??= now;

@@ -1,5 +1,5 @@
 import type { Call } from "../call.ts";
-import { hasEmailSince, insertEmail, type NewEmail } from "../store/emails.ts";
+import { emailTimes, insertEmail, type NewEmail } from "../store/emails.ts";
 import { newId } from "../store/ids.ts";
 import type { TemplateName } from "./templates.ts";
 
@@ -21,8 +21,18 @@ export async function queueEmail(call: QueueDeps, email: QueuedEmail): Promise<v
 
 const DAY_MS = 86_400_000;
 
-/** Queues an e-mail unless the user has got one of this template in the last 24 hours. The caller's transaction holds a lock of the user's. */
+/** When a user got e-mails of a template in the last so many ms. Lock the user first. */
+export function recentEmails(
+  call: QueueDeps,
+  userId: string,
+  template: TemplateName,
+  windowMs: number,
+): Promise<Date[]> {
+  return emailTimes(call, userId, template, new Date(call.clock.now().getTime() - windowMs));
+}
+
+/** Queues an e-mail unless the user has got one of this template in the last 24 hours. */
 export async function queueDailyEmail(call: QueueDeps, email: QueuedEmail): Promise<void> {
-  const since = new Date(call.clock.now().getTime() - DAY_MS);
-  if (!(await hasEmailSince(call, email.userId, email.template, since))) await queueEmail(call, email);
+  const recent = await recentEmails(call, email.userId, email.template, DAY_MS);
+  if (recent.length === 0) await queueEmail(call, email);
 }

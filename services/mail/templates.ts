@@ -62,6 +62,13 @@ const templates = {
       notYou,
     ],
   },
+  "address-in-use": {
+    subject: "Your address was given for another account",
+    paragraphs: () => [
+      "Somebody entered this e-mail address for another account. That is not possible, since your account has it.",
+      "If it was not you, nothing has changed and you can ignore this e-mail.",
+    ],
+  },
   "email-changed": {
     subject: "Your e-mail address was changed",
     paragraphs: ({ newEmail }) => [

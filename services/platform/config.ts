@@ -142,6 +142,7 @@ function toConfig(v: Values, env: Env) {
     auditRetentionMs: v.AUDIT_RETENTION,
     requireVerifiedEmail: v.REQUIRE_VERIFIED_EMAIL === "true",
     rateLimits: v.RATE_LIMITS,
+    passwordBlocklist: v.PASSWORD_BLOCKLIST,
     aiStreamsPerUser: v.AI_STREAMS_PER_USER,
     ai: {
       catalogue: v.AI_CATALOG,

@@ -161,6 +161,7 @@ export const servicesVariables = {
   LOCKOUT_RESET: setting(lifetime, "1h", "Time after which failed attempts are forgotten."),
   PASSWORD_MAX_AGE: setting(duration(), "90d", "Maximum age of a password; `0` disables expiry."),
   PASSWORD_EXPIRY: setting(choice("warn", "refuse"), "warn", "`refuse` rejects logins with an expired password."),
+  PASSWORD_BLOCKLIST: setting(toggle, "off", "`on` rejects the 100,000 commonest passwords."),
   DELETION_GRACE: setting(duration(), "30d", "Time between the request and the deletion of an account."),
   AUDIT_RETENTION: setting(
     duration(),

@@ -25,10 +25,10 @@ export async function insertEmail({ em }: Db, email: NewEmail, now: Date): Promi
   );
 }
 
-/** Whether an e-mail of this template was queued for a user since then. */
-export async function hasEmailSince({ em }: Db, userId: string, template: string, since: Date): Promise<boolean> {
-  const sql = "select 1 from emails where user_id = ? and template = ? and created_at > ? limit 1";
-  return (await em.execute<unknown[]>(sql, [userId, template, since])).length > 0;
+/** When e-mails of this template were queued for a user since then, oldest first. */
+export async function emailTimes({ em }: Db, userId: string, template: string, since: Date): Promise<Date[]> {
+  const sql = "select created_at as at from emails where user_id = ? and template = ? and created_at > ? order by id";
+  return (await em.execute<{ at: Date }[]>(sql, [userId, template, since])).map(({ at }) => at);
 }
 
 /** An e-mail that a worker has claimed. `attempts` includes the current one and identifies the claim. */

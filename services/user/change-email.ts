@@ -1,33 +1,57 @@
-import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { readEmailAddress } from "../accounts/email-address.ts";
 import { lockCaller } from "../accounts/lock-users.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { queueEmail } from "../mail/queue.ts";
+import { queueDailyEmail, queueEmail, recentEmails } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
-import { invalid } from "../platform/errors.ts";
+import { invalid, ServiceError } from "../platform/errors.ts";
 import { User } from "../store/users.ts";
 
+/** Requests of one user per hour: each sends an e-mail to an address of the user's choice. */
+const MAX_PER_HOUR = 3;
+const HOUR_MS = 3_600_000;
+
 /**
- * Mails a verification token to the new address and a notice to the old one. The change takes effect on verification.
- * @throws ServiceError EMAIL_TAKEN, INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
+ * Mails a verification token to the new address and a notice to the old one. The change takes effect on verification. The
+ * response does not reveal whether another account has the address: its owner gets a notice instead.
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, RATE_LIMITED, UNAVAILABLE
  */
 export async function changeEmail(call: SignedInCall, newEmail: string, password: string): Promise<void> {
   const address = readEmailAddress(newEmail, "newEmail");
   const user = await confirmPassword(call, password);
   if (address.canonical === user.canonicalEmail) throw invalid("newEmail", "must differ from the present address");
-  if (await call.em.findOne(User, { canonicalEmail: address.canonical }, { fields: ["id"] })) throw emailTaken();
   await call.em.transactional(async () => {
     await lockCaller(call);
-    const tokenId = await issueOneTimeToken(call, {
-      kind: "change-email",
-      userId: user.id,
-      email: address.stored,
-      lifetimeMs: call.config.verifyTokenMs,
-    });
+    await limitRequests(call);
     const lifetime = formatDuration(call.config.verifyTokenMs);
     const variables = { name: user.name, newEmail: address.stored, lifetime };
-    await queueEmail(call, { userId: user.id, to: address.stored, template: "change-email", variables, tokenId });
-    await queueEmail(call, { userId: user.id, to: user.email, template: "email-change-requested", variables });
+    const { id: userId, email: to } = user;
+    await queueEmail(call, { userId, to, template: "email-change-requested", variables });
+    const owner = await call.em.findOne(User, { canonicalEmail: address.canonical });
+    if (owner) {
+      const { id, email, name } = owner;
+      return queueDailyEmail(call, { userId: id, to: email, template: "address-in-use", variables: { name } });
+    }
+    const token = {
+      kind: "change-email",
+      userId,
+      email: address.stored,
+      lifetimeMs: call.config.verifyTokenMs,
+    } as const;
+    const tokenId = await issueOneTimeToken(call, token);
+    await queueEmail(call, { userId, to: address.stored, template: "change-email", variables, tokenId });
   });
+}
+
+/** @throws ServiceError RATE_LIMITED */
+async function limitRequests(call: SignedInCall): Promise<void> {
+  if (!call.config.rateLimits) return;
+  const times = await recentEmails(call, call.caller.user.id, "email-change-requested", HOUR_MS);
+  const first = times.at(-MAX_PER_HOUR);
+  if (!first) return;
+  const retryAfterSeconds = Math.ceil((first.getTime() + HOUR_MS - call.clock.now().getTime()) / 1000);
+  const message = "Too many changes of the e-mail address were requested. Please try again later.";
+  throw new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
 }

@@ -1,4 +1,5 @@
 import { lockCaller } from "../accounts/lock-users.ts";
+import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
 import { confirmPassword, wrongPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
@@ -15,6 +16,7 @@ import { User } from "../store/users.ts";
 export async function changePassword(call: SignedInCall, currentPassword: string, newPassword: string): Promise<void> {
   const user = await confirmPassword(call, currentPassword);
   if (newPassword === currentPassword) throw invalid("newPassword", "must differ from the current password");
+  assertNotGuessable(call, newPassword, user, "newPassword");
   const passwordHash = await call.passwords.hash(newPassword);
   await call.em.transactional(async () => {
     await lockCaller(call);

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
-import { times } from "../../support/until.ts";
+import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 const unknown = () => `${randomUUID()}@example.com`;
@@ -119,4 +119,27 @@ test("POST /auth/forgot-password: writes token, mail and audit event in one tran
     [user.id],
   );
   expect(row).toEqual({ tokens: 1, emails: 3, events: 3 });
+});
+
+test("POST /auth/forgot-password: mails the same token for five minutes, five e-mails an hour", async () => {
+  const user = await app.addUser();
+  const ask = () => app.httpClient().post("/auth/forgot-password", { email: user.email });
+  const tokens = async (n: number) => {
+    const resets = async () =>
+      (await app.mail.emailsTo(user.email)).filter(({ subject = "" }) => /Reset/.test(subject));
+    await expect.poll(async () => (await resets()).length).toBe(n);
+    return [...new Set((await resets()).map(({ token }) => token))];
+  };
+  await ask();
+  const [first] = await tokens(1);
+  app.clock.advance("299s");
+  const answers = await Promise.all(times(10, ask));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 10 });
+  expect(await tokens(5)).toEqual([first]);
+  const password = "Brand-new-2";
+  app.clock.advance("1h");
+  await ask();
+  const [, second] = await tokens(6);
+  expect((await app.httpClient().post("/auth/reset-password", { token: first, password })).status).toBe(400);
+  expect((await app.httpClient().post("/auth/reset-password", { token: second, password })).status).toBe(200);
 });

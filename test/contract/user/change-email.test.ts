@@ -43,14 +43,27 @@ test("POST /user/change-email: needs the password, and counts wrong ones as logi
   expect(answers[0]?.body.code).toBe("INVALID_CURRENT_PASSWORD");
 });
 
-test("POST /user/change-email: refuses an address in use, in any spelling, and one's own", async () => {
+test("POST /user/change-email: does not reveal an address in use, and notifies its owner; refuses one's own", async () => {
   const [account, other] = [await app.signIn(), await app.addUser()];
-  expect(await ask(account, other.email.toUpperCase())).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
+  const [taken, free] = [await ask(account, other.email.toUpperCase()), await ask(account, fresh())];
+  expect(taken).toMatchObject({ status: 200, body: free.body });
+  expect((await app.mail.emailTo(other.email, /given for another account/)).token).toBeUndefined();
   expect(await ask(account, ` ${account.user.email} `)).toMatchObject({
     status: 400,
     body: { violations: [{ field: "newEmail" }] },
   });
   expect(await ask(account, "nobody")).toMatchObject({ status: 400, body: { violations: [{ field: "newEmail" }] } });
+});
+
+test("POST /user/change-email: accepts three requests an hour, however many arrive at once", async () => {
+  const account = await app.signIn();
+  const answers = await Promise.all(times(10, () => ask(account, fresh())));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 3, 429: 7 });
+  const refused = await ask(account, fresh());
+  expect(refused.body.code).toBe("RATE_LIMITED");
+  expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(3_500);
+  app.clock.advance("1h");
+  await app.signIn(account.user).then(async (again) => expect((await ask(again, fresh())).status).toBe(200));
 });
 
 test("POST /user/change-email: of two accounts that confirm one address, one gets it; the older link is void", async () => {

