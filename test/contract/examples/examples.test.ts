@@ -1,0 +1,76 @@
+import { execFile, execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startApp, type TestApp } from "../../support/app.ts";
+import { isMissing } from "../../support/skip-without.ts";
+
+const run = promisify(execFile);
+const PYTHON = "/usr/bin/python3"; // Debian's own: its modules come from packages
+const INTERPRETERS: Record<string, string> = { js: process.execPath, py: PYTHON, sh: "/bin/sh" };
+const CLIENTS = ["rest.sh", "rest.js", "rest.py", "grpc.sh", "grpc.js", "grpc_client.py"];
+const VERIFIERS = ["verify.js", "verify.py"];
+const protos = mkdtempSync(join(tmpdir(), "gatehouse-protos-"));
+
+/** Whether Debian's modules are there; a gate has to install them. */
+function hasModules(...names: string[]): boolean {
+  try {
+    execFileSync(PYTHON, ["-c", `import ${names}`], { stdio: "ignore" });
+    return true;
+  } catch {
+    return Boolean(process.env.CI);
+  }
+}
+const NEEDS: Record<string, boolean> = {
+  "rest.py": hasModules("requests"),
+  "grpc_client.py": hasModules("grpc", "google.protobuf") && !isMissing("grpc_python_plugin"),
+  "verify.py": hasModules("jwt", "cryptography"),
+};
+
+describe("examples", () => {
+  let app: TestApp; // its own: the clocks of the programs are the machine's
+  beforeAll(async () => {
+    app = await startApp();
+    await run("buf", ["export", ".", "-o", protos]);
+  });
+  afterAll(() => app.close());
+
+  async function runExample(file: string, variables: Record<string, string>): Promise<string> {
+    const env = { ...process.env, GATEHOUSE_URL: app.url, GATEHOUSE_GRPC: app.grpcUrl, PROTOS: protos, ...variables };
+    const program = INTERPRETERS[file.split(".")[1] as string] as string;
+    return (await run(program, [join("examples", file)], { env })).stdout;
+  }
+
+  test("each has a test", () => {
+    const programs = readdirSync("examples").filter((name) => /\.(sh|js|py)$/.test(name));
+    expect(programs.sort()).toEqual([...CLIENTS, ...VERIFIERS].sort());
+  });
+
+  test.for(CLIENTS)("%s signs in, reads the profile and streams a reply", async (file, { skip }) => {
+    skip(NEEDS[file] === false, "its packages are not installed");
+    if (file === "grpc_client.py") {
+      const template = readFileSync("examples/buf.gen.python.yaml", "utf8").replaceAll("out: protos", `out: ${protos}`);
+      writeFileSync(join(protos, "buf.gen.yaml"), template);
+      await run("buf", ["generate", "--template", join(protos, "buf.gen.yaml"), "--path", "proto/gatehouse"]);
+    }
+    const user = await app.addVerifiedUser();
+    const out = await runExample(file, { EMAIL: user.email, PASSWORD: user.password });
+    expect(out).toContain(user.email);
+    expect(out.length).toBeGreaterThan(user.email.length + 10);
+  });
+
+  test.for(VERIFIERS)(
+    "%s accepts an access token, and neither a changed one nor another issuer's",
+    async (file, { skip }) => {
+      skip(NEEDS[file] === false, "its packages are not installed");
+      const { user, accessToken } = await app.signIn(await app.addVerifiedUser());
+      const ISSUER = app.settings.PUBLIC_URL as string;
+      expect(await runExample(file, { TOKEN: accessToken, ISSUER })).toBe(`${user.id}\n`);
+      const changed = accessToken.replace(/.{9}$/, "AAAAAAAAA");
+      await expect(runExample(file, { TOKEN: changed, ISSUER })).rejects.toThrow(/[Ss]ignature/);
+      await expect(runExample(file, { TOKEN: accessToken, ISSUER: "http://other" })).rejects.toThrow(/iss/i);
+    },
+  );
+});
