@@ -1,0 +1,193 @@
+import { mkdtempSync } from "node:fs";
+import http2 from "node:http2";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { anyDatabase } from "../support/databases.ts";
+import { type Process, startApart, startProcess } from "../support/deployment.ts";
+import { createHttpClient, sendHttp } from "../support/http-client.ts";
+import { failureOf, framed, send } from "../support/raw-grpc.ts";
+import { times, until } from "../support/until.ts";
+
+const OWNER = { email: "owner@example.com", password: "Correct-horse-1" };
+const OTHER = { ...OWNER, email: "other@example.com" };
+const CHAT = { provider: "provider-a", messages: [{ role: "user", content: "case: plain" }] };
+const ATTACKER = { "x-forwarded-for": "198.51.100.7" };
+const GZIP = { "grpc-encoding": "gzip" };
+/** Generous, since the machine is shared: `bench flood` measures latencies. */
+const MAX_WAIT_MS = 5_000;
+
+const elements = Buffer.alloc(2_000_000).fill(Buffer.from([0x12, 0])); // a million empty elements of `messages`
+const bomb = framed(gzipSync(elements), { flags: 1 });
+const large = Buffer.from(JSON.stringify({ ...CHAT, pad: "x".repeat(2_000_000) }));
+const simulator = await startProviderSimulator({ dialect: "openai" });
+afterAll(() => simulator.close());
+
+describe.each([
+  [256, "in one process"],
+  [512, "in one process"],
+  [256, "apart"],
+  [512, "apart"],
+] as const)("Attacks on both ports of a heap of %i MB, %s", (heapMb, mode) => {
+  let processes: Process[];
+  let url: string;
+  let grpcUrl: string;
+  let accessToken: string;
+  beforeAll(async () => {
+    const env = {
+      ...(await anyDatabase()),
+      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-attacks-")),
+      NODE_OPTIONS: `--max-old-space-size=${heapMb}`,
+      RATE_LIMITS: "off",
+      TRUST_PROXY: "127.0.0.1",
+      INTERNAL_SECRET: "between-gateway-and-services",
+      OPENAI_API_KEY: "simulated-key",
+      OPENAI_BASE_URL: `${simulator.url}/v1`,
+    };
+    if (mode === "apart") {
+      const { services, gateway } = await startApart(env);
+      processes = [gateway, services];
+      [url, grpcUrl] = [gateway.url, `http://${services.url}`];
+    } else {
+      const process = await startProcess(env);
+      processes = [process];
+      [url, grpcUrl] = [process.url, `http://${/gRPC on (127\.0\.0\.1:\d+)/.exec(process.output())?.[1]}`];
+    }
+    const client = createHttpClient(url);
+    for (const account of [OWNER, OTHER]) {
+      await client.post("/auth/register", { ...account, name: "Name", acceptTerms: true });
+    }
+    accessToken = (await client.post("/auth/login", OWNER)).body.accessToken;
+  }, 60_000);
+  afterAll(async () => {
+    for (const process of processes) expect(await process.end("SIGTERM")).toBe(0);
+  }, 60_000);
+
+  async function expectServed(): Promise<void> {
+    const client = createHttpClient(url);
+    const startedAt = performance.now();
+    const answers = [
+      client.get("/health/live"),
+      client.get("/user/profile", accessToken),
+      client.post("/auth/login", OTHER), // a user's oldest session ends when there are too many
+      client.post("/ai/chat", CHAT, accessToken),
+    ];
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(performance.now() - startedAt).toBeLessThan(MAX_WAIT_MS);
+  }
+
+  /** Serves others while the requests of an attack are answered. @returns what they are answered, in the terms of HTTP */
+  async function during(answers: Promise<number>[]): Promise<number[]> {
+    let isOver = false;
+    const all = Promise.all(answers).finally(() => {
+      isOver = true;
+    });
+    do await expectServed();
+    while (!isOver);
+    return [...new Set(await all)].sort();
+  }
+
+  const grpc = async (session: http2.ClientHttp2Session, path: string, body: Uint8Array, more = {}) =>
+    httpStatusOf(failureOf(await send(session, head(path, more), body)).code);
+  const rest = async (path: string, body: Uint8Array, more = {}) =>
+    (await sendHttp(url, "POST", path, body, { ...ATTACKER, ...more })).status;
+  const withSession = async <T>(run: (session: http2.ClientHttp2Session) => Promise<T>) => {
+    const session = http2.connect(grpcUrl, { maxSessionMemory: 200 }).on("error", () => {}); // in MB
+    return run(session).finally(() => session.destroy());
+  };
+
+  test("gzip bombs and large bodies without a token are refused unread", async () => {
+    const statuses = await withSession((session) =>
+      during([
+        ...times(20, () => grpc(session, AI, bomb, GZIP)),
+        ...times(20, () => grpc(session, AI, framed(elements))),
+        ...times(20, () => rest("/ai/chat", gzipSync(large), { "content-encoding": "gzip" })),
+        ...times(20, () => rest("/ai/chat", large)),
+      ]),
+    );
+    expect(statuses.every((status) => [401, 429].includes(status))).toBe(true);
+    const publicly = await withSession((session) =>
+      during([
+        ...times(20, () => grpc(session, LOGIN, framed(elements))),
+        ...times(20, () => rest("/auth/login", large)),
+      ]),
+    );
+    expect(publicly.every((status) => [413, 429].includes(status))).toBe(true);
+  });
+
+  test("16 requests of a registered user that expand to a million elements are refused", async () => {
+    const attacker = { email: "attacker@example.com", password: "Wrong-horse-1" };
+    const client = createHttpClient(url);
+    await client.post("/auth/register", { ...attacker, name: "Attacker", acceptTerms: true });
+    const authorization = `Bearer ${(await client.post("/auth/login", attacker)).body.accessToken}`;
+    const list = Buffer.from(`{"messages":[${"{},".repeat(600_000)}{}]}`);
+    const statuses = await withSession((session) =>
+      during([
+        ...times(16, () => grpc(session, AI, bomb, { ...GZIP, authorization })),
+        ...times(16, () => grpc(session, AI, framed(elements), { authorization })),
+        ...times(16, () => rest("/ai/chat", list, { authorization })),
+      ]),
+    );
+    expect(statuses.every((status) => [400, 413, 429, 503].includes(status))).toBe(true);
+    expect(statuses).toContain(413);
+  });
+
+  test("requests that send their headers and one byte use only the share of their address", async () => {
+    const { hostname, port } = new URL(url);
+    const lines = `POST /auth/login HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${ATTACKER["x-forwarded-for"]}\r\n`;
+    const start = `${lines}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{`;
+    const sockets = times(800, () =>
+      connect(Number(port), hostname, function (this: { write(s: string): void }) {
+        this.write(start);
+      }).on("error", () => {}),
+    );
+    const sessions = times(4, () => http2.connect(grpcUrl).on("error", () => {}));
+    for (const session of sessions) {
+      for (const stream of times(200, () => session.request({ ":method": "POST", ...head(LOGIN) })))
+        stream.on("error", () => {}).write("\0");
+    }
+    const ask = () => sendHttp(url, "POST", "/auth/verify-email", { token: "x" }, ATTACKER);
+    let callers = 1; // more each time, since those before may have kept their places from the attack
+    const askMore = () => Promise.all(times(callers++, ask));
+    await until("the share to be used up", async () => (await askMore()).some(({ status }) => status === 429));
+    await expectServed();
+    for (const one of [...sockets, ...sessions]) one.destroy();
+    await until("the share to be free", async () => (await ask()).body.code === "TOKEN_INVALID");
+  });
+
+  test("reflection streams full of questions are answered or cut, and end nothing else", async () => {
+    const messageRequest = { case: "fileContainingSymbol", value: "gatehouse.ai.v1.AIService" } as const;
+    const question = framed(
+      toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest })),
+    );
+    const questions = Buffer.concat(times(100, () => question));
+    await withSession(async (session) => {
+      const ask = async () => {
+        const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+        const { head: first, trailers } = await send(
+          session,
+          head(path, { "grpc-accept-encoding": "br,gzip" }),
+          questions,
+        );
+        return httpStatusOf(Number(trailers["grpc-status"] ?? first["grpc-status"]));
+      };
+      const statuses = await during(times(12, ask));
+      expect(statuses.every((status) => [200, 413, 429].includes(status))).toBe(true);
+    });
+  });
+});
+
+const AI = "/gatehouse.ai.v1.AIService/Chat";
+const LOGIN = "/gatehouse.account.v1.AuthService/Login";
+
+const head = (path: string, more = {}) => ({ ":path": path, "content-type": "application/grpc", ...ATTACKER, ...more });
+
+const { Unauthenticated, InvalidArgument, OutOfRange, ResourceExhausted, Unavailable } = Code;
+const CODES = [0, InvalidArgument, Unauthenticated, OutOfRange, ResourceExhausted, Unavailable];
+const httpStatusOf = (code: number) => [200, 400, 401, 413, 429, 503][CODES.indexOf(code)] ?? code;
