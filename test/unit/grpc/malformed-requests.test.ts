@@ -79,3 +79,20 @@ test("gRPC request with an unknown compression: the response names the known one
   session.close();
   expect(answer.head["grpc-accept-encoding"]).toBe("gzip");
 });
+
+test("gRPC port: 16 KiB of a body are read without a token, and more with one", async () => {
+  const session = http2.connect(app.grpcUrl);
+  const { accessToken } = await app.signIn();
+  const sendBytes = (path: string, bytes: number, more = {}) =>
+    send(
+      session,
+      { ":path": path, "content-type": "application/grpc+json", ...more },
+      framed(Buffer.from("{}".padEnd(bytes))),
+    );
+  const login = "/gatehouse.account.v1.AuthService/Login";
+  expect(failureOf(await sendBytes(login, 16_384)).reason).toBe(Reason.VALIDATION_FAILED);
+  expect(failureOf(await sendBytes(login, 16_385)).reason).toBe(Reason.PAYLOAD_TOO_LARGE);
+  const { trailers } = await sendBytes(PROFILE, 16_385, { authorization: `Bearer ${accessToken}` });
+  expect(trailers["grpc-status"]).toBe("0");
+  session.close();
+});
