@@ -22,7 +22,11 @@ import { createServicesTransport } from "./transport/services.ts";
  */
 loadEnvFile(process.env);
 const isAlone = process.argv[2] === "gateway" || Boolean(process.env.SERVICES_URL?.trim());
-const config = readConfigOrExit(process.env, isAlone ? "gateway" : "all");
+const config = isAlone
+  ? await readConfigOrExit(process.env, "gateway")
+  : await readConfigOrExit(process.env, "all", async (draft) =>
+      (await import("../services/start-checks.ts")).checkFiles(draft),
+    );
 try {
   await start(config);
 } catch (error) {

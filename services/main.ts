@@ -11,10 +11,11 @@ import {
   systemClock,
 } from "./platform/process.ts";
 import { openTracing } from "./platform/tracing.ts";
+import { checkFiles } from "./start-checks.ts";
 
 /** The process of `npm run start:services`. */
 loadEnvFile(process.env);
-const config = readConfigOrExit(process.env, "services");
+const config = await readConfigOrExit(process.env, "services", checkFiles);
 try {
   const { internalSecret, grpc } = config;
   const log = createLog(config.logLevel);

@@ -10,8 +10,11 @@ export type ProcessRole = "all" | "gateway" | "services";
 /** The settings of a process. Durations are in ms. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
-/** The settings, or all problems with them. Problems never contain a value, since it may be a secret. */
-export type ConfigResult = { config: Config } | { problems: string[] };
+/**
+ * The settings, or all problems with them. Problems never contain a value, since it may be a secret. A draft has defaults in
+ * the place of what is wrong, so that the files it names can be checked too.
+ */
+export type ConfigResult = { config: Config } | { problems: string[]; draft: Config };
 
 /** Set variables. */
 type Env = Record<string, string>;
@@ -38,17 +41,18 @@ export function readConfig(environment: Record<string, string | undefined>, role
     const text = (name in groups[role] ? env[name] : undefined) ?? fallback;
     if (text === undefined) continue;
     const read = schema.safeParse(text);
-    if (read.success) values[name] = read.data;
-    else problems.push(`${name} ${read.error.issues[0]?.message}`);
+    if (!read.success) problems.push(`${name} ${read.error.issues[0]?.message}`);
+    values[name] = read.success ? read.data : fallback === undefined ? undefined : schema.parse(fallback);
   }
   problems.push(...crossChecks(env, values as Partial<Values>, role));
-  if (problems.length > 0) return { problems };
-  return { config: Object.freeze(toConfig(values as Values, env)) };
+  const config = Object.freeze(toConfig(values as Values, env));
+  return problems.length > 0 ? { problems, draft: config } : { config };
 }
 
 /** Problems that concern several variables. */
 function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): string[] {
   const isGateway = role === "gateway";
+  const isProduction = env.NODE_ENV === "production";
   const { REFRESH_TOKEN_TTL: refresh = 0, SESSION_MAX_AGE: session = Number.POSITIVE_INFINITY } = values;
   return [
     isGateway && !env.SERVICES_URL && "SERVICES_URL must be set for a gateway alone: it says where the services are",
@@ -60,7 +64,8 @@ function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): stri
     ...(isGateway
       ? []
       : [
-          env.NODE_ENV === "production" && !env.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
+          isProduction && !env.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
+          isProduction && !env.SMTP_URL && "SMTP_URL must be set when NODE_ENV is production",
           env.GRPC_TLS_CA && !env.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
           !env.ADMIN_EMAIL !== !env.ADMIN_PASSWORD && "ADMIN_EMAIL and ADMIN_PASSWORD must be set together",
           ...adminProblems(env),
@@ -89,6 +94,10 @@ function databaseLocation(v: Values) {
 function warningsOf(v: Values): string[] {
   if (v.NODE_ENV !== "production") return [];
   return [
+    !v.PUBLIC_URL?.startsWith("https:") && "PUBLIC_URL is not https: browsers send cookies and passwords in the clear",
+    !v.RATE_LIMITS && "RATE_LIMITS is off: passwords can be guessed as fast as the machine allows",
+    databaseLocation(v).kind !== "postgres" && "DATABASE_URL is not set: the embedded database is for trying out",
+    v.GRPC_REFLECTION && "GRPC_REFLECTION is on: it shows every method to anybody",
     !v.REQUIRE_ADMIN_MFA && "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
   ].filter((warning) => typeof warning === "string");
 }

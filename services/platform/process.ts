@@ -9,10 +9,19 @@ export function refuseStart(problems: string[]): never {
   process.exit(1);
 }
 
-/** Reads the settings of a process. Ends it if there are problems. */
-export function readConfigOrExit(env: NodeJS.ProcessEnv, role: ProcessRole): Config {
+/**
+ * Reads the settings of a process, and checks what they name, before anything is opened. Ends the process with all problems.
+ * @param checkFiles finds problems of the files and addresses in the settings
+ */
+export async function readConfigOrExit(
+  env: NodeJS.ProcessEnv,
+  role: ProcessRole,
+  checkFiles: (config: Config) => string[] | Promise<string[]> = () => [],
+): Promise<Config> {
   const read = readConfig(env, role);
-  return "problems" in read ? refuseStart(read.problems) : read.config;
+  const config = "problems" in read ? read.draft : read.config;
+  const problems = ["problems" in read ? read.problems : [], await checkFiles(config)].flat();
+  return problems.length > 0 ? refuseStart(problems) : config;
 }
 
 /**

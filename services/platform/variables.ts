@@ -25,7 +25,11 @@ const text = z.string();
 
 /** Variables of every process. */
 export const commonVariables = {
-  NODE_ENV: optional(text, "none", "`production` requires `SECRET_KEY` and turns server reflection off by default."),
+  NODE_ENV: optional(
+    text,
+    "none",
+    "`production` requires `SECRET_KEY` and `SMTP_URL`, and turns server reflection off by default.",
+  ),
   LOG_LEVEL: setting(
     choice("trace", "debug", "info", "warn", "error", "fatal", "silent"),
     "info",

@@ -1,8 +1,9 @@
-import { mkdtempSync } from "node:fs";
+import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
+import { readConfig } from "../../services/platform/config.ts";
 import { anyDatabase, createDatabase } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
@@ -58,6 +59,18 @@ describe("Start with wrong settings", () => {
     const told = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
     expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
     expect(told).not.toContain("hidden");
+  });
+
+  test("reports settings, catalogue, base URLs, certificates and locations at once, before it opens the database", async () => {
+    const DATA_DIR = join(mkdtempSync(join(tmpdir(), "gatehouse-starts-")), "data");
+    const read = readConfig({ LOG_LEVEL: "loud", DATA_DIR, GEOIP_DB: "package.json" });
+    expect("problems" in read && read.problems).toEqual([expect.stringContaining("LOG_LEVEL")]);
+    const env = { DATABASE_URL: "", DATA_DIR, LOG_LEVEL: "loud", GEOIP_DB: "package.json", GRPC_TLS_CERT: "none" };
+    const problems = await refusal({ ...env, GRPC_TLS_KEY: "none", OPENAI_API_KEY: "x", OPENAI_BASE_URL: "not-a-url" });
+    for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_CERT"]) expect(problems).toContain(name);
+    const catalogue = await refusal({ ...env, AI_CATALOG: "package.json" });
+    for (const name of ["LOG_LEVEL", "AI_CATALOG"]) expect(catalogue).toContain(name);
+    expect(existsSync(DATA_DIR)).toBe(false);
   });
 
   test("names the variable of an unreachable, occupied or unwritable location", async () => {

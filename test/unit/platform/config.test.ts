@@ -143,13 +143,23 @@ test("Services configuration: keeps a sender's name as it is, and requires an ad
 });
 
 test("Services configuration: requires what a deployment cannot do without", () => {
-  expect(configOf({ NODE_ENV: "production", SECRET_KEY: Buffer.alloc(32).toString("base64") }).grpc.reflection).toBe(
-    false,
-  );
-  expect(problemsOf({ NODE_ENV: "production" })).toEqual([expect.stringContaining("SECRET_KEY")]);
-  const production = { NODE_ENV: "production", SECRET_KEY: Buffer.alloc(32).toString("base64") };
-  expect(configOf(production).warnings).toEqual([expect.stringContaining("REQUIRE_ADMIN_MFA")]);
-  expect(configOf({ ...production, REQUIRE_ADMIN_MFA: "on" }).warnings).toEqual([]);
+  const SECRET_KEY = Buffer.alloc(32).toString("base64");
+  const careless = { NODE_ENV: "production", SECRET_KEY, SMTP_URL: "smtp://127.0.0.1" };
+  expect(problemsOf({ NODE_ENV: "production" })).toEqual([
+    expect.stringContaining("SECRET_KEY"),
+    expect.stringContaining("SMTP_URL"),
+  ]);
+  expect(configOf(careless).grpc.reflection).toBe(false);
+  const warned = configOf({ ...careless, GRPC_REFLECTION: "on", RATE_LIMITS: "off" }).warnings;
+  expect(warned.map((warning) => warning.split(" ")[0])).toEqual([
+    "PUBLIC_URL",
+    "RATE_LIMITS",
+    "DATABASE_URL",
+    "GRPC_REFLECTION",
+    "REQUIRE_ADMIN_MFA",
+  ]);
+  const careful = { PUBLIC_URL: "https://a.example", DATABASE_URL: "postgres://127.0.0.1/a", REQUIRE_ADMIN_MFA: "on" };
+  expect(configOf({ ...careless, ...careful }).warnings).toEqual([]);
   expect(configOf({}).warnings).toEqual([]);
   expect(problemsOf({}, "services")).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
   expect(problemsOf({ DATABASE_URL: "postgres://127.0.0.1" })).toEqual([expect.stringContaining("/database")]);
