@@ -2,15 +2,18 @@
 import { randomInt, randomUUID } from "node:crypto";
 import { userInfo } from "node:os";
 import { readEmailAddress } from "../services/accounts/email-address.ts";
+import { closeAfterRestore } from "../services/admin/after-restore.ts";
 import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
 import { updateUser } from "../services/admin/update-user.ts";
 import { revokeUserSessions } from "../services/admin/user-sessions.ts";
 import { verifyFromCommandLine } from "../services/audit/cli.ts";
+import { openExistingCipher } from "../services/crypto/cipher.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile, systemClock } from "../services/platform/process.ts";
+import { openKeyRing } from "../services/sessions/key-ring.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { grantServiceRole } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";
@@ -21,6 +24,7 @@ const USAGE = `npm run admin -- <command>
   disable-mfa <e-mail>     removes the second factor of an account whose owner has lost it
   end-sessions <e-mail>    ends all sessions of an account
   verify-audit [--head <position>:<hash>]   finds changes to the audit log
+  after-restore            ends all sessions, mailed links and signing keys of a restored backup, before the start
   grant-role <role>        grants a PostgreSQL role what the service needs: no change to recorded audit events
 Stop the service first if it runs on its embedded database: only one process can open that.
 `;
@@ -94,13 +98,22 @@ async function grantRole(store: Store, role: string): Promise<void> {
   print(`${role} can serve now. Run this after every migration.`);
 }
 
+async function afterRestore(store: Store, _subject: string, config: Config): Promise<void> {
+  const cipher = openExistingCipher(config);
+  if (!cipher) throw new Error("SECRET_KEY must be that of the backup.");
+  await openKeyRing(store, cipher, systemClock, 0); // refuses another SECRET_KEY while there are keys that tell
+  print(`${await closeAfterRestore(operatorCall(store, config))} sessions have ended. The service can start.`);
+}
+
 const commands: Record<string, (store: Store, subject: string, config: Config) => Promise<void>> = {
   promote,
   unlock,
   "disable-mfa": disableMfa,
   "end-sessions": endSessions,
+  "after-restore": afterRestore,
   "grant-role": grantRole,
 };
+const WITHOUT_SUBJECT = ["after-restore"];
 
 async function find(store: Store, email: string): Promise<{ id: string; verified: boolean } | undefined> {
   const { canonical } = readEmailAddress(email);
@@ -130,10 +143,10 @@ function randomPassword(): string {
   return picked.join("");
 }
 
-async function run([name = "", subject, ...rest]: string[]): Promise<void> {
+async function run([name = "", subject = "", ...rest]: string[]): Promise<void> {
   if (name === "verify-audit") return verifyFromCommandLine(process.argv.slice(3), process.env);
   const command = commands[name];
-  if (!command || !subject || rest.length > 0) {
+  if (!command || (subject === "") !== WITHOUT_SUBJECT.includes(name) || rest.length > 0) {
     process.stderr.write(USAGE);
     process.exitCode = 2;
     return;
