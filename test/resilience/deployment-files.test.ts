@@ -73,6 +73,12 @@ test("gatehouse: prints its version, and its commands for an unknown one", () =>
   expect(() => run("begin")).toThrow(/start \| start:gateway/);
 });
 
+test("systemd and Compose: start the service again for as long as PostgreSQL is absent", () => {
+  const unit = read("systemd/gatehouse@.service");
+  for (const line of ["Restart=always", "StartLimitIntervalSec=0"]) expect(unit.split("\n")).toContain(line);
+  expect(readFileSync("docker-compose.yml", "utf8")).toMatch(/^ *restart: (always|unless-stopped|on-failure)$/m);
+});
+
 test("Kubernetes and systemd: their variables exist", () => {
   const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
   const literals = [...read("kubernetes/kustomization.yaml").matchAll(/^ {6}- (\w+)=/gm)].map(([, name]) => name);
