@@ -7,13 +7,13 @@ import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
 import { updateUser } from "../services/admin/update-user.ts";
 import { revokeUserSessions } from "../services/admin/user-sessions.ts";
 import { verifyFromCommandLine } from "../services/audit/cli.ts";
-import { openExistingCipher } from "../services/crypto/cipher.ts";
+import { createCipher, openExistingCipher, readSecretKeys } from "../services/crypto/cipher.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile, systemClock } from "../services/platform/process.ts";
-import { openKeyRing } from "../services/sessions/key-ring.ts";
+import { addSigningKey, openKeyRing } from "../services/sessions/key-ring.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { grantServiceRole } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";
@@ -25,6 +25,7 @@ const USAGE = `npm run admin -- <command>
   end-sessions <e-mail>    ends all sessions of an account
   verify-audit [--head <position>:<hash>]   finds changes to the audit log
   after-restore            ends all sessions, mailed links and signing keys of a restored backup, before the start
+  rotate-keys              adds a signing key, which signs tokens an hour later; no session ends
   grant-role <role>        grants a PostgreSQL role what the service needs: no change to recorded audit events
 Stop the service first if it runs on its embedded database: only one process can open that.
 `;
@@ -105,15 +106,21 @@ async function afterRestore(store: Store, _subject: string, config: Config): Pro
   print(`${await closeAfterRestore(operatorCall(store, config))} sessions have ended. The service can start.`);
 }
 
+async function rotateKeys(store: Store, _subject: string, config: Config): Promise<void> {
+  await addSigningKey({ em: store.fork() }, createCipher(...readSecretKeys(config)), systemClock.now());
+  print("A new key signs from an hour on. The older ones are deleted when their last token has expired.");
+}
+
 const commands: Record<string, (store: Store, subject: string, config: Config) => Promise<void>> = {
   promote,
   unlock,
   "disable-mfa": disableMfa,
   "end-sessions": endSessions,
   "after-restore": afterRestore,
+  "rotate-keys": rotateKeys,
   "grant-role": grantRole,
 };
-const WITHOUT_SUBJECT = ["after-restore"];
+const WITHOUT_SUBJECT = ["after-restore", "rotate-keys"];
 
 async function find(store: Store, email: string): Promise<{ id: string; verified: boolean } | undefined> {
   const { canonical } = readEmailAddress(email);

@@ -6,7 +6,7 @@ import { bootstrapFirstAdmin } from "./admin/bootstrap.ts";
 import { createAiContext } from "./ai/context.ts";
 import { startAuditWorker } from "./audit/worker.ts";
 import type { AppContext } from "./call.ts";
-import { createCipher, readSecretKey } from "./crypto/cipher.ts";
+import { createCipher, readSecretKeys } from "./crypto/cipher.ts";
 import { createPasswords, type HashCost } from "./crypto/passwords.ts";
 import { addGauges } from "./gauges.ts";
 import { healthChecks, healthHandler } from "./grpc/health.ts";
@@ -144,7 +144,7 @@ async function openContext(
   { log, clock, tracing, hashCost }: AppOptions,
   disposers: Disposers,
 ): Promise<AppContext> {
-  const cipher = createCipher(readSecretKey(config));
+  const cipher = createCipher(...readSecretKeys(config));
   const keys = await openKeyRing(store, cipher, clock, longestToken(config));
   const mailWorker = startMailWorker({ store, sender, cipher, clock, config, log });
   disposers.push(() => mailWorker.close());

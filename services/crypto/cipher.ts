@@ -4,61 +4,96 @@ import { join } from "node:path";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 
-/** Operations with the deployment's secret key, which is not in the database. */
+/** Operations with the deployment's secret keys, which are not in the database: the first one writes, all of them read. */
 export type Cipher = {
   /** Encrypts a secret for storage. `context` binds it to its row and column: it decrypts nowhere else. */
   encrypt(text: string, context: string): string;
-  /** @throws Error when the text was not encrypted by this key for this context. */
+  /** @throws Error when the text was not encrypted by one of the keys for this context. */
   decrypt(sealed: string, context: string): string;
   /** A keyed digest of 32 bytes: proves that a value is ours, or hides one that could be guessed. */
   mac(text: string, context: string): Buffer;
+  /** The digests with each key, that of the first one first: for values that were stored or mailed earlier. */
+  macs(text: string, context: string): Buffer[];
   /** Whether a keyed digest is ours. */
   isMac(text: string, context: string, mac: Buffer): boolean;
+  /** What encrypted text starts with while there are several keys; undefined with one key. */
+  prefix: string | undefined;
 };
 
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 const MAC_BYTES = 32;
+const ID_BYTES = 4;
 
-/** AES-256-GCM and HMAC-SHA-256 with keys derived from the secret key (RFC 5869). @param secretKey 32 bytes. */
-export function createCipher(secretKey: Buffer): Cipher {
-  const derive = (purpose: string) => Buffer.from(hkdfSync("sha256", secretKey, "", `gatehouse ${purpose}`, 32));
-  const encryptionKey = derive("encryption");
-  const macKey = derive("mac");
-  const mac = (text: string, context: string) => createHmac("sha256", macKey).update(`${context}\0${text}`).digest();
+/** AES-256-GCM and HMAC-SHA-256 with keys derived from the secret keys (RFC 5869). @param secretKeys 32 bytes each, the current one first */
+export function createCipher(...secretKeys: Buffer[]): Cipher {
+  const keys = secretKeys.map(deriveKeys);
+  const [first] = keys;
+  if (!first) throw new Error("there is no secret key");
+  const macs = (text: string, context: string) => keys.map((key) => digest(key.mac, text, context));
+  const prefix = keys.length > 1 ? `${first.id}.` : undefined;
   return {
-    encrypt(text, context) {
-      const iv = randomBytes(IV_BYTES);
-      const cipher = createCipheriv("aes-256-gcm", encryptionKey, iv).setAAD(Buffer.from(context));
-      const body = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
-      return Buffer.concat([iv, cipher.getAuthTag(), body]).toString("base64url");
-    },
+    encrypt: (text, context) => (prefix ?? "") + seal(first.encryption, text, context),
     decrypt(sealed, context) {
-      const bytes = Buffer.from(sealed, "base64url");
-      const decipher = createDecipheriv("aes-256-gcm", encryptionKey, bytes.subarray(0, IV_BYTES), {
-        authTagLength: TAG_BYTES,
-      })
-        .setAAD(Buffer.from(context))
-        .setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
-      return decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
+      const [id, text = sealed] = sealed.includes(".") ? sealed.split(".") : [undefined, sealed];
+      const known = keys.filter((key) => id === undefined || key.id === id);
+      for (const key of known) {
+        try {
+          return open(key.encryption, text, context);
+        } catch {
+          // perhaps the next key
+        }
+      }
+      throw new Error("no key of SECRET_KEY decrypts this text");
     },
-    mac,
-    isMac: (text, context, given) => given.length === MAC_BYTES && timingSafeEqual(mac(text, context), given),
+    mac: (text, context) => digest(first.mac, text, context),
+    macs,
+    isMac: (text, context, given) =>
+      given.length === MAC_BYTES && macs(text, context).some((mac) => timingSafeEqual(mac, given)),
+    prefix,
   };
+}
+
+function deriveKeys(secretKey: Buffer) {
+  const derive = (purpose: string) => Buffer.from(hkdfSync("sha256", secretKey, "", `gatehouse ${purpose}`, 32));
+  return {
+    encryption: derive("encryption"),
+    mac: derive("mac"),
+    id: derive("id").subarray(0, ID_BYTES).toString("hex"),
+  };
+}
+
+const digest = (key: Buffer, text: string, context: string) =>
+  createHmac("sha256", key).update(`${context}\0${text}`).digest();
+
+function seal(key: Buffer, text: string, context: string): string {
+  const iv = randomBytes(IV_BYTES);
+  const cipher = createCipheriv("aes-256-gcm", key, iv).setAAD(Buffer.from(context));
+  const body = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
+  return Buffer.concat([iv, cipher.getAuthTag(), body]).toString("base64url");
+}
+
+function open(key: Buffer, sealed: string, context: string): string {
+  const bytes = Buffer.from(sealed, "base64url");
+  const [iv, tag] = [bytes.subarray(0, IV_BYTES), bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES)];
+  const decipher = createDecipheriv("aes-256-gcm", key, iv, { authTagLength: TAG_BYTES })
+    .setAAD(Buffer.from(context))
+    .setAuthTag(tag);
+  return decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
 }
 
 /** The cipher of a deployment that has a secret key. Undefined where the service would generate one. */
 export function openExistingCipher(config: Pick<Config, "secretKey" | "dataDir">): Cipher | undefined {
   const exists = config.secretKey !== undefined || existsSync(join(config.dataDir, KEY_FILE));
-  return exists ? createCipher(readSecretKey(config)) : undefined;
+  return exists ? createCipher(...readSecretKeys(config)) : undefined;
 }
 
 const BYTES = 32;
 const KEY_FILE = "secret-key";
 
-/** The deployment's secret key: `SECRET_KEY`, or one generated once into `DATA_DIR` (mode 600). @returns 32 bytes */
-export function readSecretKey({ secretKey, dataDir }: Pick<Config, "secretKey" | "dataDir">): Buffer {
-  if (secretKey) return Buffer.from(secretKey, "base64");
+/** The deployment's secret keys: `SECRET_KEY`, or one generated once into `DATA_DIR` (mode 600). @returns 32 bytes each */
+export function readSecretKeys({ secretKey, dataDir }: Pick<Config, "secretKey" | "dataDir">): Buffer[] {
+  if (secretKey) return secretKey.map((key) => Buffer.from(key, "base64"));
   const file = join(dataDir, KEY_FILE);
   const draft = `${file}.${process.pid}`;
   makeDataFolder(dataDir);
@@ -72,5 +107,5 @@ export function readSecretKey({ secretKey, dataDir }: Pick<Config, "secretKey" |
   }
   const key = Buffer.from(readFileSync(file, "utf8"), "base64");
   if (key.length !== BYTES) throw new Error(`${file} does not hold ${BYTES} bytes in base64.`);
-  return key;
+  return [key];
 }

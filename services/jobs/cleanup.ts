@@ -4,6 +4,7 @@ import type { AppContext } from "../call.ts";
 import { purgeExpired } from "../store/purge.ts";
 import type { Store } from "../store/store.ts";
 import { every } from "./every.ts";
+import { reEncrypt } from "./re-encrypt.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -20,6 +21,11 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
   const jobs = [
     { name: "purge deleted users", intervalMs: MINUTE_MS, run: () => purgeDeletedUsers(createSystemCall) },
     { name: "rotate signing keys", intervalMs: MINUTE_MS, run: () => context.keys.rotate() },
+    {
+      name: "re-encrypt secrets",
+      intervalMs: HOUR_MS,
+      run: (signal: AbortSignal) => reEncrypt(context, store, signal),
+    },
     {
       name: "purge expired rows",
       intervalMs: HOUR_MS,

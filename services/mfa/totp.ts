@@ -42,4 +42,5 @@ export async function matchingStep(
   return result.valid && "timeStep" in result ? result.timeStep : undefined;
 }
 
-const contextOf = (userId: string) => `totp ${userId}`;
+/** What binds an encrypted secret to its user. */
+export const contextOf = (userId: string) => `totp ${userId}`;

@@ -119,14 +119,12 @@ export const isOrigin = (text: string) =>
   /^(capacitor|ionic|tauri):\/\/localhost$/.test(text) ||
   (isUrl(text, ["http:", "https:"]) && !text.includes("*") && new URL(text).origin === text);
 
-/** A key of so many bytes in base64. */
-export const base64Key = (bytes: number) =>
-  z
-    .string()
-    .refine(
-      (text) => /^[A-Za-z0-9+/_-]+={0,2}$/.test(text) && Buffer.from(text, "base64").length === bytes,
-      `must be ${bytes} bytes in base64`,
-    );
+/** Keys of so many bytes in base64, separated by commas. */
+export const base64Keys = (bytes: number) =>
+  list(
+    (key) => /^[A-Za-z0-9+/_-]+={0,2}$/.test(key) && Buffer.from(key, "base64").length === bytes,
+    `must be ${bytes} bytes in base64, or several such keys with commas between them`,
+  );
 
 /** `Acme <no-reply@example.com>`, or only the address. A quoted name is unquoted (RFC 5322 section 3.2.4). */
 export const mailbox = z.string().transform((text, context) => {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import {
-  base64Key,
+  base64Keys,
   choice,
   duration,
   host,
@@ -118,9 +118,9 @@ export const servicesVariables = {
   MIGRATE: setting(toggle, "on", "`off`: the start leaves the schema alone, and fails if a migration is missing."),
   DATA_DIR: setting(text, "./data", "Directory for the embedded database, generated secrets (mode 600) and e-mails."),
   SECRET_KEY: optional(
-    base64Key(32),
+    base64Keys(32),
     "generated into `DATA_DIR`",
-    "32 bytes in base64: encrypts secrets and signing keys at rest. Required with `NODE_ENV=production`.",
+    "32 bytes in base64, or several such keys, the current one first: encrypts secrets and signing keys at rest. Required with `NODE_ENV=production`.",
   ),
   SMTP_URL: optional(
     url(["smtp:", "smtps:"], `smtp://user:pass@host:port, ${URL_ENCODING_HINT}`),

@@ -5,7 +5,7 @@ import { createReload, type PublicKey, type VerificationKeys } from "../platform
 import type { Clock } from "../platform/process.ts";
 import { newId } from "../store/ids.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
-import type { Store } from "../store/store.ts";
+import type { Db, Store } from "../store/store.ts";
 
 /** How long a key signs, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;
@@ -79,17 +79,20 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
 /** Adds a key unless a recent one exists. */
 async function addNextKey(store: Store, cipher: Cipher, now: Date): Promise<void> {
   const youngEnough = new Date(now.getTime() - KEY_AGE_MS);
-  const em = store.fork();
-  if ((await em.count(SigningKey, { createdAt: { $gt: youngEnough } })) > 0) return;
+  if ((await store.fork().count(SigningKey, { createdAt: { $gt: youngEnough } })) === 0) {
+    await addKey({ em: store.fork() }, cipher, now, youngEnough);
+  }
+}
+
+/** Adds a key whatever the age of the others. It signs once every process has loaded it. */
+export const addSigningKey = (db: Db, cipher: Cipher, now: Date): Promise<void> => addKey(db, cipher, now, now);
+
+async function addKey(db: Db, cipher: Cipher, now: Date, youngEnough: Date): Promise<void> {
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = newId(now);
   const privateKey = cipher.encrypt(JSON.stringify(jwk), kid);
   const activeAt = new Date(now.getTime() + OVERLAP_MS); // every process and verifier has loaded it by then
-  await insertSigningKey(
-    { em },
-    { kid, publicKey: jwk.x as string, privateKey, createdAt: now, activeAt },
-    youngEnough,
-  );
+  await insertSigningKey(db, { kid, publicKey: jwk.x as string, privateKey, createdAt: now, activeAt }, youngEnough);
 }
 
 function decryptPrivateKey(cipher: Cipher, kid: string, sealed: string): KeyObject {

@@ -122,10 +122,14 @@ export async function replaceBackupCodes({ em }: Db, userId: string, digests: st
 }
 
 /** Deletes one backup code. Of several callers one gets it. @returns how many are left; undefined if there is no such code. */
-export async function takeBackupCode({ em }: Db, userId: string, digest: string): Promise<number | undefined> {
+export async function takeBackupCode(
+  { em }: Db,
+  userId: string,
+  digests: readonly string[],
+): Promise<number | undefined> {
   const taken = await em.execute<unknown[]>(
-    "delete from backup_codes where user_id = ? and digest = ? returning user_id",
-    [userId, digest],
+    "delete from backup_codes where user_id = ? and digest in (?) returning user_id",
+    [userId, digests],
   );
   if (taken.length === 0) return undefined;
   const [row] = await em.execute<{ left: number }[]>(
