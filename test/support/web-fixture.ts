@@ -92,3 +92,8 @@ export async function expectAccessible({ page }: Tab): Promise<void> {
   const width = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
   expect(width, `${page.url()} is too wide`).toBeLessThanOrEqual(0);
 }
+
+/** Takes a picture for docs/screenshots if SCREENSHOTS is set: `SCREENSHOTS=1 npm test -- test/contract/web`. */
+export async function screenshot({ page }: Tab, name: string): Promise<void> {
+  if (process.env.SCREENSHOTS) await page.screenshot({ path: `docs/screenshots/${name}.png` });
+}

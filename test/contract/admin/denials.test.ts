@@ -59,11 +59,10 @@ test("Audit log: a refused administrator action records an unknown id", async ()
 });
 
 test("Audit log: a refused action on one's own account is no administrator event", async () => {
-  const [{ user, browser, accessToken }, taken] = [await app.signIn(), await app.addUser()];
-  const body = { newEmail: taken.email, password: user.password };
-  expect(await browser.post("/user/change-email", body, accessToken)).toMatchObject({
+  const { user, browser, accessToken } = await app.signIn();
+  expect(await browser.post("/auth/disable-totp", { password: user.password }, accessToken)).toMatchObject({
     status: 409,
-    body: { code: "EMAIL_TAKEN" },
+    body: { code: "MFA_NOT_ENABLED" },
   });
   expect(await deniedTo(user.id)).toEqual([]);
 });

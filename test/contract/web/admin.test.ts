@@ -1,0 +1,67 @@
+import { expect, test } from "vitest";
+import { PASSWORD } from "../../support/accounts.ts";
+import { describeWeb, expectAccessible, fillIn, goTo, screenshot, type Tab } from "../../support/web-fixture.ts";
+
+describeWeb("Web app: administration", (web) => {
+  const signIn = () => web.signIn({ email: "root@example.com", password: PASSWORD } as never);
+  const open = async ({ page }: Tab, path: string, heading: string) => {
+    await goTo(page, path);
+    await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+  };
+
+  test("shows today's numbers, events and e-mails, each page accessible in light and dark", async () => {
+    await web.app.addUser();
+    const tab = await signIn();
+    const { page } = tab;
+    await open(tab, "/admin", "Dashboard");
+    await page.getByText("Sign-ins today").waitFor();
+    await page.getByText("Database", { exact: true }).waitFor();
+    await screenshot(tab, "dashboard");
+    for (const [path, heading, content] of [
+      ["/admin", "Dashboard", "Version"],
+      ["/admin/users", "Users", "root@example.com"],
+      ["/admin/audit?event=auth.register", "Audit log", "auth.register"],
+      ["/admin/emails", "E-mails", "verify-email"],
+      ["/admin/usage", "All usage", "Period"],
+    ] as const) {
+      await open(tab, path, heading);
+      await page.getByText(content).first().waitFor();
+      await expectAccessible(tab);
+    }
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.setViewportSize({ width: 320, height: 640 });
+    await open(tab, "/admin/users", "Users");
+    await expectAccessible(tab);
+    expect(tab.problems).toEqual([]);
+  });
+
+  test("finds a user, edits, unlocks and impersonates with a banner, and comes back", async () => {
+    const user = await web.app.addVerifiedUser({ name: "Berta" });
+    for (let i = 0; i < 5; i++)
+      await web.app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
+    const tab = await signIn();
+    const { page } = tab;
+    await open(tab, "/admin/users", "Users");
+    await page.getByRole("searchbox").fill(user.email.slice(0, 20));
+    await page.getByRole("link", { name: user.email }).click();
+    await fillIn(page, { Name: "Berta Example" });
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("Saved.").waitFor();
+    await page.getByRole("button", { name: "Unlock" }).click();
+    await page.getByText("Unlocked.").waitFor();
+    expect((await web.app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
+    await expectAccessible(tab);
+    await screenshot(tab, "user");
+    await page.getByRole("button", { name: "Sign in as this user" }).click();
+    await fillIn(page, { "Reason, for the audit log": "A question about an invoice" });
+    await page.getByRole("dialog").getByRole("button", { name: "Sign in as this user" }).click();
+    const banner = page.getByText(`root@example.com acts as ${user.email}.`);
+    await banner.waitFor();
+    await open(tab, "/profile", "Profile");
+    await page.getByText(user.email, { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Back to yourself" }).click();
+    await banner.waitFor({ state: "detached" });
+    await page.getByText("admin.impersonated").first().waitFor();
+    expect(tab.problems).toEqual([]);
+  });
+});

@@ -1,0 +1,58 @@
+import { expect, test } from "vitest";
+import { describeWeb, expectAccessible, fillIn, goTo, screenshot } from "../../support/web-fixture.ts";
+
+describeWeb("Web app: chat", (web) => {
+  test("streams a reply, shows hostile Markdown harmlessly, and keeps the conversation", async () => {
+    const tab = await web.signIn(await web.app.addUser());
+    const { page } = tab;
+    await fillIn(page, {
+      Message: "**bold** <img src=x onerror=alert(1)> [link](javascript:alert(1)) <script>alert(1)</script>",
+    });
+    await page.getByRole("button", { name: "Send" }).click();
+    const reply = page.locator(".markdown");
+    await reply.getByText("couldn't agree more").waitFor();
+    expect(await reply.locator("strong").textContent()).toBe("bold");
+    expect(await reply.locator("img, script, [onerror], [href^=javascript]").count()).toBe(0);
+    await expectAccessible(tab);
+    await page.reload();
+    await page.locator(".markdown").getByText("couldn't agree more").waitFor();
+    await page.getByRole("button", { name: "New conversation" }).click();
+    await page.getByText("What would you like to know?").waitFor();
+    await fillIn(page, { Message: "Why is the sky blue?" });
+    await page.keyboard.press("Enter");
+    await page.locator(".markdown").getByText("sky blue").waitFor();
+    await screenshot(tab, "chat");
+    await page.getByRole("button", { name: "Delete this conversation" }).first().click();
+    await page.getByText("Why is the sky blue?").waitFor({ state: "detached" });
+    await goTo(page, "/usage");
+    await page.getByRole("img", { name: "Tokens per day" }).locator("canvas").waitFor();
+    await page.getByText("As a table").click();
+    await page.getByRole("cell", { name: "provider-a" }).first().waitFor();
+    await expectAccessible(tab);
+    await screenshot(tab, "usage");
+    expect(tab.problems).toEqual([]);
+  });
+
+  test("stops a stream, and repeats a reply that failed", async () => {
+    const tab = await web.signIn(await web.app.addUser());
+    const { page } = tab;
+    await fillIn(page, { Message: "case: silent" });
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByText("Thinking").waitFor();
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByText("Stopped.").waitFor();
+    await page.getByRole("button", { name: "New conversation" }).click();
+    await fillIn(page, { Message: "case: error-event" });
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("alert").waitFor();
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("alert").waitFor();
+    expect(await page.locator(".log > article").count()).toBe(2);
+    await page.getByText("Settings").click();
+    await page.getByLabel("Provider").selectOption("provider-b");
+    await fillIn(page, { Message: "Hello" });
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.locator(".markdown").getByText("couldn't agree more").waitFor();
+    expect(tab.problems).toEqual([]);
+  });
+});

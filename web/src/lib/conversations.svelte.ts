@@ -1,0 +1,54 @@
+/** One thing that was said. `problem` says why a reply is incomplete. */
+export type Turn = { role: "user" | "assistant"; content: string; problem?: string };
+
+/** A conversation and its settings. An empty text stands for the default. */
+export type Conversation = {
+  id: string;
+  provider: string;
+  model: string;
+  system: string;
+  temperature: string;
+  turns: Turn[];
+};
+
+const TITLE_LENGTH = 40;
+/** Conversations that are kept. Browsers offer about five million characters. */
+const MAX_KEPT = 50;
+
+export const titleOf = ({ turns }: Conversation): string => turns[0]?.content.slice(0, TITLE_LENGTH) ?? "";
+
+/** The conversations of a user, newest first. They stay in this browser. */
+export class Conversations {
+  readonly all = $state<Conversation[]>([]);
+  readonly #key: string;
+
+  constructor(userId: string) {
+    this.#key = `gatehouse-conversations-${userId}`;
+    try {
+      this.all.push(...(JSON.parse(localStorage.getItem(this.#key) ?? "[]") as Conversation[]));
+    } catch {
+      // another version wrote it
+    }
+  }
+
+  /** The first conversation, made if there is none or if `isNew`. It takes the settings of the one before. */
+  open(isNew: boolean, provider: string): Conversation {
+    const before = this.all[0];
+    if (before && (!isNew || before.turns.length === 0)) return before;
+    const { model = "", system = "", temperature = "" } = before ?? {};
+    const settings = { provider: before?.provider ?? provider, model, system, temperature };
+    this.all.unshift({ id: crypto.randomUUID(), ...settings, turns: [] });
+    return this.all[0] as Conversation;
+  }
+
+  remove(id: string): void {
+    const index = this.all.findIndex((each) => each.id === id);
+    if (index >= 0) this.all.splice(index, 1);
+    this.save();
+  }
+
+  save(): void {
+    const kept = this.all.filter(({ turns }) => turns.length > 0).slice(0, MAX_KEPT);
+    localStorage.setItem(this.#key, JSON.stringify(kept));
+  }
+}
