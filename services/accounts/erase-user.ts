@@ -1,6 +1,7 @@
-import { LockMode } from "@mikro-orm/core";
+import { type FilterQuery, LockMode } from "@mikro-orm/core";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import { deleteLocks } from "../lockout/clear-locks.ts";
+import type { Config } from "../platform/config.ts";
 import { deleteEmails } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";
 import { User } from "../store/users.ts";
@@ -32,26 +33,46 @@ const BATCH_SIZE = 20;
  * Erases the accounts whose deletion is due. Any number of processes may run it at once.
  * @throws the first error of an account that could not be erased, after the others were
  */
-export async function purgeDeletedUsers(createSystemCall: () => AuditDeps): Promise<void> {
+export function purgeDeletedUsers(createSystemCall: () => AuditDeps): Promise<void> {
+  return eraseAll(createSystemCall, (now) => ({ deletionAt: { $lte: now } }));
+}
+
+/** Erases the accounts that never verified an address and are not in use, once they are old enough. Administrators stay. */
+export async function purgeUnverifiedUsers(
+  createSystemCall: () => AuditDeps,
+  { unverifiedRetentionMs }: Pick<Config, "unverifiedRetentionMs">,
+): Promise<void> {
+  if (unverifiedRetentionMs === 0) return;
+  await eraseAll(createSystemCall, (now) => {
+    const before = new Date(now.getTime() - unverifiedRetentionMs);
+    const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: before } }] };
+    return { emailVerifiedAt: null, wasVerified: false, role: "user", createdAt: { $lte: before }, ...isUnused };
+  });
+}
+
+/** Which accounts to erase at a time. */
+type Due = (now: Date) => FilterQuery<User>;
+
+async function eraseAll(createSystemCall: () => AuditDeps, isDue: Due): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH_SIZE; erased === BATCH_SIZE; ) {
     erased = 0;
     const { em, clock } = createSystemCall();
-    const isDue = { deletionAt: { $lte: clock.now() } };
-    const due = await em.find(User, isDue, { fields: ["id"], orderBy: { deletionAt: "asc" }, limit: BATCH_SIZE });
+    const orderBy = { deletionAt: "asc", id: "asc" } as const;
+    const due = await em.find(User, isDue(clock.now()), { fields: ["id"], orderBy, limit: BATCH_SIZE });
     for (const { id } of due) {
-      const isErased = await purgeUser(createSystemCall(), id).catch((error) => void failures.push(error));
+      const isErased = await purgeUser(createSystemCall(), id, isDue).catch((error) => void failures.push(error));
       if (isErased) erased++;
     }
   }
   if (failures.length > 0) throw failures[0];
 }
 
-/** Erases a user, unless a sign-in has cancelled the deletion or another process is erasing it. */
-function purgeUser(call: AuditDeps, id: string): Promise<boolean> {
+/** Erases a user, unless a sign-in has changed what makes it due or another process is erasing it. */
+function purgeUser(call: AuditDeps, id: string, isDue: Due): Promise<boolean> {
   return call.em.transactional(async () => {
     const lockMode = LockMode.PESSIMISTIC_PARTIAL_WRITE; // skips a locked row
-    const due = await call.em.findOne(User, { id, deletionAt: { $lte: call.clock.now() } }, { lockMode });
+    const due = await call.em.findOne(User, { $and: [{ id }, isDue(call.clock.now())] }, { lockMode });
     return due ? eraseUser(call, id) : false;
   });
 }

@@ -1,6 +1,7 @@
-import { purgeDeletedUsers } from "../accounts/erase-user.ts";
+import { purgeDeletedUsers, purgeUnverifiedUsers } from "../accounts/erase-user.ts";
 import type { AuditDeps } from "../audit/record.ts";
 import type { AppContext } from "../call.ts";
+import { purgeMailFolder } from "../mail/transport.ts";
 import { purgeExpired } from "../store/purge.ts";
 import type { Store } from "../store/store.ts";
 import { every } from "./every.ts";
@@ -29,7 +30,11 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
     {
       name: "purge expired rows",
       intervalMs: HOUR_MS,
-      run: (signal: AbortSignal) => purgeExpired(store, context.clock.now(), context.config.lockout, signal),
+      async run(signal: AbortSignal) {
+        await purgeExpired(store, context.clock.now(), context.config, signal);
+        await purgeUnverifiedUsers(createSystemCall, context.config);
+        await purgeMailFolder(context.config, context.clock.now());
+      },
     },
   ].map((job) => every(job, context));
   return {

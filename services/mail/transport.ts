@@ -1,4 +1,4 @@
-import { rename, writeFile } from "node:fs/promises";
+import { readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createTransport, type SendMailOptions } from "nodemailer";
 import type { Logger } from "pino";
@@ -104,6 +104,20 @@ function createFolderTransport({ mail, dataDir }: Pick<Config, "mail" | "dataDir
     ping: async () => {},
     close: () => {},
   };
+}
+
+/** Deletes the e-mails in the folder that are older than `EMAIL_RETENTION`. */
+export async function purgeMailFolder(
+  { mail, dataDir, emailRetentionMs }: Pick<Config, "mail" | "dataDir" | "emailRetentionMs">,
+  now: Date,
+): Promise<void> {
+  if (mail.smtpUrl || emailRetentionMs === 0) return;
+  const folder = join(dataDir, "mail");
+  for (const name of await readdir(folder)) {
+    const file = join(folder, name);
+    const found = await stat(file).catch(() => undefined); // another process deletes too
+    if (found && found.mtimeMs <= now.getTime() - emailRetentionMs) await rm(file, { force: true });
+  }
 }
 
 /** Longest error that is kept, in characters. */

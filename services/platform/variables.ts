@@ -167,6 +167,12 @@ export const servicesVariables = {
   PASSWORD_EXPIRY: setting(choice("warn", "refuse"), "warn", "`refuse` rejects logins with an expired password."),
   PASSWORD_BLOCKLIST: setting(toggle, "off", "`on` rejects the 100,000 commonest passwords."),
   DELETION_GRACE: setting(duration(), "30d", "Time between the request and the deletion of an account."),
+  EMAIL_RETENTION: setting(duration(), "90d", "Age at which sent and failed e-mails are deleted; `0` keeps them."),
+  UNVERIFIED_RETENTION: setting(
+    duration(),
+    "0",
+    "Age at which accounts are erased whose address was never verified and that are not in use; `0` keeps them.",
+  ),
   AUDIT_RETENTION: setting(
     duration(),
     "400d",

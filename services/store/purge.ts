@@ -1,4 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
+import type { Config } from "../platform/config.ts";
 import type { Store } from "./store.ts";
 
 /** Pages of the table that one statement scans, 8 KiB each. */
@@ -10,13 +11,13 @@ const PAUSE_MS = 10;
 type ExpiredRows = { table: string; key: string; condition: string; values: unknown[] };
 
 /**
- * Deletes ended sessions, expired one-time tokens and attempt counters that no longer count.
+ * Deletes ended sessions, expired one-time tokens, attempt counters that no longer count, and old e-mails.
  * @param signal stops between two statements
  */
 export async function purgeExpired(
   store: Pick<Store, "fork">,
   now: Date,
-  { resetMs, durationMs }: { resetMs: number; durationMs: number },
+  { lockout: { resetMs, durationMs }, emailRetentionMs }: Pick<Config, "lockout" | "emailRetentionMs">,
   signal: AbortSignal,
 ): Promise<void> {
   const expired: ExpiredRows[] = [
@@ -35,6 +36,16 @@ export async function purgeExpired(
         or not exists (select from users u where attempts.subject in (u.canonical_email, u.id::text)))`, // failures in a row of an account never expire
       values: [new Date(now.getTime() - resetMs - durationMs)],
     },
+    ...(emailRetentionMs === 0
+      ? []
+      : [
+          {
+            table: "emails",
+            key: "id",
+            condition: "status in ('sent', 'failed') and created_at <= ?",
+            values: [new Date(now.getTime() - emailRetentionMs)],
+          },
+        ]),
   ];
   for (const rows of expired) await deleteByPages(store, rows, signal);
 }
