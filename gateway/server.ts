@@ -120,7 +120,7 @@ type OnClientError = ReturnType<typeof createClientErrorHandler>;
 /** Creates the HTTP server. Its own errors have the shape of all others. */
 function createServer(options: GatewayOptions, onClientError: OnClientError, frameworkErrors: Answer): FastifyInstance {
   const { requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS, writeTimeoutMs = WRITE_TIMEOUT_MS } = options;
-  const proxies = createTrustedProxies(options.config.trustProxy);
+  const proxies = createTrustedProxies(options.config.trustProxy, options.log);
   const app = fastify({
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     trustProxy: proxies.option,
@@ -141,6 +141,10 @@ function createServer(options: GatewayOptions, onClientError: OnClientError, fra
     },
     clientErrorHandler: onClientError,
     frameworkErrors,
+  });
+  app.addHook("onRequest", (request, _reply, done) => {
+    proxies.checkForwarded(request);
+    done();
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>

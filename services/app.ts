@@ -103,7 +103,7 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     let draining = false;
     const rateLimiter = config.rateLimits ? createRateLimiter(cache, clock) : undefined;
     const admission = options.admission ?? createAdmission({ streamsPerUser: config.aiStreamsPerUser });
-    const proxies = createTrustedProxies(config.trustProxy);
+    const proxies = createTrustedProxies(config.trustProxy, log);
     const checks = healthChecks({
       database: store.ping,
       cache: async () => void (await Promise.all([cache?.ping(), rateLimiter?.check()])),

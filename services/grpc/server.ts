@@ -84,6 +84,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
       return { method, authorization, address: clientAddressOf(request), isForwarded };
     },
     onRequest(request, reply) {
+      proxies.checkForwarded(request);
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
       }

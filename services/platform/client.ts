@@ -1,6 +1,7 @@
 import { randomUUID, timingSafeEqual } from "node:crypto";
 import { BlockList, isIP, isIPv6 } from "node:net";
 import ipaddr from "ipaddr.js";
+import type { Logger } from "pino";
 
 /** Metadata between the gateway and the services. Those about the client count only together with the secret. */
 export const SECRET = "x-gatehouse-secret";
@@ -114,12 +115,18 @@ type AddressedRequest = { ip: string; ips?: string[] | undefined };
 /** The proxies whose X-Forwarded-For is trusted. */
 export type TrustedProxies = {
   isTrusted(address: string): boolean;
+  /** Warns of an X-Forwarded-For from another address, once an hour: its clients would all count as one. */
+  checkForwarded(request: ForwardedRequest): void;
   /** For Fastify's option `trustProxy`. */
   option: false | ((address: string) => boolean);
 };
 
+type ForwardedRequest = { headers: Record<string, unknown>; socket: { remoteAddress?: string | undefined } };
+
+const HOUR_MS = 3_600_000;
+
 /** @param proxies addresses and CIDRs */
-export function createTrustedProxies(proxies: readonly string[]): TrustedProxies {
+export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logger, "warn">): TrustedProxies {
   const list = new BlockList();
   for (const proxy of proxies) {
     const [written = "", bits] = proxy.split("/");
@@ -131,7 +138,16 @@ export function createTrustedProxies(proxies: readonly string[]): TrustedProxies
     const address = parseAddress(written);
     return address !== undefined && list.check(address, familyOf(address));
   };
-  return { isTrusted, option: proxies.length > 0 && isTrusted };
+  let quietUntil = 0;
+  const checkForwarded = ({ headers, socket: { remoteAddress = "" } }: ForwardedRequest) => {
+    if (headers["x-forwarded-for"] === undefined || performance.now() < quietUntil || isTrusted(remoteAddress)) return;
+    quietUntil = performance.now() + HOUR_MS;
+    log?.warn(
+      { address: remoteAddress },
+      "X-Forwarded-For is ignored: TRUST_PROXY does not list this address. If it is your proxy, all its clients share one limit.",
+    );
+  };
+  return { isTrusted, checkForwarded, option: proxies.length > 0 && isTrusted };
 }
 
 /** The client's address in canonical spelling. Reading X-Forwarded-For stops at an entry that is not an address. */

@@ -159,6 +159,7 @@ function toConfig(v: Values, env: Env) {
     aiStreamsPerUser: v.AI_STREAMS_PER_USER,
     ai: {
       catalogue: v.AI_CATALOG,
+      proxyEnv: { HTTPS_PROXY: v.HTTPS_PROXY, NO_PROXY: v.NO_PROXY },
       firstByteMs: v.AI_FIRST_BYTE_TIMEOUT,
       idleMs: v.AI_IDLE_TIMEOUT,
       totalMs: v.AI_TOTAL_TIMEOUT,

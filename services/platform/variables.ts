@@ -168,16 +168,8 @@ export const servicesVariables = {
   PASSWORD_BLOCKLIST: setting(toggle, "off", "`on` rejects the 100,000 commonest passwords."),
   DELETION_GRACE: setting(duration(), "30d", "Time between the request and the deletion of an account."),
   EMAIL_RETENTION: setting(duration(), "90d", "Age at which sent and failed e-mails are deleted; `0` keeps them."),
-  UNVERIFIED_RETENTION: setting(
-    duration(),
-    "0",
-    "Age at which accounts are erased whose address was never verified and that are not in use; `0` keeps them.",
-  ),
-  AUDIT_RETENTION: setting(
-    duration(),
-    "400d",
-    "Age at which audit events are dropped, in whole months; `0` keeps them.",
-  ),
+  UNVERIFIED_RETENTION: setting(duration(), "0", "Age at which unused accounts are erased that were never verified."),
+  AUDIT_RETENTION: setting(duration(), "400d", "Age of audit events that are dropped, in whole months; `0`: none."),
   REQUIRE_VERIFIED_EMAIL: setting(
     choice("true", "false"),
     "false",
@@ -188,6 +180,12 @@ export const servicesVariables = {
     "the shipped one",
     "File of providers and models. `services/ai/catalogue/native.json` has the providers' own names.",
   ),
+  HTTPS_PROXY: optional(
+    url(["http:", "https:"], `http://user:pass@host:port, ${URL_ENCODING_HINT}`),
+    "none",
+    "Proxy through which AI providers with https are reached. Requires Node 24.5.",
+  ),
+  NO_PROXY: optional(text, "none", "Hosts that are reached without `HTTPS_PROXY`, separated by commas."),
   AI_FIRST_BYTE_TIMEOUT: setting(timeLimit("1ms"), "60s", "Maximum time until the first byte of a reply."),
   AI_IDLE_TIMEOUT: setting(timeLimit("1ms"), "60s", "Maximum silence within a reply."),
   AI_TOTAL_TIMEOUT: setting(timeLimit("1ms"), "10m", "Maximum duration of a reply."),

@@ -29,6 +29,9 @@ export type HttpClient = {
 /** Base URL and API key of a provider, and the client to reach it. */
 export type Endpoint = { baseUrl: string; key: string; http: HttpClient };
 
+/** The proxy for https, and the hosts that are reached without it. */
+export type ProxyEnv = { HTTPS_PROXY?: string | undefined; NO_PROXY?: string | undefined };
+
 /** Idle connections are closed sooner than most servers do, which could reset a request just written. Milliseconds. */
 const IDLE_CONNECTION_MS = 4_000;
 
@@ -39,9 +42,10 @@ const IDLE_CONNECTION_MS = 4_000;
  * (`bench/sdk-cost.ts`), never follows a redirect, and closes the socket at the moment of an abort.
  *
  * @param connectMs limit of connecting, TLS handshake included
+ * @param proxyEnv the proxy for https, which Node's agents use (`CONNECT`, RFC 9110 section 9.3.6)
  */
-export function createHttpClient(connectMs: number): HttpClient {
-  const options = { keepAlive: true, timeout: IDLE_CONNECTION_MS };
+export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}): HttpClient {
+  const options = { keepAlive: true, timeout: IDLE_CONNECTION_MS, proxyEnv };
   const pools = { "http:": new http.Agent(options), "https:": new https.Agent(options) };
   return {
     post(target, headers, document, signal) {

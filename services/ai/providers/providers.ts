@@ -2,7 +2,7 @@ import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../
 import { type Adapter, createProvider } from "./adapter.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
-import { createHttpClient, type Endpoint } from "./http-client.ts";
+import { createHttpClient, type Endpoint, type ProxyEnv } from "./http-client.ts";
 import { openaiAdapter } from "./openai.ts";
 import { DEFAULT_BOUNDS, type Provider, type ProviderBounds } from "./provider.ts";
 
@@ -29,11 +29,11 @@ export type Providers = {
 export function openProviders(
   catalogue: Catalogue,
   variables: Readonly<Record<string, string | undefined>>,
-  limits: Partial<ProviderBounds> = {},
+  { proxyEnv, ...limits }: Partial<ProviderBounds> & { proxyEnv?: ProxyEnv } = {},
 ): Providers {
   refuseUnusable(catalogue, variables);
   const bounds = { ...DEFAULT_BOUNDS, ...limits };
-  const http = createHttpClient(bounds.connectMs);
+  const http = createHttpClient(bounds.connectMs, proxyEnv);
   const byId = new Map<string, Provider>();
   for (const { id, dialect, keyVariable, baseUrlVariable, baseUrl } of catalogue.providers) {
     const key = variables[keyVariable];

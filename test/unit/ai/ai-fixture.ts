@@ -21,8 +21,9 @@ export async function openDesk(location: DatabaseLocation = { kind: "memory" }):
   ]);
   await store.migrate();
   const variables = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${simulator.url}/v1` };
+  const proxyEnv = { HTTPS_PROXY: undefined, NO_PROXY: undefined };
   const limits = { firstByteMs: 5_000, idleMs: 5_000, totalMs: 10_000, retries: 2 };
-  const ai = createAiContext({ ai: { catalogue: undefined, variables, ...limits } }, store, clock, log);
+  const ai = createAiContext({ ai: { catalogue: undefined, proxyEnv, variables, ...limits } }, store, clock, log);
   const close = async () => {
     await ai.close();
     await Promise.all([store.close(), simulator.close()]);

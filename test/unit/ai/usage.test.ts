@@ -99,8 +99,10 @@ test("an unavailable database delays usage rows and loses none", async () => {
   let away = true;
   const query: Store["query"] = (statement, values) =>
     away ? Promise.reject(new Error("away")) : desk.store.query(statement, values);
+  const limits = { firstByteMs: 1, idleMs: 1, totalMs: 1, retries: 0 };
+  const proxyEnv = { HTTPS_PROXY: undefined, NO_PROXY: undefined };
   const shaky = createAiContext(
-    { ai: { catalogue: undefined, variables: {}, firstByteMs: 1, idleMs: 1, totalMs: 1, retries: 0 } },
+    { ai: { catalogue: undefined, proxyEnv, variables: {}, ...limits } },
     { query },
     clock,
     log,
