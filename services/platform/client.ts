@@ -27,7 +27,7 @@ export type Client = {
 
 /** The request id of the caller if it is well-formed, otherwise a new one. */
 export function requestIdOf(sent: unknown): string {
-  return typeof sent === "string" && /^[\w.-]{1,128}$/.test(sent) ? sent : randomUUID();
+  return typeof sent === "string" && /^(?!(?:start|jobs)$)[\w.-]{1,128}$/.test(sent) ? sent : randomUUID();
 }
 
 /** Whether a call has the secret of the gateways. */

@@ -20,7 +20,7 @@ describe("Every request", () => {
       expect(answer.headers.get("x-request-id")).toBe(sane);
       expect(metadata()["x-request-id"]).toBe(sane);
     }
-    for (const other of ["", "x".repeat(129), "a b", "a,b", "é", "<script>"]) {
+    for (const other of ["start", "jobs", "", "x".repeat(129), "a b", "a,b", "é", "<script>"]) {
       const answer = await server.send("GET", "/user/profile", undefined, { "x-request-id": other });
       expect(answer.headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
     }
