@@ -45,7 +45,8 @@ const RESERVE: Statement = (() => {
        select $1::text, $2::text, 1, $3::timestamptz from ${ASYNC_COMMIT}
        on conflict (kind, subject) do update set
          failed = ${failed}, reserved = ${reserved} + 1, reserved_at = excluded.reserved_at, locked_until = null
-       where a.locked_until <= $3 or (a.locked_until is null and ${failed} + ${reserved} < $6)
+       where a.locked_until <= $3 or (a.locked_until is null and ${failed} + ${reserved} < $6
+         and a.consecutive + ${reserved} < ${MAX_CONSECUTIVE})
        returning kind)
      select u.id, u.email, u.name, u.role, u.password_hash as "passwordHash", u.password_changed_at as "passwordChangedAt",
        u.email_verified_at is not null as "emailVerified", u.mfa_secret is not null as "mfaEnabled",

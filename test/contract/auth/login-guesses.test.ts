@@ -164,6 +164,18 @@ test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, 
   expect((await login("Brand-new-2")).status).toBe(200);
 });
 
+test("POST /auth/login: evaluates no more than 100 wrong passwords in a row, however many arrive at once", async () => {
+  const user = await app.addUser();
+  await guess(user.email);
+  await app.sql("update attempts set consecutive = 98, failed = 0 where subject = ?", [user.email]);
+  const answers = await Promise.all(times(5, () => guess(user.email)));
+  expect(tallyGuesses(answers)).toEqual({ evaluated: 2, refused: 3 });
+  const [row] = await app.sql<{ consecutive: number }>("select consecutive from attempts where subject = ?", [
+    user.email,
+  ]);
+  expect(row?.consecutive).toBe(100);
+});
+
 test("POST /auth/login: a site with an IPv6 /48 has ten times the limit of a /64", async () => {
   const from = (i: number) => ({ "x-forwarded-for": `2001:db8:${site}:${i.toString(16)}::1` });
   const site = Math.floor(Math.random() * 0xffff).toString(16);
