@@ -1,9 +1,10 @@
-import { readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createTransport, type SendMailOptions } from "nodemailer";
 import type { Logger } from "pino";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
+import { timeOfId } from "../store/ids.ts";
 
 /** Concurrent connections to the SMTP server, and e-mails per connection. */
 const MAX_CONNECTIONS = 10;
@@ -114,9 +115,8 @@ export async function purgeMailFolder(
   if (mail.smtpUrl || emailRetentionMs === 0) return;
   const folder = join(dataDir, "mail");
   for (const name of await readdir(folder)) {
-    const file = join(folder, name);
-    const found = await stat(file).catch(() => undefined); // another process deletes too
-    if (found && found.mtimeMs <= now.getTime() - emailRetentionMs) await rm(file, { force: true });
+    // its name is its id, as old as its row
+    if (timeOfId(name) <= now.getTime() - emailRetentionMs) await rm(join(folder, name), { force: true });
   }
 }
 

@@ -1,6 +1,7 @@
-import { readdirSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
+import { NIL } from "uuid";
 import { expect, onTestFinished, test } from "vitest";
 import { startApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
@@ -30,8 +31,12 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   app.clock.advance("60d");
   await passes("old e-mails to be deleted", async () => (await emails()).length === 0);
   if (process.env.TEST_MODE && process.env.TEST_MODE !== "embedded") return; // sent by SMTP
-  await passes(
-    "old files to be deleted",
-    async () => !readdirSync(join(app.settings.DATA_DIR as string, "mail")).some((name) => name.endsWith(".eml")),
-  );
+  const folder = join(app.settings.DATA_DIR as string, "mail");
+  const files = () => readdirSync(folder).filter((name) => name.endsWith(".eml"));
+  const latest = await app.addUser();
+  await app.mail.emailTo(latest.email);
+  writeFileSync(join(folder, `${NIL}.eml`), "an e-mail of 1970");
+  await passes("old files to be deleted", async () => !files().includes(`${NIL}.eml`));
+  const [kept] = await app.sql<{ id: string }>("select id from emails where user_id = ?", [latest.id]);
+  expect(files()).toEqual([`${kept?.id}.eml`]);
 });
