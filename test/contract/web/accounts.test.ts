@@ -65,7 +65,7 @@ describeWeb("Web app: accounts", (web) => {
     expect(problems).toEqual([]);
   });
 
-  test("a place is kept: back button, unknown place, German", async () => {
+  test("a place is kept: back button, unknown place, German, violations too", async () => {
     const tab = await web.signIn(await web.app.addUser());
     const { page } = tab;
     await page.getByRole("link", { name: "Profile" }).click();
@@ -78,6 +78,10 @@ describeWeb("Web app: accounts", (web) => {
     await page.getByRole("button", { name: "Deutsch" }).click();
     await page.getByText("Diese Seite gibt es nicht.").waitFor();
     expect(await page.getAttribute("html", "lang")).toBe("de");
+    await goTo(page, "/profile");
+    await fillIn(page, { "Über Sie": "x".repeat(1001) });
+    await page.getByRole("button", { name: "Speichern" }).click();
+    await page.getByText("darf höchstens 1000 Zeichen haben").waitFor();
     expect(tab.problems).toEqual([]);
   });
 });

@@ -28,6 +28,9 @@ describeWeb("Web app: administration", (web) => {
       await page.getByText(content).first().waitFor();
       await expectAccessible(tab);
     }
+    await open(tab, "/admin/audit", "Audit log");
+    await fillIn(page, { "Id of the user": "0192" });
+    await page.getByRole("alert").filter({ hasText: "userId: must be a complete id" }).waitFor();
     await page.emulateMedia({ colorScheme: "dark" });
     await page.setViewportSize({ width: 320, height: 640 });
     await open(tab, "/admin/users", "Users");

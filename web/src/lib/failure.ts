@@ -1,4 +1,5 @@
 import { GatehouseError } from "@gatehouse/client";
+import { violationKey } from "../messages/index.ts";
 import { isMessage, t } from "./language.svelte.ts";
 
 /** What went wrong, as shown. */
@@ -29,6 +30,6 @@ export function failureOf(thrown: unknown): Failure {
 
 /** A violation in the language of the page, where the catalogue has it. */
 function sentence(message: string): string {
-  const key = `violations.${message}`;
-  return isMessage(key) ? t(key) : message;
+  const key = violationKey(message);
+  return isMessage(key) ? t(key, Object.fromEntries((message.match(/\d+/g) ?? []).entries())) : message;
 }

@@ -82,14 +82,17 @@ export const errors = {
     "Administratoren müssen sich hier mit zweitem Faktor anmelden.",
   ],
   "errors.NETWORK_ERROR": ["The server can't be reached.", "Der Server ist nicht erreichbar."],
+  "errors.STREAM_ERROR": ["The AI provider broke off the reply.", "Der KI-Anbieter hat die Antwort abgebrochen."],
   "errors.UNEXPECTED_RESPONSE": ["The server sent an unexpected response.", "Der Server hat unerwartet geantwortet."],
 
-  "violations.must be 1 to 100 characters, without control characters": [
-    "must have 1 to 100 characters",
-    "muss 1 bis 100 Zeichen haben",
+  "violations.must be {0} to {1} characters": ["must have {0} to {1} characters", "muss {0} bis {1} Zeichen haben"],
+  "violations.must be {0} to {1} characters, without control characters": [
+    "must have {0} to {1} characters",
+    "muss {0} bis {1} Zeichen haben",
   ],
-  "violations.must be 1 to 128 characters": ["must have 1 to 128 characters", "muss 1 bis 128 Zeichen haben"],
-  "violations.must be 8 to 128 characters": ["must have 8 to 128 characters", "muss 8 bis 128 Zeichen haben"],
+  "violations.must be at least {0} characters": ["must not be empty", "darf nicht leer sein"],
+  "violations.must be at most {0} characters": ["must have at most {0} characters", "darf höchstens {0} Zeichen haben"],
+  "violations.must be a valid UUID": ["must be a complete id", "muss eine vollständige Id sein"],
   "violations.must be a valid e-mail address": [
     "must be a valid e-mail address",
     "muss eine gültige E-Mail-Adresse sein",
@@ -104,6 +107,10 @@ export const errors = {
     "must contain a special character",
     "muss ein Sonderzeichen enthalten",
   ],
+  "violations.must contain a visible character": [
+    "must contain a visible character",
+    "muss ein sichtbares Zeichen enthalten",
+  ],
   "violations.must contain an uppercase letter": [
     "must contain an uppercase letter",
     "muss einen Großbuchstaben enthalten",
@@ -111,5 +118,34 @@ export const errors = {
   "violations.must not contain control characters": [
     "must not contain control characters",
     "darf keine Steuerzeichen enthalten",
+  ],
+  "violations.must not contain NUL characters": [
+    "must not contain control characters",
+    "darf keine Steuerzeichen enthalten",
+  ],
+  "violations.must not be your e-mail address or name": [
+    "must not be your e-mail address or name",
+    "darf nicht Ihre E-Mail-Adresse oder Ihr Name sein",
+  ],
+  "violations.is among the commonest passwords": [
+    "is one of the most common passwords",
+    "ist eines der häufigsten Passwörter",
+  ],
+  "violations.must differ from the current password": [
+    "must differ from the current password",
+    "muss sich vom aktuellen Passwort unterscheiden",
+  ],
+  "violations.must differ from the one that has expired": [
+    "must differ from the one that has expired",
+    "muss sich vom abgelaufenen Passwort unterscheiden",
+  ],
+  "violations.must differ from the present address": [
+    "must differ from the present address",
+    "muss sich von der jetzigen Adresse unterscheiden",
+  ],
+  "violations.must be given, or backupCode": ["must be given", "muss angegeben werden"],
+  "violations.must be given when signing in was more than {0} minutes ago": [
+    "must be given: you signed in more than {0} minutes ago",
+    "muss angegeben werden: Ihre Anmeldung liegt mehr als {0} Minuten zurück",
   ],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -7,3 +7,9 @@ import { errors } from "./errors.ts";
 /** The catalogue: every text of the app in English and German. */
 export const messages = { ...common, ...errors, ...account, ...chat, ...admin };
 export type MessageKey = keyof typeof messages;
+
+/** The key of a violation that the API reports, with its numbers as `{0}`, `{1}`. */
+export function violationKey(message: string): string {
+  let count = 0;
+  return `violations.${message.replace(/\d+/g, () => `{${count++}}`)}`;
+}

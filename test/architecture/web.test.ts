@@ -1,0 +1,56 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { create, ScalarType } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { violationsOf } from "../../services/platform/validation.ts";
+import { messages, violationKey } from "../../web/src/messages/index.ts";
+
+const CLIENT_CODES = ["NETWORK_ERROR", "STREAM_ERROR", "UNEXPECTED_RESPONSE"];
+/** Fields that the app fills in by itself, or by a choice. */
+const NOT_TYPED = ["cursor", "id", "refreshToken", "role", "status", "tempToken", "token"];
+const BAD = ["", " ", "x", "\0", "\u0001", "\u200b", "x".repeat(5_000)];
+const TERMS = "must be true: the terms have to be accepted";
+const placeholders = (text: string) => [...text.matchAll(/\{\w+\}/g)].flat().sort();
+
+test("Web app: every code of the API and of its client has a sentence, and no other", () => {
+  const reasons = Object.keys(Reason).filter((name) => Number.isNaN(Number(name)));
+  const codes = reasons.map((reason) => (reason === "UNSPECIFIED" ? "INTERNAL" : reason));
+  const sentences = Object.keys(messages).filter((key) => key.startsWith("errors."));
+  expect(codes.length).toBeGreaterThan(30);
+  expect(sentences.sort()).toEqual([...codes, ...CLIENT_CODES].map((code) => `errors.${code}`).sort());
+});
+
+test("Web app: every violation of a field that people fill in has a sentence", () => {
+  const methods = [AdminService, AuthService, UserService].flatMap((service) => service.methods);
+  const byRule = methods.flatMap(({ input }) => {
+    const typed = input.fields.filter((f) => f.scalar === ScalarType.STRING && !NOT_TYPED.includes(f.localName));
+    return typed.flatMap(({ localName }) =>
+      BAD.flatMap((value) => violationsOf(input, create(input, { [localName]: value } as never)))
+        .filter(({ field }) => field === localName)
+        .map(({ message }) => message),
+    );
+  });
+  const byOperation = ["accounts", "auth", "user"].flatMap((folder) =>
+    readdirSync(`services/${folder}`).flatMap((name) =>
+      [
+        ...readFileSync(`services/${folder}/${name}`, "utf8").matchAll(
+          /(?:invalid\(.*|return |\? )"((?:must|is) [^"]+)"/g,
+        ),
+      ].map(([, message = ""]) => message),
+    ),
+  );
+  const possible = [...byRule, ...byOperation, TERMS].filter((message) => !message.startsWith("value is empty")); // ids
+  const sentences = Object.keys(messages).filter((key) => key.startsWith("violations."));
+  expect(sentences.sort()).toEqual([...new Set(possible.map(violationKey))].sort());
+});
+
+test("Web app: every text is English and German, with the same values", () => {
+  for (const [key, [english, german]] of Object.entries(messages)) {
+    expect([english.trim(), german.trim()], key).not.toContain("");
+    expect(placeholders(german), key).toEqual(placeholders(english));
+    if (/^(errors|violations)/.test(key)) expect(german, key).not.toBe(english);
+  }
+});
