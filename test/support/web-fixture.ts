@@ -1,36 +1,60 @@
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import { type Browser, type BrowserContext, chromium, firefox, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect } from "vitest";
 import type { TestUser } from "./accounts.ts";
 import { startApp, type TestApp } from "./app.ts";
 
-const CHROMIUM = "/usr/bin/chromium";
+/** The browsers of Debian. The channel drives an unchanged Firefox, by WebDriver BiDi. */
+const BROWSERS = {
+  Chromium: { kind: chromium, launch: { executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] } },
+  Firefox: { kind: firefox, launch: { executablePath: "/usr/bin/firefox", channel: "moz-firefox" } },
+};
+type BrowserName = keyof typeof BROWSERS;
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** Statuses that the API answers on purpose are logged by browsers too. */
 const EXPECTED = /Failed to load resource: the server responded with a status of (4\d\d|503)/;
 
+/** Browsers differ in how they log violations of the content security policy. */
+const REPORT_VIOLATIONS = `addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) =>
+  console.error("violates the policy:", violatedDirective, blockedURI))`;
+
 /** A window of the app with the problems that its browser has reported. */
 export type Tab = { page: Page; problems: string[] };
 
-/** A suite that drives the web app in Chromium; without Chromium it is skipped, except in CI. */
-export function describeWeb(name: string, tests: (web: WebFixture) => void): void {
-  describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)(name, { timeout: 60_000 }, () => {
-    const web = new WebFixture();
-    beforeAll(() => web.start());
-    afterAll(() => web.close());
-    tests(web);
-  });
+/** A suite that drives the web app in each browser. Where one is not installed its tests are skipped, except in CI. */
+export function describeWeb(
+  name: string,
+  tests: (web: WebFixture) => void,
+  browsers: BrowserName[] = ["Chromium", "Firefox"],
+): void {
+  for (const browser of browsers) {
+    const { executablePath } = BROWSERS[browser].launch;
+    const isMissing = !existsSync(executablePath) && !process.env.CI;
+    const title = `${name}, in ${browser}${isMissing ? ` (there is no ${executablePath})` : ""}`;
+    describe.skipIf(isMissing)(title, { timeout: 60_000 }, () => {
+      const web = new WebFixture(browser);
+      beforeAll(() => web.start());
+      afterAll(() => web.close());
+      tests(web);
+    });
+  }
 }
 
 /** The product and a browser. */
 export class WebFixture {
+  readonly name: BrowserName;
   app!: TestApp;
   #browser!: Browser;
 
+  constructor(name: BrowserName) {
+    this.name = name;
+  }
+
   async start(): Promise<void> {
     this.app = await startApp({ mode: "embedded" });
-    this.#browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+    const { kind, launch } = BROWSERS[this.name];
+    this.#browser = await kind.launch(launch);
   }
   async close(): Promise<void> {
     await this.#browser.close();
@@ -45,6 +69,7 @@ export class WebFixture {
       ...options,
     });
     context.setDefaultTimeout(15_000);
+    await context.addInitScript(REPORT_VIOLATIONS);
     return context;
   }
   /** Opens a place of the app, or a link of an e-mail. */
@@ -95,5 +120,6 @@ export async function expectAccessible({ page }: Tab): Promise<void> {
 
 /** Takes a picture for docs/screenshots if SCREENSHOTS is set: `SCREENSHOTS=1 npm test -- test/contract/web`. */
 export async function screenshot({ page }: Tab, name: string): Promise<void> {
-  if (process.env.SCREENSHOTS) await page.screenshot({ path: `docs/screenshots/${name}.png` });
+  const isChromium = page.context().browser()?.browserType() === chromium;
+  if (process.env.SCREENSHOTS && isChromium) await page.screenshot({ path: `docs/screenshots/${name}.png` });
 }

@@ -3,6 +3,23 @@ import { authenticatorOf } from "../../support/authenticator.ts";
 import { describeWeb, expectAccessible, fillIn, goTo, screenshot } from "../../support/web-fixture.ts";
 
 describeWeb("Web app: security and sessions", (web) => {
+  test("the content security policy refuses inline scripts and foreign images, and tests see it", async () => {
+    const { page, problems } = await web.open("/sign-in");
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    expect(problems).toEqual([]);
+    await page.evaluate(`
+      document.body.append(Object.assign(document.createElement("script"), { text: "injected = 1" }));
+      document.body.append(Object.assign(new Image(), { src: "https://example.com/a.png" }))`);
+    const seen = (what: string) => expect.poll(() => problems.join("\n")).toContain(`violates the policy: ${what}`);
+    await seen("script-src-elem inline");
+    await seen("img-src https://example.com/a.png");
+    const injected = await page.evaluate("typeof injected");
+    expect(injected).toBe("undefined");
+    const errors = problems.length;
+    await page.evaluate("void setTimeout(() => { throw new Error('of the page') })");
+    await expect.poll(() => problems.slice(errors)).toContain("of the page");
+  });
+
   test("sets up a second factor by QR code, signs in with a code, and turns it off", async () => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);
