@@ -87,7 +87,7 @@ export class WebFixture {
     return path.startsWith("http") ? path.replace("http://gatehouse.test", this.app.url) : `${this.app.url}/#${path}`;
   }
   /** Opens the app signed in. */
-  async signIn(user: TestUser, context?: BrowserContext): Promise<Tab> {
+  async signIn(user: Pick<TestUser, "email" | "password">, context?: BrowserContext): Promise<Tab> {
     const tab = await this.open("/sign-in", context);
     await fillIn(tab.page, { "E-mail address": user.email, Password: user.password });
     await tab.page.getByRole("button", { name: "Sign in" }).click();

@@ -3,7 +3,7 @@ import { PASSWORD } from "../../support/accounts.ts";
 import { describeWeb, expectAccessible, fillIn, goTo, screenshot, type Tab } from "../../support/web-fixture.ts";
 
 describeWeb("Web app: administration", (web) => {
-  const signIn = () => web.signIn({ email: "root@example.com", password: PASSWORD } as never);
+  const signIn = () => web.signIn({ email: "root@example.com", password: PASSWORD });
   const open = async ({ page }: Tab, path: string, heading: string) => {
     await goTo(page, path);
     await page.getByRole("heading", { name: heading, level: 1 }).waitFor();

@@ -15,14 +15,3 @@ export function download(name: string, text: string, type = "text/plain"): void 
 /** The values that are not empty. */
 export const given = <T extends Record<string, string>>(values: T): Partial<T> =>
   Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "")) as Partial<T>;
-
-const DEBOUNCE_MS = 250;
-
-/** Calls a function once its callers pause. */
-export function debounce<A extends unknown[]>(work: (...args: A) => void): (...args: A) => void {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  return (...args) => {
-    clearTimeout(timer);
-    timer = setTimeout(() => work(...args), DEBOUNCE_MS);
-  };
-}

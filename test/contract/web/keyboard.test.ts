@@ -1,0 +1,102 @@
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { PASSWORD } from "../../support/accounts.ts";
+import { describeWeb, goTo } from "../../support/web-fixture.ts";
+
+/** Presses Tab until an element with that name has the focus, as a person would who sees where it is. */
+async function tabTo(page: Page, name: string): Promise<void> {
+  const focused = page.locator(":focus");
+  for (let i = 0; i < 40; i++) {
+    await page.keyboard.press("Tab");
+    if ((await focused.count()) === 0) continue;
+    if ((await focused.ariaSnapshot()).split("\n")[0]?.includes(`"${name}"`)) return;
+  }
+  throw new Error(`Tab does not lead to ${name}`);
+}
+/** The elements that would move for longer than a moment. */
+const MOVING = `[...document.querySelectorAll("*")].filter((element) => {
+  const { transitionDuration, animationName, animationDuration } = getComputedStyle(element);
+  return Number.parseFloat(transitionDuration) > 0 || (animationName !== "none" && Number.parseFloat(animationDuration) > 0.01);
+}).map(({ outerHTML }) => outerHTML)`;
+const focusIsOn = (page: Page, name: string) =>
+  expect.poll(() => page.locator(":focus").ariaSnapshot()).toContain(name);
+
+describeWeb("Web app: keyboard, motion, history", (web) => {
+  test("signs in, skips the menu, chats and stops a reply by the keyboard alone", async () => {
+    const user = await web.app.addUser();
+    const { page, problems } = await web.open("/sign-in");
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await tabTo(page, "E-mail address");
+    await page.keyboard.type(user.email);
+    await tabTo(page, "Password");
+    await page.keyboard.type(user.password);
+    await page.keyboard.press("Enter");
+    await focusIsOn(page, 'heading "Chat"');
+    await page.reload();
+    await page.getByRole("heading", { name: "Chat" }).waitFor();
+    await page.keyboard.press("Tab");
+    await focusIsOn(page, "Skip to content");
+    await page.keyboard.press("Enter");
+    await focusIsOn(page, 'heading "Chat"');
+    await tabTo(page, "Message");
+    await page.keyboard.type("case: silent");
+    await page.keyboard.press("Enter");
+    await page.getByText("Thinking").waitFor();
+    await tabTo(page, "Stop");
+    await page.keyboard.press("Enter");
+    await page.getByText("Stopped.").waitFor();
+    await focusIsOn(page, "Send");
+    expect(await page.title()).toBe("Chat · Gatehouse");
+    expect(problems).toEqual([]);
+  });
+
+  test("a dialog closes with Escape and returns the focus", async () => {
+    const { page, problems } = await web.signIn(await web.app.addUser());
+    await goTo(page, "/data");
+    await focusIsOn(page, 'heading "Your data"');
+    await tabTo(page, "Delete the account");
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await focusIsOn(page, 'button "Delete the account"');
+    expect(problems).toEqual([]);
+  });
+
+  test("back and forward, a reload, a sign-out: the place and the filters of a list are kept, data are not", async () => {
+    const user = await web.app.addUser();
+    const { page, problems } = await web.signIn({ email: "root@example.com", password: PASSWORD });
+    await page.getByRole("link", { name: "Users" }).click();
+    await page.getByRole("searchbox").fill(user.email);
+    await page.getByLabel("Role").selectOption("user");
+    await page.getByText("1 entries").waitFor();
+    await page.getByRole("link", { name: user.email }).click();
+    await page.getByRole("heading", { name: user.email }).waitFor();
+    for (const way of [() => page.goBack(), () => page.reload()]) {
+      await way();
+      await page.getByText("1 entries").waitFor();
+      expect(await page.getByRole("searchbox").inputValue()).toBe(user.email);
+    }
+    await page.goForward();
+    await page.getByRole("heading", { name: user.email }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.goBack();
+    await page.waitForURL(/admin\/users/);
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    expect(await page.getByText(user.email).count()).toBe(0);
+    expect(problems).toEqual([]);
+  });
+
+  test.skipIf(web.name === "Firefox")("moves nothing for people who prefer reduced motion", async () => {
+    for (const reducedMotion of ["no-preference", "reduce"] as const) {
+      const { page } = await web.signIn(await web.app.addUser(), await web.newBrowser({ reducedMotion }));
+      await goTo(page, "/security");
+      await page.getByRole("button", { name: "Set up" }).click();
+      await page.getByRole("dialog").waitFor();
+      const moving = (await page.evaluate(MOVING)) as string[];
+      if (reducedMotion === "reduce") expect(moving).toEqual([]);
+      else expect(moving.length).toBeGreaterThan(5);
+    }
+  });
+});
