@@ -12,6 +12,7 @@ import pg from "pg";
 import { type Contender, type Kind, load as loadAi, openStreams } from "./ai/load.ts";
 import { chain } from "./chain.ts";
 import { closeAll, closing } from "./closing.ts";
+import { freePort } from "./ports.ts";
 import { load, median, type Server, startServer } from "./server.ts";
 
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
@@ -26,6 +27,12 @@ const credentials = (user: number) => ({ email: `user-${user}@example.com`, pass
 /** BENCH_ONLY chooses among the rows by a part of their names. */
 const isChosen = (name: string) => name.includes(process.env.BENCH_ONLY ?? "");
 const say = (line: string) => process.stdout.write(`${line}\n`);
+
+const AI_ROWS: { name: string; kind: Kind; count: number; atOnce: number }[] = [
+  { name: "chat, 1 at once", kind: "chat", count: 300, atOnce: 1 },
+  { name: "chat, 32 at once", kind: "chat", count: 2_000, atOnce: 32 },
+  { name: "stream of 50, 256 at once", kind: "stream", count: 768, atOnce: 256 },
+];
 
 /** One commit under test: a process on one core, one on all cores, and gateway and services apart on one core. */
 type Side = {
@@ -60,7 +67,8 @@ try {
   await loginRow(sides);
   const inOne = sides.map((side) => ai(side.name, [side.inOne], side.tokens));
   await aiRows("", inOne);
-  if (isChosen("apart")) await aiRows("apart, ", await Promise.all(sides.map(startApart)));
+  if (AI_ROWS.some(({ name }) => isChosen(`apart, ${name}`)))
+    await aiRows("apart, ", await Promise.all(sides.map(startApart)));
   await memoryRow(inOne);
   for (const side of sides) await side.inOne.close();
   await startRow(sides);
@@ -105,9 +113,12 @@ async function open(name: string, root: string): Promise<Side> {
 }
 
 async function startApart({ name, root, env, tokens }: Side): Promise<Contender> {
-  const services = await startServer(["services/main.ts"], { ...env, LOG_LEVEL: "info", GRPC_PORT: "0" }, 0, root);
+  const own = { INTERNAL_URL: `tcp://127.0.0.1:${await freePort()}` };
+  const hasListener = existsSync(join(root, "services/internal-server.ts"));
+  const services = await startServer(["services/main.ts"], { ...env, ...own, LOG_LEVEL: "info" }, 0, root);
   const { DATABASE_URL: _, ...gatewayEnv } = env;
-  const gateway = await startServer(["gateway/main.ts"], { ...gatewayEnv, SERVICES_URL: services.url }, 0, root);
+  const SERVICES_URL = hasListener ? own.INTERNAL_URL : services.url; // earlier commits have gRPC only
+  const gateway = await startServer(["gateway/main.ts"], { ...gatewayEnv, SERVICES_URL }, 0, root);
   return ai(name, [gateway, services], tokens);
 }
 
@@ -185,14 +196,13 @@ async function loginRow(sides: Side[]): Promise<void> {
 }
 
 async function aiRows(prefix: string, sides: Contender[]): Promise<void> {
-  if (isChosen("chat") || isChosen("stream")) for (const side of sides) await loadAi(side, "chat", 5_000, 32); // compiled by then
+  const chosen = AI_ROWS.filter(({ name }) => isChosen(prefix + name));
+  if (chosen.length > 0) for (const side of sides) await loadAi(side, "chat", 5_000, 32); // compiled by then
   const measure = (kind: Kind, count: number, atOnce: number) => async (side: Contender) => {
     const { ms, p99, cpuMicros } = await loadAi(side, kind, count, atOnce);
     return { "CPU µs": cpuMicros, "p50 ms": ms, "p99 ms": p99 };
   };
-  await row(`${prefix}chat, 1 at once`, sides, measure("chat", 300, 1));
-  await row(`${prefix}chat, 32 at once`, sides, measure("chat", 2_000, 32));
-  await row(`${prefix}stream of 50, 256 at once`, sides, measure("stream", 768, 256));
+  for (const { name, kind, count, atOnce } of chosen) await row(prefix + name, sides, measure(kind, count, atOnce));
 }
 
 /** Resident memory per open stream. */

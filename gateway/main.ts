@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { AppOptions } from "../services/app.ts";
 import type { Config } from "../services/platform/config.ts";
+import { createInProcessTransport } from "../services/platform/in-process.ts";
 import { createLog } from "../services/platform/log.ts";
 import { startMetrics } from "../services/platform/metrics-server.ts";
 import {
@@ -10,10 +11,11 @@ import {
   refuseStart,
   shutdownOnSignal,
   systemClock,
+  type TlsFiles,
 } from "../services/platform/process.ts";
 import { openTracing } from "../services/platform/tracing.ts";
 import { createGateway } from "./server.ts";
-import { createInProcessTransport } from "./transport/in-process.ts";
+import { createInternalTransport, type ServicesTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
 /**
@@ -38,7 +40,7 @@ async function start(config: Config): Promise<void> {
   const log = createLog(config.logLevel);
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
   const tracing = await openTracing(config.otlpEndpoint, servicesUrl ? "gatehouse-gateway" : "gatehouse");
-  const remote = servicesUrl ? createServicesTransport(servicesUrl, servicesTls) : undefined;
+  const remote = servicesUrl ? connectServices(servicesUrl, internalSecret, servicesTls) : undefined;
   const local = remote ? undefined : await openServices(config, { log, clock: systemClock, internalSecret, tracing });
   const transport = remote ?? (local && createInProcessTransport(local.app.routes, local.app.interceptors));
   if (!transport) throw new Error("there are no services");
@@ -71,6 +73,10 @@ async function start(config: Config): Promise<void> {
   // The documentation sends requests, and cookies are accepted from the public address only.
   const publicUrl = port === 0 ? url : config.publicUrl;
   printBanner(url, grpcServer && `${grpc.host}:${grpcServer.port}`, config.docs ? `${publicUrl}/docs` : undefined);
+}
+
+function connectServices(url: string, secret: string, files: TlsFiles): ServicesTransport {
+  return url.startsWith("http") ? createServicesTransport(url, files) : createInternalTransport(url, secret, files);
 }
 
 /** Opens the services in this process. Their code is loaded here only, since a gateway alone needs none of it. */

@@ -1,5 +1,6 @@
 import { openApp } from "./app.ts";
 import { listenGrpc } from "./grpc/server.ts";
+import { listenInternal } from "./internal-server.ts";
 import { createLog } from "./platform/log.ts";
 import { startMetrics } from "./platform/metrics-server.ts";
 import {
@@ -22,10 +23,12 @@ try {
   const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
   const app = await openApp(config, { log, clock: systemClock, internalSecret, tracing });
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
+  const options = { url: config.internalUrl ?? "", secret: internalSecret, tls: grpc.tls, log };
+  const internal = config.internalUrl ? await listenInternal(app, options) : undefined;
   const metrics = await startMetrics(config, [app.metrics.registry]);
   const finish = async () => {
     app.drain();
-    await server.close(config.shutdownMs);
+    await Promise.all([server.close(config.shutdownMs), internal?.close(config.shutdownMs)]);
     await metrics?.close();
   };
   shutdownOnSignal(finish, async () => {

@@ -4,9 +4,8 @@ import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { readTlsFiles, type TlsFiles } from "../../services/platform/process.ts";
+import { MAX_MESSAGE_BYTES, type ServicesTransport } from "./internal.ts";
 
-/** Maximum message from the services, in bytes: more than the largest reply of a provider. Connect's default is 4 GiB. */
-const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
 /** HTTP/2 connections for the calls of the AI service. */
 const AI_SESSIONS = 4;
 /**
@@ -33,12 +32,6 @@ const IDLE_MS = 60_000;
  * later.
  */
 const RENEW_MS = 2 * 60_000;
-
-/** A transport to services in another process. */
-export type ServicesTransport = Transport & {
-  /** Closes every connection, open calls included. */
-  close(): void;
-};
 
 /**
  * gRPC to the services behind a URL: HTTP/2 without TLS for http, with TLS for https. Calls that wait for AI

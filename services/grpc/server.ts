@@ -13,7 +13,7 @@ import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SE
 import type { Config } from "../platform/config.ts";
 import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
-import { readTlsFiles, type TlsFiles } from "../platform/process.ts";
+import { readServerTls } from "../platform/process.ts";
 import { addServerHooks, admittedKey } from "../platform/server-hooks.ts";
 import { abortOnShutdown, allowGatewayStreams, createHttp2Server } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
@@ -58,7 +58,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const { host, port, tls, reflection } = config.grpc;
   const { proxies = createTrustedProxies([]) } = app;
   const shutdown = new AbortController();
-  const connections = createHttp2Server(tls ? serverTls(tls) : undefined, timeouts.idleMs);
+  const connections = createHttp2Server(tls ? readServerTls(tls) : undefined, timeouts.idleMs);
   const server = fastify({
     serverFactory: (handler) => connections.server.on("request", handler as never) as never,
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
@@ -171,11 +171,6 @@ function refuseEncoding({ headers, admitted }: FastifyRequest): ServiceError | u
     : "Requests without an access token must not be compressed.";
   return new ServiceError(Reason.NOT_IMPLEMENTED, message);
 }
-
-const serverTls = (files: TlsFiles) => ({
-  ...readTlsFiles(files),
-  ...(files.ca && { requestCert: true, rejectUnauthorized: true }),
-});
 
 /** A router that limits each method to its largest message. */
 function bounded(router: ConnectRouter): ConnectRouter {

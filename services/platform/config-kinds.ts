@@ -100,6 +100,19 @@ export const webUrl = z
   )
   .transform((text) => text.replace(/\/+$/, ""));
 
+/** The address of an internal listener. */
+export const internalUrl = z
+  .string()
+  .regex(
+    /^(unix:\/[^?#]+|(tcp|tls):\/\/(\[[\da-f:.]+\]|[\w.-]+):\d+)$/i,
+    "must be unix:/path, tcp://host:port or tls://host:port",
+  );
+
+/** Where services are: gRPC at an http or https URL, or their internal listener. */
+export const servicesUrl = z.union([webUrl, internalUrl], {
+  error: "must be a URL with http or https, without ? and #, or unix:/path, tcp://host:port or tls://host:port",
+});
+
 /** A comma-separated list. */
 export const list = (isItem: (item: string) => boolean, message: string) =>
   z

@@ -60,6 +60,11 @@ function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): stri
       env.SERVICES_URL &&
       "SERVICES_URL must not be set for the services alone: only a gateway uses it",
     role !== "all" && !env.INTERNAL_SECRET && "INTERNAL_SECRET must be set when gateway and services run apart",
+    role === "all" && env.INTERNAL_URL && "INTERNAL_URL must be set for the services alone: gateways use it",
+    !isGateway &&
+      values.INTERNAL_URL?.startsWith("tls:") &&
+      !env.GRPC_TLS_CERT &&
+      "GRPC_TLS_CERT must be set when INTERNAL_URL is tls://",
     !env.GRPC_TLS_CERT !== !env.GRPC_TLS_KEY && "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
     ...(isGateway
       ? []
@@ -120,6 +125,8 @@ function toConfig(v: Values, env: Env) {
     /** The gateway's own certificate, and the authority of the services'. */
     servicesTls: { cert, key, ca },
     internalSecret: v.INTERNAL_SECRET,
+    /** Where gateways reach the services; undefined: by gRPC only. */
+    internalUrl: v.INTERNAL_URL,
     grpc: {
       host: v.GRPC_HOST,
       port: v.GRPC_PORT,

@@ -1,4 +1,6 @@
-import { readFileSync } from "node:fs";
+import { once } from "node:events";
+import { readFileSync, rmSync } from "node:fs";
+import { connect } from "node:net";
 import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { parseEnv } from "node:util";
 import { type Config, type ProcessRole, readConfig } from "./config.ts";
@@ -89,6 +91,14 @@ export function shutdownOnSignal(drain: () => Promise<unknown>, close: () => Pro
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, shutdown);
 }
 
+/** Removes the Unix socket of a process that has died, whose address would be in use for ever. */
+export async function removeStaleSocket(path: string): Promise<void> {
+  const probe = connect(path);
+  const refused = await once(probe, "connect").catch((error: NodeJS.ErrnoException) => error.code === "ECONNREFUSED");
+  probe.destroy();
+  if (refused === true) rmSync(path, { force: true });
+}
+
 /** Paths of a certificate, its key, and the authority of the other side's certificate. */
 export type TlsFiles = Readonly<{ cert?: string | undefined; key?: string | undefined; ca?: string | undefined }>;
 
@@ -103,6 +113,12 @@ export function readTlsFiles({ cert, key, ca }: TlsFiles): Pick<SecureContextOpt
     throw new Error(`GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CA can't be used: ${(error as Error).message}`);
   }
 }
+
+/** The files of a server. With an authority, clients must present a certificate of it. @throws Error for operators */
+export const readServerTls = (files: TlsFiles) => ({
+  ...readTlsFiles(files),
+  ...(files.ca && { requestCert: true, rejectUnauthorized: true }),
+});
 
 /** The only source of the present time. Tests move it. */
 export type Clock = { now(): Date };

@@ -4,6 +4,7 @@ import {
   choice,
   duration,
   host,
+  internalUrl,
   isNetwork,
   isOrigin,
   isUrl,
@@ -13,6 +14,7 @@ import {
   number,
   optional,
   port,
+  servicesUrl,
   setting,
   timeLimit,
   toggle,
@@ -85,7 +87,11 @@ export const commonVariables = {
 export const gatewayVariables = {
   HOST: setting(host, "127.0.0.1", "Address for REST and server-sent events."),
   PORT: setting(port, "3000", "Port for REST and server-sent events."),
-  SERVICES_URL: optional(webUrl, "in process", "For a standalone gateway: URL of the services."),
+  SERVICES_URL: optional(
+    servicesUrl,
+    "in process",
+    "For a standalone gateway: the `INTERNAL_URL` of the services, or `http://…` for gRPC at their `GRPC_PORT`.",
+  ),
   CORS_ORIGINS: setting(
     list(isOrigin, "must be origins such as https://app.example.com or capacitor://localhost, separated by commas"),
     "",
@@ -99,6 +105,11 @@ export const gatewayVariables = {
 export const servicesVariables = {
   GRPC_HOST: setting(host, "127.0.0.1", "Address for gRPC, gRPC-Web and Connect."),
   GRPC_PORT: setting(port, "50051", "Port for gRPC, gRPC-Web and Connect."),
+  INTERNAL_URL: optional(
+    internalUrl,
+    "none",
+    "Listener of services alone for gateways, faster than gRPC: `unix:/path`, `tcp://host:port`, or `tls://host:port` with the `GRPC_TLS_*` files.",
+  ),
   GRPC_REFLECTION: optional(toggle, "`on` outside production", "Server reflection, so that gRPC tools need no schema."),
   APP_URL: optional(webUrl, "`PUBLIC_URL`", "URL of the front end, for links in e-mails."),
   APP_NAME: setting(

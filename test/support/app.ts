@@ -8,13 +8,14 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { pino } from "pino";
 import { createGateway } from "../../gateway/server.ts";
 import { openStandaloneGate } from "../../gateway/standalone-gate.ts";
-import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
-import { createServicesTransport } from "../../gateway/transport/services.ts";
+import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { openApp } from "../../services/app.ts";
 import { listenGrpc, TIMEOUTS } from "../../services/grpc/server.ts";
+import { listenInternal } from "../../services/internal-server.ts";
 import type { Admission } from "../../services/platform/admission.ts";
 import { readConfig } from "../../services/platform/config.ts";
+import { createInProcessTransport } from "../../services/platform/in-process.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
@@ -81,7 +82,9 @@ export async function startApp({
   const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
   const grpc = await listenGrpc(app, config, timeouts);
   const grpcUrl = `http://127.0.0.1:${grpc.port}`;
-  const remote = mode === "apart" ? createServicesTransport(grpcUrl) : undefined;
+  const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null, log };
+  const internal = mode === "apart" ? await listenInternal(app, options) : undefined;
+  const remote = internal && createInternalTransport(`tcp://127.0.0.1:${internal.port}`, SECRET);
   const standalone = remote && (await openStandaloneGate(config, remote, { log, clock }));
   const gateway = createGateway({
     config,
@@ -118,7 +121,7 @@ export async function startApp({
       await gateway.drain();
       standalone?.close();
       remote?.close();
-      await grpc.close(1_000);
+      await Promise.all([grpc.close(1_000), internal?.close(1_000)]);
       await app.close();
       await mail.close();
       await providers.close();

@@ -8,17 +8,20 @@ import { pino } from "pino";
 import { afterEach, expect } from "vitest";
 import type { StartSpan } from "../../gateway/hooks/instrument-requests.ts";
 import { createGateway, type Gateway } from "../../gateway/server.ts";
-import { createInProcessTransport } from "../../gateway/transport/in-process.ts";
+import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../gateway/transport/services.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { listenInternal } from "../../services/internal-server.ts";
 import { type Config, readConfig } from "../../services/platform/config.ts";
+import { createInProcessTransport } from "../../services/platform/in-process.ts";
 import { type HttpResponse, sendHttp } from "./http-client.ts";
 
-/** The two transports from gateway to services. Both must behave the same. */
-export const transportKinds = ["in process", "over gRPC"] as const;
+/** The transports from gateway to services. All must behave the same. */
+export const transportKinds = ["in process", "over gRPC", "over the internal listener"] as const;
 export type TransportKind = (typeof transportKinds)[number];
+const SECRET = "shared-by-gateway-and-services";
 export type Routes = (router: ConnectRouter) => unknown;
 
 /** Stub services and the transport to them. */
@@ -32,6 +35,21 @@ export async function startStubServices(
 ): Promise<StubServices> {
   if (transportKind === "in process") {
     return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
+  }
+  if (transportKind === "over the internal listener") {
+    const app = { routes, interceptors };
+    const server = await listenInternal(app, {
+      url: "tcp://127.0.0.1:0",
+      secret: SECRET,
+      tls: null,
+      log: { warn() {} },
+    });
+    const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET);
+    const close = async () => {
+      transport.close();
+      await server.close(0);
+    };
+    return { transport, close };
   }
   const sessions = new Set<http2.Http2Session>();
   const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
