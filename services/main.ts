@@ -24,7 +24,9 @@ try {
   const app = await openApp(config, { log, clock: systemClock, internalSecret, tracing });
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
   const options = { url: config.internalUrl ?? "", secret: internalSecret, tls: grpc.tls, log };
-  const internal = config.internalUrl ? await listenInternal(app, options) : undefined;
+  const internal = config.internalUrl
+    ? await listenOrExplain("INTERNAL_URL", "INTERNAL_URL", () => listenInternal(app, options))
+    : undefined;
   const metrics = await startMetrics(config, [app.metrics.registry]);
   const finish = async () => {
     app.drain();

@@ -23,11 +23,17 @@ export type ServicesTransport = Transport & {
  * so that calls do not delay each other. https://connectrpc.com/docs/protocol
  * @param url see `readInternalUrl`
  * @param secret the secret of the gateways
+ * @param silenceMs silence after which the services count as dead
  * @throws Error for operators, if a file can't be read
  */
-export function createInternalTransport(url: string, secret: string, files: TlsFiles = {}): ServicesTransport {
+export function createInternalTransport(
+  url: string,
+  secret: string,
+  files: TlsFiles = {},
+  silenceMs = SILENCE_MS,
+): ServicesTransport {
   const { isTls, at } = readInternalUrl(url);
-  const options = { keepAlive: true, timeout: SILENCE_MS };
+  const options = { keepAlive: true, timeout: silenceMs };
   const agent = isTls ? new https.Agent({ ...options, ...readTlsFiles(files) }) : new http.Agent(options);
   const target = { ...("path" in at ? { socketPath: at.path } : at), agent, method: "POST" };
 

@@ -1,8 +1,9 @@
 import { create } from "@bufbuild/protobuf";
 import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Variable } from "./config-kinds.ts";
+import { servicesVariables } from "./services-variables.ts";
 import { violationsOf } from "./validation.ts";
-import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
+import { commonVariables, gatewayVariables } from "./variables.ts";
 
 /** What runs in a process: both sides, the gateway alone, or the services alone. */
 export type ProcessRole = "all" | "gateway" | "services";

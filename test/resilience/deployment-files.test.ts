@@ -13,7 +13,8 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
-import { commonVariables, gatewayVariables, servicesVariables } from "../../services/platform/variables.ts";
+import { servicesVariables } from "../../services/platform/services-variables.ts";
+import { commonVariables, gatewayVariables } from "../../services/platform/variables.ts";
 import { anyDatabase } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";

@@ -1,8 +1,11 @@
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createInternalTransport, type ServicesTransport } from "../../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { type GrpcServer, listenGrpc } from "../../../services/grpc/server.ts";
+import { listenInternal } from "../../../services/internal-server.ts";
+import type { TlsFiles } from "../../../services/platform/process.ts";
 
 /** Certificates that vouch for themselves: ours, and somebody else's. */
 const pair = (name: string) => ({ cert: `test/support/tls/${name}.pem`, key: `test/support/tls/${name}.key` });
@@ -11,12 +14,22 @@ const app: Parameters<typeof listenGrpc>[0] = {
   routes: (router) => router.service(AuthService, { forgotPassword: () => ({ message: "Sent." }) }),
   interceptors: [],
 };
-const listen = (tls: { cert: string; key: string; ca?: string | undefined }) =>
-  listenGrpc(app, { grpc: { host: "127.0.0.1", port: 0, reflection: false, tls: { ca: undefined, ...tls } } });
+const secret = "shared-by-gateway-and-services";
+/** The listeners of services, and what a gateway reaches them by. */
+const ways = {
+  gRPC: {
+    listen: (tls: TlsFiles & { cert: string; key: string }) =>
+      listenGrpc(app, { grpc: { host: "127.0.0.1", port: 0, reflection: false, tls: { ca: undefined, ...tls } } }),
+    connect: (port: number, files: TlsFiles) => createServicesTransport(`https://127.0.0.1:${port}`, files),
+  },
+  "the internal listener": {
+    listen: (tls: TlsFiles) => listenInternal(app, { url: "tls://127.0.0.1:0", secret, tls, log: { warn() {} } }),
+    connect: (port: number, files: TlsFiles) => createInternalTransport(`tls://127.0.0.1:${port}`, secret, files),
+  },
+};
 
-/** Whether a gateway with these files and the services at this port understand each other. */
-async function agree({ port }: GrpcServer, files: Parameters<typeof createServicesTransport>[1]): Promise<boolean> {
-  const transport = createServicesTransport(`https://127.0.0.1:${port}`, files);
+/** Whether a gateway and services understand each other. */
+async function agree(transport: ServicesTransport): Promise<boolean> {
   try {
     return await createClient(AuthService, transport)
       .forgotPassword({})
@@ -29,7 +42,7 @@ async function agree({ port }: GrpcServer, files: Parameters<typeof createServic
   }
 }
 
-describe("TLS between gateway and services", () => {
+describe.each(Object.entries(ways))("TLS between gateway and services by %s", (_name, { listen, connect }) => {
   let open: GrpcServer;
   let mutual: GrpcServer;
   beforeAll(async () => {
@@ -38,25 +51,25 @@ describe("TLS between gateway and services", () => {
   afterAll(() => Promise.all([open.close(0), mutual.close(0)]));
 
   test("trusts its own authority only", async () => {
-    expect(await agree(open, { ca: ours.cert })).toBe(true);
-    expect(await agree(open, { ca: others.cert })).toBe(false);
-    expect(await agree(open, {})).toBe(false);
+    expect(await agree(connect(open.port, { ca: ours.cert }))).toBe(true);
+    expect(await agree(connect(open.port, { ca: others.cert }))).toBe(false);
+    expect(await agree(connect(open.port, {}))).toBe(false);
   });
 
   test("presents the gateway's certificate where the services want one", async () => {
-    expect(await agree(mutual, { ...ours, ca: ours.cert })).toBe(true);
-    expect(await agree(mutual, { ca: ours.cert })).toBe(false);
-    expect(await agree(mutual, { ...others, ca: ours.cert })).toBe(false);
+    expect(await agree(connect(mutual.port, { ...ours, ca: ours.cert }))).toBe(true);
+    expect(await agree(connect(mutual.port, { ca: ours.cert }))).toBe(false);
+    expect(await agree(connect(mutual.port, { ...others, ca: ours.cert }))).toBe(false);
   });
-});
 
-test("TLS: unusable files are reported by the names of their variables, on either side", async () => {
-  for (const wrong of [
-    { ...ours, cert: "missing.pem" },
-    { ...ours, key: others.key },
-    { ...ours, ca: "missing.pem" },
-  ]) {
-    expect(() => createServicesTransport("https://127.0.0.1:1", wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
-    await expect(listen(wrong)).rejects.toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
-  }
+  test("unusable files are reported by the names of their variables, on either side", async () => {
+    for (const wrong of [
+      { ...ours, cert: "missing.pem" },
+      { ...ours, key: others.key },
+      { ...ours, ca: "missing.pem" },
+    ]) {
+      expect(() => connect(1, wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
+      await expect(listen(wrong)).rejects.toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
+    }
+  });
 });

@@ -107,6 +107,22 @@ test("Gateway configuration: requires a secret between a gateway and services th
   ]);
 });
 
+test("Gateway configuration: takes the address of an internal listener, which only services alone have", () => {
+  const secret = { INTERNAL_SECRET: "between-the-two-of-us" };
+  for (const url of ["unix:/run/gatehouse/services.sock", "tcp://services:50052", "tcp://[::1]:50052"]) {
+    expect(configOf({ ...secret, SERVICES_URL: url }, "gateway").servicesUrl).toBe(url);
+    expect(configOf({ ...secret, INTERNAL_URL: url }, "services").internalUrl).toBe(url);
+    expect(problemsOf({ INTERNAL_URL: url })).toEqual([expect.stringMatching(/^INTERNAL_URL must be set for the /)]);
+  }
+  const tls = { ...secret, INTERNAL_URL: "tls://0.0.0.0:50052" };
+  expect(problemsOf(tls, "services")).toEqual(["GRPC_TLS_CERT must be set when INTERNAL_URL is tls://"]);
+  for (const url of ["unix:services.sock", "tcp://services", "http://services:50051", "tcp://services:1/path"]) {
+    expect(problemsOf({ ...secret, INTERNAL_URL: url }, "services")).toEqual([
+      expect.stringMatching(/^INTERNAL_URL must /),
+    ]);
+  }
+});
+
 test("Gateway configuration: requires SERVICES_URL for a gateway alone, and refuses it for the services alone", () => {
   const secret = { INTERNAL_SECRET: "between-the-two-of-us" };
   expect(problemsOf(secret, "gateway")).toEqual([expect.stringMatching(/^SERVICES_URL must be set /)]);
