@@ -67,4 +67,24 @@ describeWeb("Web app: administration", (web) => {
     await page.getByText("admin.impersonated").first().waitFor();
     expect(tab.problems).toEqual([]);
   });
+
+  test("lists of any length: grow while one scrolls, and a search that reads 20,000 rows goes on by a button", async () => {
+    await web.app.sql(`insert into users (id, email, canonical_email, name, password_hash, password_changed_at,
+      terms_accepted_at, created_at, updated_at) select ('00000000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid,
+      i || '@list.test', i || '@list.test', 'Listed', 'x', now(), now(), now(), now() from generate_series(1, 20100) i`);
+    const tab = await signIn();
+    const { page } = tab;
+    await open(tab, "/admin/users", "Users");
+    const rows = page.locator(".rows > li");
+    await expect.poll(() => rows.count()).toBeGreaterThanOrEqual(50);
+    for (let before = await rows.count(); before < 300; before = await rows.count()) {
+      await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)");
+      await expect.poll(() => rows.count()).toBeGreaterThan(before);
+    }
+    await page.getByRole("searchbox").fill("qx");
+    await page.getByRole("button", { name: "Search further" }).click();
+    await page.getByRole("button", { name: "Search further" }).waitFor({ state: "detached" });
+    await page.getByText("Nothing to show.").waitFor();
+    expect(tab.problems).toEqual([]);
+  });
 });

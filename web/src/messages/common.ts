@@ -91,6 +91,7 @@ export const common = {
   "reset.done": ["Your password is changed. Please sign in.", "Ihr Passwort ist geändert. Bitte melden Sie sich an."],
 
   "list.empty": ["Nothing to show.", "Keine Einträge."],
+  "list.further": ["Search further", "Weiter suchen"],
   "list.total": ["{total} entries", "{total} Einträge"],
   "list.about": ["about {total} entries", "etwa {total} Einträge"],
 } as const satisfies Record<string, readonly [string, string]>;
