@@ -670,7 +670,7 @@ export type StreamChatRequest = {
 };
 
 export type ListUsageRequest = {
-  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. */
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as sums by day: such a start or end means the start of its day. */
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;
@@ -683,7 +683,7 @@ export type ListUsageResponse = UsageDay[];
 export type ListAllUsageRequest = {
   /** Filter by user. */
   userId?: string | undefined;
-  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. */
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as sums by day: such a start or end means the start of its day. */
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;

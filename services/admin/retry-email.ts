@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { emailExists, requeueEmail } from "../store/emails.ts";
+import { requeueEmail, selectStoredEmails } from "../store/emails.ts";
 import { assertStillAdmin } from "./guards.ts";
 
 type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
@@ -13,7 +13,8 @@ export async function retryEmail(call: Deps, id: string): Promise<void> {
     await assertStillAdmin(call);
     const userId = await requeueEmail(call, id, call.clock.now());
     if (userId === undefined) {
-      if (!(await emailExists(call, id))) throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
+      const { size } = await selectStoredEmails(call, [id]);
+      if (size === 0) throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
       throw new ServiceError(
         Reason.CONFLICT,
         "Only an e-mail that has failed, and whose link still works, can be queued again.",

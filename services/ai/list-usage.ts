@@ -1,6 +1,6 @@
 import type { SignedInCall } from "../call.ts";
 import { invalid } from "../platform/errors.ts";
-import { type DailyUsage, sumUsageByDay } from "../store/usage.ts";
+import { type DailyUsage, firstDetailedDay, startOfDay, sumUsageByDay } from "../store/usage.ts";
 import type { AiContext } from "./context.ts";
 
 /** Which usage: of one user or of all; `from` inclusive, `to` exclusive; `page` 1-based. */
@@ -18,14 +18,20 @@ const DAY_MS = 86_400_000;
 const DEFAULT_DAYS = 31;
 const MAX_DAYS = 366;
 
-/** Sums up usage by day, user, provider and model, newest day first. @throws ServiceError VALIDATION_FAILED */
+/**
+ * Sums up usage by day, user, provider and model, newest day first. Of usage that is kept, or to be kept, as sums, a bound
+ * stands for the start of its day.
+ * @throws ServiceError VALIDATION_FAILED
+ */
 export async function listUsage(
-  { em, clock, ai }: Pick<SignedInCall, "em" | "clock"> & { ai: Pick<AiContext, "usage"> },
+  { em, clock, config, ai }: Pick<SignedInCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
   { userId, from, to, page = 1 }: UsageFilter,
 ): Promise<DailyUsage[]> {
   const daysBefore = (days: number) => new Date((to ?? clock.now()).getTime() - days * DAY_MS);
   if (from && from < daysBefore(MAX_DAYS)) throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
   await ai.usage.flush();
-  const filter = { userId: userId ?? null, from: from ?? daysBefore(DEFAULT_DAYS), to: to ?? null };
+  const firstDay = firstDetailedDay(clock.now(), config.usageRetentionMs);
+  const bound = (time: Date) => (time < firstDay ? startOfDay(time) : time);
+  const filter = { userId: userId ?? null, from: bound(from ?? daysBefore(DEFAULT_DAYS)), to: to ? bound(to) : null };
   return sumUsageByDay({ em }, filter, { limit: PAGE_ROWS, offset: (page - 1) * PAGE_ROWS });
 }

@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import { createBatch } from "../jobs/batch.ts";
 import type { Metrics } from "../metrics.ts";
 import type { Clock } from "../platform/process.ts";
 import type { Tracing } from "../platform/tracing.ts";
@@ -32,14 +33,8 @@ export type UsageLedger = {
   flush(): Promise<void>;
 };
 
-/** Rows are collected for one statement during this time, in ms. A shorter call is written once. */
-const FLUSH_INTERVAL_MS = 20;
 /** How often the row of a long reply is updated, in ms, so that little is lost with the process. */
 const PROGRESS_INTERVAL_MS = 5_000;
-/** Wait before a failed write is retried, in ms. */
-const RETRY_MS = 1_000;
-/** Limit of rows that wait for the database. The oldest are dropped. */
-const MAX_PENDING = 20_000;
 /** Estimated length of a token, in characters, for providers that report no usage. */
 const CHARACTERS_PER_TOKEN = 4;
 
@@ -58,43 +53,19 @@ const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_T
 
 /** Opens the ledger. A row is written when its call starts, so that it survives a crash, and again when the call ends. */
 export function openUsageLedger(db: HotDb, clock: Clock, log: Logger): UsageLedger {
-  const pending = new Map<string, UsageRow>();
-  let timer: NodeJS.Timeout | undefined;
-  let writing: Promise<void> = Promise.resolve();
-  let isFailing = false;
-
-  function write(row: UsageRow): void {
-    const [oldest] = pending.keys();
-    if (oldest !== undefined && pending.size >= MAX_PENDING) pending.delete(oldest);
-    pending.set(row.id, row);
-    timer ??= setTimeout(flush, FLUSH_INTERVAL_MS);
-  }
-
-  function flush(): Promise<void> {
-    clearTimeout(timer);
-    timer = undefined;
-    writing = writing.then(flushPending);
-    return writing;
-  }
-
-  async function flushPending(): Promise<void> {
-    if (pending.size === 0) return;
-    const rows = [...pending.values()];
-    pending.clear();
-    try {
-      await upsertUsage(db, rows);
-      isFailing = false;
-    } catch (error) {
-      if (!isFailing)
-        log.warn({ reason: (error as Error).message, rows: rows.length }, "usage could not be recorded yet");
-      isFailing = true;
-      for (const row of rows) if (!pending.has(row.id)) pending.set(row.id, row);
-      timer ??= setTimeout(flush, RETRY_MS).unref();
-    }
-  }
+  const batch = createBatch<UsageRow>({
+    name: "AI usage",
+    intervalMs: 20, // a shorter call is written once
+    retryMs: 1_000,
+    batchSize: 20_000,
+    maxItems: 20_000,
+    write: (rows) => upsertUsage(db, rows),
+    log,
+  });
+  const write = (row: UsageRow) => batch.set(row.id, row);
 
   return {
-    flush,
+    flush: batch.flush,
     start({ userId, provider, model, inputCharacters }, signal, onFinished) {
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);

@@ -33,7 +33,7 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
       async run(signal: AbortSignal) {
         await purgeExpired(store, context.clock.now(), context.config, signal);
         await purgeUnverifiedUsers(createSystemCall, context.config);
-        await purgeMailFolder(context.config, context.clock.now());
+        await purgeMailFolder(context.config, { em: store.fork() });
       },
     },
   ].map((job) => every(job, context));

@@ -4,7 +4,8 @@ import { createTransport, type SendMailOptions } from "nodemailer";
 import type { Logger } from "pino";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
-import { timeOfId } from "../store/ids.ts";
+import { selectStoredEmails } from "../store/emails.ts";
+import type { Db } from "../store/store.ts";
 
 /** Concurrent connections to the SMTP server, and e-mails per connection. */
 const MAX_CONNECTIONS = 10;
@@ -107,17 +108,14 @@ function createFolderTransport({ mail, dataDir }: Pick<Config, "mail" | "dataDir
   };
 }
 
-/** Deletes the e-mails in the folder that are older than `EMAIL_RETENTION`. */
-export async function purgeMailFolder(
-  { mail, dataDir, emailRetentionMs }: Pick<Config, "mail" | "dataDir" | "emailRetentionMs">,
-  now: Date,
-): Promise<void> {
-  if (mail.smtpUrl || emailRetentionMs === 0) return;
+/** Deletes the files of e-mails that are no longer stored: they were older than `EMAIL_RETENTION`, or their user was erased. */
+export async function purgeMailFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, db: Db): Promise<void> {
+  if (mail.smtpUrl) return;
   const folder = join(dataDir, "mail");
-  for (const name of await readdir(folder)) {
-    // its name is its id, as old as its row
-    if (timeOfId(name) <= now.getTime() - emailRetentionMs) await rm(join(folder, name), { force: true });
-  }
+  const files = (await readdir(folder)).filter((name) => /^[\da-f-]{36}\.eml/.test(name));
+  const idOf = (name: string) => name.slice(0, 36);
+  const stored = await selectStoredEmails(db, files.map(idOf));
+  for (const name of files) if (!stored.has(idOf(name))) await rm(join(folder, name), { force: true });
 }
 
 /** Longest error that is kept, in characters. */

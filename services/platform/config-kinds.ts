@@ -43,6 +43,9 @@ export function duration(min: StringValue | "0" = "0", max: StringValue = "36500
 /** A lifetime of at least a second. */
 export const lifetime = duration("1s");
 
+/** Nothing, or at least a day. */
+export const wholeDays = duration().refine((time) => time === 0 || time >= ms("1d"), "must be 0, or at least 1d");
+
 /** A time limit that a timer can wait for. */
 export const timeLimit = (min: StringValue | "0" = "0") => duration(min, "24d");
 

@@ -155,11 +155,11 @@ function toConfig(v: Values, env: Env) {
     passwordMaxAgeMs: v.PASSWORD_MAX_AGE,
     refuseExpiredPasswords: v.PASSWORD_EXPIRY === "refuse",
     deletionGraceMs: v.DELETION_GRACE,
-    /** 0: e-mails are kept for ever. */
+    // 0: kept for ever
     emailRetentionMs: v.EMAIL_RETENTION,
-    /** 0: accounts without a verified address are kept. */
+    sessionRetentionMs: v.SESSION_RETENTION,
+    usageRetentionMs: v.USAGE_RETENTION,
     unverifiedRetentionMs: v.UNVERIFIED_RETENTION,
-    /** 0: audit events are kept for ever. */
     auditRetentionMs: v.AUDIT_RETENTION,
     requireVerifiedEmail: v.REQUIRE_VERIFIED_EMAIL === "true",
     rateLimits: v.RATE_LIMITS,

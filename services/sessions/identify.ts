@@ -48,12 +48,7 @@ export function createFindSession(db: HotDb, clock: Clock): FindSession {
   };
 }
 
-/** Interval in which uses of sessions are written together, in ms. Also the pause after a failure. */
-const FLUSH_INTERVAL_MS = 1_000;
-/** Sessions per statement, and maximum number that wait while the database is unreachable. */
-const BATCH_SIZE = 500;
-const MAX_WAITING = 10_000;
-/** Resolution of `last_active_at`, in ms. With the interval above it is less than a minute. */
+/** Resolution of `last_active_at`, in ms. With the interval of the writer it is less than a minute. */
 const LAST_SEEN_RESOLUTION_MS = 30_000;
 
 /** Writes when sessions were last active, off the request path. */
@@ -67,10 +62,10 @@ export type LastSeen = {
 export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "warn">): LastSeen {
   const batch = createBatch<{ id: string; at: Date }>({
     name: "last seen",
-    intervalMs: FLUSH_INTERVAL_MS,
-    retryMs: FLUSH_INTERVAL_MS,
-    batchSize: BATCH_SIZE,
-    maxItems: MAX_WAITING,
+    intervalMs: 1_000,
+    retryMs: 1_000,
+    batchSize: 500,
+    maxItems: 10_000, // while the database is unreachable
     write: (sessions) => updateLastActive({ em: store.fork() }, sessions),
     log,
   });

@@ -69,11 +69,8 @@ type Claim = Pick<ClaimedEmail, "id" | "attempts">;
 
 /** Extends the lease of an e-mail that is being sent. */
 export async function extendLease({ em }: Db, { id, attempts }: Claim, leaseEnd: Date): Promise<void> {
-  await em.execute("update emails set next_attempt_at = ? where id = ? and attempts = ? and status = 'sending'", [
-    leaseEnd,
-    id,
-    attempts,
-  ]);
+  const sql = "update emails set next_attempt_at = ? where id = ? and attempts = ? and status = 'sending'";
+  await em.execute(sql, [leaseEnd, id, attempts]);
 }
 
 /** How an attempt ended. An absent error leaves the last one. */
@@ -109,9 +106,11 @@ export async function requeueEmail({ em }: Db, id: string, now: Date): Promise<s
   return row?.userId;
 }
 
-/** Whether there is such an e-mail. */
-export async function emailExists({ em }: Db, id: string): Promise<boolean> {
-  return (await em.execute<unknown[]>("select 1 from emails where id = ?", [id])).length > 0;
+/** Those of the ids that are e-mails. */
+export async function selectStoredEmails({ em }: Db, ids: string[]): Promise<Set<string>> {
+  const sql = "select id from emails where id = any(?::uuid[])";
+  const rows = await em.execute<{ id: string }[]>(sql, [`{${ids.join(",")}}`]);
+  return new Set(rows.map(({ id }) => id));
 }
 
 /** Number of e-mails that are not delivered yet, and how long the oldest has been due, in seconds. */

@@ -27,9 +27,6 @@ export async function replaceEncrypted(
   sealed: string,
 ): Promise<void> {
   const { table, key, column } = COLUMNS[kind];
-  await em.execute(`update ${table} set ${column} = ? where ${key}::text = ? and ${column} = ?`, [
-    sealed,
-    row.id,
-    row.sealed,
-  ]);
+  const sql = `update ${table} set ${column} = ? where ${key}::text = ? and ${column} = ?`;
+  await em.execute(sql, [sealed, row.id, row.sealed]);
 }

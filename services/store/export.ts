@@ -20,6 +20,8 @@ const LISTS = {
   emails: `select id, "to", template, status, created_at, sent_at from emails where user_id = ? order by id desc`,
   usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
       created_at from ai_usage where user_id = ? order by created_at desc, id desc`,
+  usageDays: `select day::text, provider, model, calls::float8, input_tokens::float8, output_tokens::float8,
+      estimated_calls::float8 from ai_usage_days where user_id = ? order by day desc, provider, model`,
 };
 
 /** The lists of an export. */

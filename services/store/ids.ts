@@ -18,9 +18,6 @@ export function newId(now: Date): string {
   return v7({ msecs: now.getTime(), random });
 }
 
-/** When an id of a row was created, in ms since 1970. NaN for other text. */
-export const timeOfId = (id: string): number => Number(`0x${id.slice(0, 8)}${id.slice(9, 13)}`);
-
 /** Encodes the first 16 bytes as an id, whether or not they are a UUID of any version. */
 export function idOfBytes(bytes: Buffer): string {
   return bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");

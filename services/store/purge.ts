@@ -1,53 +1,58 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Config } from "../platform/config.ts";
 import type { Store } from "./store.ts";
+import { firstDetailedDay, rollUpUsage } from "./usage.ts";
 
 /** Pages of the table that one statement scans, 8 KiB each. */
 const PAGES_PER_STATEMENT = 64;
+/** Calls that one statement replaces by sums, with a user and without. */
+const CALLS_PER_STATEMENT = 5_000;
 /** Pause between two statements, in ms, so that requests come first. */
 const PAUSE_MS = 10;
 
-/** Rows of a table that have expired. */
-type ExpiredRows = { table: string; key: string; condition: string; values: unknown[] };
+/** Rows of a table that have expired before a time; all are kept without one. */
+type ExpiredRows = { table: string; key: string; condition: string; before: Date | undefined };
 
 /**
- * Deletes ended sessions, expired one-time tokens, attempt counters that no longer count, and old e-mails.
+ * Deletes what is no longer needed: ended sessions, expired one-time tokens, attempt counters and e-mails. Replaces old AI
+ * calls by sums.
  * @param signal stops between two statements
  */
 export async function purgeExpired(
   store: Pick<Store, "fork">,
   now: Date,
-  { lockout: { resetMs, durationMs }, emailRetentionMs }: Pick<Config, "lockout" | "emailRetentionMs">,
+  config: Pick<Config, "lockout" | "emailRetentionMs" | "sessionRetentionMs" | "usageRetentionMs">,
   signal: AbortSignal,
 ): Promise<void> {
+  const ago = (ms: number) => (ms === 0 ? undefined : new Date(now.getTime() - ms));
   const expired: ExpiredRows[] = [
     {
       table: "sessions",
       key: "id",
-      condition: `(revoked_at is not null or expires_at <= ?)
+      condition: `least(revoked_at, expires_at) <= ?
         and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: the cascade would wait for their locks
-      values: [now],
+      before: ago(config.sessionRetentionMs),
     },
-    { table: "one_time_tokens", key: "id", condition: "expires_at <= ?", values: [now] },
+    { table: "one_time_tokens", key: "id", condition: "expires_at <= ?", before: now },
     {
       table: "attempts",
       key: "kind, subject",
       condition: `reserved_at <= ? and (consecutive = 0
         or not exists (select from users u where attempts.subject in (u.canonical_email, u.id::text)))`, // failures in a row of an account never expire
-      values: [new Date(now.getTime() - resetMs - durationMs)],
+      before: ago(config.lockout.resetMs + config.lockout.durationMs),
     },
-    ...(emailRetentionMs === 0
-      ? []
-      : [
-          {
-            table: "emails",
-            key: "id",
-            condition: "status in ('sent', 'failed') and created_at <= ?",
-            values: [new Date(now.getTime() - emailRetentionMs)],
-          },
-        ]),
+    {
+      table: "emails",
+      key: "id",
+      condition: "status in ('sent', 'failed') and created_at <= ?",
+      before: ago(config.emailRetentionMs),
+    },
   ];
   for (const rows of expired) await deleteByPages(store, rows, signal);
+  const firstDay = firstDetailedDay(now, config.usageRetentionMs);
+  while (!signal.aborted && (await rollUpUsage({ em: store.fork() }, firstDay, CALLS_PER_STATEMENT)) > 0) {
+    await wait(PAUSE_MS);
+  }
 }
 
 /**
@@ -56,9 +61,10 @@ export async function purgeExpired(
  */
 async function deleteByPages(
   store: Pick<Store, "fork">,
-  { table, key, condition, values }: ExpiredRows,
+  { table, key, condition, before }: ExpiredRows,
   signal: AbortSignal,
 ): Promise<void> {
+  if (!before) return;
   const [size] = await store
     .fork()
     .execute<{ pages: number }[]>("select (pg_relation_size(?) / 8192)::int as pages", [table]);
@@ -66,7 +72,7 @@ async function deleteByPages(
     await store.fork().execute(
       `delete from ${table} where (${key}) in (
          select ${key} from ${table} where ctid >= ?::tid and ctid < ?::tid and (${condition}) for update skip locked)`,
-      [`(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`, ...values],
+      [`(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`, before],
     );
     await wait(PAUSE_MS);
   }

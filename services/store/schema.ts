@@ -10,6 +10,7 @@ import { Migration20261121000700_scale } from "./migrations/Migration20261121000
 import { Migration20261121000800_proof } from "./migrations/Migration20261121000800_proof.ts";
 import { Migration20261123000100_macs } from "./migrations/Migration20261123000100_macs.ts";
 import { Migration20261123000200_failures } from "./migrations/Migration20261123000200_failures.ts";
+import { Migration20261123000300_usage_days } from "./migrations/Migration20261123000300_usage_days.ts";
 
 /** All migrations, oldest first. A database records those it has by class name. */
 export const MIGRATIONS = [
@@ -22,6 +23,7 @@ export const MIGRATIONS = [
   Migration20261121000800_proof,
   Migration20261123000100_macs,
   Migration20261123000200_failures,
+  Migration20261123000300_usage_days,
 ];
 
 /** Finds the name of the migrations table, with its schema: the migrator would expect it in `public`. */

@@ -56,24 +56,75 @@ export type DailyUsage = {
   estimatedCalls: number;
 };
 
-/** Sums up the usage of one user, or of all, newest day first. `from` inclusive, `to` exclusive. */
+const DAY_MS = 86_400_000;
+
+/** When the day of a time began in UTC. */
+export const startOfDay = (time: Date) => new Date(Math.floor(time.getTime() / DAY_MS) * DAY_MS);
+
+/** The first day in UTC whose usage is kept in detail. Older usage is kept as sums. @param retentionMs 0: all in detail */
+export const firstDetailedDay = (now: Date, retentionMs: number) =>
+  startOfDay(new Date(retentionMs && now.getTime() - retentionMs));
+
+/** Calls in the columns of `ai_usage_days`. */
+const CALLS = `
+  select user_id, (created_at at time zone 'UTC')::date as day, provider, model, 1 as calls, input_tokens,
+    output_tokens, estimated::int as estimated_calls
+  from ai_usage`;
+
+/**
+ * Sums up the usage of one user, or of all, newest day first. `from` inclusive, `to` exclusive. Of what is kept as sums,
+ * days that begin between them.
+ */
 export async function sumUsageByDay(
   { em }: Db,
   { userId = null, from, to = null }: { userId?: string | null; from: Date; to?: Date | null },
   { limit, offset }: { limit: number; offset: number },
 ): Promise<DailyUsage[]> {
+  const ofUser = "(?::uuid is null or user_id = ?::uuid)";
+  const finish = "coalesce(?::timestamptz, 'infinity')";
   const rows = await em.execute<(Omit<DailyUsage, "userId"> & { userId: string | null })[]>(
-    `select to_char(created_at at time zone 'UTC', 'YYYY-MM-DD') as day, user_id as "userId", provider, model,
-            count(*)::int as calls, sum(input_tokens)::float8 as "inputTokens",
-            sum(output_tokens)::float8 as "outputTokens", (count(*) filter (where estimated))::int as "estimatedCalls"
-     from ai_usage
-     where (?::uuid is null or user_id = ?::uuid) and created_at >= ? and created_at < coalesce(?::timestamptz, 'infinity')
+    `select to_char(day, 'YYYY-MM-DD') as day, user_id as "userId", provider, model,
+            sum(calls)::int as calls, sum(input_tokens)::float8 as "inputTokens",
+            sum(output_tokens)::float8 as "outputTokens", sum(estimated_calls)::int as "estimatedCalls"
+     from (${CALLS} where ${ofUser} and created_at >= ? and created_at < ${finish}
+       union all
+       select * from ai_usage_days
+       where ${ofUser} and day >= ?::timestamptz at time zone 'UTC' and day < ${finish} at time zone 'UTC') as usage
      group by 1, 2, 3, 4
      order by 1 desc, 2, 3, 4
      limit ? offset ?`,
-    [userId, userId, from, to, limit, offset],
+    [userId, userId, from, to, userId, userId, from, to, limit, offset],
   );
   return rows.map(({ userId: owner, ...row }) => ({ ...row, ...(owner !== null && { userId: owner }) }));
+}
+
+/**
+ * Replaces up to twice `limit` of the oldest calls before a day by sums. Any number of processes may do it at once: a call
+ * that somebody else has locked is left to the next time, as are those of a user who is being erased, because the erasure
+ * waits for the rows.
+ * @returns how many sums have changed.
+ */
+export async function rollUpUsage({ em }: Db, before: Date, limit: number): Promise<number> {
+  const { affectedRows } = await em.execute<{ affectedRows: number }>(
+    `with owned as (
+       select c.id from ai_usage c join users u on u.id = c.user_id where c.created_at < ?
+       order by c.created_at limit ? for update of c skip locked for key share of u skip locked),
+     nobodys as (
+       select id from ai_usage where user_id is null and created_at < ?
+       order by created_at limit ? for update skip locked),
+     calls as (delete from ai_usage where id in (select id from owned union all select id from nobodys) returning *)
+     insert into ai_usage_days as d
+     select user_id, day, provider, model, sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls)
+     from (${CALLS.replace("ai_usage", "calls")}) as due
+     group by 1, 2, 3, 4
+     order by 1, 2, 3, 4
+     on conflict on constraint ai_usage_days_key do update set
+       calls = d.calls + excluded.calls, estimated_calls = d.estimated_calls + excluded.estimated_calls,
+       input_tokens = d.input_tokens + excluded.input_tokens, output_tokens = d.output_tokens + excluded.output_tokens`, // in one order, so that two never wait for each other
+    [before, limit, before, limit],
+    "run",
+  );
+  return affectedRows;
 }
 
 /** Removes a user from at most `limit` usage rows, which stay for the statistics. @returns how many. */

@@ -4,7 +4,7 @@ import type { SignedInCall } from "../call.ts";
 import { type ExportList, type ExportRow, readExportList, readExportProfile } from "../store/export.ts";
 
 /** Rows of each list per page, so that a page stays well below the largest message. */
-const PAGE_SIZES: Record<ExportList, number> = { sessions: 1_000, auditEvents: 4_000, emails: 1_000, usage: 4_000 };
+const PAGE_SIZES = { sessions: 1_000, auditEvents: 4_000, emails: 1_000, usage: 4_000, usageDays: 1_000 };
 
 /**
  * Exports everything kept about the caller as JSON, each list newest first, without secrets. Who else acted on the account
@@ -29,6 +29,7 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
     auditEvents: await read("auditEvents"),
     emails: await read("emails"),
     usage: (await read("usage")).map((row) => failLost(row, lostBefore)),
+    usageDays: await read("usageDays"),
   };
   await recordAudit(call, "user.exported", { userId: id, details: { page } });
   return { ...data, ...further };

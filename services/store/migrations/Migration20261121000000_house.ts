@@ -123,10 +123,4 @@ export class Migration20261121000000_house extends Migration {
       )`);
     this.addSql(`create index ai_usage_user on ai_usage (user_id, created_at)`);
   }
-
-  override async down(): Promise<void> {
-    this.addSql(
-      "drop table ai_usage, signing_keys, attempts, audit_events, emails, one_time_tokens, sessions, users cascade",
-    );
-  }
 }

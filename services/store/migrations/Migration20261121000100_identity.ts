@@ -13,10 +13,4 @@ export class Migration20261121000100_identity extends Migration {
     this.addSql("create index users_deletion on users (deletion_at) where deletion_at is not null");
     this.addSql("alter table users set (fillfactor = 80)"); // sign-ins stay heap-only updates
   }
-
-  override async down(): Promise<void> {
-    this.addSql("drop index users_deletion");
-    this.addSql("drop table backup_codes");
-    this.addSql("alter table one_time_tokens drop column failed");
-  }
 }

@@ -30,11 +30,4 @@ export class Migration20261121000400_lists extends Migration {
     this.addSql("create index emails_template on emails (template, id)");
     this.addSql("create index emails_status on emails (status, id)");
   }
-
-  override async down(): Promise<void> {
-    this.addSql("drop index emails_status, emails_template, emails_to, users_unverified, users_verified, users_role");
-    this.addSql("drop index if exists users_search");
-    this.addSql("drop index attempts_locked");
-    this.addSql("alter table emails drop column retried_at");
-  }
 }

@@ -84,8 +84,4 @@ export class Migration20261121000500_audit extends Migration {
       );
     }
   }
-
-  override async down(): Promise<void> {
-    throw new Error("The audit log does not go back to a table that can be changed.");
-  }
 }

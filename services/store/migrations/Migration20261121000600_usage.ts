@@ -5,8 +5,4 @@ export class Migration20261121000600_usage extends Migration {
   override async up(): Promise<void> {
     this.addSql("create index ai_usage_created on ai_usage (created_at)");
   }
-
-  override async down(): Promise<void> {
-    this.addSql("drop index ai_usage_created");
-  }
 }

@@ -8,11 +8,4 @@ export class Migration20261121000700_scale extends Migration {
     this.addSql("create index audit_events_actor on audit_events (actor_id, id, event, user_id)");
     this.addSql("create index emails_status on emails (status, id, template)");
   }
-
-  override async down(): Promise<void> {
-    this.addSql("drop index audit_events_user, audit_events_actor, emails_status");
-    this.addSql("create index audit_events_user on audit_events (user_id, id)");
-    this.addSql("create index audit_events_actor on audit_events (actor_id, id)");
-    this.addSql("create index emails_status on emails (status, id)");
-  }
 }

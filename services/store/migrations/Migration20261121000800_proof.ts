@@ -5,8 +5,4 @@ export class Migration20261121000800_proof extends Migration {
   override async up(): Promise<void> {
     this.addSql("alter table users add column was_verified boolean not null default false");
   }
-
-  override async down(): Promise<void> {
-    this.addSql("alter table users drop column was_verified");
-  }
 }

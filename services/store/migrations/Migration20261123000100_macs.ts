@@ -11,9 +11,4 @@ export class Migration20261123000100_macs extends Migration {
       create trigger audit_authenticated before insert on audit_seals
         for each row when (new.mac is null) execute function audit_refuse()`);
   }
-
-  override async down(): Promise<void> {
-    this.addSql("drop trigger audit_authenticated on audit_seals");
-    this.addSql("alter table audit_seals drop column mac");
-  }
 }

@@ -7,8 +7,4 @@ export class Migration20261123000200_failures extends Migration {
       "alter table attempts add column consecutive integer not null default 0, add column cleared_at timestamptz(3)",
     );
   }
-
-  override async down(): Promise<void> {
-    this.addSql("alter table attempts drop column consecutive, drop column cleared_at");
-  }
 }

@@ -43,6 +43,7 @@ test.skipIf(!process.env.TEST_SERVERS)(
       const reset = { token, password: "Brand-new-2" };
       expect((await last.httpClient().post("/auth/reset-password", reset)).body.code).toBe("TOKEN_INVALID"); // mailed with the old key
       expect(await runScript("admin", ["rotate-keys"], { DATABASE_URL, SECRET_KEY: next })).toMatchObject({ code: 0 });
+      expect(await runScript("audit-verify", [], { DATABASE_URL, SECRET_KEY: next })).toMatchObject({ code: 0 });
       expect(await last.sql("select kid from signing_keys")).toHaveLength(2);
       expect((await profile(last)).status).toBe(200);
     } finally {

@@ -3,8 +3,18 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { NIL } from "uuid";
 import { expect, onTestFinished, test } from "vitest";
-import { startApp } from "../../support/app.ts";
+import { signInAdmin } from "../../support/admin.ts";
+import { startApp, type TestApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
+
+/** Moves on until a job has run; it leaves locked rows to the next run. */
+const passes = ({ clock }: TestApp, what: string, check: () => Promise<boolean>) =>
+  until(what, async () => {
+    if (await check()) return true;
+    await wait(1_100);
+    clock.advance("1h");
+    return false;
+  });
 
 test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts that were never verified nor used", async () => {
   const app = await startApp({ env: { UNVERIFIED_RETENTION: "30d" } });
@@ -14,29 +24,79 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   const left = async () =>
     (await app.sql<{ id: string }>("select id from users where id in (?)", [ids])).map(({ id }) => id);
   const emails = () => app.sql("select id from emails where user_id in (?)", [ids]);
-  /** Moves on until a job has run; it leaves locked rows to the next run. */
-  const passes = (what: string, check: () => Promise<boolean>) =>
-    until(what, async () => {
-      if (await check()) return true;
-      await wait(1_100);
-      app.clock.advance("1h");
-      return false;
-    });
   app.clock.advance("29d");
   await app.signIn(used);
   app.clock.advance("2d");
-  await passes("the unused account to be erased", async () => (await left()).length === 2);
+  await passes(app, "the unused account to be erased", async () => (await left()).length === 2);
   expect((await left()).sort()).toEqual([used.id, verified.id].sort());
   expect(await emails()).not.toEqual([]);
   app.clock.advance("60d");
-  await passes("old e-mails to be deleted", async () => (await emails()).length === 0);
+  await passes(app, "old e-mails to be deleted", async () => (await emails()).length === 0);
   if (process.env.TEST_MODE && process.env.TEST_MODE !== "embedded") return; // sent by SMTP
   const folder = join(app.settings.DATA_DIR as string, "mail");
   const files = () => readdirSync(folder).filter((name) => name.endsWith(".eml"));
-  const latest = await app.addUser();
-  await app.mail.emailTo(latest.email);
-  writeFileSync(join(folder, `${NIL}.eml`), "an e-mail of 1970");
-  await passes("old files to be deleted", async () => !files().includes(`${NIL}.eml`));
-  const [kept] = await app.sql<{ id: string }>("select id from emails where user_id = ?", [latest.id]);
-  expect(files()).toEqual([`${kept?.id}.eml`]);
+  const admin = await signInAdmin(app);
+  const [kept, erased] = [await app.addUser(), await app.addUser()];
+  for (const { email } of [admin.user, kept, erased]) await app.mail.emailTo(email);
+  writeFileSync(join(folder, `${NIL}.eml`), "an e-mail that is not stored");
+  await admin.delete(`/admin/users/${erased.id}`);
+  await passes(app, "the files of deleted e-mails to be deleted", async () => files().length === 2);
+  const rows = await app.sql<{ id: string }>("select id from emails where user_id in (?)", [[admin.user.id, kept.id]]);
+  expect(files().sort()).toEqual(rows.map(({ id }) => `${id}.eml`).sort());
+});
+
+test("SESSION_RETENTION: deletes sessions that have ended so long ago", async () => {
+  const app = await startApp({ env: { SESSION_RETENTION: "3d" } });
+  onTestFinished(() => app.close());
+  const { user, browser, accessToken } = await app.signIn();
+  const sessions = async () => (await app.sql("select 1 from sessions where user_id = ?", [user.id])).length;
+  await browser.post("/auth/logout", undefined, accessToken);
+  app.clock.advance("2d");
+  const later = await app.signIn(user);
+  await later.browser.post("/auth/logout", undefined, later.accessToken);
+  await app.signIn(user);
+  expect(await sessions()).toBe(3);
+  app.clock.advance("2d");
+  await passes(app, "the older session to be deleted", async () => (await sessions()) < 3);
+  expect(await sessions()).toBe(2);
+});
+
+test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has replaced calls by sums", async () => {
+  const app = await startApp({ env: { USAGE_RETENTION: "1d" } });
+  onTestFinished(() => app.close());
+  const [user, erased] = [await app.addUser({ role: "admin" }), await app.addUser()];
+  const today = Date.parse(app.clock.now().toISOString().slice(0, 10));
+  const hoursAgo = (hours: number) => new Date(today - hours * 3_600_000).toISOString();
+  await app.sql(
+    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, created_at)
+     select gen_random_uuid(), id, 'p', 'model ' || n % 2, 'completed', n, 2, n % 3 = 0, ?::timestamptz + n * interval '10 seconds'
+     from unnest(array[?, ?, null]::uuid[]) as id, generate_series(1, 8000) as n`,
+    [hoursAgo(24), user.id, erased.id],
+  );
+  const read = async (from = 24, to = 0) => {
+    const { browser, accessToken } = await app.signIn(user);
+    const query = `from=${hoursAgo(from)}&to=${hoursAgo(to)}`;
+    const paths = [`/user/usage?${query}`, `/admin/usage?${query}`, `/admin/usage?${query}&userId=${erased.id}`];
+    return Promise.all(paths.map(async (path) => (await browser.get(path, accessToken)).body));
+  };
+  const before = await read();
+  expect(before.map(({ length }) => length)).toEqual([2, 6, 2]);
+  app.clock.advance("2d");
+  await passes(
+    app,
+    "old calls to be replaced",
+    async () => (await app.sql("select 1 from ai_usage limit 1")).length === 0,
+  );
+  expect(await read()).toEqual(before);
+  expect(await read(1, -1)).toEqual(before); // of sums, a time means its day
+  expect(await read(24, 1)).toEqual([[], [], []]);
+  expect(await app.sql("select 1 from ai_usage_days where user_id = ?", [user.id])).toHaveLength(2);
+  const admin = await signInAdmin(app, user);
+  const { body } = await admin.get("/user/export");
+  expect(body.usage).toEqual([]);
+  expect(body.usageDays).toEqual(before[0].map(({ userId, ...sums }: { userId: string }) => sums));
+  await admin.delete(`/admin/users/${erased.id}`);
+  const [own, all, theirs] = await read();
+  const calls = (rows: { calls: number }[]) => rows.reduce((sum, row) => sum + row.calls, 0);
+  expect([calls(own), calls(all), theirs]).toEqual([8_000, 24_000, []]);
 });

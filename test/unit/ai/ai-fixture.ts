@@ -53,6 +53,12 @@ export async function newCall({ ai, store }: Desk): Promise<ChatDeps & { userId:
   return { ai, caller, log, requestId: "request", signal: client.signal, ...measured, userId, client };
 }
 
+/** What an erasure needs. */
+export const erasureOn = ({ store }: Pick<Desk, "store">) => {
+  const client = { address: "127.0.0.1", agent: "" };
+  return { em: store.fork(), clock, client, requestId: "request", caller: undefined };
+};
+
 export const saying = (content: string): Conversation => ({
   provider: "provider-a",
   messages: [{ role: "user", content }],

@@ -4,18 +4,21 @@ import { REPLY } from "../../../scripts/simulators/script.ts";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
 import { chat, streamChat } from "../../../services/ai/chat.ts";
 import { createAiContext } from "../../../services/ai/context.ts";
-import { listUsage } from "../../../services/ai/list-usage.ts";
+import { listUsage, type UsageFilter } from "../../../services/ai/list-usage.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
+import type { Config } from "../../../services/platform/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { begin } from "../../support/transaction.ts";
-import { clock, type Desk, log, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
+import { clock, type Desk, erasureOn, log, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
 
 let desk: Desk;
 beforeAll(async () => {
   desk = await openDesk();
 });
 afterAll(() => desk.close());
+const config = { usageRetentionMs: 0 } as Config;
+const list = (filter: UsageFilter) => listUsage({ em: desk.store.fork(), clock, config, ai: desk.ai }, filter);
 
 test("usage is summed by day, user, provider and model", async () => {
   const call = await newCall(desk);
@@ -32,8 +35,8 @@ test("usage is summed by day, user, provider and model", async () => {
     outputTokens: 3 * tokensIn(REPLY),
     estimatedCalls: 1,
   };
-  expect(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, { userId: call.userId })).toEqual([line]);
-  expect(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {})).toContainEqual(line);
+  expect(await list({ userId: call.userId })).toEqual([line]);
+  expect(await list({})).toContainEqual(line);
 });
 
 test("usage of an erased account is kept without the user", async () => {
@@ -41,11 +44,11 @@ test("usage of an erased account is kept without the user", async () => {
   const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
   await chunks.next();
   await desk.store.fork().execute("delete from users where id = ?", [call.userId]);
-  const before = await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {});
+  const before = await list({});
   await chunks.return?.();
   const nobodys = (lines: typeof before) =>
     lines.filter(({ userId }) => userId === undefined).reduce((sum, { calls }) => sum + calls, 0);
-  expect(nobodys(await listUsage({ em: desk.store.fork(), clock, ai: desk.ai }, {}))).toBe(nobodys(before));
+  expect(nobodys(await list({}))).toBe(nobodys(before));
   expect(nobodys(before)).toBeGreaterThan(0);
 });
 
@@ -84,10 +87,8 @@ test("usage of years is deleted in short statements", async () => {
     begin if (select count(*) from changed) > 50000 then raise exception 'too many'; end if; return null; end $$`);
   await sql(`create trigger few after update on ai_usage referencing new table as changed
     for each statement execute function refuse_many()`);
-  const em = desk.store.fork();
-  const client = { address: "127.0.0.1", agent: "" };
-  const call = { em, clock, client, requestId: "request", caller: undefined };
-  expect(await em.transactional(() => eraseUser(call, userId))).toBe(true);
+  const call = erasureOn(desk);
+  expect(await call.em.transactional(() => eraseUser(call, userId))).toBe(true);
   const [left] = await sql(
     "select count(*)::int as rows, count(user_id)::int as owned from ai_usage where model = 'many'",
   );

@@ -439,9 +439,9 @@ export const ExportDataRequestSchema: GenMessage<ExportDataRequest> = /*@__PURE_
  */
 export type ExportDataResponse = Message<"gatehouse.account.v1.ExportDataResponse"> & {
   /**
-   * The time `exportedAt`, the object `profile`, and the lists `sessions`, `auditEvents`, `emails` and `usage`, newest
-   * first. `nextPage` is the number of the next page; it is absent on the last one. Rows added during an export may
-   * repeat a row on the next page, but never hide one.
+   * The time `exportedAt`, the object `profile`, and the lists `sessions`, `auditEvents`, `emails`, `usage` and
+   * `usageDays`, newest first. `usageDays` has the sums that replace old calls. `nextPage` is the number of the next page;
+   * it is absent on the last one. Rows added during an export may repeat a row on the next page, but never hide one.
    *
    * @generated from field: google.protobuf.Struct data = 1;
    */

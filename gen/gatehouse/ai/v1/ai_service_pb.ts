@@ -379,6 +379,7 @@ export const StreamChatResponseSchema: GenMessage<StreamChatResponse> = /*@__PUR
 export type ListUsageRequest = Message<"gatehouse.ai.v1.ListUsageRequest"> & {
   /**
    * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
+   * Calls older than `USAGE_RETENTION` (90 days) are kept as sums by day: such a start or end means the start of its day.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 1;
    */
@@ -442,6 +443,7 @@ export type ListAllUsageRequest = Message<"gatehouse.ai.v1.ListAllUsageRequest">
 
   /**
    * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
+   * Calls older than `USAGE_RETENTION` (90 days) are kept as sums by day: such a start or end means the start of its day.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 2;
    */
