@@ -146,6 +146,16 @@ export type AuditEvent = {
   createdAt: string;
 };
 
+/** State of the hash chain of the audit log. It tells what is sealed. `npm run audit:verify` tells whether it is intact. */
+export type AuditChain = {
+  /** Position and hash of the newest seal, as `npm run audit:verify -- --head` takes it. Absent before the first seal. */
+  head?: string | undefined;
+  /** Time of the newest seal. Absent before the first seal. */
+  sealedAt?: string | undefined;
+  /** Number of events that wait to be sealed. Sealing takes about a second. */
+  unsealed: number;
+};
+
 /** An e-mail and its delivery. It never contains the text of the e-mail or a token. */
 export type EmailLog = {
   /** UUIDv7. */
@@ -575,6 +585,8 @@ export type ListAuditLogsResponse = {
   total: number;
   /** True when `total` is an estimate. Absent otherwise. */
   totalEstimated?: boolean | undefined;
+  /** State of the hash chain, whatever the filters are. */
+  chain: AuditChain;
 };
 
 export type ListEmailLogsRequest = {

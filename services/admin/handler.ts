@@ -4,6 +4,7 @@ import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_
 import { callOf, signedInCallOf } from "../call.ts";
 import { type AdminUser, listUsers } from "../store/admin-users.ts";
 import { listAuditEvents } from "../store/audit-events.ts";
+import { readChainState } from "../store/audit-seals.ts";
 import { type EmailStatus, listEmails } from "../store/emails.ts";
 import type { Role } from "../store/users.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
@@ -47,8 +48,9 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async listAuditLogs(req, ctx) {
     const filter = { ...req, from: dateOf(req.from), to: dateOf(req.to) };
-    const page = await listAuditEvents(callOf(ctx), filter, req);
-    return { ...page, items: page.items.map(toMessage) };
+    const call = callOf(ctx);
+    const [page, chain] = await Promise.all([listAuditEvents(call, filter, req), readChainState(call)]);
+    return { ...page, items: page.items.map(toMessage), chain: toMessage(chain) };
   },
   async listEmailLogs(req, ctx) {
     const page = await listEmails(callOf(ctx), { ...req, status: req.status as EmailStatus | undefined }, req);

@@ -35,6 +35,21 @@ export async function countUnsealed({ em }: Db): Promise<number> {
   return Number(row?.count);
 }
 
+/** State of the hash chain: its newest seal, and the number of events that wait to be sealed. */
+export type ChainState = { head: string | null; sealedAt: Date | null; unsealed: number };
+
+/** Reads the state of the hash chain. Positions are read as text, since a forged one may be any number. */
+export async function readChainState(db: Db): Promise<ChainState> {
+  const [[last], unsealed] = await Promise.all([
+    db.em.execute<{ head: string; sealedAt: Date }[]>(
+      `select position || ':' || encode(head, 'hex') as head, sealed_at as "sealedAt"
+       from audit_seals order by position desc limit 1`,
+    ),
+    countUnsealed(db),
+  ]);
+  return { head: last?.head ?? null, sealedAt: last?.sealedAt ?? null, unsealed };
+}
+
 /** Locks the chain until the transaction ends. @returns false while another process holds it */
 export async function lockChain({ em }: Db): Promise<boolean> {
   const [lock] = await em.execute<{ mine: boolean }[]>("select pg_try_advisory_xact_lock(?) as mine", [

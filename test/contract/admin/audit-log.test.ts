@@ -26,6 +26,19 @@ test("GET /admin/audit-logs: answers the documented fields, newest first", async
   expect(body.items[1].event).toBe("auth.register");
 });
 
+test("GET /admin/audit-logs: tells the newest seal and how many events wait", async () => {
+  const admin = await signInAdmin(app);
+  const chain = async () => (await admin.get("/admin/audit-logs?limit=1")).body.chain;
+  await expect.poll(chain).toMatchObject({ head: expect.stringMatching(/^\d+:[0-9a-f]{64}$/), unsealed: 0 });
+  const before = await chain();
+  await app.addUser();
+  await expect.poll(chain).toMatchObject({ head: expect.not.stringMatching(before.head), unsealed: 0 });
+  const [seal] = await app.sql(
+    "select position || ':' || encode(head, 'hex') as head from audit_seals order by position desc",
+  );
+  expect(await chain()).toEqual({ head: (seal as { head: string }).head, sealedAt: expect.any(String), unsealed: 0 });
+});
+
 test("GET /admin/audit-logs: filters by user, actor, event and time, alone and combined, and pages by cursor", async () => {
   const admin = await signInAdmin(app);
   const user = await app.addUser();

@@ -29,6 +29,8 @@ describeWeb("Web app: administration", (web) => {
       await expectAccessible(tab);
     }
     await open(tab, "/admin/audit", "Audit log");
+    await page.getByText("Hash chain: sealed").click();
+    await page.getByText(/audit:verify -- --head \d+:[0-9a-f]{64}/).waitFor();
     await fillIn(page, { "Id of the user": "0192" });
     await page.getByRole("alert").filter({ hasText: "userId: must be a complete id" }).waitFor();
     await page.emulateMedia({ colorScheme: "dark" });

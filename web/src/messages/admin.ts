@@ -62,6 +62,14 @@ export const admin = {
   "audit.from": ["From", "Von"],
   "audit.to": ["To", "Bis"],
   "audit.failure": ["failed", "gescheitert"],
+  "audit.sealed": [
+    "Hash chain: sealed {time}, {unsealed} events wait.",
+    "Hash-Kette: versiegelt {time}, {unsealed} Ereignisse warten.",
+  ],
+  "audit.verify": [
+    "This shows what is sealed. Whether the log is intact is verified at the server, best with a head kept elsewhere:",
+    "Dies zeigt, was versiegelt ist. Ob das Protokoll unversehrt ist, prüft der Server, am besten mit einem anderswo aufbewahrten Stand:",
+  ],
   "audit.details": ["Details", "Einzelheiten"],
 
   "emails.title": ["E-mails", "E-Mails"],
