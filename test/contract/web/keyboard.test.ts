@@ -69,12 +69,12 @@ describeWeb("Web app: keyboard, motion, history", (web) => {
     await page.getByRole("link", { name: "Users" }).click();
     await page.getByRole("searchbox").fill(user.email);
     await page.getByLabel("Role").selectOption("user");
-    await page.getByText("1 entries").waitFor();
+    await page.getByText("Entries: 1").waitFor();
     await page.getByRole("link", { name: user.email }).click();
     await page.getByRole("heading", { name: user.email }).waitFor();
     for (const way of [() => page.goBack(), () => page.reload()]) {
       await way();
-      await page.getByText("1 entries").waitFor();
+      await page.getByText("Entries: 1").waitFor();
       expect(await page.getByRole("searchbox").inputValue()).toBe(user.email);
     }
     await page.goForward();

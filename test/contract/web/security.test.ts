@@ -32,6 +32,7 @@ describeWeb("Web app: security and sessions", (web) => {
       .click();
     const qr = page.locator("dialog img");
     await qr.waitFor();
+    await screenshot(tab, "second-factor");
     const secret = (await page.locator("dialog code").first().textContent()) ?? "";
     const authenticator = authenticatorOf(web.app, { secret, backupCodes: [], qrCode: "" } as never);
     await page.getByRole("dialog").getByRole("button").last().click();

@@ -63,8 +63,8 @@ export const admin = {
   "audit.to": ["To", "Bis"],
   "audit.failure": ["failed", "gescheitert"],
   "audit.sealed": [
-    "Hash chain: sealed {time}, {unsealed} events wait.",
-    "Hash-Kette: versiegelt {time}, {unsealed} Ereignisse warten.",
+    "Hash chain: sealed {time}, waiting: {unsealed}",
+    "Hash-Kette: versiegelt {time}, wartend: {unsealed}",
   ],
   "audit.verify": [
     "This shows what is sealed. Whether the log is intact is verified at the server, best with a head kept elsewhere:",
@@ -82,6 +82,6 @@ export const admin = {
   "emails.failed": ["failed", "gescheitert"],
   "emails.retry": ["Send again", "Erneut senden"],
   "emails.retried": ["The e-mail is queued again.", "Die E-Mail wartet wieder auf den Versand."],
-  "emails.attempts": ["{attempts} attempts", "{attempts} Versuche"],
+  "emails.attempts": ["attempts: {attempts}", "Versuche: {attempts}"],
   "allUsage.title": ["All usage", "Gesamtnutzung"],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -92,6 +92,6 @@ export const common = {
 
   "list.empty": ["Nothing to show.", "Keine Einträge."],
   "list.further": ["Search further", "Weiter suchen"],
-  "list.total": ["{total} entries", "{total} Einträge"],
-  "list.about": ["about {total} entries", "etwa {total} Einträge"],
+  "list.total": ["Entries: {total}", "Einträge: {total}"],
+  "list.about": ["Entries: about {total}", "Einträge: etwa {total}"],
 } as const satisfies Record<string, readonly [string, string]>;

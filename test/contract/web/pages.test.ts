@@ -1,0 +1,49 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { PASSWORD } from "../../support/accounts.ts";
+import { describeWeb, expectAccessible, goTo, screenshot, type Tab } from "../../support/web-fixture.ts";
+
+/** Every place of the app. */
+const PLACES = [...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]*)": page/g)].map(
+  ([, path = ""]) => path,
+);
+/** Those that other tests picture with content, and those that say little. */
+const PICTURED = ["/", "/usage", "/sessions", "/admin", "/forgot-password", "/reset-password", "/verify-email"];
+
+describeWeb(
+  "Web app: pages",
+  (web) => {
+    const visit = async (tab: Tab, path: string) => {
+      const before = await tab.page.title();
+      await goTo(tab.page, path);
+      await expect.poll(() => tab.page.title()).not.toBe(before);
+      await expect.poll(() => tab.page.locator("[aria-busy=true]").count()).toBe(0);
+    };
+
+    test("each place has a title and is accessible: wide, light and English; narrow, dark and German", async () => {
+      await web.app.addVerifiedUser({ name: "Ann Example", email: "ann@example.com" });
+      const signedOut = await web.open("/sign-in");
+      await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
+      await expectAccessible(signedOut);
+      await screenshot(signedOut, "sign-in");
+      const signIn = () => web.signIn({ email: "root@example.com", password: PASSWORD });
+      const [wide, narrow] = [await signIn(), await signIn()];
+      await narrow.page.getByRole("button", { name: "Deutsch" }).click();
+      await narrow.page.setViewportSize({ width: 320, height: 640 });
+      await narrow.page.emulateMedia({ colorScheme: "dark" });
+      expect(PLACES.length).toBeGreaterThan(14);
+      const titles = new Set<string>();
+      for (const path of PLACES) {
+        for (const tab of [wide, narrow]) {
+          await visit(tab, path);
+          await expectAccessible(tab);
+        }
+        titles.add(await wide.page.title());
+        if (!PICTURED.includes(path)) await screenshot(wide, path.slice(1).replace("/", "-"));
+      }
+      expect(titles.size).toBe(PLACES.length);
+      expect([...wide.problems, ...narrow.problems]).toEqual([]);
+    });
+  },
+  ["Chromium"],
+);
