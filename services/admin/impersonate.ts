@@ -33,7 +33,7 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
     const user = await call.em.findOne(User, { id: userId });
     if (!user || user.isDeletionDue(now)) throw userNotFound();
     await lockOwnSession(call);
-    await pruneImpersonations(call, userId);
+    await pruneImpersonations(call, userId, now);
     const expiresAt = await openImpersonation(call, id, userId, now);
     await recordAudit(call, "admin.impersonated", { userId, details: { sessionId: id, ...(reason && { reason }) } });
     return { user, expiresAt };

@@ -19,8 +19,8 @@ const ROW_UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinc
 
 const unchangedValues = (user: CheckedUser, now: Date) => [user.passwordChangedAt, user.mfaSecret ?? null, now];
 
-/** Sessions of a user beyond the limit once one more is opened: revoked ones go first, then impersonations, then the oldest. */
-const SURPLUS = `order by s.revoked_at is not null, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
+/** Sessions of a user beyond the limit once one more is opened: ended ones go first, then impersonations, then the oldest. */
+const SURPLUS = `order by least(s.revoked_at, s.expires_at) <= ?, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
 
 /**
  * A requested deletion as it stood when the statement began. Read without a lock: of two statements that lock a row and
@@ -78,6 +78,7 @@ export async function signIn(
     now,
     user.id,
     ...unchangedValues(user, now),
+    now,
     JSON.stringify({ ...row, created_at: createdAt, expires_at: expiresAt, ends_at: endsAt }),
     JSON.stringify(auditRows),
     attempt ?? null,
@@ -100,10 +101,10 @@ export async function lockIfUnchanged({ em }: Db, user: CheckedUser, now: Date):
 }
 
 /** Deletes a user's surplus impersonations before one more is opened. It never removes a session of the user's own. */
-export async function pruneImpersonations({ em }: Db, userId: string): Promise<void> {
+export async function pruneImpersonations({ em }: Db, userId: string, now: Date): Promise<void> {
   await em.execute(
     `delete from sessions where actor_id is not null and id in (select s.id from sessions s where s.user_id = ? ${SURPLUS})`,
-    [userId],
+    [userId, now],
   );
 }
 

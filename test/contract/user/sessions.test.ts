@@ -99,13 +99,14 @@ test("GET /user/sessions: keeps a hundred sessions per user; the oldest goes", a
   ]);
 });
 
-test("POST /auth/login: a hundred logins and logouts end no other session", async () => {
+test("POST /auth/login: a hundred sessions that have ended, by logout or in time, end no other", async () => {
   const user = await app.addUser();
   const kept = await app.signIn(user);
   await app.sql(
     `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at, revoked_at)
-     select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at, expires_at, ends_at, created_at
-     from sessions, generate_series(1, 120) n where user_id = ?`,
+     select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at,
+       case when n % 2 = 0 then expires_at else created_at end, ends_at, case when n % 2 = 0 then created_at end
+     from sessions, generate_series(1, 240) n where user_id = ?`,
     [user.id],
   );
   await app.signIn(user);
