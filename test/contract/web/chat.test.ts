@@ -55,4 +55,30 @@ describeWeb("Web app: chat", (web) => {
     await page.locator(".markdown").getByText("couldn't agree more").waitFor();
     expect(tab.problems).toEqual([]);
   });
+
+  test("follows a long reply with Stop in view, and keeps what was said on leaving", async () => {
+    const tab = await web.signIn(await web.app.addUser());
+    const { page } = tab;
+    const boxOf = async (name: string) =>
+      (await page.getByRole("button", { name }).boundingBox()) ?? { y: 9_999, height: 0 };
+    await fillIn(page, { Message: Array.from({ length: 40 }, (_, i) => `Line ${i}`).join("\n\n") });
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByText("couldn't agree more").waitFor();
+    await fillIn(page, { Message: "case: silent-midway" });
+    await page.keyboard.press("Enter");
+    const replies = page.locator(".markdown");
+    await expect.poll(() => replies.count()).toBe(2);
+    const { y, height } = await boxOf("Stop");
+    expect(y + height).toBeLessThanOrEqual(720);
+    await expect
+      .poll(() => page.evaluate("document.documentElement.scrollHeight - scrollY - innerHeight"))
+      .toBeLessThan(2);
+    const said = await replies.last().textContent();
+    await page.getByRole("link", { name: "Profile" }).click();
+    await page.getByRole("heading", { name: "Profile" }).waitFor();
+    await page.goBack();
+    await page.getByText("Stopped.").waitFor();
+    expect(await replies.last().textContent()).toBe(said);
+    expect(tab.problems).toEqual([]);
+  });
 });
