@@ -13,15 +13,16 @@ import {
   systemClock,
   type TlsFiles,
 } from "../services/platform/process.ts";
+import { collectGarbage, prepareNode } from "../services/platform/runtime.ts";
 import { openTracing } from "../services/platform/tracing.ts";
-import { createGateway } from "./server.ts";
 import { createInternalTransport, type ServicesTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
 /**
  * The process of `npm start` runs both sides, or the gateway alone if SERVICES_URL is set. With the argument `gateway`
- * (`npm run start:gateway`) SERVICES_URL is mandatory.
+ * (`npm run start:gateway`) SERVICES_URL is mandatory. What is large is loaded once Node is prepared.
  */
+prepareNode();
 loadEnvFile(process.env);
 const isAlone = process.argv[2] === "gateway" || Boolean(process.env.SERVICES_URL?.trim());
 const config = isAlone
@@ -48,6 +49,7 @@ async function start(config: Config): Promise<void> {
     ? undefined
     : await (await import("./standalone-gate.ts")).openStandaloneGate(config, transport, { log, clock: systemClock });
   const checks = local?.app ?? standalone;
+  const { createGateway } = await import("./server.ts");
   const gateway = createGateway({
     config: { ...config, internalSecret },
     transport,
@@ -56,6 +58,7 @@ async function start(config: Config): Promise<void> {
     log,
     startSpan: tracing?.start,
   });
+  await collectGarbage();
   const grpcServer = local && (await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => local.listen()));
   const metrics = await startMetrics(config, [gateway.metrics, ...(local ? [local.app.metrics.registry] : [])]);
   const url = await listenOrExplain("HOST", "PORT", () => gateway.listen({ host, port }));

@@ -1,6 +1,3 @@
-import { openApp } from "./app.ts";
-import { listenGrpc } from "./grpc/server.ts";
-import { listenInternal } from "./internal-server.ts";
 import { createLog } from "./platform/log.ts";
 import { startMetrics } from "./platform/metrics-server.ts";
 import {
@@ -11,17 +8,23 @@ import {
   shutdownOnSignal,
   systemClock,
 } from "./platform/process.ts";
+import { collectGarbage, prepareNode } from "./platform/runtime.ts";
 import { openTracing } from "./platform/tracing.ts";
-import { checkFiles } from "./start-checks.ts";
 
-/** The process of `npm run start:services`. */
+/** The process of `npm run start:services`. What is large is loaded once Node is prepared. */
+prepareNode();
 loadEnvFile(process.env);
+const { checkFiles } = await import("./start-checks.ts");
 const config = await readConfigOrExit(process.env, "services", checkFiles);
 try {
   const { internalSecret, grpc } = config;
   const log = createLog(config.logLevel);
   const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
+  const { openApp } = await import("./app.ts");
+  const { listenGrpc } = await import("./grpc/server.ts");
+  const { listenInternal } = await import("./internal-server.ts");
   const app = await openApp(config, { log, clock: systemClock, internalSecret, tracing });
+  await collectGarbage();
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
   const options = { url: config.internalUrl ?? "", secret: internalSecret, tls: grpc.tls, log };
   const internal = config.internalUrl

@@ -7,10 +7,8 @@ export type HashCost = { memoryCost: number; timeCost: number };
 
 /** 19 MiB and 2 passes, in 1 lane (OWASP password storage cheat sheet). */
 const DEFAULT_COST: HashCost = { memoryCost: 19_456, timeCost: 2 };
-/** Threads of the libuv pool that hashes are computed on. DNS lookups and files need it too, so one stays free. */
-const THREAD_POOL_SIZE = 4;
-/** Hashes at once: one per core. One fewer left half of a machine with two cores idle. */
-const MAX_RUNNING = Math.min(availableParallelism(), THREAD_POOL_SIZE - 1);
+/** Hashes at once: one per core. The thread pool has further threads, for DNS and files: see `prepareNode`. */
+const MAX_RUNNING = availableParallelism();
 /** Callers that may wait for a hash. Further ones get 503. */
 const MAX_WAITING = 256;
 

@@ -26,13 +26,13 @@ test("Environment variables: each has a one-line description, and is in both fil
   expect(known.length).toBeGreaterThan(30);
 });
 
-test("Environment variables: are read in the two main files only", () => {
+test("Environment variables: are read where processes start only", () => {
   const readers = ["services", "gateway"].flatMap((folder) =>
     readdirSync(folder, { recursive: true, encoding: "utf8" })
       .filter((name) => name.endsWith(".ts") && /process\.env/.test(readFileSync(`${folder}/${name}`, "utf8")))
       .map((name) => `${folder}/${name}`),
   );
-  expect(readers.sort()).toEqual(["gateway/main.ts", "services/main.ts"]);
+  expect(readers.sort()).toEqual(["gateway/main.ts", "services/main.ts", "services/platform/runtime.ts"]);
 });
 
 test("Environment variables: each is named once in the error, however many are wrong", () => {

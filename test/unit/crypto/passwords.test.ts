@@ -7,7 +7,7 @@ import type { ServiceError } from "../../../services/platform/errors.ts";
 import { CHEAP } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
 
-const IN_FLIGHT = Math.min(availableParallelism(), 3);
+const IN_FLIGHT = availableParallelism();
 const WAITING = 256;
 const password = "Correct-horse-1";
 
