@@ -100,7 +100,7 @@ export const servicesVariables = {
   PASSWORD_BLOCKLIST: setting(toggle, "off", "`on` rejects the 100,000 commonest passwords."),
   DELETION_GRACE: setting(duration(), "30d", "Time between the request and the deletion of an account."),
   EMAIL_RETENTION: setting(duration(), "90d", "Age at which sent and failed e-mails are deleted; `0` keeps them."),
-  SESSION_RETENTION: setting(duration(), "1d", "Time after which ended sessions are deleted; `0` keeps them."),
+  SESSION_RETENTION: setting(duration(), "1h", "Time after which ended sessions are deleted; `0` keeps them."),
   USAGE_RETENTION: setting(wholeDays, "90d", "Age at which AI calls become sums by day, from `1d`; `0`: none."),
   UNVERIFIED_RETENTION: setting(duration(), "0", "Age at which unused accounts are erased that were never verified."),
   AUDIT_RETENTION: setting(duration(), "400d", "Age of audit events that are dropped, in whole months; `0`: none."),
