@@ -5,9 +5,11 @@ import { afterAll, beforeAll, describe, expect } from "vitest";
 import type { TestUser } from "./accounts.ts";
 import { startApp, type TestApp } from "./app.ts";
 
+/** A host that browsers trust as little as any other without https: 127.0.0.1 is an exception. */
+const PLAIN_HTTP = ["--host-resolver-rules=MAP plain-http.test 127.0.0.1"];
 /** The browsers of Debian. The channel drives an unchanged Firefox, by WebDriver BiDi. */
 const BROWSERS = {
-  Chromium: { kind: chromium, launch: { executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] } },
+  Chromium: { kind: chromium, launch: { executablePath: "/usr/bin/chromium", args: ["--no-sandbox", ...PLAIN_HTTP] } },
   Firefox: { kind: firefox, launch: { executablePath: "/usr/bin/firefox", channel: "moz-firefox" } },
 };
 type BrowserName = keyof typeof BROWSERS;

@@ -81,4 +81,21 @@ describeWeb("Web app: chat", (web) => {
     expect(await replies.last().textContent()).toBe(said);
     expect(tab.problems).toEqual([]);
   });
+
+  test.skipIf(web.name === "Firefox")("works without https, and dates usage by UTC days everywhere", async () => {
+    const user = await web.app.addUser();
+    const context = await web.newBrowser({ timezoneId: "America/Los_Angeles", locale: "de-DE" });
+    const { page } = await web.open(`${web.app.url.replace("127.0.0.1", "plain-http.test")}/`, context);
+    await fillIn(page, { "E-Mail-Adresse": user.email, Passwort: user.password });
+    await page.keyboard.press("Enter");
+    await fillIn(page, { Nachricht: "Hello" });
+    await page.getByRole("button", { name: "Senden" }).click();
+    await page.locator(".markdown").getByText("couldn't agree more").waitFor();
+    await goTo(page, "/usage");
+    const chart = page.getByRole("img", { name: "Tokens pro Tag" });
+    const { width = 0, height = 0 } = (await chart.locator(".u-over").boundingBox()) ?? {};
+    await chart.locator(".u-over").hover({ position: { x: width - 2, y: height / 2 } });
+    const today = new Intl.DateTimeFormat("de", { day: "numeric", month: "short", timeZone: "UTC" }).format(new Date());
+    await chart.getByText(today, { exact: true }).waitFor();
+  });
 });

@@ -37,7 +37,7 @@ export class Conversations {
     if (before && (!isNew || before.turns.length === 0)) return before;
     const { model = "", system = "", temperature = "" } = before ?? {};
     const settings = { provider: before?.provider ?? provider, model, system, temperature };
-    this.all.unshift({ id: crypto.randomUUID(), ...settings, turns: [] });
+    this.all.unshift({ id: `${Date.now()}-${Math.random()}`, ...settings, turns: [] }); // UUIDs need https
     return this.all[0] as Conversation;
   }
 
