@@ -1,6 +1,10 @@
 import { expect, test } from "vitest";
 import { describeWeb, expectAccessible, fillIn, goTo, screenshot } from "../../support/web-fixture.ts";
 
+const FILL_STORAGE = `for (let size = 1e6; size >= 10; size /= 10) {
+  try { for (let i = 0; ; i++) localStorage.setItem(size + "-" + i, "x".repeat(size)); } catch {}
+}`;
+
 describeWeb("Web app: chat", (web) => {
   test("streams a reply, shows hostile Markdown harmlessly, and keeps the conversation", async () => {
     const tab = await web.signIn(await web.app.addUser());
@@ -31,6 +35,33 @@ describeWeb("Web app: chat", (web) => {
     await expectAccessible(tab);
     await screenshot(tab, "usage");
     expect(tab.problems).toEqual([]);
+  });
+
+  test("two tabs keep the conversations of both, and more than the browser can store", async () => {
+    const context = await web.newBrowser();
+    const one = await web.signIn(await web.app.addUser(), context);
+    const other = await web.open("/", context);
+    for (const [{ page }, message] of [
+      [one, "From the one"],
+      [other, "From the other"],
+    ] as const) {
+      await fillIn(page, { Message: message });
+      await page.getByRole("button", { name: "Send" }).click();
+      await page.locator(".markdown").getByText("couldn't agree more").waitFor();
+    }
+    await one.page.reload();
+    const kept = one.page.getByRole("navigation", { name: "Conversations" }).getByRole("listitem");
+    await expect
+      .poll(async () => (await kept.allInnerTexts()).map((text) => text.trim()))
+      .toEqual(["From the other", "From the one"]);
+    await one.page.evaluate(FILL_STORAGE);
+    await one.page.getByRole("button", { name: "New conversation" }).click();
+    await fillIn(one.page, { Message: "The last" });
+    await one.page.getByRole("button", { name: "Send" }).click();
+    await one.page.locator(".markdown").getByText("couldn't agree more").waitFor();
+    await one.page.reload();
+    await expect.poll(() => kept.first().innerText()).toContain("The last");
+    expect([...one.problems, ...other.problems]).toEqual([]);
   });
 
   test("stops a stream, and repeats a reply that failed", async () => {

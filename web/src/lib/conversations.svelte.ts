@@ -24,11 +24,7 @@ export class Conversations {
 
   constructor(userId: string) {
     this.#key = `gatehouse-conversations-${userId}`;
-    try {
-      this.all.push(...(JSON.parse(localStorage.getItem(this.#key) ?? "[]") as Conversation[]));
-    } catch {
-      // another version wrote it
-    }
+    this.all.push(...this.#stored());
   }
 
   /** The first conversation, made if there is none or if `isNew`. It takes the settings of the one before. */
@@ -44,11 +40,32 @@ export class Conversations {
   remove(id: string): void {
     const index = this.all.findIndex((each) => each.id === id);
     if (index >= 0) this.all.splice(index, 1);
-    this.save();
+    this.#store(this.#stored().filter((each) => each.id !== id));
   }
 
-  save(): void {
-    const kept = this.all.filter(({ turns }) => turns.length > 0).slice(0, MAX_KEPT);
-    localStorage.setItem(this.#key, JSON.stringify(kept));
+  /** Stores a conversation, unless it was removed. Those of other tabs stay. */
+  save(changed: Conversation): void {
+    if (!this.all.some(({ id }) => id === changed.id)) return;
+    this.#store([changed, ...this.#stored().filter(({ id }) => id !== changed.id)]);
+  }
+
+  #stored(): Conversation[] {
+    try {
+      return JSON.parse(localStorage.getItem(this.#key) ?? "[]");
+    } catch {
+      return []; // another version wrote it
+    }
+  }
+
+  /** Stores the newest ones, as many as the browser takes. */
+  #store(conversations: Conversation[]): void {
+    for (let count = MAX_KEPT; count > 0; count = Math.floor(count / 2)) {
+      try {
+        localStorage.setItem(this.#key, JSON.stringify(conversations.slice(0, count)));
+        return;
+      } catch {
+        // too much
+      }
+    }
   }
 }
