@@ -523,6 +523,8 @@ export type ListUsersResponse = {
   totalEstimated?: boolean | undefined;
 };
 
+export type GetUserResponse = AdminUser;
+
 export type UpdateUserRequest = {
   /** New display name, 1 to 100 characters after trimming. */
   name?: string | undefined;
@@ -872,6 +874,9 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists users, newest first. A page may have fewer rows than `limit` when `search` has one or two characters. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
       call<ListUsersResponse>("GET", "/admin/users", { query }, options),
+    /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    getUser: (id: string, options?: CallOptions) =>
+      call<GetUserResponse>("GET", `/admin/users/${encodeURIComponent(id)}`, {}, options),
     /** Updates a user. An absent field keeps its value. Changes of role, e-mail address, verification or MFA require a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
       call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),

@@ -8,6 +8,7 @@ import { readChainState } from "../store/audit-seals.ts";
 import { type EmailStatus, listEmails } from "../store/emails.ts";
 import type { Role } from "../store/users.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
+import { readAdminUser } from "./admin-user.ts";
 import { impersonate } from "./impersonate.ts";
 import { retryEmail } from "./retry-email.ts";
 import { deleteUser, updateUser } from "./update-user.ts";
@@ -19,6 +20,10 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     const call = callOf(ctx);
     const page = await listUsers(call, { ...req, role: req.role as Role | undefined }, req);
     return { ...page, items: page.items.map((user) => adminUser(user, call.clock.now())) };
+  },
+  async getUser(req, ctx) {
+    const call = callOf(ctx);
+    return { user: adminUser(await readAdminUser(call, req.id), call.clock.now()) };
   },
   async updateUser(req, ctx) {
     const { id, name, email, role, emailVerified, locked, mfaEnabled } = req;

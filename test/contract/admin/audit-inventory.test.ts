@@ -11,7 +11,7 @@ const inventory: AuditCases = { ...authActions(app), ...userActions(app), ...adm
 
 /** What only reads, and what is counted instead (AI calls leave a usage row). */
 const unaudited = [
-  ...["ListKeys", "GetProfile", "ListSessions", "ListUsers", "ListUserSessions", "ListAuditLogs"],
+  ...["ListKeys", "GetProfile", "ListSessions", "ListUsers", "GetUser", "ListUserSessions", "ListAuditLogs"],
   ...["ListEmailLogs", "ListProviders", "Chat", "StreamChat", "ListUsage", "ListAllUsage"],
 ];
 

@@ -59,7 +59,8 @@ describe("Every request", () => {
     ["OPTIONS", "/auth/login", "POST"],
     ["PROPFIND", "/auth/login", "POST"],
     ["POST", "/user/sessions/1", "DELETE"],
-    ["GET", "/admin/users/1?a=b", "PUT, DELETE"],
+    ["POST", "/admin/users/1?a=b", "GET, HEAD, PUT, DELETE"],
+    ["GET", "/admin/impersonate/1?a=b", "POST"],
     ["POST", "/health", "GET, HEAD"],
   ])("%s %s is 405 with Allow", async (method, path, allow) => {
     const answer = await server.send(method, path);

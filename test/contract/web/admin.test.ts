@@ -49,6 +49,7 @@ describeWeb("Web app: administration", (web) => {
     await open(tab, "/admin/users", "Users");
     await page.getByRole("searchbox").fill(user.email.slice(0, 12));
     await page.getByRole("link", { name: user.email }).click();
+    await page.waitForURL(`**/#/admin/users/${user.id}`);
     await fillIn(page, { Name: "Berta Example" });
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("Saved.").waitFor();
@@ -68,6 +69,9 @@ describeWeb("Web app: administration", (web) => {
     await page.getByRole("button", { name: "Back to yourself" }).click();
     await banner.waitFor({ state: "detached" });
     await page.getByText("admin.impersonated").first().waitFor();
+    await open(tab, `/admin/audit?userId=${user.id}`, "Audit log");
+    await page.getByRole("link", { name: "Open the user" }).first().click();
+    await page.getByRole("heading", { name: user.email }).waitFor();
     expect(tab.problems).toEqual([]);
   });
 

@@ -98,7 +98,7 @@ class Session {
     const left = this.impersonation;
     if (!left) return;
     this.impersonation = undefined;
-    route.open(`/admin/users/${left.user.id}?email=${encodeURIComponent(left.user.email)}`);
+    route.open(`/admin/users/${left.user.id}`);
     const sessions = await left.routes.user.listSessions().catch(() => []);
     const own = sessions.find(({ current }) => current);
     if (own) await left.routes.user.revokeSession(own.id).catch(() => {}); // it ends by itself soon

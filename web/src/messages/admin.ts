@@ -49,7 +49,6 @@ export const admin = {
   "user.deleted": ["Deleted.", "Gelöscht."],
   "user.impersonate": ["Sign in as this user", "Als dieser Benutzer anmelden"],
   "user.reason": ["Reason, for the audit log", "Grund, für das Protokoll"],
-  "user.unknown": ["There is no such user.", "Diesen Benutzer gibt es nicht."],
   "banner.text": ["{admin} acts as {user}.", "{admin} handelt als {user}."],
   "banner.left": ["{time} left", "noch {time}"],
   "banner.leave": ["Back to yourself", "Zurück zu sich"],
@@ -61,6 +60,7 @@ export const admin = {
   "audit.actor": ["Id of the actor", "Id des Handelnden"],
   "audit.from": ["From", "Von"],
   "audit.to": ["To", "Bis"],
+  "audit.open": ["Open the user", "Benutzer öffnen"],
   "audit.failure": ["failed", "gescheitert"],
   "audit.sealed": [
     "Hash chain: sealed {time}, waiting: {unsealed}",
