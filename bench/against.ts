@@ -183,7 +183,7 @@ async function loginRow(sides: Side[]): Promise<void> {
     body: JSON.stringify(credentials(i)),
   }));
   const everywhere = await Promise.all(
-    sides.map(async (side) => ({ server: await startServer(["gateway/main.ts"], side.env, undefined, side.root) })),
+    sides.map(async (side) => ({ server: await startServer(["gateway/main.ts"], side.env, "all", side.root) })),
   );
   loadFrom(`0-${CORES - 1}`);
   await row("login, 8 clients, all cores", everywhere, async ({ server }) => {
@@ -223,7 +223,7 @@ function memoryRow(sides: Contender[]): Promise<void> {
 async function startRow(sides: Side[]): Promise<void> {
   const measure = (changes: (side: Side) => Record<string, string>) => async (side: Side) => {
     const began = performance.now();
-    const server = await startServer(["gateway/main.ts"], { ...side.env, ...changes(side) }, undefined, side.root);
+    const server = await startServer(["gateway/main.ts"], { ...side.env, ...changes(side) }, "all", side.root);
     const ms = performance.now() - began;
     await sleep(1_000);
     const mib = server.rssKiB() / 1024;

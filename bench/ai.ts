@@ -9,6 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { direct, startGatehouse, startPipe, startPortkey } from "./ai/contenders.ts";
 import { type Contender, type Kind, load, openStreams, type Sample } from "./ai/load.ts";
 import { closeAll } from "./closing.ts";
+import { isChosen, record } from "./results.ts";
 import { median, startServer } from "./server.ts";
 
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
@@ -27,15 +28,13 @@ const WARM_UP: Load[] = [
 ];
 /** What counts, in every round: latency is looked at where nothing queues, cost where it is busy. */
 const LOADS: Record<string, Load> = {
-  "chat, 2 at once": ["chat", 500, 2],
+  "chat, 1 at once": ["chat", 300, 1],
   "chat, 32 at once": ["chat", 2_000, 32],
   "stream, 10 at once": ["stream", 50, 10, REPLY_MS],
-  "stream, 150 at once": ["stream", 450, 150, REPLY_MS],
-  "stream, 150 begun together": ["stream", 450, 150],
+  "stream, 256 at once": ["stream", 768, 256, REPLY_MS],
+  "stream, 256 begun together": ["stream", 768, 256],
 };
 const MEMORY = `resident memory per open stream, ${OPEN_STREAMS} open`;
-/** BENCH_ONLY chooses among the measurements by a part of their names. */
-const isChosen = (name: string) => name.includes(process.env.BENCH_ONLY ?? "");
 
 if (availableParallelism() > 1 && process.platform === "linux") {
   execFileSync("taskset", ["-apc", "1", String(process.pid)], { stdio: "ignore" });
@@ -74,6 +73,26 @@ function report(name: string, { alone, pipe, portkey }: Field, samples: Map<Cont
   process.stdout.write(`\n${name}\n`);
   const of = (contender: Contender, round: number) => samples.get(contender)?.[round] as Sample;
   const addedBy = (contender: Contender, round: number) => of(contender, round).ms - of(alone, round).ms;
+  for (const [{ name: program }, own] of samples) {
+    record(
+      name,
+      "CPU µs",
+      program,
+      own.map(({ cpuMicros }) => cpuMicros),
+    );
+    record(
+      name,
+      "p50 ms",
+      program,
+      own.map(({ ms }) => ms),
+    );
+    record(
+      name,
+      "p99 ms",
+      program,
+      own.map(({ p99 }) => p99),
+    );
+  }
   for (const [contender, own] of samples) {
     const added = (to: Contender) =>
       median(own.map((_, round) => addedBy(contender, round) / addedBy(to, round))).toFixed(3);
@@ -102,6 +121,7 @@ async function reportMemory({ pipe, portkey, bare, gatehouse, apart }: Field): P
     const each = (rss() - before) / OPEN_STREAMS;
     close();
     await sleep(PAUSE_MS);
+    record(MEMORY, "KiB", contender.name, [each]);
     process.stdout.write(`  ${contender.name.padEnd(18)}${each.toFixed(0).padStart(9)} KiB\n`);
   }
 }

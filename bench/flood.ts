@@ -27,8 +27,8 @@ type Answer = { status: number; text: string };
 const folder = mkdtempSync(join(tmpdir(), "gatehouse-flood-"));
 const [port, grpcPort, tlsPort, grpcTlsPort] = await Promise.all([freePort(), freePort(), freePort(), freePort()]);
 try {
-  const upstream = await startServer(["bench/ai/upstream.ts"], {}, undefined);
-  await startServer(["--max-old-space-size=512", "gateway/main.ts"], serverEnv(upstream.url), undefined);
+  const upstream = await startServer(["bench/ai/upstream.ts"], {}, "all");
+  await startServer(["--max-old-space-size=512", "gateway/main.ts"], serverEnv(upstream.url), "all");
   await startNginx();
   const others = await signInOthers();
   report("no flood", await measure(others));

@@ -1,37 +1,44 @@
-/** Accounts beside better-auth, bare Fastify and the machine's own limits: same PostgreSQL, one core each, in one run. */
+/** Accounts beside better-auth, bare Fastify and the machine's own limits: same PostgreSQL, in one run. */
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
 import pg from "pg";
 import { chain } from "./chain.ts";
-import { type Contestant, inTurns, load, median, report, type Server, startServer } from "./server.ts";
-import { post, setStage } from "./stage.ts";
+import { closeAll } from "./closing.ts";
+import { isChosen, record } from "./results.ts";
+import { inTurns, load, median, report, type Server, startServer } from "./server.ts";
+import { post, type Stage, setStage } from "./stage.ts";
 
 const PEOPLE = 64;
-const LOGIN_CONNECTIONS = 4;
-const ROUNDS = 5;
+const CLIENTS = 8;
+const SESSIONS = 32;
+const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
+const SECONDS = Number(process.env.BENCH_SECONDS ?? 3);
 const STORM = 500;
 const password = "Correct-horse-1";
-const json = { "content-type": "application/json" };
+const json = { method: "POST", headers: { "content-type": "application/json" } } as const;
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
 execFileSync("npm", ["ci", "--prefix", "bench/better-auth", "--no-audit", "--no-fund"], { stdio: "ignore" });
 const stage = await setStage();
 const { sub, sid } = decodeJwt(stage.accessToken) as { sub: string; sid: string };
-const bare = await startServer(["bench/bare-fastify.ts"], {
-  DATABASE_URL: stage.databaseUrl,
-  USER_ID: sub,
-  SESSION_ID: sid,
-});
-const peer = await startServer(["bench/better-auth/server.ts"], { DATABASE_URL: await peerDatabase() });
+const bareEnv = { DATABASE_URL: stage.databaseUrl, USER_ID: sub, SESSION_ID: sid };
+const peerEnv = { DATABASE_URL: await peerDatabase() };
+const bare = await startServer(["bench/bare-fastify.ts"], bareEnv);
+const peer = await startServer(["bench/better-auth/server.ts"], peerEnv);
+/** The same on all cores. */
+const everywhere = await setStage({}, "all");
+const peers = {
+  bare: await startServer(["bench/bare-fastify.ts"], { ...bareEnv, DATABASE_URL: everywhere.databaseUrl }, "all"),
+  peer: await startServer(["bench/better-auth/server.ts"], peerEnv, "all"),
+};
 try {
   await profile();
-  await login();
+  await passwords();
   await refresh();
   await storm();
 } finally {
-  await Promise.all([bare.close(), peer.close()]);
-  await stage.close();
+  await closeAll();
 }
 
 /** better-auth makes tables of its own names, in a schema of its own. */
@@ -44,11 +51,13 @@ async function peerDatabase(): Promise<string> {
 }
 
 async function profile(): Promise<void> {
+  const row = "profile, 32 clients";
+  if (!isChosen(row)) return;
   await post(peer, "/api/auth/sign-up/email", { email: "ann@example.com", password, name: "Ann" });
   const signedIn = await post(peer, "/api/auth/sign-in/email", { email: "ann@example.com", password });
   const cookie = signedIn.headers.getSetCookie()[0]?.split(";")[0] ?? "";
   report(
-    "reading the profile",
+    row,
     await inTurns({
       "bare Fastify, one SELECT": { server: bare, request: { path: "/user/profile" } },
       Gatehouse: {
@@ -60,66 +69,69 @@ async function profile(): Promise<void> {
   );
 }
 
-async function login(): Promise<void> {
+/** Sign-ins and registrations of 8 clients, on programs that may use every core. */
+async function passwords(): Promise<void> {
   const emails = Array.from({ length: PEOPLE }, () => `${randomUUID()}@example.com`);
   for (const email of emails) {
-    await post(stage.server, "/auth/register", { email, password, name: "Ann", acceptTerms: true });
-    await post(peer, "/api/auth/sign-up/email", { email, password, name: "Ann" });
+    await post(everywhere.server, "/auth/register", { email, password, name: "Ann", acceptTerms: true });
+    await post(peers.peer, "/api/auth/sign-up/email", { email, password, name: "Ann" });
   }
-  const requests = (path: string) =>
-    emails.map((email) => ({
-      method: "POST" as const,
+  const signIns = (path: string) =>
+    emails.map((email) => ({ ...json, path, body: JSON.stringify({ email, password }) }));
+  const account = { password, name: "Ann", acceptTerms: true };
+  const registers = (path: string) =>
+    Array.from({ length: 4_000 }, () => ({
+      ...json,
       path,
-      headers: json,
-      body: JSON.stringify({ email, password }),
+      body: JSON.stringify({ ...account, email: `${randomUUID()}@example.com` }),
     }));
-  const own = { server: stage.server, request: { path: "/", requests: requests("/auth/login") } };
-  const theirs = { server: peer, request: { path: "/", requests: requests("/api/auth/sign-in/email") } };
-  const logins = async (contestant: Contestant) => {
-    const { perSecond, failed } = await load(contestant, 3, LOGIN_CONNECTIONS);
-    if (failed > 0) throw new Error(`${failed} logins failed: the figures would mean nothing`);
-    return perSecond;
-  };
-  const plain = { server: bare, request: own.request };
-  const seen = { limit: [] as number[], own: [] as number[], plain: [] as number[], theirs: [] as number[] };
-  for (let round = 0; round < ROUNDS; round++) {
-    seen.limit.push(
-      Number(execFileSync("taskset", ["-c", "0", process.execPath, "bench/argon2.ts"], { encoding: "utf8" })),
-    );
-    seen.own.push(await logins(own));
-    seen.plain.push(await logins(plain));
-    seen.theirs.push(await logins(theirs));
+  for (const [row, requests, own, theirs] of [
+    ["login, 8 clients, all cores", signIns, "/auth/login", "/api/auth/sign-in/email"],
+    ["register, 8 clients, all cores", registers, "/auth/register", "/api/auth/sign-up/email"],
+  ] as const) {
+    if (!isChosen(row)) continue;
+    const seen: Record<string, number[]> = { "argon2 alone": [], "bare Fastify": [], Gatehouse: [], "better-auth": [] };
+    const measure = async (name: string, server: Server, path: string) => {
+      const request = { path: "/", requests: requests(path) };
+      const { perSecond, failed } = await load({ server, request }, SECONDS, CLIENTS);
+      if (failed > 0) throw new Error(`${failed} requests to ${name} failed: the figures would mean nothing`);
+      seen[name]?.push(perSecond);
+    };
+    for (let round = 0; round < ROUNDS; round++) {
+      const alone = execFileSync(process.execPath, ["bench/argon2.ts", String(SECONDS)], { encoding: "utf8" });
+      seen["argon2 alone"]?.push(Number(alone));
+      await measure("bare Fastify", peers.bare, own);
+      await measure("Gatehouse", everywhere.server, own);
+      await measure("better-auth", peers.peer, theirs);
+    }
+    for (const [name, rounds] of Object.entries(seen)) record(row, "per second", name, rounds);
   }
-  const share = (of: number[]) => median(of.map((value, i) => value / (seen.limit[i] ?? 1))).toFixed(2);
-  say("\nsigning in, argon2id at 19 MiB and 2 passes");
-  say(`  argon2 alone, one core             ${median(seen.limit).toFixed(1)} /s   share 1.00`);
-  say(`  Gatehouse                          ${median(seen.own).toFixed(1)} /s   share ${share(seen.own)}`);
-  say(`  bare Fastify, SELECT and UPDATE    ${median(seen.plain).toFixed(1)} /s   share ${share(seen.plain)}`);
-  say(`  better-auth                        ${median(seen.theirs).toFixed(1)} /s   share ${share(seen.theirs)}`);
 }
 
 async function refresh(): Promise<void> {
-  const tokens = await Promise.all(
-    Array.from(
-      { length: 16 },
-      async () =>
-        ((await (await post(stage.server, "/auth/login", stage.credentials)).json()) as { refreshToken: string })
-          .refreshToken,
-    ),
-  );
-  const seen = { bare: [] as number[], own: [] as number[] };
-  for (let round = 0; round < ROUNDS; round++) {
-    seen.bare.push(await chain(bare.url, tokens.slice(), 3));
-    seen.own.push(await chain(stage.server.url, tokens, 3));
+  const row = `refresh, ${SESSIONS} sessions`;
+  if (!isChosen(row)) return;
+  const signIn = async () => (await (await post(stage.server, "/auth/login", stage.credentials)).json()) as Stage;
+  const tokens = await Promise.all(Array.from({ length: SESSIONS }, async () => (await signIn()).refreshToken));
+  for (const [name, server, own] of [
+    ["bare UPDATE and two signatures", bare, tokens.slice()],
+    ["Gatehouse", stage.server, tokens],
+  ] as const) {
+    const rounds = { "per second": [] as number[], "CPU µs": [] as number[] };
+    for (let round = 0; round < ROUNDS; round++) {
+      const before = server.cpuMs();
+      const perSecond = await chain(server.url, own, SECONDS);
+      rounds["per second"].push(perSecond);
+      rounds["CPU µs"].push(((server.cpuMs() - before) * 1000) / (perSecond * SECONDS));
+    }
+    for (const [figure, values] of Object.entries(rounds)) record(row, figure, name, values);
   }
-  say("\nrefreshing, 16 sessions at once");
-  say(`  bare Fastify, UPDATE and signing   ${median(seen.bare).toFixed(0)} /s   share 1.00`);
-  const share = median(seen.own.map((value, i) => value / (seen.bare[i] ?? 1)));
-  say(`  Gatehouse                          ${median(seen.own).toFixed(0)} /s   share ${share.toFixed(2)}`);
 }
 
 /** Profile reads, paced, while a storm of logins is on. */
 async function storm(): Promise<void> {
+  const row = `profile during ${STORM} logins at once`;
+  if (!isChosen(row)) return;
   const headers = { authorization: `Bearer ${stage.accessToken}` };
   const logins = Array.from({ length: STORM }, (_, i) =>
     post(stage.server, "/auth/login", { email: `storm-${i}@example.com`, password }).then((answer) => answer.status),
@@ -139,6 +151,7 @@ async function storm(): Promise<void> {
   );
   latencies.sort((a, b) => a - b);
   const p99 = latencies[Math.floor(latencies.length * 0.99)] ?? Number.NaN;
+  record(row, "p99 ms", "Gatehouse", [p99]);
   say(`\na storm of ${STORM} logins at once (${counts.join(", ")})`);
   say(
     `  profile reads meanwhile            ${latencies.length} reads, p50 ${median(latencies).toFixed(0)} ms, p99 ${p99.toFixed(0)} ms`,

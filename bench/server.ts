@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import autocannon from "autocannon";
 import { closing } from "./closing.ts";
+import { record } from "./results.ts";
 
 /** Looked at before a benchmark keeps to a core of its own, after which there seems to be one alone. */
 const CORES = availableParallelism();
@@ -20,16 +21,16 @@ export type Server = {
 
 /**
  * Starts a server that prints its address. It is pinned to one core, so that the load on the others does not disturb it.
- * @param core undefined: the server may use all cores
+ * @param core "all": the server may use every core
  * @param cwd the checkout whose code runs
  */
 export async function startServer(
   args: string[],
   env: Record<string, string> = {},
-  core: number | undefined = 0,
+  core: number | "all" = 0,
   cwd: string = process.cwd(),
 ): Promise<Server> {
-  const cores = core === undefined ? `0-${CORES - 1}` : String(core); // else it would inherit the benchmark's own core
+  const cores = core === "all" ? `0-${CORES - 1}` : String(core); // else it would inherit the benchmark's own core
   const pin = CORES > 1 && process.platform === "linux" ? ["taskset", "-c", cores] : [];
   const [command, ...rest] = [...pin, process.execPath, ...args] as [string, ...string[]];
   const child = spawn(command, rest, {
@@ -119,6 +120,26 @@ export function median(values: number[]): number {
 
 /** Prints what was seen: the median of each figure, and the median of the ratios to the first, round by round. */
 export function report(title: string, loads: Record<string, Load[]>): void {
+  for (const [name, own] of Object.entries(loads)) {
+    record(
+      title,
+      "per second",
+      name,
+      own.map(({ perSecond }) => perSecond),
+    );
+    record(
+      title,
+      "CPU µs",
+      name,
+      own.map(({ cpuMicros }) => cpuMicros),
+    );
+    record(
+      title,
+      "p99 ms",
+      name,
+      own.map(({ p99 }) => p99),
+    );
+  }
   const [[, base] = ["", []]] = Object.entries(loads);
   process.stdout.write(`\n${title}\n`);
   for (const [name, own] of Object.entries(loads)) {

@@ -18,20 +18,21 @@ export type Stage = {
   close(): Promise<void>;
 };
 
-/** Sets the stage for a benchmark: a fresh database, one process of Gatehouse on one core, limits off. */
-export async function setStage(env: Record<string, string> = {}): Promise<Stage> {
+/** Sets the stage for a benchmark: a fresh database, one process of Gatehouse on one core or all, limits off. */
+export async function setStage(env: Record<string, string> = {}, core: number | "all" = 0): Promise<Stage> {
   const name = `gatehouse_bench_${randomUUID().slice(0, 8)}`;
   await onServer(`create database ${name}`);
   const drop = closing(() => onServer(`drop database ${name} with (force)`));
   const databaseUrl = Object.assign(new URL(databaseServer), { pathname: `/${name}` }).href;
-  const server = await startServer(["gateway/main.ts"], {
+  const variables = {
     DATABASE_URL: databaseUrl,
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-bench-")),
     RATE_LIMITS: "off",
     ACCESS_TOKEN_TTL: "2h",
     LOG_LEVEL: "warn",
     ...env,
-  });
+  };
+  const server = await startServer(["gateway/main.ts"], variables, core);
   const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
   await post(server, "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
   const { accessToken, refreshToken } = (await (await post(server, "/auth/login", credentials)).json()) as Stage;

@@ -65,7 +65,7 @@ export async function startPortkey(upstream: Server): Promise<Contender> {
  * apart. Beside it the least that can make the same trips for the same people.
  */
 export async function startGatehouse(upstream: Server) {
-  const [metricsPort, grpcPort, ...others] = await Promise.all(Array.from({ length: 4 }, freePort));
+  const [metricsPort, grpcPort, ...others] = await Promise.all(Array.from({ length: 5 }, freePort));
   const env = {
     RATE_LIMITS: "on",
     REDIS_URL,
@@ -83,16 +83,18 @@ export async function startGatehouse(upstream: Server) {
     const some = Array.from({ length: AT_ONCE }, (_, i) => signIn(stage.server, tokens.length + i));
     tokens.push(...(await Promise.all(some)));
   }
+  const INTERNAL_URL = `tcp://127.0.0.1:${others[2]}`;
   const services = await startServer(["services/main.ts"], {
     ...env,
     DATABASE_URL: stage.databaseUrl,
     GRPC_PORT: String(grpcPort),
     METRICS_PORT: String(others[0]),
+    INTERNAL_URL,
     LOG_LEVEL: "info", // it says where it listens
   });
   const gateway = await startServer(["gateway/main.ts"], {
     ...env,
-    SERVICES_URL: services.url,
+    SERVICES_URL: INTERNAL_URL,
     METRICS_PORT: String(others[1]),
   });
   const bare = await startServer(["bench/ai/bare.ts"], {
