@@ -81,6 +81,10 @@ describeWeb("Web app: administration", (web) => {
       i || '@list.test', i || '@list.test', 'Listed', 'x', now(), now(), now(), now() from generate_series(1, 20100) i`);
     const tab = await signIn();
     const { page } = tab;
+    await web.app.sql(`insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+      select id, id, 'provider-a', 'model-a-1', 'success', now() from users where name = 'Listed' limit 5100`);
+    await open(tab, "/admin", "Dashboard");
+    await page.getByRole("article").filter({ hasText: "AI calls today" }).getByText("5,100").waitFor();
     await open(tab, "/admin/users", "Users");
     const rows = page.locator(".rows > li");
     await expect.poll(() => rows.count()).toBeGreaterThanOrEqual(50);

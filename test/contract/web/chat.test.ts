@@ -99,6 +99,8 @@ describeWeb("Web app: chat", (web) => {
     await page.keyboard.press("Enter");
     const replies = page.locator(".markdown");
     await expect.poll(() => replies.count()).toBe(2);
+    const wraps = await page.evaluate("getComputedStyle(document.querySelector('.markdown')).whiteSpace");
+    expect(wraps).toBe("normal");
     const { y, height } = await boxOf("Stop");
     expect(y + height).toBeLessThanOrEqual(720);
     await expect
