@@ -9,6 +9,9 @@ const PLACES = [...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\
 );
 /** Those that other tests picture with content, and those that say little. */
 const PICTURED = ["/", "/usage", "/sessions", "/admin", "/forgot-password", "/reset-password", "/verify-email"];
+/** What a browser has received so far. */
+const LOADED_BYTES = `performance.getEntriesByType("resource").concat(performance.getEntriesByType("navigation"))
+  .reduce((sum, { transferSize }) => sum + transferSize, 0)`;
 
 describeWeb(
   "Web app: pages",
@@ -31,6 +34,9 @@ describeWeb(
       await narrow.page.getByRole("button", { name: "Deutsch" }).click();
       await narrow.page.setViewportSize({ width: 320, height: 640 });
       await narrow.page.emulateMedia({ colorScheme: "dark" });
+      const loaded = await wide.page.evaluate(LOADED_BYTES);
+      expect(loaded).toBeGreaterThan(50 * 1024);
+      expect(loaded, "the sign-in and the chat").toBeLessThan(150 * 1024);
       expect(PLACES.length).toBeGreaterThan(14);
       const titles = new Set<string>();
       for (const path of PLACES) {
