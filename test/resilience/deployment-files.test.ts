@@ -13,6 +13,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
+import { parse } from "yaml";
 import { servicesVariables } from "../../services/platform/services-variables.ts";
 import { commonVariables, gatewayVariables } from "../../services/platform/variables.ts";
 import { anyDatabase } from "../support/databases.ts";
@@ -61,6 +62,7 @@ test("Dockerfile: its files start the service, which then writes nothing beside 
       /^ {2}CMD (\[.*\])$/m.exec(dockerfile.replace(/HEALTHCHECK.*?CMD/, "HEALTHCHECK\n  CMD")) ?? [];
     const [, ...words] = JSON.parse(check) as string[];
     execFileSync(process.execPath, words, { env });
+    expect(await (await fetch(running.url)).text()).toMatch(/<script .*src="\/assets\//);
     expect(() => execFileSync(process.execPath, words, { env: { PORT: "1" }, stdio: "ignore" })).toThrow();
     expect(files()).toEqual(before);
     expect(dockerfile).toMatch(/^USER node$/m);
@@ -81,6 +83,27 @@ test("systemd and Compose: start the service again for as long as PostgreSQL is 
   const unit = read("systemd/gatehouse@.service");
   for (const line of ["Restart=always", "StartLimitIntervalSec=0"]) expect(unit.split("\n")).toContain(line);
   expect(readFileSync("docker-compose.yml", "utf8")).toMatch(/^ *restart: (always|unless-stopped|on-failure)$/m);
+});
+
+test("Compose: requires every secret, runs the image, and mounts nothing of the folder", () => {
+  const compose = parse(readFileSync("docker-compose.yml", "utf8"), { merge: true });
+  const text = JSON.stringify(compose);
+  for (const secret of ["INTERNAL_SECRET", "SECRET_KEY", "POSTGRES_PASSWORD"]) {
+    expect(text).toContain(`\${${secret}:?`);
+    expect(text).not.toContain(`\${${secret}:-`);
+  }
+  const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
+  for (const name of ["services", "gateway-1", "gateway-2"]) {
+    const { build, command, environment, read_only, volumes = [] } = compose.services[name];
+    expect([build.dockerfile, read_only, command]).toEqual([
+      "deploy/Dockerfile",
+      true,
+      [expect.stringMatching(/^start:/)],
+    ]);
+    for (const volume of volumes) expect(volume).toMatch(/^data:/);
+    const own = Object.keys(environment).filter((variable) => !variable.endsWith("_API_KEY"));
+    expect(own.filter((variable) => !Object.hasOwn(variables, variable))).toEqual([]);
+  }
 });
 
 test("Kubernetes and systemd: their variables exist", () => {
