@@ -7,7 +7,7 @@ import type { Logger } from "pino";
 import type { Registry } from "prom-client";
 import type { Admission } from "../services/platform/admission.ts";
 import { readBody } from "../services/platform/body-limits.ts";
-import { createTrustedProxies, requestIdOf } from "../services/platform/client.ts";
+import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { services as allServices } from "../services/platform/policy.ts";
@@ -86,10 +86,12 @@ export function createGateway(options: GatewayOptions): Gateway {
   };
   const headers = commonHeaders(secure);
   const instrumentation = instrumentRequests(log, options.startSpan);
-  const app = createServer(options, createClientErrorHandler(log, instrumentation.responses, headers), answer);
+  const proxies = createTrustedProxies(config.trustProxy, log);
+  const onClientError = createClientErrorHandler(log, instrumentation.responses, headers);
+  const app = createServer(options, proxies, onClientError, answer);
   const lifecycle = createLifecycle(app, calls, config.shutdownMs);
   const { gate } = options;
-  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, instrumentation, calls, gate });
+  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, instrumentation, calls, gate, proxies });
   const addOtherMethods = followRoutes(app);
   app.setErrorHandler(answer);
   const transcoder = {
@@ -118,9 +120,13 @@ type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyRepl
 type OnClientError = ReturnType<typeof createClientErrorHandler>;
 
 /** Creates the HTTP server. Its own errors have the shape of all others. */
-function createServer(options: GatewayOptions, onClientError: OnClientError, frameworkErrors: Answer): FastifyInstance {
+function createServer(
+  options: GatewayOptions,
+  proxies: TrustedProxies,
+  onClientError: OnClientError,
+  frameworkErrors: Answer,
+): FastifyInstance {
   const { requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS, writeTimeoutMs = WRITE_TIMEOUT_MS } = options;
-  const proxies = createTrustedProxies(options.config.trustProxy, options.log);
   const app = fastify({
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     trustProxy: proxies.option,
@@ -141,10 +147,6 @@ function createServer(options: GatewayOptions, onClientError: OnClientError, fra
     },
     clientErrorHandler: onClientError,
     frameworkErrors,
-  });
-  app.addHook("onRequest", (request, _reply, done) => {
-    proxies.checkForwarded(request);
-    done();
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>

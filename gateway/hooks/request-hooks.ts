@@ -2,7 +2,7 @@ import { type IncomingMessage, METHODS } from "node:http";
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { clientAddressOf } from "../../services/platform/client.ts";
+import { clientAddressOf, type TrustedProxies } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
 import { addServerHooks, type RequestGate } from "../../services/platform/server-hooks.ts";
 import { isHealthPath } from "../health.ts";
@@ -21,6 +21,7 @@ type HookOptions = {
   calls: OpenCalls;
   /** Undefined in tests without authentication. */
   gate: RequestGate | undefined;
+  proxies: Pick<TrustedProxies, "checkForwarded">;
 };
 
 declare module "fastify" {
@@ -57,7 +58,7 @@ export const commonHeaders = (secure: boolean): Record<string, string> => (secur
  * @returns the first part of the hook, for requests that the router rejects before any hook runs
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
-  const { origins, headers, lifecycle, instrumentation, calls, gate } = options;
+  const { origins, headers, lifecycle, instrumentation, calls, gate, proxies } = options;
   app.decorateRequest("startedAt", 0);
   app.decorateRequest("span", undefined);
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
@@ -84,6 +85,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
     },
     onRequest(request, reply) {
       begin(request, reply);
+      proxies.checkForwarded(request);
       checkHost(request.raw);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
       const { allow } = request.routeOptions.config;

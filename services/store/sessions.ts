@@ -84,9 +84,9 @@ export async function findOpenSessions({ query }: HotDb, ids: string[], now: Dat
 }
 
 function toFoundSession(row: FoundRow): FoundSession {
-  const { sessionId: id, generation, successorUsed, sessionCreatedAt: createdAt, lastActiveAt, ...rest } = row;
-  const { usedSecondFactor, actorId, ...user } = rest;
-  const session = { id, generation, successorUsed, createdAt, lastActiveAt };
+  const { sessionId, sessionCreatedAt, generation, successorUsed, lastActiveAt, usedSecondFactor, actorId, ...user } =
+    row;
+  const session = { id: sessionId, generation, successorUsed, createdAt: sessionCreatedAt, lastActiveAt };
   return { user, session, usedSecondFactor, actorId: actorId ?? undefined };
 }
 
