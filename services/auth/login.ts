@@ -62,7 +62,7 @@ async function assertMaySignIn(call: Call, user: GuessedUser, attempt: Attempt):
 }
 
 async function signIn(call: Call, user: GuessedUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
-  const result = await attempt.succeedWith((subject) => openSession(call, user, subject));
+  const result = await attempt.succeedWith((reservation) => openSession(call, user, reservation));
   return result && { kind: "signed-in", ...result };
 }
 

@@ -12,11 +12,12 @@ import {
   insertReservation,
   LOCKED_FOR_GOOD,
   type Lock,
+  type Reservation,
   recordFailure,
   recordSuccess,
   releaseReservation,
 } from "../store/attempts.ts";
-import { isUnreachable } from "../store/errors.ts";
+import { newId } from "../store/ids.ts";
 import type { Db, HotDb } from "../store/store.ts";
 
 /** A guess that is counted and may be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */
@@ -25,10 +26,10 @@ export type Attempt = {
   user: GuessedUser | undefined;
   /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
   succeed(): Promise<void>;
-  /** The same in a statement of the caller, which gets the subject and returns undefined if it changed nothing. */
-  succeedWith<T>(run: (subject: string) => Promise<T | undefined>): Promise<T | undefined>;
-  /** The guess was wrong. Joins the transaction. @returns whether that locks the account. */
-  fail(): Promise<boolean>;
+  /** The same in a statement of the caller, which returns undefined if it changed nothing. */
+  succeedWith<T>(run: (reservation: Reservation) => Promise<T | undefined>): Promise<T | undefined>;
+  /** The guess was wrong. `record` runs in the same transaction, with whether that locks the account. */
+  fail(record: (locked: boolean) => Promise<void>): Promise<void>;
   /** The guess was not evaluated: it no longer counts. Does nothing if the attempt has ended. */
   release(): Promise<void>;
 };
@@ -42,7 +43,7 @@ const MAX_WAIT_MS = 15_000;
 const RETRY_MS = 20;
 /** Logins of one account that may wait in this process. Further ones get 503. MFA tokens bound second factors. */
 const MAX_WAITING = 10;
-/** Interval between retries of a release while the database is unreachable, in ms. */
+/** Interval between retries of a release while the database is unavailable, in ms. */
 const RELEASE_RETRY_MS = 500;
 
 /** What opens an account that is locked for good. */
@@ -65,8 +66,8 @@ type Deps = Db & HotDb & { clock: Clock; config: Pick<Config, "lockout">; signal
  */
 export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attempt> {
   const startedAt = performance.now();
-  const reserved = await insertReservation(call, key, rulesAt(call));
-  if (reserved) return createAttempt(call, key, reserved.user, startedAt);
+  const attempt = await tryReserve(call, key);
+  if (attempt) return attempt;
   await assertNotLocked(call, key);
   const name = `${key.kind} ${key.subject}`;
   const ahead = waiting.get(name) ?? 0;
@@ -75,9 +76,8 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
   try {
     while (performance.now() - startedAt < MAX_WAIT_MS) {
       await wait(RETRY_MS, undefined, { signal: call.signal });
-      const reservedAt = performance.now();
-      const reserved = await insertReservation(call, key, rulesAt(call));
-      if (reserved) return createAttempt(call, key, reserved.user, reservedAt);
+      const attempt = await tryReserve(call, key);
+      if (attempt) return attempt;
       await assertNotLocked(call, key);
     }
     throw tooBusy();
@@ -85,6 +85,19 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
     const left = (waiting.get(name) ?? 1) - 1;
     if (left > 0) waiting.set(name, left);
     else waiting.delete(name);
+  }
+}
+
+async function tryReserve(call: Deps, key: AttemptKey): Promise<Attempt | undefined> {
+  const rules = rulesAt(call);
+  const reservation = { ...key, id: newId(rules.now) };
+  const attempt = createAttempt(call, reservation, performance.now());
+  try {
+    const reserved = await insertReservation(call, reservation, rules);
+    return reserved && { ...attempt, ...reserved };
+  } catch (error) {
+    void attempt.release(); // it may have been inserted
+    throw error;
   }
 }
 
@@ -124,8 +137,7 @@ export async function recordFailedAttempt(
     if (!owner) return;
     await queueDailyEmail(call, { userId: owner.id, to: owner.email, template, variables: { name: owner.name } });
   };
-  await call.em.transactional(async () => {
-    const locked = await attempt.fail();
+  await attempt.fail(async (locked) => {
     await recordAudit(call, event, { userId, outcome: "failure" });
     if (isCode) await notify("wrong-code");
     if (!locked) return;
@@ -149,38 +161,35 @@ function rulesAt({ clock, config: { lockout } }: Deps) {
 }
 
 /** @param startedAt from before the reservation, by `performance.now()` */
-function createAttempt(call: Deps, key: AttemptKey, user: GuessedUser | undefined, startedAt: number): Attempt {
+function createAttempt(call: Deps, reservation: Reservation, startedAt: number): Omit<Attempt, "user"> {
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
-  /** If the result of the statement is unknown, the reservation expires: releasing it could end another one. */
+  /** If the statement fails, or its result is unknown, the attempt is released: that ends no other one. */
   const end = async <T>(statement: () => Promise<T>): Promise<T> => {
     if (isExpired()) throw tooBusy();
+    const result = await statement();
     ended = true;
-    try {
-      return await statement();
-    } catch (error) {
-      if (isUnreachable(error)) ended = false;
-      throw error;
-    }
+    return result;
   };
   const tryRelease = async (): Promise<void> => {
-    await end(() => releaseReservation(call, key)).catch(() => {});
+    await end(() => releaseReservation(call, reservation)).catch(() => {});
     if (!ended && !isExpired()) setTimeout(tryRelease, RELEASE_RETRY_MS).unref();
   };
   return {
-    user,
-    succeed: () => end(() => recordSuccess(call, key)),
+    succeed: () => end(() => recordSuccess(call, reservation)),
     async succeedWith(run) {
-      const result = await end(() => run(key.subject));
+      const result = await end(() => run(reservation));
       if (result === undefined) ended = false;
       return result;
     },
-    fail: () =>
-      end(() => {
-        const rules = rulesAt(call);
-        const lockedUntil = new Date(rules.now.getTime() + call.config.lockout.durationMs);
-        return recordFailure(call, key, rules, lockedUntil);
-      }),
+    fail: (record) =>
+      end(() =>
+        call.em.transactional(async () => {
+          const rules = rulesAt(call);
+          const lockedUntil = new Date(rules.now.getTime() + call.config.lockout.durationMs);
+          await record(await recordFailure(call, reservation, rules, lockedUntil));
+        }),
+      ),
     release: () => (ended ? Promise.resolve() : tryRelease()),
   };
 }

@@ -1,6 +1,7 @@
 import Bowser from "bowser";
 import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
+import type { Reservation } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
 import { signIn } from "../store/sign-in.ts";
 import type { User } from "../store/users.ts";
@@ -20,11 +21,15 @@ export type LoginResult = {
 
 /**
  * Opens a session for a user whose password or second factor was checked against this row. Cancels a requested deletion.
- * @param attempt the subject of the password attempt that succeeded, which ends in the same statement; undefined if a
+ * @param attempt the password attempt that succeeded, which ends in the same statement; undefined if a
  * second factor was the proof, whose transaction the statement joins.
  * @returns undefined if password or second factor have changed since the row was read.
  */
-export async function openSession(call: Call, user: LoginUser, attempt?: string): Promise<LoginResult | undefined> {
+export async function openSession(
+  call: Call,
+  user: LoginUser,
+  attempt?: Reservation,
+): Promise<LoginResult | undefined> {
   const { config, client } = call;
   const createdAt = call.clock.now();
   const after = (ms: number) => new Date(createdAt.getTime() + ms);

@@ -1,3 +1,4 @@
+import { lowestId } from "./ids.ts";
 import type { Db, HotDb, Statement } from "./store.ts";
 import type { User } from "./users.ts";
 
@@ -29,6 +30,9 @@ export type AttemptRules = {
  */
 const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as async_commit";
 
+/** A guess that is counted. Its id holds its time: it expires by itself, and ending it twice changes nothing. */
+export type Reservation = AttemptKey & { id: string };
+
 /** The account whose password is guessed, as it stood when the guess was counted. */
 export type GuessedUser = Pick<
   User,
@@ -37,14 +41,17 @@ export type GuessedUser = Pick<
 
 const RESERVE: Statement = (() => {
   const failed = "(case when a.locked_until is null and a.failed_at > $4 then a.failed else 0 end)";
-  const reserved = "(case when a.locked_until is null and a.reserved_at > $5 then a.reserved else 0 end)";
+  const reservations =
+    "array(select r from unnest(a.reservations) as r where a.locked_until is null and r >= $5::uuid)";
+  const reserved = `cardinality(${reservations})`;
   return {
     name: "reserve_attempt",
     text: `with counted as (
-       insert into attempts as a (kind, subject, reserved, reserved_at)
-       select $1::text, $2::text, 1, $3::timestamptz from ${ASYNC_COMMIT}
+       insert into attempts as a (kind, subject, reservations, reserved_at)
+       select $1::text, $2::text, array[$7::uuid], $3::timestamptz from ${ASYNC_COMMIT}
        on conflict (kind, subject) do update set
-         failed = ${failed}, reserved = ${reserved} + 1, reserved_at = excluded.reserved_at, locked_until = null
+         failed = ${failed}, reservations = ${reservations} || $7::uuid, reserved_at = excluded.reserved_at,
+         locked_until = null
        where a.locked_until <= $3 or (a.locked_until is null and ${failed} + ${reserved} < $6
          and a.consecutive + ${reserved} < ${MAX_CONSECUTIVE})
        returning kind)
@@ -63,11 +70,11 @@ const RESERVE: Statement = (() => {
  */
 export async function insertReservation(
   { query }: HotDb,
-  key: AttemptKey,
+  { kind, subject, id }: Reservation,
   rules: AttemptRules,
 ): Promise<{ user: GuessedUser | undefined } | undefined> {
   const { now, failuresAfter, reservationsAfter, threshold } = rules;
-  const values = [key.kind, key.subject, now, failuresAfter, reservationsAfter, threshold];
+  const values = [kind, subject, now, failuresAfter, lowestId(reservationsAfter), threshold, id];
   const [row] = await query<GuessedUser>(RESERVE, values);
   return row && { user: row.id === null ? undefined : row };
 }
@@ -89,30 +96,30 @@ export async function findLock({ query }: HotDb, { kind, subject }: AttemptKey, 
 
 const SUCCEED: Statement = {
   name: "attempt_succeeded",
-  text: `update attempts set reserved = greatest(reserved - 1, 0), failed = 0, failed_at = null, consecutive = 0
+  text: `update attempts set reservations = array_remove(reservations, $3::uuid), failed = 0, failed_at = null, consecutive = 0
      from ${ASYNC_COMMIT}
      where kind = $1 and subject = $2 and locked_until is null`,
 };
 
 /** Ends a reservation whose guess was right: the failures are forgotten, unless they have locked meanwhile. */
-export async function recordSuccess({ query }: HotDb, { kind, subject }: AttemptKey): Promise<void> {
-  await query(SUCCEED, [kind, subject]);
+export async function recordSuccess({ query }: HotDb, { kind, subject, id }: Reservation): Promise<void> {
+  await query(SUCCEED, [kind, subject, id]);
 }
 
 /** Ends a reservation whose guess was wrong. Joins the transaction. @returns whether that locks, which it does for good at 100 failures in a row */
 export async function recordFailure(
   { em }: Db,
-  { kind, subject }: AttemptKey,
+  { kind, subject, id }: Reservation,
   { now, failuresAfter, threshold }: AttemptRules,
   lockedUntil: Date,
 ): Promise<boolean> {
   const failed = "(case when a.failed_at > ? then a.failed else 0 end) + 1";
   const [row] = await em.execute<{ locked: boolean }[]>(
-    `update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = ${failed}, failed_at = ?,
+    `update attempts as a set reservations = array_remove(a.reservations, ?::uuid), failed = ${failed}, failed_at = ?,
        consecutive = a.consecutive + 1,
        locked_until = case when a.consecutive + 1 >= ${MAX_CONSECUTIVE} then ? when ${failed} >= ? then ?::timestamptz end
      where kind = ? and subject = ? and locked_until is null returning locked_until is not null as locked`,
-    [failuresAfter, now, LOCKED_FOR_GOOD, failuresAfter, threshold, lockedUntil, kind, subject],
+    [id, failuresAfter, now, LOCKED_FOR_GOOD, failuresAfter, threshold, lockedUntil, kind, subject],
   );
   return row?.locked ?? false;
 }
@@ -121,15 +128,15 @@ const RELEASE: Statement = {
   name: "release_attempt",
   text: `with removed as (
        delete from attempts using ${ASYNC_COMMIT}
-       where kind = $1 and subject = $2 and reserved <= 1 and failed = 0 and consecutive = 0 and cleared_at is null
+       where kind = $1 and subject = $2 and reservations <@ array[$3::uuid] and failed = 0 and consecutive = 0 and cleared_at is null
        returning kind)
-     update attempts set reserved = greatest(reserved - 1, 0)
-     where kind = $1 and subject = $2 and locked_until is null and not exists (select from removed)`,
+     update attempts set reservations = array_remove(reservations, $3::uuid)
+     where kind = $1 and subject = $2 and not exists (select from removed)`,
 };
 
 /** Ends a reservation whose guess was not evaluated. Deletes a row without other content: invented accounts leave none. */
-export async function releaseReservation({ query }: HotDb, { kind, subject }: AttemptKey): Promise<void> {
-  await query(RELEASE, [kind, subject]);
+export async function releaseReservation({ query }: HotDb, { kind, subject, id }: Reservation): Promise<void> {
+  await query(RELEASE, [kind, subject, id]);
 }
 
 /**
@@ -139,7 +146,7 @@ export async function releaseReservation({ query }: HotDb, { kind, subject }: At
 export async function clearLock({ em }: Db, { kind, subject }: AttemptKey, now: Date, all: boolean): Promise<void> {
   await em.execute(
     `insert into attempts as a (kind, subject, reserved_at, cleared_at) values (?, ?, ?, ?)
-     on conflict (kind, subject) do update set reserved = 0, reserved_at = excluded.reserved_at, failed = 0, failed_at = null,
+     on conflict (kind, subject) do update set reservations = '{}', reserved_at = excluded.reserved_at, failed = 0, failed_at = null,
        locked_until = null, cleared_at = excluded.cleared_at, consecutive = case when ? then 0 else a.consecutive end
      where ? or a.locked_until is distinct from ?`,
     [kind, subject, now, now, all, all, LOCKED_FOR_GOOD],

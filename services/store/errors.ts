@@ -27,15 +27,6 @@ export function isDatabaseUnavailable(error: unknown): boolean {
   return false;
 }
 
-/** Whether an error means that no connection could be made: the statement has certainly not run. */
-export function isUnreachable(error: unknown): boolean {
-  for (const { code, syscall, message } of causesOf(error)) {
-    if (syscall === "connect" || code === "57P03" || code === "53300") return true;
-    if (/timeout exceeded when trying to connect/.test(message)) return true;
-  }
-  return false;
-}
-
 /** Whether an error means that a row with this unique key exists. @param constraint its name. */
 export function isDuplicate(error: unknown, constraint: string): boolean {
   return (

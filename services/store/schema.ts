@@ -11,6 +11,7 @@ import { Migration20261121000800_proof } from "./migrations/Migration20261121000
 import { Migration20261123000100_macs } from "./migrations/Migration20261123000100_macs.ts";
 import { Migration20261123000200_failures } from "./migrations/Migration20261123000200_failures.ts";
 import { Migration20261123000300_usage_days } from "./migrations/Migration20261123000300_usage_days.ts";
+import { Migration20261123000400_reservations } from "./migrations/Migration20261123000400_reservations.ts";
 
 /** All migrations, oldest first. A database records those it has by class name. */
 export const MIGRATIONS = [
@@ -24,6 +25,7 @@ export const MIGRATIONS = [
   Migration20261123000100_macs,
   Migration20261123000200_failures,
   Migration20261123000300_usage_days,
+  Migration20261123000400_reservations,
 ];
 
 /** Finds the name of the migrations table, with its schema: the migrator would expect it in `public`. */

@@ -1,3 +1,4 @@
+import type { Reservation } from "./attempts.ts";
 import type { Session } from "./sessions.ts";
 import { type Db, type HotDb, prepared } from "./store.ts";
 import type { User } from "./users.ts";
@@ -51,7 +52,7 @@ const SIGN_IN = `with signed as (
     where signed.restored or r.event <> 'user.restored' returning id),
   unsealed as (insert into audit_unsealed (event_id) select id from recorded),
   settled as (
-    update attempts as a set reserved = greatest(a.reserved - 1, 0), failed = 0, failed_at = null, consecutive = 0
+    update attempts as a set reservations = array_remove(a.reservations, ?::uuid), failed = 0, failed_at = null, consecutive = 0
     from signed
     where a.kind = 'password' and a.subject = ? and a.locked_until is null)
   select email, name, role, restored from signed`;
@@ -60,7 +61,7 @@ const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
 /**
  * Opens a session, unless password or second factor have changed since the proofs were checked. Cancels a requested
  * deletion, drops the user's surplus sessions and records the audit events (`user.restored` only if it was).
- * @param attempt the subject of the password attempt that succeeded; undefined joins the transaction in which a second
+ * @param attempt the password attempt that succeeded; undefined joins the transaction in which a second
  * factor was consumed.
  * @returns undefined if the row has changed.
  */
@@ -69,7 +70,7 @@ export async function signIn(
   user: CheckedUser,
   session: NewSession,
   auditRows: object[],
-  attempt: string | undefined,
+  attempt: Reservation | undefined,
 ): Promise<SignedInUser | undefined> {
   const now = session.createdAt;
   const { createdAt, expiresAt, endsAt, ...row } = session;
@@ -81,7 +82,8 @@ export async function signIn(
     now,
     JSON.stringify({ ...row, created_at: createdAt, expires_at: expiresAt, ends_at: endsAt }),
     JSON.stringify(auditRows),
-    attempt ?? null,
+    attempt?.id ?? null,
+    attempt?.subject ?? null,
   ];
   const run = () =>
     attempt === undefined

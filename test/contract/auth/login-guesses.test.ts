@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
+import { newId } from "../../../services/store/ids.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { tally, tallyGuesses, times } from "../../support/until.ts";
@@ -9,12 +10,14 @@ const wrong = "Wrong-1-guess";
 const guess = (email: string, from = app.httpClient()) => from.post("/auth/login", { email, password: wrong });
 
 /** Leaves guesses whose process died over them, so many ms ago. */
-const die = (email: string, guesses: number, agoMs: number) =>
-  app.sql(
-    `insert into attempts (kind, subject, reserved, reserved_at) values ('password', ?, ?, ?)
-     on conflict (kind, subject) do update set reserved = excluded.reserved, reserved_at = excluded.reserved_at`,
-    [email, guesses, new Date(app.clock.now().getTime() - agoMs)],
+const die = (email: string, guesses: number, agoMs: number) => {
+  const at = new Date(app.clock.now().getTime() - agoMs);
+  return app.sql(
+    `insert into attempts (kind, subject, reservations, reserved_at) values ('password', ?, ?::uuid[], ?)
+     on conflict (kind, subject) do update set reservations = excluded.reservations, reserved_at = excluded.reserved_at`,
+    [email, `{${times(guesses, () => newId(at))}}`, at],
   );
+};
 
 test("POST /auth/login: checks five guesses and no more, however many arrive at once", async () => {
   const user = await app.addUser();
