@@ -1,7 +1,10 @@
+import type { IncomingHttpHeaders } from "node:http";
 import type { Http2SecureServer, Http2Server, Http2Session, SecureServerOptions, ServerHttp2Session } from "node:http2";
 import { createSecureServer, createServer } from "node:http2";
 import type { Socket } from "node:net";
 import type { Interceptor } from "@connectrpc/connect";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError } from "../platform/errors.ts";
 
 /** Concurrent calls of one connection, and of one that a gateway uses for all of its clients. */
 const MAX_CONCURRENT_STREAMS = 250;
@@ -96,4 +99,25 @@ export function allowGatewayStreams(session: Http2Session | undefined): void {
   if (!session || gatewaySessions.has(session)) return;
   gatewaySessions.add(session);
   session.settings({ maxConcurrentStreams: MAX_GATEWAY_STREAMS });
+}
+
+/** Maximum deadline of a client: the longest time of a timer. */
+export const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+/** Units of `grpc-timeout` in ms. */
+const UNIT_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
+
+/**
+ * Refuses a timeout that no timer can run for. Connect 2.2 refuses it too, but starts its timer first: the header is removed.
+ * @returns the error for the client, if there is one
+ */
+export function refuseLongTimeout(headers: IncomingHttpHeaders): ServiceError | undefined {
+  const [, amount, unit = ""] = /^(\d+)([HMSmun])$/.exec(String(headers["grpc-timeout"])) ?? [];
+  const timeouts = {
+    "grpc-timeout": Number(amount) * (UNIT_MS[unit] ?? 1),
+    "connect-timeout-ms": Number(headers["connect-timeout-ms"]),
+  };
+  const long = Object.entries(timeouts).filter(([, ms]) => ms > MAX_TIMEOUT_MS);
+  for (const [name] of long) delete headers[name];
+  const [first] = long;
+  return first && new ServiceError(Reason.MALFORMED_REQUEST, `${first[0]}: the maximum is ${MAX_TIMEOUT_MS} ms.`);
 }

@@ -15,7 +15,13 @@ import { internalError, ServiceError, shuttingDown, toConnectError } from "../pl
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
 import { readServerTls } from "../platform/process.ts";
 import { addServerHooks, admittedKey } from "../platform/server-hooks.ts";
-import { abortOnShutdown, allowGatewayStreams, createHttp2Server } from "./http2-server.ts";
+import {
+  abortOnShutdown,
+  allowGatewayStreams,
+  createHttp2Server,
+  MAX_TIMEOUT_MS,
+  refuseLongTimeout,
+} from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { boundedGzip, discardBody, encodingOf, maxBytesOf, rawOf, receiveBody, type Timeouts } from "./request-body.ts";
 
@@ -28,8 +34,6 @@ export const TIMEOUTS: Timeouts = {
 };
 
 const MAX_HEADER_BYTES = 16 * 1024;
-/** Maximum deadline of a client: the longest time of a timer. */
-const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 /** Time for aborted calls to send their last response before their connections are closed, in ms. */
 const ABORT_GRACE_MS = 1_000;
 
@@ -95,7 +99,8 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   });
   server.addHook("preHandler", (request, _reply, done) => {
     const method = methods.get(request.routeOptions.url ?? "");
-    const error = method && !refusals.has(request) && refuseEncoding(request);
+    const tooLong = refuseLongTimeout(request.headers);
+    const error = method && !refusals.has(request) && (tooLong ?? refuseEncoding(request));
     if (error) refuse(request, error);
     if (method && !refusals.has(request)) request.body = receiveBody(request, method, timeouts);
     done();

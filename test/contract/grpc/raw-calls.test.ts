@@ -1,7 +1,7 @@
 import http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { AuthService, LoginRequestSchema } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -58,21 +58,19 @@ test("gRPC: a body in many small parts costs no more memory than its size", asyn
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
-test("gRPC: keeps deadlines, and refuses one that no timer can run for", async () => {
-  const { accessToken } = await app.signIn();
-  const ask = (content: string, deadline: string) => {
-    const message = create(StreamChatRequestSchema, {
-      provider: "provider-a",
-      messages: [{ role: "user", content }],
-    });
-    const headers = {
-      ":path": STREAM,
-      "content-type": "application/grpc",
-      authorization: `Bearer ${accessToken}`,
-      "grpc-timeout": deadline,
-    };
+test("gRPC: keeps deadlines, and refuses one that no timer can run for, in each protocol", async () => {
+  const warnings = vi.spyOn(process, "emitWarning");
+  const authorization = `Bearer ${(await app.signIn()).accessToken}`;
+  const ask = (content: string, type: string, deadline: Record<string, string>) => {
+    const message = create(StreamChatRequestSchema, { provider: "provider-a", messages: [{ role: "user", content }] });
+    const headers = { ":path": STREAM, "content-type": `application/${type}`, authorization, ...deadline };
     return send(session, headers, framed(toBinary(StreamChatRequestSchema, message)));
   };
-  expect((await ask("case: silent", "200m")).trailers["grpc-status"]).toBe(String(Code.DeadlineExceeded));
-  expect((await ask("case: plain", "3000H")).trailers["grpc-status"]).toBe(String(Code.InvalidArgument));
+  const late = await ask("case: silent", "grpc", { "grpc-timeout": "200m" });
+  expect(late.trailers["grpc-status"]).toBe(String(Code.DeadlineExceeded));
+  for (const type of ["grpc", "grpc-web", "connect+json"]) {
+    const answer = await ask("case: plain", type, { "grpc-timeout": "3000H", "connect-timeout-ms": "9999999999" });
+    expect(failureOf(answer)).toEqual({ code: Code.InvalidArgument, reason: Reason.MALFORMED_REQUEST });
+  }
+  expect(warnings).not.toHaveBeenCalled();
 });
