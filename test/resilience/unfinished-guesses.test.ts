@@ -1,44 +1,64 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomInt, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { TestUser } from "../support/accounts.ts";
 import { startApp, type TestApp } from "../support/app.ts";
 import { createDatabase } from "../support/databases.ts";
-import { startProcess } from "../support/deployment.ts";
-import { createHttpClient } from "../support/http-client.ts";
+import { type Process, startProcess } from "../support/deployment.ts";
 import { startProxy } from "../support/proxy.ts";
 import { times, until } from "../support/until.ts";
 
+const wrong = "Wrong-1-guess";
+/** Rounds, and processes that are killed during them at least; more rounds are played until then. */
+const [ROUNDS, KILLS] = [100, 3];
+/** Limit for a guess, in ms: others wait for guesses of a killed process. */
+const GUESS_MS = 2_000;
 const WAITING = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
 
 describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
   const secrets = { SECRET_KEY: randomBytes(32).toString("base64"), RATE_LIMITS: "off" };
-  let url = "";
   let [app, proxy, database] = [] as unknown as [TestApp, Awaited<ReturnType<typeof startProxy>>, pg.Pool];
+  const processes: Process[] = [];
+  const start = async () => {
+    const DATABASE_URL = String(database.options.connectionString);
+    const started = await startProcess({ ...secrets, DATABASE_URL, PUBLIC_URL: "http://gatehouse.test" });
+    processes.push(started);
+    return started;
+  };
   beforeAll(async () => {
-    url = await createDatabase("guesses");
-    database = new pg.Pool({ connectionString: url });
-    const { hostname: host, port } = new URL(url);
-    proxy = await startProxy({ host, port: Number(port || 5432) });
-    const DATABASE_URL = Object.assign(new URL(url), { hostname: "127.0.0.1", port: `${proxy.port}` }).href;
+    const url = new URL(await createDatabase("guesses"));
+    database = new pg.Pool({ connectionString: url.href });
+    proxy = await startProxy({ host: url.hostname, port: Number(url.port || 5432) });
+    const DATABASE_URL = Object.assign(url, { hostname: "127.0.0.1", port: `${proxy.port}` }).href;
     app = await startApp({ mode: "servers", env: { ...secrets, DATABASE_URL } });
   });
-  afterAll(() => Promise.all([app.close(), proxy.close(), database.end()]));
+  afterAll(() =>
+    Promise.all([...processes.map(({ end }) => end("SIGKILL")), app.close()]).then(() =>
+      Promise.all([database.end(), proxy.close()]),
+    ),
+  );
 
-  const failures = async (id: string) =>
+  /** The status; 0 if there is none. */
+  const login = (url: string, body: object) => {
+    const headers = { "content-type": "application/json" };
+    const signal = AbortSignal.timeout(GUESS_MS);
+    const answer = fetch(`${url}/auth/login`, { method: "POST", headers, body: JSON.stringify(body), signal });
+    return answer.then(({ status }) => status).catch(() => 0);
+  };
+  const events = async (id: string) =>
     (await database.query("select from audit_events where user_id = $1 and outcome = 'failure'", [id])).rowCount;
 
   /** Holds correct logins once their passwords are checked, until `strike` has ended them. */
-  async function strikeLogins(door: string, user: TestUser, count: number, strike: () => void) {
+  async function strikeLogins(
+    url: string,
+    user: { id: string; credentials: object },
+    count: number,
+    strike: () => void,
+  ) {
     const holder = await database.connect();
-    await holder.query(`begin; select from users where id = '${user.id}' for update`);
-    const answers = Promise.all(
-      times(count, async () => {
-        const answer = createHttpClient(door).post("/auth/login", user.credentials);
-        return (await answer.catch(() => undefined))?.status;
-      }),
-    );
+    await holder.query("begin");
+    await holder.query("select from users where id = $1 for update", [user.id]);
+    const answers = Promise.all(times(count, () => login(url, user.credentials)));
     await until("the logins to wait", async () => (await database.query(`select ${WAITING}`)).rowCount === count);
     strike();
     await database.query(`select pg_terminate_backend(pid) ${WAITING}`);
@@ -54,21 +74,45 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
     proxy.restore();
     await until("PostgreSQL to be used again", async () => (await fetch(`${app.url}/health/ready`)).ok);
     expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
-    expect(await failures(user.id)).toBe(0);
+    expect(await events(user.id)).toBe(0);
   });
 
   test("locks no account over correct passwords when a process is killed, even while others log in", async () => {
     const user = await app.addUser();
-    const other = await startProcess({ ...secrets, DATABASE_URL: url });
-    expect(await strikeLogins(other.url, user, 4, () => other.end("SIGKILL"))).toEqual(times(4, () => undefined));
+    const other = await start();
+    expect(await strikeLogins(other.url, user, 4, () => other.end("SIGKILL"))).toEqual([0, 0, 0, 0]);
     const post = async (password = user.password) =>
       (await app.httpClient().post("/auth/login", { ...user.credentials, password })).status;
     for (const _ of times(2, Number)) {
       expect(await post()).toBe(200);
       app.clock.advance("20s");
     }
-    for (const _ of times(4, Number)) expect(await post("Wrong-1-guess")).toBe(401);
+    for (const _ of times(4, Number)) expect(await post(wrong)).toBe(401);
     expect(await post()).toBe(200);
-    expect(await failures(user.id)).toBe(4);
+    expect(await events(user.id)).toBe(4);
   });
+
+  test(`evaluates five guesses at most while processes are killed (rounds: ${ROUNDS})`, async () => {
+    const doors = await Promise.all([start(), start()]);
+    let [rounds, kills] = [0, 0];
+    const play = async () => {
+      for (; rounds < ROUNDS || kills < KILLS; rounds++) {
+        const email = `${randomUUID()}@example.com`;
+        const guesses = times(10, (i) => login((doors[i % 2] as Process).url, { email, password: wrong }));
+        const evaluated = (await Promise.all(guesses)).filter((status) => status === 401).length;
+        const { rows } = await database.query("select failed from attempts where subject = $1", [email]);
+        expect(rows[0]?.failed ?? 0).toBeGreaterThanOrEqual(evaluated);
+        expect(rows[0]?.failed ?? 0).toBeLessThanOrEqual(5);
+      }
+    };
+    const kill = async () => {
+      for (; rounds < ROUNDS || kills < KILLS; kills++) {
+        await wait(randomInt(200));
+        const door = randomInt(2);
+        await doors[door]?.end("SIGKILL");
+        doors[door] = await start();
+      }
+    };
+    await Promise.all([...times(10, play), kill()]);
+  }, 60_000);
 });
