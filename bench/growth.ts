@@ -17,7 +17,8 @@ async function prepare(users: number) {
   const counts = ["--users", String(users), "--events", String(2 * users), "--emails", String(users / 10)];
   execFileSync(process.execPath, ["bench/seed.ts", "--url", stage.databaseUrl, ...counts], { stdio: "inherit" });
   const signIn = async () => (await (await post(stage.server, "/auth/login", stage.credentials)).json()) as Stage;
-  const tokens = await Promise.all(Array.from({ length: SESSIONS }, async () => (await signIn()).refreshToken));
+  const tokens: string[] = [];
+  while (tokens.length < SESSIONS) tokens.push((await signIn()).refreshToken);
   return { users, stage, tokens };
 }
 
@@ -26,12 +27,13 @@ const measures: Record<string, (side: Awaited<ReturnType<typeof prepare>>) => Pr
     const headers = { authorization: `Bearer ${stage.accessToken}` };
     return (await load({ server: stage.server, request: { path: "/user/profile", headers } }, SECONDS)).perSecond;
   },
+  "refresh, 16 sessions": ({ stage, tokens }) => chain(stage.server.url, tokens, SECONDS),
+  /** The last row: its sessions push out those that refresh. */
   async "login, 4 clients, one core"({ stage }) {
     const [method, headers] = ["POST", { "content-type": "application/json" }] as const;
     const request = { path: "/auth/login", method, headers, body: JSON.stringify(stage.credentials) };
     return (await load({ server: stage.server, request }, SECONDS, 4)).perSecond;
   },
-  "refresh, 16 sessions": ({ stage, tokens }) => chain(stage.server.url, tokens, SECONDS),
 };
 
 try {
