@@ -1,6 +1,6 @@
 /** Runs all checks that do not run the product. The exit code is the number of failed checks. */
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { currentDocument } from "./openapi.ts";
@@ -29,6 +29,8 @@ const steps: Step[] = [
   { name: "generated code is current", run: generatedIsCurrent },
   { name: "OpenAPI document", run: openApiPasses },
   { name: "unused code", run: () => run("knip") },
+  { name: "bill of materials: dist/sbom.json", run: writeSbom },
+  { name: "known vulnerabilities, for information", run: reportVulnerabilities },
   { name: "import directions", run: () => run("vitest", "run", "--project", "parts", "test/architecture") },
 ];
 
@@ -89,4 +91,22 @@ function openApiPasses(): boolean {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** CycloneDX, of what a deployment installs. */
+function writeSbom(): boolean {
+  const text = execFileSync("npm", ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev"], { encoding: "utf8" });
+  mkdirSync("dist", { recursive: true });
+  writeFileSync("dist/sbom.json", text);
+  const { components } = JSON.parse(text) as { components: unknown[] };
+  process.stdout.write(`${components.length} packages\n`);
+  return components.length > 0;
+}
+
+/** Fails nothing: an advisory of today must not turn the check of an old commit red. */
+function reportVulnerabilities(): boolean {
+  const { stdout } = spawnSync("npm", ["audit", "--omit=dev", "--json"], { encoding: "utf8" });
+  const found = (JSON.parse(stdout || "{}") as { metadata?: { vulnerabilities: object } }).metadata?.vulnerabilities;
+  process.stdout.write(`${found ? JSON.stringify(found) : "The registry has no answer."}\n`);
+  return true;
 }
