@@ -50,7 +50,7 @@ export default defineConfig({
       })),
       {
         extends: true as const,
-        test: { name: "parts", include: ["test/**/*.test.ts"], exclude: contract },
+        test: { name: "parts", include: ["test/**/*.test.ts"], exclude: contract, maxConcurrency: 12 },
       },
     ],
   },

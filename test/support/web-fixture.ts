@@ -43,6 +43,10 @@ export function describeWeb(
   }
 }
 
+/** A suite beside the main paths. CI leaves Firefox out here: the gate has ten minutes. */
+export const describeMore = (name: string, tests: (web: WebFixture) => void): void =>
+  describeWeb(name, tests, process.env.CI ? ["Chromium"] : undefined);
+
 /** The product and a browser. */
 export class WebFixture {
   readonly name: BrowserName;

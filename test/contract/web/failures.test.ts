@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { describeWeb, fillIn, goTo } from "../../support/web-fixture.ts";
+import { describeMore, fillIn, goTo } from "../../support/web-fixture.ts";
 
-describeWeb("Web app: failures", (web) => {
+describeMore("Web app: failures", (web) => {
   test("423: says why, counts down, and refuses further attempts until then", async () => {
     const user = await web.app.addUser();
     for (let i = 0; i < 5; i++)
