@@ -22,7 +22,7 @@ import {
   TIMEOUT_HEADER,
 } from "./platform/internal-protocol.ts";
 import { readServerTls, removeStaleSocket, systemClock, type TlsFiles } from "./platform/process.ts";
-import { admittedKey, unauthenticated } from "./platform/server-hooks.ts";
+import { admittedKey } from "./platform/server-hooks.ts";
 
 /** Time limit for a request to arrive, and for a connection without calls, in ms. */
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -55,7 +55,7 @@ export async function listenInternal(app: Served, { url, secret, tls, log }: Opt
   /** Checks a call and reads its message. @throws ServiceError */
   async function receive(request: IncomingMessage, response: ServerResponse, header: Headers) {
     const { authorization, [SECRET]: sent } = request.headers;
-    if (!isGatewaySecret(sent, secret)) throw unauthenticated();
+    if (!isGatewaySecret(sent, secret)) throw notAGateway();
     const method = methods.get(request.url ?? "");
     if (!method) throw new ServiceError(Reason.NOT_IMPLEMENTED, "There is no such method.");
     try {
@@ -98,13 +98,13 @@ export async function listenInternal(app: Served, { url, secret, tls, log }: Opt
     if (!server.listening) response.setHeader("connection", "close");
     await respond(request, response, call.signal).catch((thrown) => {
       const error = errorOf(thrown);
-      begin(response, 400, error.metadata).end(endEnvelope(error.metadata, error));
+      if (!response.destroyed) begin(response, 400, error.metadata).end(endEnvelope(error.metadata, error));
     });
   }
 
   server.requestTimeout = server.headersTimeout = server.keepAliveTimeout = REQUEST_TIMEOUT_MS;
   server.maxRequestsPerSocket = MAX_CALLS;
-  server.on("request", (request, response) => void serve(request, response));
+  server.on("request", (request, response) => void serve(request, response).catch(() => response.destroy()));
   if ("path" in at) await removeStaleSocket(at.path);
   await once(server.listen(at), "listening");
   const address = server.address();
@@ -131,6 +131,10 @@ export async function listenInternal(app: Served, { url, secret, tls, log }: Opt
     },
   };
 }
+
+/** Temporary, since operators mend it: as an error of the access token it would sign the gateway's users out. */
+const notAGateway = () =>
+  new ServiceError(Reason.UNAVAILABLE, "The services and their gateway do not know each other.");
 
 function begin(response: ServerResponse, status: number, header: Headers): ServerResponse {
   response.sendDate = false;

@@ -40,12 +40,21 @@ export function createInternalTransport(
   /** Sends a call. @returns the response once its headers have arrived */
   function send(path: string, { signal, header }: CallOptions, body: Uint8Array): Promise<IncomingMessage> {
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    let received: IncomingMessage | undefined;
     const headers = { ...Object.fromEntries(header), [SECRET]: secret, "content-length": body.length };
     const request = (isTls ? https : http).request({ ...target, path, headers });
     const abort = () => request.destroy();
+    const onSilence = () => received?.readableLength || abort(); // what has arrived may wait for a slow reader
     signal.addEventListener("abort", abort);
+    request.once("socket", (socket) => {
+      socket.on("timeout", onSilence);
+      request.once("close", () => socket.off("timeout", onSilence));
+    });
     request.once("close", () => signal.removeEventListener("abort", abort));
-    request.once("timeout", abort).once("response", resolve).once("error", reject);
+    request.once("error", reject).once("response", (response) => {
+      received = response;
+      resolve(response);
+    });
     request.end(body);
     return promise;
   }
