@@ -17,12 +17,12 @@ const endings = [
 const lines = (event: Event, ends: readonly [string, string]) =>
   `${event.event ? `event: ${event.event}${ends[0]}` : ""}data: ${event.data}${ends[0]}${ends[1]}`;
 
-/** Writes an answer by hand, where Node's server is too tidy for it. */
+/** Writes an answer by hand, where Node's server is too tidy for it, and closes the connection, as its head says. */
 async function raw(exchange: Exchange, head: string, parts: (string | Buffer)[]): Promise<void> {
   const { socket } = exchange.response;
   if (!socket) return;
   socket.setNoDelay(true);
-  for (const part of [`${head}\r\n\r\n`, ...parts]) {
+  for (const part of [`${head}\r\nconnection: close\r\n\r\n`, ...parts]) {
     if (socket.destroyed) return;
     socket.write(part);
     await nextTurn();
