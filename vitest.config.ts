@@ -1,6 +1,7 @@
 import { connect } from "node:net";
 import { defineConfig } from "vitest/config";
 import type { Mode } from "./test/support/app.ts";
+import { FlakyTests } from "./test/support/flaky-tests.ts";
 
 const databaseUrl = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
 const redisUrl = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";
@@ -35,6 +36,8 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    retry: process.env.CI ? 1 : 0,
+    reporters: ["default", new FlakyTests()],
     expect: { poll: { timeout: 15_000 } },
     globalSetup: ["test/support/databases.ts", "test/support/temporary-folder.ts"],
     env: { TEST_DATABASE_URL: databaseUrl, TEST_REDIS_URL: redisUrl, TEST_SERVERS: haveServers ? "yes" : "" },
