@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
+import { until } from "../../support/until.ts";
 import { describeMore, fillIn, goTo } from "../../support/web-fixture.ts";
 
 describeMore("Web app: changes of an account", (web) => {
@@ -68,9 +69,9 @@ describeMore("Web app: changes of an account", (web) => {
 
   test("administrators send a failed e-mail again", async () => {
     const user = await web.app.addUser();
-    await web.app.mail.emailTo(user.email);
-    const failed = `update emails set status = 'failed', last_error = '550 no such mailbox' where "to" = ?`;
-    await web.app.sql(failed, [user.email]);
+    const failed = `update emails set status = 'failed', last_error = '550 no such mailbox'
+      where "to" = ? and status = 'sent' returning id`;
+    await until("a settled e-mail", async () => (await web.app.sql(failed, [user.email])).length > 0);
     const { page, problems } = await web.signIn({ email: "root@example.com", password: PASSWORD });
     await goTo(page, `/admin/emails?to=${user.email}`);
     await page.getByText("550 no such mailbox").waitFor();
