@@ -34,11 +34,11 @@ export default defineConfig({
     pool: "threads",
     isolate: false,
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000, // only what hangs waits for these
+    hookTimeout: 120_000,
     retry: process.env.CI ? 1 : 0,
     reporters: ["default", new FlakyTests()],
-    expect: { poll: { timeout: 15_000 } },
+    expect: { poll: { timeout: 45_000 } },
     globalSetup: ["test/support/databases.ts", "test/support/temporary-folder.ts"],
     env: { TEST_DATABASE_URL: databaseUrl, TEST_REDIS_URL: redisUrl, TEST_SERVERS: haveServers ? "yes" : "" },
     projects: [

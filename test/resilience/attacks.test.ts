@@ -64,10 +64,10 @@ describe.each([
       await client.post("/auth/register", { ...account, name: "Name", acceptTerms: true });
     }
     accessToken = (await client.post("/auth/login", OWNER)).body.accessToken;
-  }, 60_000);
+  });
   afterAll(async () => {
     for (const process of processes) expect(await process.end("SIGTERM")).toBe(0);
-  }, 60_000);
+  });
 
   async function expectServed(): Promise<void> {
     const client = createHttpClient(url);

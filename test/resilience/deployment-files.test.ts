@@ -69,7 +69,7 @@ test("Dockerfile: its files start the service, which then writes nothing beside 
   } finally {
     expect(await running.end("SIGTERM")).toBe(0);
   }
-}, 60_000);
+});
 
 test("gatehouse: prints its version, and its commands for an unknown one", () => {
   const version = JSON.parse(readFileSync("package.json", "utf8")).version;

@@ -60,7 +60,7 @@ describe.skipIf(!POSTGRES_BIN || isMissing("redis-server"))("Faults", () => {
       LOCKOUT_THRESHOLD: "1000",
     };
     for (const i of [0, 1]) await startReplica(i);
-  }, 120_000);
+  });
   afterAll(async () => {
     await Promise.all(replicas.map((replica) => replica.end("SIGKILL")));
     await database?.end();

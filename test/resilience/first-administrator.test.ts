@@ -42,7 +42,7 @@ describe("Start with ADMIN_EMAIL", () => {
     });
     expect([token, own, given.status]).toEqual([200, 200, 401]);
     await end();
-  }, 60_000);
+  });
 
   test("has no effect once there is an administrator: one who was demoted stays demoted", async () => {
     const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
@@ -62,7 +62,7 @@ describe("Start with ADMIN_EMAIL", () => {
     const { body } = await createHttpClient(next.url).post("/auth/login", { ...own, password });
     expect(body.user.role).toBe("user");
     await next.end("SIGTERM");
-  }, 60_000);
+  });
 
   test("takes over an account whose address was never verified, second factor included", async () => {
     const { made, httpClient, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
@@ -81,5 +81,5 @@ describe("Start with ADMIN_EMAIL", () => {
     const { items } = (await httpClient.get("/admin/audit-logs?event=admin.user_updated", given.body.accessToken)).body;
     expect(items[0].details).toEqual({ role: "admin", takenOver: true });
     await end();
-  }, 60_000);
+  });
 });

@@ -37,4 +37,4 @@ test("gRPC health: Watch streams report a shutdown and do not delay it", async (
     cache: [Status.SERVING],
     nothing: [Status.SERVICE_UNKNOWN],
   });
-}, 120_000);
+});

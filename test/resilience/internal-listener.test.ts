@@ -45,7 +45,7 @@ test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after t
   expect(await profile()).toBe(503);
   services = await start(); // the socket file of the killed process is still there
   expect(await profile()).toBe(200);
-}, 60_000);
+});
 
 test("INTERNAL_URL: refuses callers without the secret, and a second process at the same socket", async () => {
   const { url, env, start } = await startAtSocket();
@@ -62,7 +62,7 @@ test("INTERNAL_URL: refuses callers without the secret, and a second process at 
   });
   const second = startServices({ ...env, DATABASE_URL: "memory:", INTERNAL_URL: url });
   expect((await errorOf(second)).message).toMatch(/INTERNAL_URL is taken: .*EADDRINUSE/);
-}, 60_000);
+});
 
 test("SERVICES_URL: a reader that is slow for longer than silence may last gets the whole stream", async () => {
   const pieces = times(200, (i) => `${i} ${"x".repeat(20_000)}`);

@@ -74,7 +74,7 @@ describe.each(kinds)("SIGKILL during a stream, on %s", (kind) => {
     expect(body[0].inputTokens).toBeGreaterThan(0);
     expect(await running.end("SIGTERM")).toBe(0);
     await simulator.close();
-  }, 60_000);
+  });
 });
 
 test("Process: refuses a data folder that another process uses", async () => {
@@ -84,7 +84,7 @@ test("Process: refuses a data folder that another process uses", async () => {
   expect(await running.end("SIGTERM")).toBe(0);
   running = await startProcess(env);
   expect(await running.end("SIGINT")).toBe(0);
-}, 60_000);
+});
 
 test("Process: finishes open requests on SIGTERM, also a repeated one", async () => {
   running = await startProcess({
@@ -104,7 +104,7 @@ test("Process: finishes open requests on SIGTERM, also a repeated one", async ()
   request.write(body.slice(10));
   expect(await text(request)).toMatch(/^HTTP\/1\.1 401 /);
   expect(await ended).toBe(0);
-}, 60_000);
+});
 
 test("Process: ends at once on a second SIGINT, but not on a repetition within a moment", async () => {
   running = await startProcess({
@@ -129,7 +129,7 @@ test("Process: ends at once on a second SIGINT, but not on a repetition within a
   });
   expect(code).toBe(130);
   expect(performance.now() - begun).toBeGreaterThan(1_000);
-}, 60_000);
+});
 
 test("Process: lists every bad variable and shows no secret", async () => {
   const env = { PORT: "http", DATABASE_URL: "secret://x", SECRET_KEY: "secret", TRUST_PROXY: "all" };

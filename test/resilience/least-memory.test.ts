@@ -24,4 +24,4 @@ test("Memory: a process with almost no heap left answers the largest requests, o
     code: "PROVIDER_NOT_CONFIGURED",
   });
   expect(await process.end("SIGTERM")).toBe(0);
-}, 60_000);
+});

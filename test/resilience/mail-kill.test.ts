@@ -49,5 +49,5 @@ describe.concurrent.each(kinds)("SIGKILL during a mail's delivery, on %s", (kind
     expect(smtpServer.received.filter(({ to }) => to === email)).toHaveLength(2);
     await third.end("SIGTERM");
     await smtpServer.close();
-  }, 120_000);
+  });
 });

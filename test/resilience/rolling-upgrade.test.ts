@@ -20,7 +20,7 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", () => {
     const ai = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${provider.url}/v1`, AI_STREAMS_PER_USER: "99" };
     const settings = { ...ai, SHUTDOWN_TIMEOUT: `${GRACE_MS}ms` };
     all = await startDeployment(settings, { servers: true, root: previous });
-  }, 120_000);
+  });
   afterAll(async () => {
     await all?.close();
     await provider?.close();

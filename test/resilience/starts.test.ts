@@ -31,7 +31,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an emp
     const ends = await Promise.all(processes.map((process) => process.end("SIGTERM")));
     expect(rows).toEqual([{ keys: 1, admins: 1 }]);
     expect(ends).toEqual([0, 0, 0]);
-  }, 120_000);
+  });
 });
 
 describe("Start with wrong settings", () => {
@@ -93,7 +93,7 @@ describe("Start with wrong settings", () => {
       expect(lines).toEqual([expect.stringContaining("can't start:"), expect.stringMatching(sentence)]);
       expect(lines.join()).not.toContain("hidden");
     }
-  }, 120_000);
+  });
 });
 
 describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free connections", () => {
@@ -133,4 +133,4 @@ test("Start: prints the documentation's public address, from which cookies are a
   expect(usual.told).toBe(`http://localhost:${PORT}/docs`);
   expect(named.told).toBe("https://a.example/docs");
   expect(chosen.told).toBe(`${chosen.url}/docs`);
-}, 120_000);
+});

@@ -7,7 +7,7 @@ const STILL_MS = 150;
 export async function until<T>(
   what: string,
   look: () => T | undefined | Promise<T | undefined>,
-  withinMs = 15_000,
+  withinMs = 45_000,
 ): Promise<T> {
   for (const deadline = performance.now() + withinMs; performance.now() < deadline; await wait(10)) {
     const found = await look();

@@ -34,7 +34,7 @@ export function describeWeb(
     const { executablePath } = BROWSERS[browser].launch;
     const isMissing = !existsSync(executablePath) && !process.env.CI;
     const title = `${name}, in ${browser}${isMissing ? ` (there is no ${executablePath})` : ""}`;
-    describe.skipIf(isMissing)(title, { timeout: 60_000 }, () => {
+    describe.skipIf(isMissing)(title, () => {
       const web = new WebFixture(browser);
       beforeAll(() => web.start());
       afterAll(() => web.close());
@@ -74,7 +74,7 @@ export class WebFixture {
       locale: "en-GB",
       ...options,
     });
-    context.setDefaultTimeout(15_000);
+    context.setDefaultTimeout(45_000);
     await context.addInitScript(REPORT_VIOLATIONS);
     return context;
   }

@@ -32,5 +32,5 @@ describe("npm run demo", () => {
     expect(JSON.parse(chat as string)).toMatchObject({ content: expect.stringContaining('You said: "Hello!"') });
     expect(stream).toMatch(/^data: \{"chunk":".*data: \[DONE\]\n\n$/s);
     expect(await demo.end("SIGTERM")).toBe(0);
-  }, 60_000);
+  });
 });

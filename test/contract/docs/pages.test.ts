@@ -51,11 +51,11 @@ describe.each(pages)("GET %s", (path) => {
   });
 });
 
-describe.runIf(existsSync(CHROMIUM))("Pages in a browser", { timeout: 30_000 }, () => {
+describe.runIf(existsSync(CHROMIUM))("Pages in a browser", () => {
   let browser: Awaited<ReturnType<typeof chromium.launch>>;
   beforeAll(async () => {
     browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-  }, 30_000);
+  });
   afterAll(() => browser?.close());
   const visit = async (path: string) => {
     const page = await browser.newPage();

@@ -25,11 +25,11 @@ test("GET /docs and its scripts: DOCS=off removes them", async () => {
   await server.close();
 });
 
-describe.runIf(existsSync(CHROMIUM))("GET /docs in a browser", { timeout: 60_000 }, () => {
+describe.runIf(existsSync(CHROMIUM))("GET /docs in a browser", () => {
   let browser: Awaited<ReturnType<typeof chromium.launch>>;
   beforeAll(async () => {
     browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-  }, 30_000);
+  });
   afterAll(() => browser?.close());
 
   /** Opens a page below /docs, signed in if there is a refresh token. */

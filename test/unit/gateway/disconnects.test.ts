@@ -7,7 +7,7 @@ import { startStubServices } from "../../support/gateway.ts";
 import { chat } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
-test("gRPC streams continue while thousands of other clients disconnect", { timeout: 60_000 }, async () => {
+test("gRPC streams continue while thousands of other clients disconnect", async () => {
   let open = 0;
   const stub = await startStubServices("over gRPC", (router) =>
     router.service(AIService, {
