@@ -21,29 +21,48 @@ const asPostgres = (program: string, args: string[]): [string, string[]] =>
     ? ["setpriv", ["--reuid=postgres", "--regid=postgres", "--init-groups", program, ...args]]
     : [program, args];
 
-/** A PostgreSQL server of a test's own, which it may kill, freeze and start again. Its data is durable. */
-export async function startPostgresServer() {
-  const bin = POSTGRES_BIN as string;
+/** An empty folder that PostgreSQL may write to. */
+export function postgresFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "gatehouse-postgres-"));
   if (process.getuid?.() === 0) {
     const [uid, gid] = ["-u", "-g"].map((flag) => Number(execFileSync("id", [flag, "postgres"])));
     chownSync(folder, uid as number, gid as number);
     execFileSync("chmod", ["711", tmpdir()]); // the folder of a run is closed to others
   }
+  return folder;
+}
+
+/**
+ * A PostgreSQL server of a test's own, which it may kill, freeze and start again. Its data is durable.
+ * @param settings of the server, by name
+ * @param backup the folder of a base backup, which the server takes as its data
+ */
+export async function startPostgresServer(settings: Record<string, string> = {}, backup?: string) {
+  const bin = POSTGRES_BIN as string;
+  const folder = backup ?? postgresFolder();
   const run = (program: string, args: string[]) => {
     const [command, words] = asPostgres(join(bin, program), args);
     return execFileSync(command, words, { cwd: "/", stdio: "pipe" });
   };
-  run("initdb", ["-D", folder, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync"]);
+  const encoding = ["-E", "UTF8", "--locale", "C.UTF-8"];
+  if (!backup) run("initdb", ["-D", folder, "-A", "trust", "-U", "postgres", ...encoding, "--no-sync"]);
   const port = await freePort();
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const serves = async () => {
     const client = new pg.Client(url);
     await client.connect();
+    const { rows } = await client.query("select pg_is_in_recovery() as recovers");
     await client.end();
-    return true;
+    return !rows[0].recovers;
   };
-  const options = ["-p", port, "-k", folder, "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=60"];
+  const all = { listen_addresses: "127.0.0.1", max_connections: "60", ...settings };
+  const options = [
+    "-p",
+    port,
+    "-k",
+    folder,
+    ...Object.entries(all).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
+  ];
   const open = () => startDaemon(...asPostgres(join(bin, "postgres"), ["-D", folder, ...options]), serves);
   let daemon: Daemon = await open();
   /** The server and its children: each connection is a process. */
