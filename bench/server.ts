@@ -12,6 +12,7 @@ const CORES = availableParallelism();
 /** A server in a process of its own, on one core. */
 export type Server = {
   url: string;
+  pid: number;
   /** Processor time that all its threads have used so far, in ms. */
   cpuMs(): number;
   /** Resident memory, in KiB. */
@@ -42,6 +43,7 @@ export async function startServer(
   const url = await urlOf(child);
   return {
     url,
+    pid: child.pid as number,
     cpuMs: () => {
       const threads = readdirSync(`/proc/${child.pid}/task`);
       const nanos = threads.map((thread) => Number.parseInt(procFile(child, `task/${thread}/schedstat`), 10));

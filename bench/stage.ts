@@ -20,10 +20,7 @@ export type Stage = {
 
 /** Sets the stage for a benchmark: a fresh database, one process of Gatehouse on one core or all, limits off. */
 export async function setStage(env: Record<string, string> = {}, core: number | "all" = 0): Promise<Stage> {
-  const name = `gatehouse_bench_${randomUUID().slice(0, 8)}`;
-  await onServer(`create database ${name}`);
-  const drop = closing(() => onServer(`drop database ${name} with (force)`));
-  const databaseUrl = Object.assign(new URL(databaseServer), { pathname: `/${name}` }).href;
+  const { url: databaseUrl, drop } = await createDatabase();
   const variables = {
     DATABASE_URL: databaseUrl,
     DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-bench-")),
@@ -47,6 +44,14 @@ export async function setStage(env: Record<string, string> = {}, core: number | 
       await drop();
     },
   };
+}
+
+/** Creates an empty database. */
+export async function createDatabase() {
+  const name = `gatehouse_bench_${randomUUID().slice(0, 8)}`;
+  await onServer(`create database ${name}`);
+  const drop = closing(() => onServer(`drop database ${name} with (force)`));
+  return { url: Object.assign(new URL(databaseServer), { pathname: `/${name}` }).href, drop };
 }
 
 export function post({ url }: Pick<Server, "url">, path: string, body: unknown): Promise<Response> {

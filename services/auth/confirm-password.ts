@@ -15,7 +15,7 @@ export async function confirmPassword(call: SignedInCall, password: string): Pro
   if (!user) throw new ServiceError(Reason.UNAUTHENTICATED, "This account is gone.");
   const attempt = await reserveAttempt(call, { kind: "confirmation", subject: user.id });
   try {
-    if (await call.passwords.matches(user.passwordHash, password)) {
+    if (await call.passwords.matches(user.passwordHash, password, call.client.address)) {
       await attempt.succeed();
       return user;
     }

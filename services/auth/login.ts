@@ -24,7 +24,7 @@ export async function login(call: Call, email: string, password: string): Promis
   const attempt = await reserveAttempt(call, { kind: "password", subject: canonical });
   try {
     const { user } = attempt;
-    const matches = await call.passwords.matches(user?.passwordHash, password);
+    const matches = await call.passwords.matches(user?.passwordHash, password, call.client.address);
     if (!user || !matches) {
       await recordFailedAttempt(call, attempt, "auth.login_failed", user);
       throw invalidCredentials();
@@ -76,7 +76,7 @@ async function requireSecondFactor(call: Call, user: GuessedUser, attempt: Attem
 
 /** Replaces a hash with outdated parameters, unless the password has changed. */
 async function rehash(call: Call, user: GuessedUser, password: string): Promise<void> {
-  const passwordHash = await call.passwords.hash(password);
+  const passwordHash = await call.passwords.hash(password, call.client.address);
   await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });
 }
 

@@ -12,7 +12,7 @@ import { queueToken } from "./mail-token.ts";
  */
 export async function register(call: Call, email: string, password: string, name: string): Promise<string> {
   const address = readEmailAddress(email);
-  const passwordHash = await call.passwords.hash(password);
+  const passwordHash = await call.passwords.hash(password, call.client.address);
   const now = call.clock.now();
   const id = newId(now);
   const user = { id, email: address.stored, name: name.trim() };

@@ -20,7 +20,7 @@ import { User } from "../store/users.ts";
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
   const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since a hash is expensive
   if (call.config.refuseExpiredPasswords) await refuseExpired(call, ownerId, password);
-  const passwordHash = await call.passwords.hash(password);
+  const passwordHash = await call.passwords.hash(password, call.client.address);
   await call.em.transactional(async () => {
     const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);
     const now = call.clock.now();
@@ -48,7 +48,7 @@ export async function resetPassword(call: Call, token: string, password: string)
 async function refuseExpired(call: Call, userId: string, password: string): Promise<void> {
   const user = await call.em.findOne(User, { id: userId });
   if (!user || !isPasswordExpired(call, user)) return;
-  if (await call.passwords.matches(user.passwordHash, password)) {
+  if (await call.passwords.matches(user.passwordHash, password, call.client.address)) {
     throw invalid("password", "must differ from the one that has expired");
   }
 }

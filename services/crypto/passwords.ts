@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
+import { siteOf } from "../platform/client.ts";
 import { tooBusy } from "../platform/errors.ts";
 
 /** Cost of an argon2id hash: memory in KiB, and passes over it. */
@@ -12,11 +13,11 @@ const MAX_RUNNING = availableParallelism();
 /** Callers that may wait for a hash. Further ones get 503. */
 const MAX_WAITING = 256;
 
-/** Password hashes (PHC strings). */
+/** Password hashes (PHC strings). Callers name the address of their client. */
 export type Passwords = {
-  hash(password: string): Promise<string>;
+  hash(password: string, address?: string): Promise<string>;
   /** Whether the password is right. Without a hash, for an unknown account, it takes the same time and returns false. */
-  matches(passwordHash: string | undefined, password: string): Promise<boolean>;
+  matches(passwordHash: string | undefined, password: string, address?: string): Promise<boolean>;
   /** Whether the hash has outdated parameters. */
   isOutdated(passwordHash: string): boolean;
   /** Callers that wait for a hash to start. */
@@ -30,9 +31,9 @@ export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
   const prefix = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$`;
   const unknownHash = await hash("no account has this password", parameters);
   return {
-    hash: (password) => run(() => hash(password, parameters)),
-    async matches(passwordHash, password) {
-      const equal = await run(() => verify(passwordHash ?? unknownHash, password));
+    hash: (password, address) => run(address, () => hash(password, parameters)),
+    async matches(passwordHash, password, address) {
+      const equal = await run(address, () => verify(passwordHash ?? unknownHash, password));
       return equal && passwordHash !== undefined;
     },
     isOutdated: (passwordHash) => !passwordHash.startsWith(prefix),
@@ -40,24 +41,52 @@ export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
   };
 }
 
-/** Bounds the hashes in progress; further callers wait, first come, first served. */
+/** A caller that waits for its turn. */
+type Waiting = { start(): void; refuse(error: Error): void };
+
+/**
+ * Bounds the hashes in progress. Networks of waiting callers take turns, so that a flood of logins from one delays the
+ * logins from others by one hash.
+ */
 function createSemaphore() {
   let running = 0;
-  const queue: (() => void)[] = [];
+  let waiting = 0;
+  /** Callers by network, in the order of their turns. */
+  const queues = new Map<string, Waiting[]>();
+  /** Takes a caller out of its queue. Those behind it wait behind the other networks. */
+  const take = (network: string, queue: Waiting[], end: "first" | "last") => {
+    waiting--;
+    const caller = end === "first" ? queue.shift() : queue.pop();
+    queues.delete(network);
+    if (queue.length > 0) queues.set(network, queue);
+    return caller;
+  };
+  const startNext = () => {
+    const [next] = queues;
+    if (next) take(...next, "first")?.start();
+    else running--;
+  };
+  const wait = (network: string) =>
+    new Promise<void>((start, refuse) => {
+      const queue = queues.get(network) ?? [];
+      queue.push({ start, refuse });
+      queues.set(network, queue);
+      waiting++;
+      if (waiting <= MAX_WAITING) return;
+      const longest = [...queues].reduce((one, other) => (other[1].length > one[1].length ? other : one));
+      take(...longest, "last")?.refuse(tooBusy());
+    });
   return {
-    /** @throws ServiceError UNAVAILABLE if too many callers wait */
-    async run<T>(work: () => Promise<T>): Promise<T> {
+    /** @throws ServiceError UNAVAILABLE if too many callers wait, and the most of them in the same network */
+    async run<T>(address: string | undefined, work: () => Promise<T>): Promise<T> {
       if (running < MAX_RUNNING) running++;
-      else if (queue.length >= MAX_WAITING) throw tooBusy();
-      else await new Promise<void>((resolve) => queue.push(resolve));
+      else await wait(address === undefined ? "" : siteOf(address));
       try {
         return await work();
       } finally {
-        const next = queue.shift();
-        if (next) next();
-        else running--;
+        startNext();
       }
     },
-    waiting: () => queue.length,
+    waiting: () => waiting,
   };
 }

@@ -109,6 +109,9 @@ export function networksOf(address: string): [network: string, factor: number][]
   ];
 }
 
+/** The largest network that an address counts towards: for IPv6 its /48. */
+export const siteOf = (address: string): string => networksOf(address).at(-1)?.[0] ?? address;
+
 /** A request as Fastify knows it: `ips` is the socket's address and what X-Forwarded-For adds, nearest first. */
 type AddressedRequest = { ip: string; ips?: string[] | undefined };
 

@@ -1,6 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { networksOf } from "./client.ts";
+import { networksOf, siteOf } from "./client.ts";
 import { ServiceError } from "./errors.ts";
 import type { Clock } from "./process.ts";
 import type { RedisClient } from "./redis.ts";
@@ -73,9 +73,8 @@ export const rateLimitKey = (
  * @param account whose requests from the address are counted apart
  */
 export function addressKeys(limit: Limit, address: string, account = "", max = limit.requests): RateLimitKey[] {
-  const networks = networksOf(address);
-  const [site] = networks.at(-1) as [string, number];
-  return networks.map(([network, factor]) =>
+  const site = siteOf(address);
+  return networksOf(address).map(([network, factor]) =>
     rateLimitKey(limit, `{address:${site}}${network === site ? "" : network}${account}`, max * factor),
   );
 }

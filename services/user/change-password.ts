@@ -17,7 +17,7 @@ export async function changePassword(call: SignedInCall, currentPassword: string
   const user = await confirmPassword(call, currentPassword);
   if (newPassword === currentPassword) throw invalid("newPassword", "must differ from the current password");
   assertNotGuessable(call, newPassword, user, "newPassword");
-  const passwordHash = await call.passwords.hash(newPassword);
+  const passwordHash = await call.passwords.hash(newPassword, call.client.address);
   await call.em.transactional(async () => {
     await lockCaller(call);
     const now = call.clock.now();

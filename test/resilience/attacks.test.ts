@@ -4,28 +4,22 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { anyDatabase } from "../support/databases.ts";
 import { type Process, startApart, startProcess } from "../support/deployment.ts";
+import { bomb, CHAT, elements, GZIP, grpcUrlIn, head, LOGIN, questions, REFLECTION } from "../support/hostile.ts";
 import { createHttpClient, sendHttp } from "../support/http-client.ts";
 import { failureOf, framed, send } from "../support/raw-grpc.ts";
 import { times, until } from "../support/until.ts";
 
 const OWNER = { email: "owner@example.com", password: "Correct-horse-1" };
 const OTHER = { ...OWNER, email: "other@example.com" };
-const CHAT = { provider: "provider-a", messages: [{ role: "user", content: "case: plain" }] };
+const CONVERSATION = { provider: "provider-a", messages: [{ role: "user", content: "case: plain" }] };
 const ATTACKER = { "x-forwarded-for": "198.51.100.7" };
-const GZIP = { "grpc-encoding": "gzip" };
-/** Generous, since the machine is shared: `bench flood` measures latencies. */
-const MAX_WAIT_MS = 5_000;
 
-const elements = Buffer.alloc(2_000_000).fill(Buffer.from([0x12, 0])); // a million empty elements of `messages`
-const bomb = framed(gzipSync(elements), { flags: 1 });
-const large = Buffer.from(JSON.stringify({ ...CHAT, pad: "x".repeat(2_000_000) }));
+const large = Buffer.from(JSON.stringify({ ...CONVERSATION, pad: "x".repeat(2_000_000) }));
 const simulator = await startProviderSimulator({ dialect: "openai" });
 afterAll(() => simulator.close());
 
@@ -57,7 +51,7 @@ describe.each([
     } else {
       const process = await startProcess(env);
       processes = [process];
-      [url, grpcUrl] = [process.url, `http://${/gRPC on (127\.0\.0\.1:\d+)/.exec(process.output())?.[1]}`];
+      [url, grpcUrl] = [process.url, grpcUrlIn(process.output())];
     }
     const client = createHttpClient(url);
     for (const account of [OWNER, OTHER]) {
@@ -69,17 +63,16 @@ describe.each([
     for (const process of processes) expect(await process.end("SIGTERM")).toBe(0);
   });
 
+  /** How fast, `npm run bench -- attacks` measures. */
   async function expectServed(): Promise<void> {
     const client = createHttpClient(url);
-    const startedAt = performance.now();
     const answers = [
       client.get("/health/live"),
       client.get("/user/profile", accessToken),
       client.post("/auth/login", OTHER), // a user's oldest session ends when there are too many
-      client.post("/ai/chat", CHAT, accessToken),
+      client.post("/ai/chat", CONVERSATION, accessToken),
     ];
     expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
-    expect(performance.now() - startedAt).toBeLessThan(MAX_WAIT_MS);
   }
 
   /** Serves others while the requests of an attack are answered. @returns what they are answered, in the terms of HTTP */
@@ -94,7 +87,7 @@ describe.each([
   }
 
   const grpc = async (session: http2.ClientHttp2Session, path: string, body: Uint8Array, more = {}) =>
-    httpStatusOf(failureOf(await send(session, head(path, more), body)).code);
+    httpStatusOf(failureOf(await send(session, head(path, { ...ATTACKER, ...more }), body)).code);
   const rest = async (path: string, body: Uint8Array, more = {}) =>
     (await sendHttp(url, "POST", path, body, { ...ATTACKER, ...more })).status;
   const withSession = async <T>(run: (session: http2.ClientHttp2Session) => Promise<T>) => {
@@ -105,8 +98,8 @@ describe.each([
   test("gzip bombs and large bodies without a token are refused unread", async () => {
     const statuses = await withSession((session) =>
       during([
-        ...times(20, () => grpc(session, AI, bomb, GZIP)),
-        ...times(20, () => grpc(session, AI, framed(elements))),
+        ...times(20, () => grpc(session, CHAT, bomb, GZIP)),
+        ...times(20, () => grpc(session, CHAT, framed(elements))),
         ...times(20, () => rest("/ai/chat", gzipSync(large), { "content-encoding": "gzip" })),
         ...times(20, () => rest("/ai/chat", large)),
       ]),
@@ -129,8 +122,8 @@ describe.each([
     const list = Buffer.from(`{"messages":[${"{},".repeat(600_000)}{}]}`);
     const statuses = await withSession((session) =>
       during([
-        ...times(16, () => grpc(session, AI, bomb, { ...GZIP, authorization })),
-        ...times(16, () => grpc(session, AI, framed(elements), { authorization })),
+        ...times(16, () => grpc(session, CHAT, bomb, { ...GZIP, authorization })),
+        ...times(16, () => grpc(session, CHAT, framed(elements), { authorization })),
         ...times(16, () => rest("/ai/chat", list, { authorization })),
       ]),
     );
@@ -149,7 +142,7 @@ describe.each([
     );
     const sessions = times(4, () => http2.connect(grpcUrl).on("error", () => {}));
     for (const session of sessions) {
-      for (const stream of times(200, () => session.request({ ":method": "POST", ...head(LOGIN) })))
+      for (const stream of times(200, () => session.request(head(LOGIN, ATTACKER))))
         stream.on("error", () => {}).write("\0");
     }
     const ask = () => sendHttp(url, "POST", "/auth/verify-email", { token: "x" }, ATTACKER);
@@ -162,19 +155,10 @@ describe.each([
   });
 
   test("reflection streams full of questions are answered or cut, and end nothing else", async () => {
-    const messageRequest = { case: "fileContainingSymbol", value: "gatehouse.ai.v1.AIService" } as const;
-    const question = framed(
-      toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest })),
-    );
-    const questions = Buffer.concat(times(100, () => question));
     await withSession(async (session) => {
       const ask = async () => {
-        const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-        const { head: first, trailers } = await send(
-          session,
-          head(path, { "grpc-accept-encoding": "br,gzip" }),
-          questions,
-        );
+        const headers = head(REFLECTION, { ...ATTACKER, "grpc-accept-encoding": "br,gzip" });
+        const { head: first, trailers } = await send(session, headers, questions(100));
         return httpStatusOf(Number(trailers["grpc-status"] ?? first["grpc-status"]));
       };
       const statuses = await during(times(12, ask));
@@ -182,11 +166,6 @@ describe.each([
     });
   });
 });
-
-const AI = "/gatehouse.ai.v1.AIService/Chat";
-const LOGIN = "/gatehouse.account.v1.AuthService/Login";
-
-const head = (path: string, more = {}) => ({ ":path": path, "content-type": "application/grpc", ...ATTACKER, ...more });
 
 const { Unauthenticated, InvalidArgument, OutOfRange, ResourceExhausted, Unavailable } = Code;
 const CODES = [0, InvalidArgument, Unauthenticated, OutOfRange, ResourceExhausted, Unavailable];

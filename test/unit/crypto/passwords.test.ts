@@ -53,3 +53,16 @@ test("Passwords: later callers delay no earlier one, and a failure affects its o
   const outcomes = await Promise.allSettled(later);
   expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
 });
+
+test("Passwords: a caller elsewhere does not wait for a flood from a /48, which is refused first", async () => {
+  const passwords = await createPasswords(CHEAP);
+  let answered = 0;
+  const ask = (address: string) =>
+    passwords.hash(password, address).then(
+      () => ++answered,
+      () => "refused",
+    );
+  const flood = times(IN_FLIGHT + WAITING, (i) => ask(`2001:db8:7:${i.toString(16)}::1`));
+  expect(await ask("10.0.0.1")).toBeLessThan(WAITING / 2);
+  expect((await Promise.all(flood)).filter((outcome) => outcome === "refused")).toHaveLength(1);
+});

@@ -1,0 +1,30 @@
+import { gzipSync } from "node:zlib";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { framed } from "./raw-grpc.ts";
+import { times } from "./until.ts";
+
+export const CHAT = "/gatehouse.ai.v1.AIService/Chat";
+export const LOGIN = "/gatehouse.account.v1.AuthService/Login";
+export const REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+export const GZIP = { "grpc-encoding": "gzip" };
+
+/** A million empty elements of `messages`, and the same in 2 KB. */
+export const elements = Buffer.alloc(2_000_000).fill(Buffer.from([0x12, 0]));
+export const bomb = framed(gzipSync(elements), { flags: 1 });
+
+const messageRequest = { case: "fileContainingSymbol", value: "gatehouse.ai.v1.AIService" } as const;
+const question = toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest }));
+/** Questions about a service, for a reflection stream. */
+export const questions = (count: number) => Buffer.concat(times(count, () => framed(question)));
+
+/** The address of the gRPC port in what a process has written. */
+export const grpcUrlIn = (output: string) => `http://${/gRPC on (127\.0\.0\.1:\d+)/.exec(output)?.[1]}`;
+
+/** The headers of a gRPC call. */
+export const head = (path: string, more = {}) => ({
+  ":method": "POST",
+  ":path": path,
+  "content-type": "application/grpc",
+  ...more,
+});
