@@ -26,11 +26,10 @@ export async function startDaemon(
     child.once("error", ({ message }) => end(message)).once("exit", (code) => end(`exit code ${code}`));
   });
   const kill = (signal: NodeJS.Signals) => void child.kill(signal);
-  const serves = () => {
+  await until(`${program} to serve`, () => {
     if (failure) throw new Error(`${program}: ${failure}: ${output}`);
     return Promise.resolve(isReady()).catch(() => false);
-  };
-  await until(`${program} to serve`, serves, 60_000);
+  });
   return {
     pid: child.pid as number,
     output: () => output,
