@@ -65,7 +65,7 @@ test("Dockerfile: its files start the service, which then writes nothing beside 
     expect(await (await fetch(running.url)).text()).toMatch(/<script [^>]*src="[^"]*assets\//);
     expect(() => execFileSync(process.execPath, words, { env: { PORT: "1" }, stdio: "ignore" })).toThrow();
     expect(files()).toEqual(before);
-    expect(dockerfile).toMatch(/^USER node$/m);
+    expect(dockerfile).toMatch(/^USER 1000:1000$/m);
   } finally {
     expect(await running.end("SIGTERM")).toBe(0);
   }
@@ -122,6 +122,7 @@ test.skipIf(!has("kubectl"))("Kubernetes: kustomize builds every object, with on
   const kinds = "ConfigMap Service Deployment PodDisruptionBudget HorizontalPodAutoscaler Job NetworkPolicy".split(" ");
   for (const kind of kinds) expect(built).toMatch(new RegExp(`^kind: ${kind}$`, "m"));
   expect(new Set(built.match(/image: .*/g)).size).toBe(1);
+  expect(/exec:\s+command:\s+- (\S+)/.exec(built)?.[1]).toBe("node"); // the image has no other program
   for (const path of ["/health/ready", "/health/live"]) expect(built).toContain(`path: ${path}`);
 });
 
