@@ -1,9 +1,9 @@
 import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
-import { recordAudit } from "../audit/record.ts";
+import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
+import { formatDuration } from "../mail/templates.ts";
 import { newId } from "../store/ids.ts";
-import { insertUser } from "../store/users.ts";
-import { queueToken } from "./mail-token.ts";
+import { insertRegistration } from "../store/users.ts";
 
 /**
  * Creates an account and queues the mail that verifies its address, both or neither.
@@ -13,15 +13,16 @@ import { queueToken } from "./mail-token.ts";
 export async function register(call: Call, email: string, password: string, name: string): Promise<string> {
   const address = readEmailAddress(email);
   const passwordHash = await call.passwords.hash(password, call.client.address);
+  const { verifyTokenMs } = call.config;
   const now = call.clock.now();
-  const id = newId(now);
-  const user = { id, email: address.stored, name: name.trim() };
-  const times = { passwordChangedAt: now, termsAcceptedAt: now, createdAt: now, updatedAt: now };
-  await call.em.transactional(async () => {
-    const row = { ...user, canonicalEmail: address.canonical, passwordHash, ...times };
-    if (!(await insertUser(call, row))) throw emailTaken();
-    await queueToken(call, "verify-email", user);
-    await recordAudit(call, "auth.register", { userId: id });
+  const user = { id: newId(now), email: address.stored, name: name.trim() };
+  const isNew = await insertRegistration(call, {
+    user: { ...user, canonicalEmail: address.canonical, passwordHash, createdAt: now },
+    token: { id: newId(now), expiresAt: new Date(now.getTime() + verifyTokenMs) },
+    mail: { id: newId(now), variables: { name: user.name, lifetime: formatDuration(verifyTokenMs) } },
+    event: auditRow(call, "auth.register", { userId: user.id }),
   });
-  return id;
+  if (!isNew) throw emailTaken();
+  call.onComplete.push(() => call.mailWorker.wake());
+  return user.id;
 }

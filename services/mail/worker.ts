@@ -6,7 +6,7 @@ import { every } from "../jobs/every.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
 import { type ClaimedEmail, claimEmails, extendLease, finishAttempt } from "../store/emails.ts";
-import type { Db, Store } from "../store/store.ts";
+import type { Store } from "../store/store.ts";
 import { renderEmail, type TemplateName } from "./templates.ts";
 import { describeSmtpError, type MailTransport, smtpReplyCode } from "./transport.ts";
 
@@ -49,7 +49,7 @@ export function startMailWorker(deps: Deps): MailWorker {
     for (let claimed = BATCH; claimed > 0; ) {
       while (inFlight.size > MAX_IN_FLIGHT - BATCH) await Promise.race(inFlight);
       if (closing.aborted) return;
-      const emails = await claimEmails(dbOf(deps), deps.clock.now(), leaseEnd(), BATCH);
+      const emails = await claimEmails(deps.store, deps.clock.now(), leaseEnd(), BATCH);
       claimed = emails.length;
       for (const email of emails) {
         const sending = send(email).finally(() => inFlight.delete(sending));
@@ -60,10 +60,10 @@ export function startMailWorker(deps: Deps): MailWorker {
 
   /** Never throws: if the result can't be recorded, the e-mail is sent again when its lease ends. */
   async function send(email: ClaimedEmail): Promise<void> {
-    const extend = () => void extendLease(dbOf(deps), email, leaseEnd()).catch(() => {});
+    const extend = () => void extendLease({ em: deps.store.fork() }, email, leaseEnd()).catch(() => {});
     const extending = setInterval(extend, EXTEND_INTERVAL_MS);
     const result = await attempt(deps, email).finally(() => clearInterval(extending));
-    await finishAttempt(dbOf(deps), email, result).catch(() => {});
+    await finishAttempt(deps.store, email, result).catch(() => {});
   }
 
   const job = every({ name: "send mail", intervalMs: POLL_INTERVAL_MS, run: sendDue }, deps);
@@ -75,8 +75,6 @@ export function startMailWorker(deps: Deps): MailWorker {
     },
   };
 }
-
-const dbOf = ({ store }: Pick<Deps, "store">): Db => ({ em: store.fork() });
 
 /** Sends an e-mail, unless its link does not work any more. */
 async function attempt(deps: Deps, email: ClaimedEmail): Promise<Parameters<typeof finishAttempt>[2]> {

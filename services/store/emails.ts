@@ -1,5 +1,5 @@
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
-import type { Db } from "./store.ts";
+import { type Db, type HotDb, prepared } from "./store.ts";
 
 /** How far an e-mail is. */
 export type EmailStatus = "queued" | "sending" | "sent" | "failed";
@@ -47,22 +47,24 @@ export type ClaimedEmail = {
   isVerified: boolean;
 };
 
+// materialized: else a plan may evaluate "due" repeatedly and claim more than the limit
+const CLAIM = prepared(
+  "claim_emails",
+  `with due as materialized (
+     select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ? for update skip locked)
+   update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = ?
+   from due where e.id = due.id
+   returning e.id, e."to", e.template, e.facts as variables, e.token_id as "tokenId", e.attempts,
+     coalesce(e.retried_at, e.created_at) as "queuedAt",
+     e.token_id is not null and not exists (
+       select from one_time_tokens t where t.id = e.token_id and t.expires_at > ?) as "tokenExpired",
+     exists (select from users u where u.id = e.user_id and u.email = e."to" and u.email_verified_at is not null)
+       as "isVerified"`,
+);
+
 /** Claims e-mails that are due, oldest first. Others may claim them again from `leaseEnd` on. */
-export async function claimEmails({ em }: Db, now: Date, leaseEnd: Date, limit: number): Promise<ClaimedEmail[]> {
-  // materialized: else a plan may evaluate "due" repeatedly and claim more than the limit
-  return em.execute(
-    `with due as materialized (
-       select id from emails where next_attempt_at <= ? order by next_attempt_at, id limit ? for update skip locked)
-     update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = ?
-     from due where e.id = due.id
-     returning e.id, e."to", e.template, e.facts as variables, e.token_id as "tokenId", e.attempts,
-       coalesce(e.retried_at, e.created_at) as "queuedAt",
-       e.token_id is not null and not exists (
-         select from one_time_tokens t where t.id = e.token_id and t.expires_at > ?) as "tokenExpired",
-       exists (select from users u where u.id = e.user_id and u.email = e."to" and u.email_verified_at is not null)
-         as "isVerified"`,
-    [now, limit, leaseEnd, now],
-  );
+export function claimEmails({ query }: HotDb, now: Date, leaseEnd: Date, limit: number): Promise<ClaimedEmail[]> {
+  return query(CLAIM, [now, limit, leaseEnd, now]);
 }
 
 type Claim = Pick<ClaimedEmail, "id" | "attempts">;
@@ -81,14 +83,16 @@ export type AttemptResult = {
   error?: string;
 };
 
+const FINISH = prepared(
+  "finish_email",
+  `update emails set status = ?, sent_at = ?, next_attempt_at = ?, last_error = coalesce(?, last_error)
+   where id = ? and attempts = ?`,
+);
+
 /** Records how an attempt ended, unless the e-mail has been claimed again since. */
-export async function finishAttempt({ em }: Db, { id, attempts }: Claim, result: AttemptResult): Promise<void> {
+export async function finishAttempt({ query }: HotDb, { id, attempts }: Claim, result: AttemptResult): Promise<void> {
   const { status, sentAt = null, nextAttemptAt = null, error = null } = result;
-  await em.execute(
-    `update emails set status = ?, sent_at = ?, next_attempt_at = ?, last_error = coalesce(?, last_error)
-     where id = ? and attempts = ?`,
-    [status, sentAt, nextAttemptAt, error, id, attempts],
-  );
+  await query(FINISH, [status, sentAt, nextAttemptAt, error, id, attempts]);
 }
 
 /**

@@ -1,5 +1,6 @@
 import { defineEntity, type OptionalProps, p } from "@mikro-orm/core";
-import type { Db } from "./store.ts";
+import type { AuditEventRow } from "./audit-events.ts";
+import { type Db, type HotDb, prepared } from "./store.ts";
 
 const table = defineEntity({
   name: "User",
@@ -67,29 +68,48 @@ export async function lockAdminsAnd(
   );
 }
 
-/** Inserts a user. @returns false if the address is taken; an error would make PostgreSQL log the password hash. */
-export async function insertUser({ em }: Db, user: Omit<NewUser, "role">): Promise<boolean> {
-  const query = em
-    .createQueryBuilder(User)
-    .insert({ ...user, role: "user" })
-    .onConflict("canonicalEmail")
-    .ignore();
-  return (await query.execute("run")).affectedRows > 0;
-}
+/** One statement, so one round trip and one commit: user, token, e-mail and audit event, or nothing. */
+const REGISTER = prepared(
+  "register",
+  `with registered as (
+    insert into users (id, email, canonical_email, name, role, password_hash,
+      password_changed_at, terms_accepted_at, created_at, updated_at)
+    select r.id, r.email, r.canonical_email, r.name, 'user', r.password_hash,
+      r.created_at, r.created_at, r.created_at, r.created_at
+    from jsonb_populate_record(null::users, ?::jsonb) as r
+    on conflict (canonical_email) do nothing returning id, email, created_at as now),
+  issued as (
+    insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at)
+    select ?::uuid, id, 'verify-email', email, now, ?::timestamptz from registered returning id),
+  queued as (
+    insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
+    select ?::uuid, r.id, r.email, 'verify-email', ?::jsonb, issued.id, 'queued', r.now, r.now
+    from registered as r, issued),
+  recorded as (
+    insert into audit_events
+    select r.* from registered, jsonb_populate_record(null::audit_events, ?::jsonb) as r returning id),
+  unsealed as (insert into audit_unsealed (event_id) select id from recorded)
+  select id from registered`,
+);
 
-type NewUser = Pick<
-  User,
-  | "id"
-  | "email"
-  | "canonicalEmail"
-  | "name"
-  | "role"
-  | "passwordHash"
-  | "passwordChangedAt"
-  | "termsAcceptedAt"
-  | "createdAt"
-  | "updatedAt"
->;
+/** An account to be created, and the e-mail that verifies its address. */
+export type Registration = {
+  user: Pick<User, "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt">;
+  token: { id: string; expiresAt: Date };
+  mail: { id: string; variables: Record<string, string> };
+  event: AuditEventRow;
+};
+
+/** Registers a user. @returns false if the address is taken; an error would make PostgreSQL log the password hash. */
+export async function insertRegistration(
+  { query }: HotDb,
+  { user, token, mail, event }: Registration,
+): Promise<boolean> {
+  const { canonicalEmail, passwordHash, createdAt, ...same } = user;
+  const row = { ...same, canonical_email: canonicalEmail, password_hash: passwordHash, created_at: createdAt };
+  const values = [row, token.id, token.expiresAt, mail.id, mail.variables, event];
+  return (await query(REGISTER, values)).length > 0;
+}
 
 /**
  * Marks a TOTP step as used and the factor as confirmed, unless the secret has changed or this or a later step was
