@@ -1,9 +1,9 @@
 /**
  * Attacks of one address or one user on both ports: `npm run bench -- attacks`. While each of them lasts, four kinds of other
- * callers read a profile, sign in, chat and ask for health at a steady pace, half of them over gRPC. Prints their latencies,
- * the largest memory of the processes, and what the attacker got. Everything stays on 127.0.0.0/8 and stops by itself.
- * BENCH_ONLY chooses attacks by a part of their names, BENCH_ROUNDS repeats each: the best round counts, since the clients
- * share the cores with the server.
+ * callers read a profile, sign in, chat and ask for health at a steady pace, half of them over gRPC. Prints their latencies
+ * (p50 / p99 in ms), the CPU (in cores) and the largest memory that the processes used, and what the attacker got. Everything
+ * stays on 127.0.0.0/8 and stops by itself. BENCH_ONLY chooses attacks by a part of their names, BENCH_ROUNDS repeats each:
+ * the best round counts, since the clients share the cores with the server.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -59,9 +59,9 @@ const elsewhere = () => ({ "x-forwarded-for": `10.0.${(addresses >> 8) & 255}.${
 try {
   const upstream = await startServer(["bench/ai/upstream.ts"], {}, "all");
   process.stdout.write(
-    "\n| heap, processes | attack | profile | login | chat | health | peak memory, MiB | others failed | attacker got |\n",
+    "\n| heap, processes | attack | profile | login | chat | health | CPU | peak memory, MiB | others failed | attacker got |\n",
   );
-  process.stdout.write("|---|---|---|---|---|---|---|---|---|\n");
+  process.stdout.write("|---|---|---|---|---|---|---|---|---|---|\n");
   for (const heapMb of [256, 512]) {
     for (const mode of ["one", "apart"] as const) {
       const target = await start(heapMb, mode, upstream.url);
@@ -173,7 +173,7 @@ async function measure(setup: string, target: Target, attack: string): Promise<v
   const failed = rounds.reduce((sum, each) => sum + each.failed.length, 0);
   const why = [...new Set(rounds.flatMap((each) => each.failed))].join("; ");
   process.stdout.write(
-    `| ${[setup, attack, ...cells, memory.join(" + "), failed ? `${failed}: ${why}` : "0", best.statuses].join(" | ")} |\n`,
+    `| ${[setup, attack, ...cells, best.cores.toFixed(2), memory.join(" + "), failed ? `${failed}: ${why}` : "0", best.statuses].join(" | ")} |\n`,
   );
 }
 
@@ -198,6 +198,8 @@ async function playRound(target: Target, attack: string) {
   });
   await sleep(1_000);
   const pending: Promise<void>[] = [];
+  const cpuMs = () => target.processes.reduce((sum, each) => sum + each.cpuMs(), 0);
+  const [beganAt, cpuBefore] = [performance.now(), cpuMs()];
   const endsAt = performance.now() + ATTACK_MS;
   for (let i = 0; performance.now() < endsAt; i++) {
     for (const name of CALLERS) {
@@ -209,10 +211,11 @@ async function playRound(target: Target, attack: string) {
     }
     await sleep(PACE_MS);
   }
+  const cores = (cpuMs() - cpuBefore) / (performance.now() - beganAt);
   await Promise.all(pending);
   if (attacking.exitCode === null) await once(attacking, "close");
   await stop();
-  return { latencies, failed, statuses: statuses.replaceAll('"', ""), peaks: target.processes.map(peakMiB) };
+  return { latencies, failed, cores, statuses: statuses.replaceAll('"', ""), peaks: target.processes.map(peakMiB) };
 }
 
 function at(values: number[], share: number): number {
