@@ -94,7 +94,7 @@ async function start(heapMb: number, mode: "one" | "apart", provider: string): P
     mode === "one"
       ? [await startServer([heap, "gateway/main.ts"], env, "all")]
       : [
-          await startServer([heap, "services/main.ts"], { ...env, INTERNAL_URL: internal }, "all"),
+          await startServer([heap, "services/main.ts"], { ...env, INTERNAL_URL: internal, LOG_LEVEL: "info" }, "all"),
           await startServer([heap, "gateway/main.ts"], { ...env, SERVICES_URL: internal }, "all"),
         ];
   return { url: `http://127.0.0.1:${port}`, grpcUrl: `http://127.0.0.1:${grpcPort}`, processes, databaseUrl };

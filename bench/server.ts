@@ -67,7 +67,7 @@ function urlOf(child: ChildProcess): Promise<string> {
   let output = "";
   return new Promise((resolve, reject) => {
     const look = (part: Buffer) => {
-      output += part;
+      if (output.length < 10_000) output += part;
       const port = /(?:127\.0\.0\.1|localhost):(\d+)/.exec(output)?.[1];
       if (port) resolve(`http://127.0.0.1:${port}`);
     };
