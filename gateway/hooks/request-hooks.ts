@@ -92,7 +92,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
       if (request.is404) throw new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
       if (!allow) return;
       reply.header("allow", allow);
-      throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address takes ${allow}.`);
+      throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address allows ${allow}.`);
     },
     onClose: end,
   });

@@ -31,7 +31,7 @@ export function parseJson(bytes: Uint8Array): { json: unknown; hasEscapes: boole
   } catch (error) {
     throw error instanceof ServiceError ? error : malformed("The body is not valid JSON.");
   }
-  if (hasDuplicates) throw malformed("The body names a key twice.");
+  if (hasDuplicates) throw malformed("The body contains a key twice.");
   return { json, hasEscapes: text.includes("\\u") };
 }
 

@@ -46,9 +46,9 @@ const oneOf = (names: string[]) => `must be one of ${names.join(", ")}`;
 /** Checks the messages as a whole. A role that is none has a violation of its own. @returns what is wrong */
 function faultIn(messages: Conversation["messages"]): string | undefined {
   if (charactersIn(messages) > MAX_CHARACTERS && codePointsIn(messages) > MAX_CHARACTERS)
-    return `must hold at most ${MAX_CHARACTERS} characters`;
+    return `must contain at most ${MAX_CHARACTERS} characters`;
   if (messages.every(({ role, content }) => role === "assistant" || role === "system" || content === ""))
-    return "must hold something said by the user";
+    return "must contain a message of the user";
   return undefined;
 }
 

@@ -45,10 +45,17 @@ export function violationsOf(schema: DescMessage, message: Message): Violation[]
   const nuls = nulsIn(message).map((path) => ({ field: path.slice(1), message: "must not contain NUL characters" }));
   const broken = (result.violations ?? []).map(({ field, ruleId, message: text }) => ({
     field: field.length === 0 ? ruleId : jsonPath(field), // the id of a constraint on the whole message is the field's name
-    message: text,
+    message: WORDINGS.reduce((worded, [theirs, ours]) => worded.replace(theirs, ours), text),
   }));
   return [...nuls, ...broken];
 }
+
+/** Messages of protovalidate, and the same in the words of the others. */
+const WORDINGS: [RegExp, string][] = [
+  [/^must be in list \[(.*)\]$/, "must be one of $1"],
+  [/^must be greater than or equal to (\S+) and less than or equal to (\S+)$/, "must be from $1 to $2"],
+  [/^must contain at least 1 item\(s\)$/, "must not be empty"],
+];
 
 function overlongLists(schema: DescMessage, message: Message): Violation[] {
   const lists = message as unknown as Record<string, unknown[] | undefined>;

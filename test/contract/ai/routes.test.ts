@@ -56,23 +56,27 @@ test("POST /ai/chat: omits usage that was not reported", async () => {
 test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any stream header", async (path) => {
   const { browser, accessToken } = await app.signIn();
   const good = saying("case: plain");
-  for (const [wrong, field] of [
+  for (const [wrong, field, message] of [
     [{ provider: "provider-z" }, "provider"],
-    [{ model: "model-b-1" }, "model"],
-    [{ messages: [] }, "messages"],
-    [{ messages: [{ role: "robot", content: "Hello." }] }, "messages[0].role"],
+    [{ model: "model-b-1" }, "model", "must be one of model-a-1, model-a-2, model-a-3"],
+    [{ messages: [] }, "messages", "must not be empty"],
+    [
+      { messages: [{ role: "robot", content: "Hello." }] },
+      "messages[0].role",
+      "must be one of user, assistant, system",
+    ],
     [{ messages: [...good.messages, { role: "assistant" }] }, "messages[1].content"],
     [{ messages: [...good.messages, { role: "assistant", content: null }] }, "messages[1].content"],
     [{ messages: [{ role: "system", content: "Hello." }] }, "messages"],
     [{ messages: [{ role: "user", content: "" }] }, "messages"],
     [{ messages: [{ role: "user", content: "x".repeat(262_145) }] }, "messages"],
-    [{ temperature: 2.1 }, "temperature"],
-    [{ maxTokens: 0 }, "maxTokens"],
+    [{ temperature: 2.1 }, "temperature", "must be from 0 to 2"],
+    [{ maxTokens: 0 }, "maxTokens", "must be from 1 to 1000000"],
   ] as const) {
     const { status, body, headers } = await browser.post(path, { ...good, ...wrong }, accessToken);
     expect(status, field).toBe(400);
     expect(headers.get("content-type")).toMatch(/^application\/json/);
-    expect(body.violations[0].field).toBe(field);
+    expect(body.violations[0]).toEqual({ field, message: message ?? expect.any(String) });
   }
   expect((await browser.post(path, good)).status).toBe(401);
 });

@@ -74,7 +74,7 @@ test("POST /auth/verify-mfa: needs exactly one of code and backupCode, and an MF
   const { user, authenticator } = await setUpFactor(app);
   const tempToken = await mfaTokenFor(app, user);
   for (const factor of [{}, { code: "1", backupCode: "2" }]) {
-    const message = "Invalid request: code must be given, or backupCode, and not both.";
+    const message = "Invalid request: code must be given, or backupCode, but not both.";
     const body = { message, violations: [{ field: "code" }] };
     expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body });
   }
