@@ -27,11 +27,13 @@ export async function listUsage(
   { em, clock, config, ai }: Pick<SignedInCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
   { userId, from, to, page = 1 }: UsageFilter,
 ): Promise<DailyUsage[]> {
-  const daysBefore = (days: number) => new Date((to ?? clock.now()).getTime() - days * DAY_MS);
+  const now = clock.now();
+  const daysBefore = (days: number) => new Date((to ?? now).getTime() - days * DAY_MS);
   if (from && from < daysBefore(MAX_DAYS)) throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
   await ai.usage.flush();
-  const firstDay = firstDetailedDay(clock.now(), config.usageRetentionMs);
+  const firstDay = firstDetailedDay(now, config.usageRetentionMs);
   const bound = (time: Date) => (time < firstDay ? startOfDay(time) : time);
-  const filter = { userId: userId ?? null, from: bound(from ?? daysBefore(DEFAULT_DAYS)), to: to ? bound(to) : null };
+  const end = to ?? daysBefore(-1); // clocks of replicas differ
+  const filter = { userId: userId ?? null, from: bound(from ?? daysBefore(DEFAULT_DAYS)), to: bound(end) };
   return sumUsageByDay({ em }, filter, { limit: PAGE_ROWS, offset: (page - 1) * PAGE_ROWS });
 }

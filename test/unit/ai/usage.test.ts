@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
@@ -37,6 +37,27 @@ test("usage is summed by day, user, provider and model", async () => {
   };
   expect(await list({ userId: call.userId })).toEqual([line]);
   expect(await list({})).toContainEqual(line);
+});
+
+test("a page of everybody's usage reads the days that it shows, not all of the period", async () => {
+  const insert = (days: number, calls: number) =>
+    desk.store.fork().execute(
+      `insert into ai_usage (id, provider, model, outcome, created_at)
+       select gen_random_uuid(), 'p', 'model ' || n, 'completed', ?::timestamptz - ?::int * interval '1 day' from generate_series(1, ?::int) as n`,
+      [clock.now(), days, calls],
+    );
+  onTestFinished(async () => void (await desk.store.fork().execute("delete from ai_usage where provider = 'p'")));
+  for (const days of [100, 150, 200, 250, 300]) await insert(days, 6_000);
+  await desk.store.fork().execute("analyze ai_usage");
+  await desk.store.fork().transactional(async (em) => {
+    const [from, to] = [360, 90].map((days) => new Date(clock.now().getTime() - days * 86_400_000));
+    const page = await listUsage({ em, clock, config, ai: desk.ai }, { from, to });
+    expect([page.length, new Set(page.map(({ day }) => day)).size]).toEqual([5_000, 1]);
+    const [read] = await em.execute<{ rows: number }[]>(
+      "select (seq_tup_read + idx_tup_fetch)::int as rows from pg_stat_xact_user_tables where relname = 'ai_usage'",
+    );
+    expect(read?.rows).toBeLessThan(15_000);
+  });
 });
 
 test("usage of an erased account is kept without the user", async () => {
