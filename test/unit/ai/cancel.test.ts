@@ -1,6 +1,7 @@
 import { getEventListeners } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { measureStalls } from "../../support/event-loop.ts";
+import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
 import { until } from "../../support/until.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
@@ -8,7 +9,7 @@ import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } fro
 const CLOSED_WITHIN_MS = 50;
 const patience = () => new Promise((resolve) => setTimeout(resolve, 20));
 
-describe.each(DIALECTS)("provider client for %s, when the caller disconnects", (dialect) => {
+describe.each(DIALECTS)("provider client for %s, when the caller disconnects", RETRY_ON_SLOW_CI, (dialect) => {
   let bench: Bench;
   beforeAll(async () => {
     bench = await startBench(dialect);
