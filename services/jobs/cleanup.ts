@@ -19,6 +19,7 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
     requestId: "jobs",
     caller: undefined,
   });
+  const mailSince = context.config.database.kind === "memory" ? context.clock.now() : new Date(0); // the rows of earlier runs are gone
   const jobs = [
     { name: "purge deleted users", intervalMs: MINUTE_MS, run: () => purgeDeletedUsers(createSystemCall) },
     { name: "rotate signing keys", intervalMs: MINUTE_MS, run: () => context.keys.rotate() },
@@ -33,7 +34,7 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
       async run(signal: AbortSignal) {
         await purgeExpired(store, context.clock.now(), context.config, signal);
         await purgeUnverifiedUsers(createSystemCall, context.config);
-        await purgeMailFolder(context.config, { em: store.fork() });
+        await purgeMailFolder(context.config, { em: store.fork() }, mailSince);
       },
     },
   ].map((job) => every(job, context));

@@ -2,9 +2,11 @@ import { readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createTransport, type SendMailOptions } from "nodemailer";
 import type { Logger } from "pino";
+import { validate as isUuid } from "uuid";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 import { selectStoredEmails } from "../store/emails.ts";
+import { lowestId } from "../store/ids.ts";
 import type { Db } from "../store/store.ts";
 
 /** Concurrent connections to the SMTP server, and e-mails per connection. */
@@ -108,12 +110,19 @@ function createFolderTransport({ mail, dataDir }: Pick<Config, "mail" | "dataDir
   };
 }
 
-/** Deletes the files of e-mails that are no longer stored: they were older than `EMAIL_RETENTION`, or their user was erased. */
-export async function purgeMailFolder({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, db: Db): Promise<void> {
+/**
+ * Deletes the files of e-mails that are no longer stored: they were older than `EMAIL_RETENTION`, or their user was erased.
+ * @param since e-mails queued earlier belong to another database
+ */
+export async function purgeMailFolder(
+  { mail, dataDir }: Pick<Config, "mail" | "dataDir">,
+  db: Db,
+  since: Date,
+): Promise<void> {
   if (mail.smtpUrl) return;
   const folder = join(dataDir, "mail");
-  const files = (await readdir(folder)).filter((name) => /^[\da-f-]{36}\.eml/.test(name));
-  const idOf = (name: string) => name.slice(0, 36);
+  const idOf = (name: string) => name.replace(/\.eml.*/, "");
+  const files = (await readdir(folder)).filter((name) => isUuid(idOf(name)) && idOf(name) >= lowestId(since));
   const stored = await selectStoredEmails(db, files.map(idOf));
   for (const name of files) if (!stored.has(idOf(name))) await rm(join(folder, name), { force: true });
 }

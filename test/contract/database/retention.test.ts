@@ -1,8 +1,8 @@
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { NIL } from "uuid";
 import { expect, onTestFinished, test } from "vitest";
+import { newId } from "../../../services/store/ids.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
@@ -34,15 +34,16 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   await passes(app, "old e-mails to be deleted", async () => (await emails()).length === 0);
   if (process.env.TEST_MODE && process.env.TEST_MODE !== "embedded") return; // sent by SMTP
   const folder = join(app.settings.DATA_DIR as string, "mail");
+  const others = [`${newId(new Date(0))}.eml`, `${"a".repeat(36)}.eml`]; // of an earlier run, and no e-mail's
   const files = () => readdirSync(folder).filter((name) => name.endsWith(".eml"));
   const admin = await signInAdmin(app);
   const [kept, erased] = [await app.addUser(), await app.addUser()];
   for (const { email } of [admin.user, kept, erased]) await app.mail.emailTo(email);
-  writeFileSync(join(folder, `${NIL}.eml`), "an e-mail that is not stored");
+  for (const name of [`${newId(app.clock.now())}.eml`, ...others]) writeFileSync(join(folder, name), "not stored");
   await admin.delete(`/admin/users/${erased.id}`);
-  await passes(app, "the files of deleted e-mails to be deleted", async () => files().length === 2);
+  await passes(app, "the files of deleted e-mails to be deleted", async () => files().length === 2 + others.length);
   const rows = await app.sql<{ id: string }>("select id from emails where user_id in (?)", [[admin.user.id, kept.id]]);
-  expect(files().sort()).toEqual(rows.map(({ id }) => `${id}.eml`).sort());
+  expect(files().sort()).toEqual([...rows.map(({ id }) => `${id}.eml`), ...others].sort());
 });
 
 test("SESSION_RETENTION: deletes sessions that have ended so long ago", async () => {
