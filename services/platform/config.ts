@@ -96,10 +96,13 @@ function databaseLocation(v: Values) {
   return { kind: "folder" as const, path: v.DATA_DIR };
 }
 
-/** What the operator of a production deployment should know. */
+/** What the operator should know, above all of a production deployment. */
 function warningsOf(v: Values): string[] {
-  if (v.NODE_ENV !== "production") return [];
+  const hasProxies = process.allowedNodeEnvironmentFlags.has("--use-env-proxy"); // came with the agents' `proxyEnv`
+  const ignored = v.HTTPS_PROXY && !hasProxies ? ["HTTPS_PROXY has no effect before Node 22.21 and 24.5"] : [];
+  if (v.NODE_ENV !== "production") return ignored;
   return [
+    ...ignored,
     !v.PUBLIC_URL?.startsWith("https:") && "PUBLIC_URL is not https: browsers send cookies and passwords in the clear",
     !v.RATE_LIMITS && "RATE_LIMITS is off: passwords can be guessed as fast as the machine allows",
     databaseLocation(v).kind !== "postgres" && "DATABASE_URL is not set: the embedded database is for trying out",

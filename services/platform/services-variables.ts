@@ -117,7 +117,7 @@ export const servicesVariables = {
   HTTPS_PROXY: optional(
     url(["http:", "https:"], `http://user:pass@host:port, ${URL_ENCODING_HINT}`),
     "none",
-    "Proxy through which AI providers with https are reached. Requires Node 24.5.",
+    "Proxy through which AI providers with https are reached. Requires Node 22.21 or 24.5.",
   ),
   NO_PROXY: optional(text, "none", "Hosts that are reached without `HTTPS_PROXY`, separated by commas."),
   AI_FIRST_BYTE_TIMEOUT: setting(timeLimit("1ms"), "60s", "Maximum time until the first byte of a reply."),

@@ -67,19 +67,22 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}): Ht
         sending.on("error", reject);
         // A response that switches protocols (101) emits neither of these two events.
         sending.on("close", () => isAnswered || reject(new ProviderError("unreadable reply")));
-        sending.on("socket", (socket) => {
-          if (!socket.connecting) return;
-          const connectTimer = setTimeout(
-            () => sending.destroy(new ProviderError("timed out", { retryable: true })),
-            connectMs,
-          );
-          const stop = () => clearTimeout(connectTimer);
+        // Rejected here too: until a proxy has opened its tunnel there is no socket, and `destroy` emits nothing.
+        const end = (reason: unknown) => {
+          stop();
+          sending.destroy();
+          reject(reason);
+        };
+        const connectTimer = setTimeout(() => end(new ProviderError("timed out", { retryable: true })), connectMs);
+        const stop = () => clearTimeout(connectTimer);
+        sending.on("close", stop).on("socket", (socket) => {
+          if (!socket.connecting) return stop();
           socket.once(isPlain ? "connect" : "secureConnect", stop).once("close", stop);
         });
         // Not the option `signal`: with that Node destroys the socket with an error. Once the body has arrived but has not
         // been read, that error has no listener and ends the process.
-        if (signal.aborted) sending.destroy();
-        signal.addEventListener("abort", () => sending.destroy(), { once: true });
+        if (signal.aborted) end(signal.reason);
+        else signal.addEventListener("abort", () => end(signal.reason), { once: true });
       });
       sending.end(JSON.stringify(document)); // outside of the closures, which would keep the document until the response
       return answer;

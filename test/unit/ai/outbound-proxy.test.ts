@@ -1,22 +1,93 @@
+import { readFileSync } from "node:fs";
 import http from "node:http";
-import type { AddressInfo } from "node:net";
-import { expect, onTestFinished, test } from "vitest";
+import { type AddressInfo, connect, type Server, type Socket } from "node:net";
+import tls from "node:tls";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { REPLY } from "../../../scripts/simulators/script.ts";
+import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { createHttpClient } from "../../../services/ai/providers/http-client.ts";
+import { startApp } from "../../support/app.ts";
+
+const CERT = readFileSync("test/support/tls/ours.pem", "utf8"); // for localhost
+const KEY = readFileSync("test/support/tls/ours.key");
+beforeAll(() => tls.setDefaultCACertificates([CERT]));
+
+async function listen(server: Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+/** Starts a proxy that records the targets and credentials of CONNECT requests. */
+async function startConnectProxy(onConnect: (client: Socket) => unknown) {
+  const requests: string[] = [];
+  const proxy = http.createServer().on("connect", ({ url, headers }, client) => {
+    requests.push(`${url} ${headers["proxy-authorization"]}`);
+    onConnect(client.on("error", () => {}) as Socket);
+  });
+  return { requests, HTTPS_PROXY: `http://me:secret@127.0.0.1:${await listen(proxy)}` };
+}
 
 test("HTTPS_PROXY: providers are reached by CONNECT through the proxy, except those of NO_PROXY", async () => {
-  const connected: string[] = [];
-  const proxy = http.createServer().on("connect", ({ url = "" }, socket) => {
-    connected.push(url);
-    socket.end("HTTP/1.1 502 Bad Gateway\r\n\r\n");
-  });
-  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => void proxy.close());
-  const HTTPS_PROXY = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const { requests, HTTPS_PROXY } = await startConnectProxy((client) => client.end("HTTP/1.1 502 Bad Gateway\r\n\r\n"));
   const client = createHttpClient(5_000, { HTTPS_PROXY, NO_PROXY: "localhost" });
   onTestFinished(client.close);
   const post = (hostname: string) =>
     client.post({ protocol: "https:", hostname, port: 1, path: "/" }, {}, {}, new AbortController().signal);
   await expect(post("provider.invalid")).rejects.toThrow();
   await expect(post("localhost")).rejects.toThrow();
-  expect(connected).toEqual(["provider.invalid:1"]);
+  expect(requests).toEqual([`provider.invalid:1 Basic ${btoa("me:secret")}`]);
+});
+
+test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to the provider, whose certificate is verified", async () => {
+  const simulator = await startProviderSimulator({ dialect: "openai" });
+  onTestFinished(() => simulator.close());
+  const provider = tls.createServer({ cert: CERT, key: KEY }, (near) => {
+    const far = connect(Number(new URL(simulator.url).port), "127.0.0.1");
+    for (const socket of [near, far]) socket.on("error", () => {});
+    near.pipe(far).pipe(near);
+  });
+  const port = await listen(provider);
+  const { requests, HTTPS_PROXY } = await startConnectProxy((client) => {
+    const tunnel = connect(port, "127.0.0.1", () => client.write("HTTP/1.1 200 OK\r\n\r\n"));
+    tunnel
+      .on("error", () => {})
+      .pipe(client)
+      .pipe(tunnel);
+  });
+  const [ours, others] = ["https://localhost:1/v1", "https://provider.invalid:1/v1"]; // only the tunnel leads there
+  const app = await startApp({
+    mode: "embedded",
+    env: { HTTPS_PROXY, OPENAI_BASE_URL: ours, MISTRAL_BASE_URL: others },
+  });
+  onTestFinished(() => app.close());
+  const { browser, accessToken } = await app.signIn();
+  const ask = (path: string, provider: string) =>
+    browser.post(path, { provider, messages: [{ role: "user", content: "case: plain" }] }, accessToken);
+  expect((await ask("/ai/chat", "provider-a")).body).toMatchObject({ content: REPLY });
+  expect((await ask("/ai/stream", "provider-a")).text).toContain("data: [DONE]");
+  expect(await ask("/ai/chat", "provider-d")).toMatchObject({
+    status: 500,
+    body: { message: expect.stringContaining("unreachable") },
+  });
+  expect(new Set(requests.map((request) => request.split(" ")[0]))).toEqual(
+    new Set(["localhost:1", "provider.invalid:1"]),
+  );
+});
+
+test.each([
+  ["never opens its tunnel", ""],
+  ["opens a tunnel to nowhere", "HTTP/1.1 200 OK\r\n\r\n"],
+])("HTTPS_PROXY: a proxy that %s is given up in time, and at an abort", async (_, answer) => {
+  const sockets: Socket[] = [];
+  const { HTTPS_PROXY } = await startConnectProxy((client) => sockets.push(client) && client.write(answer));
+  onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
+  const target = { protocol: "https:", hostname: "provider.invalid", port: 1, path: "/" };
+  const post = (connectMs: number, signal: AbortSignal) =>
+    createHttpClient(connectMs, { HTTPS_PROXY }).post(target, {}, {}, signal);
+  await expect(post(100, new AbortController().signal)).rejects.toMatchObject({
+    message: "timed out",
+    retryable: true,
+  });
+  await expect(post(60_000, AbortSignal.timeout(100))).rejects.toMatchObject({ name: "TimeoutError" });
 });

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { type ProcessRole, readConfig } from "../../../services/platform/config.ts";
 
 const problemsOf = (env: Record<string, string>, role?: ProcessRole) => {
@@ -161,6 +161,10 @@ test("Services configuration: requires what a deployment cannot do without", () 
   const careful = { PUBLIC_URL: "https://a.example", DATABASE_URL: "postgres://127.0.0.1/a", REQUIRE_ADMIN_MFA: "on" };
   expect(configOf({ ...careless, ...careful }).warnings).toEqual([]);
   expect(configOf({}).warnings).toEqual([]);
+  const flags = vi.spyOn(process, "allowedNodeEnvironmentFlags", "get").mockReturnValue(new Set()); // an older Node
+  expect(configOf({ HTTPS_PROXY: "http://proxy:1" }).warnings).toEqual([expect.stringContaining("has no effect")]);
+  flags.mockRestore();
+  expect(configOf({ HTTPS_PROXY: "http://proxy:1" }).warnings).toEqual([]);
   expect(problemsOf({}, "services")).toEqual([expect.stringContaining("INTERNAL_SECRET")]);
   expect(problemsOf({ DATABASE_URL: "postgres://127.0.0.1" })).toEqual([expect.stringContaining("/database")]);
   expect(problemsOf({ ADMIN_EMAIL: "a@b.de" })).toEqual([expect.stringContaining("ADMIN_PASSWORD")]);
