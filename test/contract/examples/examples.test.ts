@@ -4,14 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { isMissing } from "../../support/skip-without.ts";
 
 const run = promisify(execFile);
 const PYTHON = "/usr/bin/python3"; // Debian's own: its modules come from packages
-const INTERPRETERS: Record<string, string> = { js: process.execPath, py: PYTHON, sh: "/bin/sh" };
-const CLIENTS = ["rest.sh", "rest.js", "rest.py", "grpc.sh", "grpc.js", "grpc_client.py"];
-const VERIFIERS = ["verify.js", "verify.py"];
+const INTERPRETERS: Record<string, string> = { js: process.execPath, py: PYTHON, sh: "/bin/sh", java: "java" };
+const CLIENTS = ["rest.sh", "rest.js", "rest.py", "grpc.sh", "grpc.js", "grpc_client.py", "java/Rest.java"];
+const VERIFIERS = ["verify.js", "verify.py", "java/Verify.java"];
 const protos = mkdtempSync(join(tmpdir(), "gatehouse-protos-"));
 
 /** Whether Debian's modules are there; a gate has to install them. */
@@ -27,6 +28,8 @@ const NEEDS: Record<string, boolean> = {
   "rest.py": hasModules("requests"),
   "grpc_client.py": hasModules("grpc", "google.protobuf") && !isMissing("grpc_python_plugin"),
   "verify.py": hasModules("jwt", "cryptography"),
+  "java/Rest.java": !isMissing("java"),
+  "java/Verify.java": !isMissing("java"),
 };
 
 describe("examples", () => {
@@ -44,7 +47,9 @@ describe("examples", () => {
   }
 
   test("each has a test", () => {
-    const programs = readdirSync("examples").filter((name) => /\.(sh|js|py)$/.test(name));
+    const programs = readdirSync("examples", { recursive: true, encoding: "utf8" }).filter((name) =>
+      /\.(sh|js|py|java)$/.test(name),
+    );
     expect(programs.sort()).toEqual([...CLIENTS, ...VERIFIERS].sort());
   });
 
@@ -59,6 +64,7 @@ describe("examples", () => {
     const out = await runExample(file, { EMAIL: user.email, PASSWORD: user.password });
     expect(out).toContain(user.email);
     expect(out.length).toBeGreaterThan(user.email.length + 10);
+    if (!file.endsWith(".sh")) expect(out).toContain(REPLY);
   });
 
   test.for(VERIFIERS)(
