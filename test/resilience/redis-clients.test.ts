@@ -1,12 +1,15 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { type AddressInfo, createServer } from "node:net";
 import { Redis } from "ioredis";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createRateLimiter } from "../../services/platform/rate-limiter.ts";
 import { openRedis } from "../../services/platform/redis.ts";
+import { startApp, type TestApp } from "../support/app.ts";
+import { createDatabase } from "../support/databases.ts";
+import type { HttpResponse } from "../support/http-client.ts";
 import { startProxy } from "../support/proxy.ts";
-import { times, until } from "../support/until.ts";
+import { tallyGuesses, times, until } from "../support/until.ts";
 
 const clock = { now: () => new Date() };
 
@@ -70,3 +73,32 @@ test.runIf(process.env.TEST_SERVERS)("Redis: a server that stops replying delays
   cache.close();
   await proxy.close();
 });
+
+test.runIf(process.env.TEST_SERVERS)(
+  "POST /auth/login: two replicas evaluate five guesses and no more, also from the moment Redis stops replying",
+  async () => {
+    const { hostname, port } = new URL(process.env.TEST_REDIS_URL as string);
+    const proxy = await startProxy({ host: hostname, port: Number(port || 6379) });
+    const REDIS_URL = `redis://127.0.0.1:${proxy.port}`;
+    const SECRET_KEY = randomBytes(32).toString("base64");
+    const shared = { REDIS_URL, SECRET_KEY, DATABASE_URL: await createDatabase("frozen_redis") };
+    const replicas = [
+      await startApp({ mode: "servers", env: shared }),
+      await startApp({ mode: "servers", env: shared }),
+    ];
+    try {
+      const users = await Promise.all(times(6, () => (replicas[0] as TestApp).addUser()));
+      for (const [round, { email, credentials }] of users.entries()) {
+        const doors = replicas.flatMap((replica) => [replica.httpClient(), replica.httpClient()]);
+        const guesses = times(40, (i) => doors[i % 4]?.post("/auth/login", { email, password: "Wrong-1-guess" }));
+        if (round === 1) proxy.silence(); // from here on no command is answered
+        const answers = (await Promise.all(guesses)) as HttpResponse[];
+        expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
+        expect((await doors[0]?.post("/auth/login", credentials))?.status).toBe(423);
+      }
+    } finally {
+      await Promise.all(replicas.map((replica) => replica.close()));
+      await proxy.close();
+    }
+  },
+);
