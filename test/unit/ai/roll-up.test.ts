@@ -41,6 +41,7 @@ test.runIf(process.env.TEST_SERVERS)(
       ...times(20, rollUp),
       ...times(20, () => upsertUsage(desk.store, [late as UsageRow])),
     ]);
+    await rollUp(); // an erasure may have ended last
     expect(await detailed()).toEqual([{ detailed: 29 * 41 + 1_000 }]);
     await erasure.commit();
     await rollUp();
