@@ -1,8 +1,13 @@
 // Generated from the OpenAPI document by `npm run generate`. Do not edit.
-import type { Call, Stream } from "./client.ts";
 
 /** Options of every call. */
 export type CallOptions = { signal?: AbortSignal | undefined };
+/** What a route sends. `accepts` is a status beside 2xx whose body is a result. */
+export type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number };
+/** Calls a route. */
+export type Call = <T>(method: string, path: string, sent: Sent, options: CallOptions | undefined) => Promise<T>;
+/** Calls a route whose response is an event stream. */
+export type Stream = (path: string, body: object, options: CallOptions | undefined) => AsyncGenerator<string, void>;
 
 /** The user who signed in. */
 export type SignedInUser = {

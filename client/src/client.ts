@@ -1,4 +1,4 @@
-import { type Api, type CallOptions, createApi } from "./api.ts";
+import { type Api, type Call, type CallOptions, createApi, type Sent, type Stream } from "./api.ts";
 import { connectionError, errorOf, GatehouseError } from "./errors.ts";
 import { chunksOf } from "./events.ts";
 import { createSession, type Lock, type Session, type TokenStore, type Tokens } from "./session.ts";
@@ -26,13 +26,6 @@ export type Client = Api & {
   /** The same routes with another access token that is never refreshed, such as one of `admin.impersonate`. */
   withAccessToken(accessToken: string): Api;
 };
-
-/** What a route sends. `accepts` lists statuses beside 2xx whose body is a result. */
-type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number };
-/** Calls a route. */
-export type Call = <T>(method: string, path: string, sent: Sent, options: CallOptions | undefined) => Promise<T>;
-/** Calls a route whose response is an event stream. */
-export type Stream = (path: string, body: object, options: CallOptions | undefined) => AsyncGenerator<string, void>;
 
 type Access = Pick<Session, "accessToken" | "renew">;
 

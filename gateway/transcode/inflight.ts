@@ -6,7 +6,7 @@ import { shuttingDown } from "../../services/platform/errors.ts";
 export type OpenCalls = Map<ServerResponse, AbortController>;
 
 /** A call. It is aborted when its client disconnects, by `abortCall`. */
-export type Call = {
+export type InflightCall = {
   signal: AbortSignal;
   /** The error to report: another one than the thrown if a shutdown or a broken connection ended the call. */
   reasonFor(thrown: unknown): unknown;
@@ -23,7 +23,7 @@ const STOPPED = new Error("the call was stopped");
 /**
  * Opens a call for a client. Call it before the first `await`, since the client may disconnect at any time.
  */
-export function openCall(raw: ServerResponse, calls: OpenCalls): Call {
+export function openCall(raw: ServerResponse, calls: OpenCalls): InflightCall {
   const controller = new AbortController();
   calls.set(raw, controller);
   if (raw.destroyed) abortCall(calls, raw);

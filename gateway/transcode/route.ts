@@ -11,7 +11,7 @@ import { writeFault, writeTypeErrors } from "../../services/platform/validation.
 import type { HttpBinding } from "./binding.ts";
 import { type Cookies, readCookie } from "./cookies.ts";
 import { toHttpError } from "./errors.ts";
-import type { Call, OpenCalls } from "./inflight.ts";
+import type { InflightCall, OpenCalls } from "./inflight.ts";
 import { openCall } from "./inflight.ts";
 import { readPathFields, readRequest } from "./request.ts";
 import { forwardHeaders, sendError, sendMessage } from "./response.ts";
@@ -67,7 +67,7 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
   });
 }
 
-type Answer = (request: FastifyRequest, reply: FastifyReply, call: Call) => Promise<void>;
+type Answer = (request: FastifyRequest, reply: FastifyReply, call: InflightCall) => Promise<void>;
 
 function unary(rule: HttpBinding, method: DescMethodUnary, { transport, internalSecret, cookies }: Transcoder): Answer {
   return async (request, reply, { signal }) => {

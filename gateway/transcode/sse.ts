@@ -7,7 +7,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { HttpBinding } from "./binding.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 import { toHttpError } from "./errors.ts";
-import type { Call } from "./inflight.ts";
+import type { InflightCall } from "./inflight.ts";
 import { forwardHeaders } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
@@ -27,7 +27,7 @@ const sseEvent = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 export async function sendStream(
   binding: HttpBinding,
   reply: FastifyReply,
-  call: Call,
+  call: InflightCall,
   start: () => Promise<StreamResponse>,
   { keepAliveMs, report }: { keepAliveMs: number; report: (thrown: unknown) => void },
 ): Promise<void> {
