@@ -4,7 +4,6 @@ import { constants } from "node:http2";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
 import { type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf";
-import type { ConnectRouterOptions } from "@connectrpc/connect";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
@@ -38,32 +37,21 @@ export type Timeouts = {
 
 const decompress = promisify(gunzip);
 
-/** Reads requests that are compressed by gzip. Responses are not compressed: see `compressMinBytes` of the server. */
-export const boundedGzip: NonNullable<ConnectRouterOptions["acceptCompression"]>[number] = {
-  name: "gzip",
-  compress: async (bytes) => Uint8Array.from(bytes),
-  async decompress(bytes, readMaxBytes) {
-    const maxOutputLength = Math.min(readMaxBytes, Math.max(MAX_EXPANSION * bytes.length, MIN_EXPANDED_BYTES));
-    try {
-      const message = await decompress(bytes, { maxOutputLength });
-      checkMessageSize(message);
-      return new Uint8Array(message);
-    } catch (error) {
-      if (error instanceof ServiceError) throw toConnectError(error);
-      const isTooLarge = (error as NodeJS.ErrnoException).code === "ERR_BUFFER_TOO_LARGE";
-      throw toConnectError(isTooLarge ? payloadTooLarge() : malformed());
-    }
-  },
-};
+const copy = async (bytes: Uint8Array) => Uint8Array.from(bytes);
+/** Lets Connect accept gzip. Nothing is left to do: `readMessage` has expanded the request, and responses are not compressed. */
+export const gzip = { name: "gzip", compress: copy, decompress: copy };
+
+/** Expands a compressed message. @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST */
+async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
+  const maxOutputLength = Math.min(maxBytes, Math.max(MAX_EXPANSION * message.length, MIN_EXPANDED_BYTES));
+  return decompress(message, { maxOutputLength }).catch(({ code }: NodeJS.ErrnoException) => {
+    throw code === "ERR_BUFFER_TOO_LARGE" ? payloadTooLarge() : malformed();
+  });
+}
 
 /** The encoding of a request's messages; undefined if they are not compressed. */
-export function encodingOf(headers: FastifyRequest["headers"]): string | undefined {
-  for (const name of ENCODING_HEADERS) {
-    const encoding = headers[name];
-    if (encoding !== undefined && encoding !== "identity") return String(encoding);
-  }
-  return undefined;
-}
+export const encodingOf = (headers: RequestHeaders): string | undefined =>
+  ENCODING_HEADERS.map((name) => headers[name]?.toString()).find((encoding = "identity") => encoding !== "identity");
 
 /** Maximum message of a method, in bytes. */
 export function maxBytesOf(method: DescMethod): number {
@@ -116,7 +104,7 @@ async function* readMessage(request: FastifyRequest, method: DescMethod, timeout
   const maxBytes = bytesToRead(request, method);
   const reserve = (size: number) => request.admitted?.permit.reserveBody(size);
   const body = await readBody(rawOf(request), { maxBytes, reserve, timeoutMs });
-  yield checkedBody(request, method, body);
+  yield await readableBody(request, method, body);
 }
 
 /** Reads the body of a reflection stream, whose messages Connect decodes one by one. @throws ServiceError PAYLOAD_TOO_LARGE */
@@ -130,42 +118,48 @@ async function* readMessages(request: FastifyRequest, method: DescMethod): Async
 }
 
 /** The body, or an empty message if it can't be read and the role of the caller has to be checked first. @throws ServiceError */
-function checkedBody(request: FastifyRequest, method: DescMethod, body: Buffer): Buffer {
+async function readableBody(request: FastifyRequest, method: DescMethod, body: Buffer): Promise<Buffer> {
+  const { admitted, headers } = request;
   try {
-    checkRequestBody(method, body, request.headers);
-    return body;
+    return withFrame(await messageIn(request, method, body), headers);
   } catch (error) {
-    const { admitted, headers } = request;
     const isAdmins = policyOf(method)?.policy.access === Access.ADMIN;
     if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
     admitted.fault = error;
-    return emptyMessage(headers["content-type"] ?? "");
+    return withFrame(Buffer.from(isJson(headers) ? "{}" : ""), headers);
   }
 }
 
-function emptyMessage(contentType: string): Buffer {
-  const message = Buffer.from(contentType.includes("json") ? "{}" : "");
-  const head = Buffer.alloc(UNFRAMED.test(contentType) ? 0 : FRAME_HEAD_BYTES);
-  if (head.length > 0) head.writeUInt32BE(message.length, 1);
+type RequestHeaders = FastifyRequest["headers"];
+const isJson = ({ "content-type": type = "" }: RequestHeaders) => type.includes("json");
+const isFramed = ({ "content-type": type = "" }: RequestHeaders) => !UNFRAMED.test(type);
+
+function withFrame(message: Buffer, headers: RequestHeaders): Buffer {
+  if (!isFramed(headers)) return message;
+  const head = Buffer.alloc(FRAME_HEAD_BYTES);
+  head.writeUInt32BE(message.length, 1);
   return Buffer.concat([head, message]);
 }
 
-/** Checks a body. A compressed message is checked by `boundedGzip`, once it is expanded. @throws ServiceError */
-function checkRequestBody(method: DescMethod, body: Buffer, headers: FastifyRequest["headers"]): void {
-  const contentType = headers["content-type"] ?? "";
-  const isFramed = !UNFRAMED.test(contentType);
-  if (isFramed && body.length === 0) throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
-  const flags = isFramed ? readFlags(body, maxBytesOf(method)) : 0;
-  if (encodingOf(headers) !== undefined && (flags === COMPRESSED || !isFramed)) return;
-  if (flags !== 0) throw malformed();
-  const message = isFramed ? body.subarray(FRAME_HEAD_BYTES) : body;
-  checkMessageSize(message);
+/** The message of a body, expanded, once it is known that it can be decoded. @throws ServiceError */
+async function messageIn({ headers, admitted }: FastifyRequest, method: DescMethod, body: Buffer): Promise<Buffer> {
+  const isEncoded = encodingOf(headers) !== undefined;
+  const maxBytes = maxBytesOf(method);
+  const hasFrame = isFramed(headers);
+  if (hasFrame && body.length === 0) throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
+  const flags = hasFrame ? readFlags(body, maxBytes) : Number(isEncoded);
+  if (flags !== 0 && !(flags === COMPRESSED && isEncoded)) throw malformed();
+  const sent = hasFrame ? body.subarray(FRAME_HEAD_BYTES) : body;
+  const message = flags === COMPRESSED && sent.length > 0 ? await expand(sent, maxBytes) : sent;
+  admitted?.permit.reserveBody(message.length);
+  checkMessageSize(message, isJson(headers));
   try {
-    if (contentType.includes("json")) fromJsonString(method.input, message.toString());
+    if (isJson(headers)) fromJsonString(method.input, message.toString());
     else fromBinary(method.input, message, { readUnknownFields: false });
   } catch {
     throw malformed();
   }
+  return message;
 }
 
 /** The flags of the one frame of a body. */

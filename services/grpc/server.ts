@@ -23,7 +23,7 @@ import {
   refuseLongTimeout,
 } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
-import { boundedGzip, discardBody, encodingOf, maxBytesOf, rawOf, receiveBody, type Timeouts } from "./request-body.ts";
+import { discardBody, encodingOf, gzip, maxBytesOf, rawOf, receiveBody, type Timeouts } from "./request-body.ts";
 
 /** As on the REST port, but connections may be idle for longer, since clients pool them. */
 export const TIMEOUTS: Timeouts = {
@@ -92,7 +92,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
       }
-      reply.header("grpc-accept-encoding", boundedGzip.name);
+      reply.header("grpc-accept-encoding", gzip.name);
       endWrites(rawOf(request), reply);
     },
     onRefused: refuse,
@@ -127,7 +127,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
         .set(refusalKey, refusals.get(request)),
     requestGate: (context) => openGate(context, app.onRefused),
     interceptors: [abortOnShutdown(shutdown.signal), ...app.interceptors],
-    acceptCompression: [boundedGzip],
+    acceptCompression: [gzip],
     compressMinBytes: 0xffffffff,
     binaryOptions: { readUnknownFields: false }, // each unknown field would become an object
     maxTimeoutMs: MAX_TIMEOUT_MS,
@@ -170,7 +170,7 @@ async function openGate({ values, requestHeader, method }: HandlerContext, onRef
 
 function refuseEncoding({ headers, admitted }: FastifyRequest): ServiceError | undefined {
   const encoding = encodingOf(headers);
-  if (encoding === undefined || (encoding === boundedGzip.name && admitted?.claims)) return undefined;
+  if (encoding === undefined || (encoding === gzip.name && admitted?.claims)) return undefined;
   const message = admitted?.claims
     ? "A request is one message, compressed by gzip if at all."
     : "Requests without an access token must not be compressed.";

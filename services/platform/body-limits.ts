@@ -82,11 +82,8 @@ function closingQuote(text: Uint8Array, opening: number): number {
  * Counts the top-level fields of a protobuf message, or the values of one in JSON, before they become objects.
  * @throws ServiceError MALFORMED_REQUEST
  */
-export function checkMessageSize(message: Uint8Array): void {
-  const first = message.find((byte) => byte > 0x20);
-  if (first === BRACE)
-    checkJsonSize(message); // no message of ours begins with this tag
-  else checkFieldCount(message);
+export function checkMessageSize(message: Uint8Array, isJson: boolean): void {
+  (isJson ? checkJsonSize : checkFieldCount)(message);
 }
 
 function checkFieldCount(message: Uint8Array): void {

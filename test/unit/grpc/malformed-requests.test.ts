@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import http2 from "node:http2";
 import { gzipSync } from "node:zlib";
 import { Code } from "@connectrpc/connect";
@@ -94,5 +95,27 @@ test("gRPC port: 16 KiB of a body are read without a token, and more with one", 
   expect(failureOf(await sendBytes(login, 16_385)).reason).toBe(Reason.PAYLOAD_TOO_LARGE);
   const { trailers } = await sendBytes(PROFILE, 16_385, { authorization: `Bearer ${accessToken}` });
   expect(trailers["grpc-status"]).toBe("0");
+  session.close();
+});
+
+/** A list of 5,000 objects after a field of 123 bytes: the message begins as JSON does after a line feed. */
+const manyFields = `\n{${"a".repeat(123)}${"\x12\0".repeat(5_000)}`;
+const manyValues = Array(11_000).fill("{}").join();
+
+test.each([
+  ["protobuf that begins like JSON", "proto", manyFields],
+  ["a JSON object", "json", `{"messages":[${manyValues}]}`],
+  ["a JSON list", "json", `[${manyValues}]`],
+  ["JSON after a byte order mark", "json", `\ufeff{"messages":[${manyValues}]}`],
+])("gRPC port: the fields of %s are counted before they become objects", async (_, codec, body) => {
+  const session = http2.connect(app.grpcUrl);
+  const authorization = `Bearer ${(await app.signIn()).accessToken}`;
+  const message = Buffer.concat([Buffer.from(body), randomBytes(2_000)]); // expands to less than 20 times its size
+  const type = `application/grpc+${codec}`;
+  const head = { ":path": STREAM, "content-type": type, "grpc-encoding": "gzip", authorization };
+  for (const frame of [framed(message), framed(gzipSync(message), { flags: 1 })]) {
+    const { trailers } = await send(session, head, frame);
+    expect(trailers["grpc-message"]).toBe("The%20request%20has%20too%20many%20fields.");
+  }
   session.close();
 });
