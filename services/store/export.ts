@@ -17,7 +17,9 @@ const LISTS = {
       case when by_other then details - 'reason' else details end as details, created_at
     from (select *, coalesce(actor_id <> user_id, event like 'admin.%') as by_other from audit_events) as e
     where user_id = ? order by id desc`,
-  emails: `select id, "to", template, status, created_at, sent_at from emails where user_id = ? order by id desc`,
+  // one to a requested address would tell whether another account has that address: then there is none
+  emails: `select id, "to", template, status, created_at, sent_at from emails
+    where user_id = ? and template <> 'change-email' order by id desc`,
   usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
       created_at from ai_usage where user_id = ? order by created_at desc, id desc`,
   usageDays: `select day::text, provider, model, calls::float8, input_tokens::float8, output_tokens::float8,

@@ -48,6 +48,8 @@ test("POST /user/change-email: does not reveal an address in use, and notifies i
   const [taken, free] = [await ask(account, other.email.toUpperCase()), await ask(account, fresh())];
   expect(taken).toMatchObject({ status: 200, body: free.body });
   expect((await app.mail.emailTo(other.email, /given for another account/)).token).toBeUndefined();
+  const { body } = await account.browser.get("/user/export", account.accessToken);
+  expect(tally(body.emails as { to: string }[], ({ to }) => to)).toEqual({ [account.user.email]: 3 });
   expect(await ask(account, ` ${account.user.email} `)).toMatchObject({
     status: 400,
     body: { violations: [{ field: "newEmail" }] },
