@@ -59,8 +59,9 @@ export async function queueToken(
 ): Promise<void> {
   const { id: userId, email, name } = user;
   const lifetimeMs = kind === "verify-email" ? call.config.verifyTokenMs : call.config.resetTokenMs;
-  const newest = { user: userId, kind, email, createdAt: { $gt: new Date(call.clock.now().getTime() - sameForMs) } };
-  const known = sameForMs > 0 ? await call.em.findOne(OneTimeToken, newest) : null;
+  const now = call.clock.now();
+  const recent = { createdAt: { $gt: new Date(now.getTime() - sameForMs) }, expiresAt: { $gt: now } };
+  const known = sameForMs > 0 ? await call.em.findOne(OneTimeToken, { user: userId, kind, email, ...recent }) : null;
   const tokenId = known?.id ?? (await issueOneTimeToken(call, { kind, userId, email, lifetimeMs }));
   const variables = { name, lifetime: formatDuration(lifetimeMs) };
   await queueEmail(call, { userId, to: email, template: kind, variables, tokenId });

@@ -142,4 +142,9 @@ test("POST /auth/forgot-password: mails the same token for five minutes, five e-
   const [, second] = await tokens(6);
   expect((await app.httpClient().post("/auth/reset-password", { token: first, password })).status).toBe(400);
   expect((await app.httpClient().post("/auth/reset-password", { token: second, password })).status).toBe(200);
+  await ask();
+  await tokens(7);
+  await app.sql("update one_time_tokens set expires_at = created_at where user_id = ?", [user.id]);
+  await ask();
+  expect(await tokens(8)).toHaveLength(4); // the expired one is not mailed again
 });
