@@ -50,7 +50,7 @@ export function readClient(header: Headers, peer: string, secret: string | undef
   const sent = header.get(SECRET);
   if (isGatewaySecret(sent, secret)) {
     const agent = decode(header.get(CLIENT_AGENT) ?? "").slice(0, MAX_AGENT_LENGTH);
-    return { address: header.get(CLIENT_ADDRESS) ?? peer, agent };
+    return { address: parseAddress(header.get(CLIENT_ADDRESS) ?? "") ?? peer, agent };
   }
   return { address: peer, agent: (header.get("user-agent") ?? "").slice(0, MAX_AGENT_LENGTH) };
 }

@@ -93,6 +93,15 @@ test("gRPC: ignores client addresses without the internal secret", async () => {
   expect(ips).toEqual([]);
 });
 
+test("gRPC: believes internal callers, who write the address of their client in any form", async () => {
+  const secret = { "x-gatehouse-secret": String(app.settings.INTERNAL_SECRET) };
+  for (const [given, ip] of [["::ffff:10.9.8.7", "10.9.8.7"] as const, ["2001:DB8::1", "2001:db8::1"] as const]) {
+    const { credentials, id } = await app.addUser();
+    await app.grpc(AuthService).login(credentials, { headers: { ...secret, "x-gatehouse-client-address": given } });
+    expect(await app.sql("select ip from sessions where user_id = ?", [id])).toEqual([{ ip }]);
+  }
+});
+
 test("gRPC: grpc-js reads responses and status details", async () => {
   const { register } = AuthService.method;
   const Client = grpc.makeGenericClientConstructor(
