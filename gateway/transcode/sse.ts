@@ -44,10 +44,10 @@ export async function sendStream(
     }
     events.open(header);
   } catch (thrown) {
-    if (raw.destroyed) return; // the client has disconnected
     const reason = call.reasonFor(thrown); // before the abort below, which would change the reason
     const failed = toHttpError(reason);
     call.stop(); // leaving the loop does not cancel a Connect stream
+    if (reply.request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
     if (!events.isOpen() && !isEvent(failed)) throw reason;
     if (failed.isInternal) report(thrown);
     events.open(header, ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header

@@ -57,7 +57,7 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
     );
   });
 
-  test.each(["before the first message", "in mid-stream"])(
+  test.each(["before the first message", "in mid-stream", "while it reads nothing"])(
     "frees the call at once when its client leaves %s",
     async (when) => {
       let context: HandlerContext | undefined;
@@ -66,6 +66,7 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
         context = given;
         try {
           if (when === "in mid-stream") yield { chunk: "a" };
+          while (when === "while it reads nothing") yield { chunk: "a".repeat(1_000_000) };
           await aborted(given.signal);
         } finally {
           isClosed = true;
@@ -74,7 +75,7 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
       const client = new AbortController();
       const asked = edge.ask(client.signal);
       asked.catch(() => {});
-      if (when === "in mid-stream") await (await asked).body?.getReader().read();
+      if (when !== "before the first message") await (await asked).body?.getReader().read();
       await until("the handler", () => context);
       client.abort();
       await until("the abort", () => context?.signal.aborted && isClosed);
