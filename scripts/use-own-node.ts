@@ -1,0 +1,14 @@
+/**
+ * Lets npm scripts run the Node of the machine if it is new enough. `npm ci` links the one of the packages `node-linux-*`,
+ * which would otherwise hide it, security updates included. Run by `npm ci` as its first step.
+ */
+import { execFileSync } from "node:child_process";
+import { rmSync } from "node:fs";
+
+const OLDEST = { major: 22, minor: 18 };
+const own = process.env.npm_node_execpath; // the Node that npm itself runs on
+const version = own ? execFileSync(own, ["--version"], { encoding: "utf8" }) : "";
+const [major = 0, minor = 0] = version.replace("v", "").split(".").map(Number);
+if (major > OLDEST.major || (major === OLDEST.major && minor >= OLDEST.minor)) {
+  rmSync("node_modules/.bin/node", { force: true });
+}

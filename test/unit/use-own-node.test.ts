@@ -1,0 +1,22 @@
+import { execFileSync } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { expect, test } from "vitest";
+
+test.each([
+  ["v20.20.2", true],
+  ["v22.17.1", true],
+  ["v22.18.0", false],
+  ["v24.1.0", false],
+])("npm ci: on a machine with Node %s, scripts run the Node of npm: %s", (version, isNpms) => {
+  const cwd = mkdtempSync(join(tmpdir(), "gatehouse-node-"));
+  const link = join(cwd, "node_modules/.bin/node");
+  mkdirSync(join(cwd, "node_modules/.bin"), { recursive: true });
+  writeFileSync(link, "");
+  const own = join(cwd, "own-node");
+  writeFileSync(own, `#!/bin/sh\necho ${version}\n`);
+  chmodSync(own, 0o755);
+  execFileSync(process.execPath, [resolve("scripts/use-own-node.ts")], { cwd, env: { npm_node_execpath: own } });
+  expect(existsSync(link)).toBe(isNpms);
+});
