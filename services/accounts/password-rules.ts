@@ -9,6 +9,8 @@ import type { User } from "../store/users.ts";
 
 /** Number of passwords that `PASSWORD_BLOCKLIST=on` refuses. */
 const COMMON = 100_000;
+/** Minimum length of a word that makes a password a common one, in characters. */
+const MIN_CORE = 4;
 
 /** Reads the passwords that are refused, in lower case: the package has them by frequency, from SecLists. */
 export function readCommonPasswords({ passwordBlocklist }: Pick<Config, "passwordBlocklist">): ReadonlySet<string> {
@@ -39,5 +41,19 @@ export function assertNotGuessable(deps: Deps, password: string, owner: Owner, f
 function faultIn({ commonPasswords }: Deps, password: string, { email, name }: Owner): string | undefined {
   const plain = password.trim().toLowerCase();
   if ([email, name].some((own) => own.trim().toLowerCase() === plain)) return "must not be your e-mail address or name";
-  return commonPasswords.has(plain) ? "is among the commonest passwords" : undefined;
+  return [plain, coreOf(plain)].some((each) => commonPasswords.has(each))
+    ? "is among the commonest passwords, or one of them with digits and signs"
+    : undefined;
+}
+
+/** Signs that stand for letters. */
+const LETTERS: Record<string, string> = { "@": "a", "0": "o", $: "s", "3": "e" };
+
+/**
+ * The word in a password that is made of one to satisfy the rules: "summer" of "Summer2024!". Of the commonest passwords
+ * only 26 satisfy the rules themselves.
+ */
+function coreOf(plain: string): string {
+  const word = plain.replace(/^[^a-z]+|[^a-z]+$/g, "").replace(/[@0$3]/g, (sign) => LETTERS[sign] as string);
+  return word.length >= MIN_CORE ? word : "";
 }

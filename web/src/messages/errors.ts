@@ -127,9 +127,9 @@ export const errors = {
     "must not be your e-mail address or name",
     "darf nicht Ihre E-Mail-Adresse oder Ihr Name sein",
   ],
-  "violations.is among the commonest passwords": [
-    "is one of the most common passwords",
-    "ist eines der häufigsten Passwörter",
+  "violations.is among the commonest passwords, or one of them with digits and signs": [
+    "is one of the most common passwords, or one of them with digits and signs",
+    "ist eines der häufigsten Passwörter, oder eines davon mit Ziffern und Zeichen",
   ],
   "violations.must differ from the current password": [
     "must differ from the current password",
