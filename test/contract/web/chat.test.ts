@@ -72,6 +72,11 @@ describeWeb("Web app: chat", (web) => {
     await page.getByText("Thinking").waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
     await page.getByText("Stopped.").waitFor();
+    expect(await page.getByRole("alert").count()).toBe(0); // the person wanted it
+    await page.getByRole("button", { name: "New conversation" }).click();
+    await fillIn(page, { Message: "case: bad-key" });
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("alert").filter({ hasText: "provider-a failed: refused the key." }).waitFor();
     await page.getByRole("button", { name: "New conversation" }).click();
     await fillIn(page, { Message: "case: error-event" });
     await page.getByRole("button", { name: "Send" }).click();

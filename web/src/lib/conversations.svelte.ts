@@ -1,5 +1,5 @@
-/** One thing that was said. `problem` says why a reply is incomplete. */
-export type Turn = { role: "user" | "assistant"; content: string; problem?: string };
+/** One thing that was said. A reply is incomplete because of a problem, or because the person stopped it. */
+export type Turn = { role: "user" | "assistant"; content: string; problem?: string; isStopped?: boolean };
 
 /** A conversation and its settings. An empty text stands for the default. */
 export type Conversation = {

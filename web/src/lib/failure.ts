@@ -19,7 +19,8 @@ export function failureOf(thrown: unknown): Failure {
   }
   const { code, status } = thrown;
   const key = `errors.${code}`;
-  const message = isMessage(key) ? t(key) : thrown.message;
+  let message = isMessage(key) ? t(key) : thrown.message;
+  if (code === "STREAM_ERROR") message += ` ${thrown.message}`; // the service's reason, of any kind
   const violations: Record<string, string> = {};
   for (const each of thrown.violations) {
     violations[each.field] = [violations[each.field], sentence(each.message)].filter(Boolean).join(", ");

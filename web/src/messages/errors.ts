@@ -82,7 +82,7 @@ export const errors = {
     "Administratoren müssen sich hier mit zweitem Faktor anmelden.",
   ],
   "errors.NETWORK_ERROR": ["The server can't be reached.", "Der Server ist nicht erreichbar."],
-  "errors.STREAM_ERROR": ["The AI provider broke off the reply.", "Der KI-Anbieter hat die Antwort abgebrochen."],
+  "errors.STREAM_ERROR": ["The reply is not complete.", "Die Antwort ist nicht vollständig."],
   "errors.UNEXPECTED_RESPONSE": ["The server sent an unexpected response.", "Der Server hat unerwartet geantwortet."],
 
   "violations.must be {0} to {1} characters": ["must have {0} to {1} characters", "muss {0} bis {1} Zeichen haben"],
