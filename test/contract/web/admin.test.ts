@@ -46,6 +46,8 @@ describeWeb("Web app: administration", (web) => {
       await web.app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
     const tab = await signIn();
     const { page } = tab;
+    const refused: string[] = [];
+    page.on("response", (response) => response.status() === 400 && refused.push(response.url()));
     await open(tab, "/admin/users", "Users");
     await page.getByRole("searchbox").fill(user.email.slice(0, 12));
     await page.getByRole("link", { name: user.email }).click();
@@ -72,6 +74,8 @@ describeWeb("Web app: administration", (web) => {
     await open(tab, `/admin/audit?userId=${user.id}`, "Audit log");
     await page.getByRole("link", { name: "Open the user" }).first().click();
     await page.getByRole("heading", { name: user.email }).waitFor();
+    await open(tab, "/admin", "Dashboard");
+    expect(refused, "the page of a user asks for no other one when it is left").toEqual([]);
     expect(tab.problems).toEqual([]);
   });
 
