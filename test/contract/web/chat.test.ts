@@ -10,13 +10,14 @@ describeWeb("Web app: chat", (web) => {
     const tab = await web.signIn(await web.app.addUser());
     const { page } = tab;
     await fillIn(page, {
-      Message: "**bold** <img src=x onerror=alert(1)> [link](javascript:alert(1)) <script>alert(1)</script>",
+      Message: "**bold** <img src=x onerror=alert(1)> [link](javascript:alert(1)) [out](//example.com) <script>alert(1)</script>",
     });
     await page.getByRole("button", { name: "Send" }).click();
     const reply = page.locator(".markdown");
     await reply.getByText("couldn't agree more").waitFor();
     expect(await reply.locator("strong").textContent()).toBe("bold");
     expect(await reply.locator("img, script, [onerror], [href^=javascript]").count()).toBe(0);
+    expect(await reply.locator("[target=_blank][rel='noopener noreferrer'][href]").innerText()).toBe("out");
     await expectAccessible(tab);
     await page.reload();
     await page.locator(".markdown").getByText("couldn't agree more").waitFor();
