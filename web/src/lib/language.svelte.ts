@@ -25,13 +25,16 @@ export function t(key: MessageKey, values: Record<string, string | number> = {})
 /** Whether the catalogue has a message. */
 export const isMessage = (key: string): key is MessageKey => key in messages;
 
+/** The language as the person's browser has it, such as en-GB: dates and numbers depend on the country. */
+const locale = () => navigator.languages.find((each) => each.startsWith(state.language)) ?? state.language;
+
 /** A time, as precise as `style`. */
 export function time(value: string | Date | undefined, style: "date" | "minute" = "minute"): string {
   if (!value) return "–";
   const options: Intl.DateTimeFormatOptions =
     style === "date" ? { dateStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" };
-  return new Intl.DateTimeFormat(state.language, options).format(new Date(value));
+  return new Intl.DateTimeFormat(locale(), options).format(new Date(value));
 }
 
 /** A number, such as 12,345. */
-export const number = (value: number) => new Intl.NumberFormat(state.language).format(value);
+export const number = (value: number) => new Intl.NumberFormat(locale()).format(value);
