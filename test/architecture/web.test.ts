@@ -47,10 +47,17 @@ test("Web app: every violation of a field that people fill in has a sentence", (
   expect(sentences.sort()).toEqual([...new Set(possible.map(violationKey))].sort());
 });
 
+test("Web app: every event of the audit log has a sentence, and no other", () => {
+  const source = readFileSync("services/audit/record.ts", "utf8");
+  const names = [...source.matchAll(/\| "([a-z]+\.[a-z_]+)"/g)].map(([, name]) => `event.${name}`);
+  expect(names.length).toBeGreaterThan(20);
+  expect(Object.keys(messages).filter((key) => key.startsWith("event."))).toEqual(names);
+});
+
 test("Web app: every text is English and German, with the same values", () => {
   for (const [key, [english, german]] of Object.entries(messages)) {
     expect([english.trim(), german.trim()], key).not.toContain("");
     expect(placeholders(german), key).toEqual(placeholders(english));
-    if (/^(errors|violations)/.test(key)) expect(german, key).not.toBe(english);
+    if (/^(errors|violations|event)/.test(key)) expect(german, key).not.toBe(english);
   }
 });

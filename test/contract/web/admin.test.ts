@@ -14,7 +14,7 @@ describeWeb("Web app: administration", (web) => {
     const tab = await signIn();
     const { page } = tab;
     await open(tab, "/admin", "Dashboard");
-    await page.getByText("Sign-ins today").waitFor();
+    await page.getByText("Sign-ins today", { exact: true }).waitFor();
     await page.getByText("Database", { exact: true }).waitFor();
     await screenshot(tab, "dashboard");
     for (const [path, heading, content] of [
@@ -31,8 +31,8 @@ describeWeb("Web app: administration", (web) => {
     await open(tab, "/admin/audit", "Audit log");
     await page.getByText("Hash chain: sealed").click();
     await page.getByText(/audit:verify -- --head \d+:[0-9a-f]{64}/).waitFor();
-    await fillIn(page, { "Id of the user": "0192" });
-    await page.getByRole("alert").filter({ hasText: "userId: must be a complete id" }).waitFor();
+    await fillIn(page, { "ID of the user": "0192" });
+    await page.getByRole("alert").filter({ hasText: "userId: must be a complete ID" }).waitFor();
     await page.emulateMedia({ colorScheme: "dark" });
     await page.setViewportSize({ width: 320, height: 640 });
     await open(tab, "/admin/users", "Users");

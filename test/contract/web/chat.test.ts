@@ -10,7 +10,8 @@ describeWeb("Web app: chat", (web) => {
     const tab = await web.signIn(await web.app.addUser());
     const { page } = tab;
     await fillIn(page, {
-      Message: "**bold** <img src=x onerror=alert(1)> [link](javascript:alert(1)) [out](//example.com) <script>alert(1)</script>",
+      Message:
+        "**bold** <img src=x onerror=alert(1)> [link](javascript:alert(1)) [out](//example.com) <script>alert(1)</script>",
     });
     await page.getByRole("button", { name: "Send" }).click();
     const reply = page.locator(".markdown");

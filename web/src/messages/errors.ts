@@ -92,7 +92,7 @@ export const errors = {
   ],
   "violations.must be at least {0} characters": ["must not be empty", "darf nicht leer sein"],
   "violations.must be at most {0} characters": ["must have at most {0} characters", "darf höchstens {0} Zeichen haben"],
-  "violations.must be a valid UUID": ["must be a complete id", "muss eine vollständige Id sein"],
+  "violations.must be a valid UUID": ["must be a complete ID", "muss eine vollständige ID sein"],
   "violations.must be a valid e-mail address": [
     "must be a valid e-mail address",
     "muss eine gültige E-Mail-Adresse sein",

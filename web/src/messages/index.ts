@@ -3,9 +3,10 @@ import { admin } from "./admin.ts";
 import { chat } from "./chat.ts";
 import { common } from "./common.ts";
 import { errors } from "./errors.ts";
+import { events } from "./events.ts";
 
 /** The catalogue: every text of the app in English and German. */
-export const messages = { ...common, ...errors, ...account, ...chat, ...admin };
+export const messages = { ...common, ...errors, ...account, ...chat, ...admin, ...events };
 export type MessageKey = keyof typeof messages;
 
 /** The key of a violation that the API reports, with its numbers as `{0}`, `{1}`. */
