@@ -47,17 +47,19 @@ test("Web app: every violation of a field that people fill in has a sentence", (
   expect(sentences.sort()).toEqual([...new Set(possible.map(violationKey))].sort());
 });
 
-test("Web app: every event of the audit log has a sentence, and no other", () => {
-  const source = readFileSync("services/audit/record.ts", "utf8");
-  const names = [...source.matchAll(/\| "([a-z]+\.[a-z_]+)"/g)].map(([, name]) => `event.${name}`);
-  expect(names.length).toBeGreaterThan(20);
-  expect(Object.keys(messages).filter((key) => key.startsWith("event."))).toEqual(names);
+test.each([
+  ["event", "services/audit/record.ts", /\| "([a-z]+\.[a-z_]+)"/g],
+  ["template", "services/mail/templates.ts", /"([a-z-]+)": \{\s+subject/g],
+])("Web app: every %s of %s has a sentence, and no other", (kind, path, pattern) => {
+  const names = [...readFileSync(path, "utf8").matchAll(pattern)].map(([, name]) => `${kind}.${name}`);
+  expect(names.length).toBeGreaterThan(10);
+  expect(Object.keys(messages).filter((key) => key.startsWith(`${kind}.`))).toEqual(names);
 });
 
 test("Web app: every text is English and German, with the same values", () => {
   for (const [key, [english, german]] of Object.entries(messages)) {
     expect([english.trim(), german.trim()], key).not.toContain("");
     expect(placeholders(german), key).toEqual(placeholders(english));
-    if (/^(errors|violations|event)/.test(key)) expect(german, key).not.toBe(english);
+    if (/^(errors|violations|event|template)/.test(key)) expect(german, key).not.toBe(english);
   }
 });

@@ -21,7 +21,7 @@ describeWeb("Web app: administration", (web) => {
       ["/admin", "Dashboard", "Version"],
       ["/admin/users", "Users", "root@example.com"],
       ["/admin/audit?event=auth.register", "Audit log", "auth.register"],
-      ["/admin/emails", "E-mails", "verify-email"],
+      ["/admin/emails", "E-mails", "attempts: 1"],
       ["/admin/usage", "All usage", "Period"],
     ] as const) {
       await open(tab, path, heading);

@@ -72,8 +72,8 @@ export const admin = {
   ],
 
   "emails.title": ["E-mails", "E-Mails"],
-  "emails.to": ["Recipient", "Empfänger"],
-  "emails.template": ["Template", "Vorlage"],
+  "emails.to": ["Complete address", "Vollständige Adresse"],
+  "emails.template": ["E-mail", "E-Mail"],
   "emails.status": ["Status", "Status"],
   "emails.queued": ["queued", "wartet"],
   "emails.sending": ["sending", "wird gesendet"],

@@ -67,7 +67,7 @@ export const common = {
     "Your account is ready. We sent you an e-mail: open its link to confirm your address.",
     "Ihr Konto ist angelegt. Wir haben Ihnen eine E-Mail gesendet: Öffnen Sie den Link, um Ihre Adresse zu bestätigen.",
   ],
-  "register.haveOne": ["Sign in instead", "Stattdessen anmelden"],
+  "register.haveOne": ["I have an account: sign in", "Ich habe ein Konto: anmelden"],
   "verify.title": ["Confirm your e-mail address", "E-Mail-Adresse bestätigen"],
   "verify.hint": [
     "One click confirms that this address is yours.",

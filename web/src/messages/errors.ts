@@ -46,8 +46,11 @@ export const errors = {
     "Another account uses this e-mail address.",
     "Ein anderes Konto benutzt diese E-Mail-Adresse.",
   ],
-  "errors.MFA_ALREADY_ENABLED": ["The second factor is already on.", "Der zweite Faktor ist schon eingeschaltet."],
-  "errors.MFA_NOT_ENABLED": ["The second factor is off.", "Der zweite Faktor ist ausgeschaltet."],
+  "errors.MFA_ALREADY_ENABLED": [
+    "Two-step sign-in is already on.",
+    "Die Anmeldung in zwei Schritten ist schon eingeschaltet.",
+  ],
+  "errors.MFA_NOT_ENABLED": ["Two-step sign-in is off.", "Die Anmeldung in zwei Schritten ist aus."],
   "errors.SELF_TARGETED": [
     "Administrators can't do this to themselves.",
     "Das können Administratoren nicht bei sich selbst tun.",
@@ -78,8 +81,8 @@ export const errors = {
     "Dafür müssen Sie sich vor Kurzem angemeldet haben. Bitte melden Sie sich ab und wieder an.",
   ],
   "errors.MFA_REQUIRED": [
-    "Administrators must sign in with a second factor here.",
-    "Administratoren müssen sich hier mit zweitem Faktor anmelden.",
+    "Administrators must use two-step sign-in here.",
+    "Administratoren müssen sich hier in zwei Schritten anmelden.",
   ],
   "errors.NETWORK_ERROR": ["The server can't be reached.", "Der Server ist nicht erreichbar."],
   "errors.STREAM_ERROR": ["The reply is not complete.", "Die Antwort ist nicht vollständig."],
