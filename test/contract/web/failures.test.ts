@@ -68,4 +68,19 @@ describeMore("Web app: failures", (web) => {
     await page.getByText("No connection to the server.").waitFor({ state: "detached" });
     expect(await web.app.sql("select name from users where id = ?", [user.id])).toEqual([{ name: "Bea" }]);
   });
+
+  test("a page that can't be loaded says so, and is loaded again; a slow one shows progress", async () => {
+    const { page } = await web.signIn(await web.app.addUser());
+    await page.route("**/assets/Profile-*", (route) => route.abort("connectionfailed"), { times: 1 });
+    await goTo(page, "/profile");
+    await page.getByRole("alert").filter({ hasText: "could not be loaded" }).waitFor();
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("heading", { name: "Profile" }).waitFor();
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    await page.route("**/assets/Sessions-*", (route) => released.then(() => route.fallback()));
+    await goTo(page, "/sessions");
+    await page.getByRole("progressbar").waitFor();
+    release();
+    await page.getByRole("heading", { name: "Sessions" }).waitFor();
+  });
 });

@@ -17,19 +17,14 @@ addEventListener("online", () => {
   net.isOffline = false;
 });
 
-/** `fetch` that shows progress and the loss of the connection, and repeats a request that the service was too busy for. */
-export async function fetchVisibly(url: RequestInfo | URL, init?: RequestInit): Promise<Response> {
+/** Shows progress while something takes longer. */
+export async function visibly<T>(work: () => Promise<T>): Promise<T> {
   open += 1;
   timer ??= setTimeout(() => {
     net.isSlow = true;
   }, SLOW_MS);
   try {
-    const response = await fetchPatiently(url, init);
-    net.isOffline = false;
-    return response;
-  } catch (thrown) {
-    if (!init?.signal?.aborted) net.isOffline = true;
-    throw thrown;
+    return await work();
   } finally {
     open -= 1;
     if (open === 0) {
@@ -39,6 +34,19 @@ export async function fetchVisibly(url: RequestInfo | URL, init?: RequestInit): 
     }
   }
 }
+
+/** `fetch` that shows progress and the loss of the connection, and repeats a request that the service was too busy for. */
+export const fetchVisibly = (url: RequestInfo | URL, init?: RequestInit): Promise<Response> =>
+  visibly(async () => {
+    try {
+      const response = await fetchPatiently(url, init);
+      net.isOffline = false;
+      return response;
+    } catch (thrown) {
+      if (!init?.signal?.aborted) net.isOffline = true;
+      throw thrown;
+    }
+  });
 
 async function fetchPatiently(url: RequestInfo | URL, init?: RequestInit): Promise<Response> {
   const isProbe = String(url).endsWith("/health"); // its 503 is a result

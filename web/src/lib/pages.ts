@@ -1,12 +1,16 @@
 import type { User } from "@gatehouse/client";
 import type { Component } from "svelte";
+import { visibly } from "./net.svelte.ts";
 
 type Loaded = { default: Component<Record<string, string>> };
 type Load = () => Promise<Loaded>;
 /** What is shown at a place: alone, or in the frame of the app. */
 type Found = { load: Load; params: Record<string, string>; isAlone: boolean };
 
-const page = (load: () => Promise<{ default: unknown }>) => load as Load;
+const page =
+  (load: () => Promise<{ default: unknown }>): Load =>
+  () =>
+    visibly(load as Load);
 
 const signIn = page(() => import("../pages/SignIn.svelte"));
 const notFound = page(() => import("../pages/NotFound.svelte"));

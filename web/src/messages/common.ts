@@ -14,6 +14,7 @@ export const common = {
   "app.copied": ["Copied.", "Kopiert."],
   "app.any": ["Any", "Alle"],
   "app.notFound": ["There is no such page.", "Diese Seite gibt es nicht."],
+  "app.notLoaded": ["This page could not be loaded.", "Diese Seite konnte nicht geladen werden."],
   "app.home": ["Home", "Start"],
   "app.waits": ["Again in {time}", "Wieder in {time}"],
 
