@@ -62,6 +62,8 @@ describeWeb("Web app: accounts", (web) => {
     await fillIn(page, { "New password": "Brand-new-3" });
     await page.getByRole("button", { name: "Set the password" }).click();
     await page.getByText("invalid, expired or already used").waitFor();
+    await page.getByRole("link", { name: "Get another link" }).click();
+    await page.getByRole("heading", { name: "Reset your password" }).waitFor();
     expect(problems).toEqual([]);
   });
 

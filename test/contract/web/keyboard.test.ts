@@ -57,6 +57,7 @@ describeMore("Web app: keyboard, motion, history", (web) => {
     await tabTo(page, "Delete the account");
     await page.keyboard.press("Enter");
     await page.getByRole("dialog").waitFor();
+    await expect.poll(() => page.evaluate("document.activeElement.name")).toBe("password");
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
     await focusIsOn(page, 'button "Delete the account"');

@@ -80,6 +80,7 @@ export const common = {
     "This link is not complete. Please open the link in the e-mail again.",
     "Der Link ist unvollständig. Bitte öffnen Sie den Link in der E-Mail noch einmal.",
   ],
+  "verify.newLink": ["Sign in to get another link", "Anmelden, um einen neuen Link zu erhalten"],
   "forgot.title": ["Reset your password", "Passwort zurücksetzen"],
   "forgot.hint": ["We send you a link to set a new one.", "Wir senden Ihnen einen Link für ein neues Passwort."],
   "forgot.button": ["Send the link", "Link senden"],
@@ -89,6 +90,7 @@ export const common = {
   ],
   "reset.title": ["Set a new password", "Neues Passwort setzen"],
   "reset.button": ["Set the password", "Passwort setzen"],
+  "reset.newLink": ["Get another link", "Neuen Link anfordern"],
   "reset.done": ["Your password is changed. Please sign in.", "Ihr Passwort ist geändert. Bitte melden Sie sich an."],
 
   "list.empty": ["Nothing to show.", "Keine Einträge."],
