@@ -27,9 +27,11 @@ process.env.ADMIN_PASSWORD ??= PASSWORD;
 await import("../gateway/main.ts");
 
 const url = `http://127.0.0.1:${process.env.PORT ?? 3000}`;
+/** The site of mailed links: a browser that signs in there stays signed in when it opens one. */
+const webUrl = process.env.PUBLIC_URL ?? url.replace("127.0.0.1", "localhost");
 await addVerifiedUser();
 process.stdout.write(`
-${process.env.WEB?.trim() === "off" ? "" : `Open ${url}/ and sign in.\n`}An administrator: ${process.env.ADMIN_EMAIL}    a user: ${USER}    the password of both: ${PASSWORD}
+${process.env.WEB?.trim() === "off" ? "" : `Open ${webUrl}/ and sign in.\n`}An administrator: ${process.env.ADMIN_EMAIL}    a user: ${USER}    the password of both: ${PASSWORD}
 
 # sign in, and keep the access token
 TOKEN=$(curl -s ${url}/auth/login -H 'Content-Type: application/json' -d '{"email":"${USER}","password":"${PASSWORD}"}' | sed 's/.*"accessToken":"\\([^"]*\\)".*/\\1/')
