@@ -10,7 +10,7 @@ import { messages, violationKey } from "../../web/src/messages/index.ts";
 
 const CLIENT_CODES = ["NETWORK_ERROR", "STREAM_ERROR", "UNEXPECTED_RESPONSE"];
 /** Fields that the app fills in by itself, or by a choice. */
-const NOT_TYPED = ["cursor", "id", "refreshToken", "role", "status", "tempToken", "token"];
+const NOT_TYPED = ["cursor", "id", "refreshToken", "role", "status", "tempToken"];
 const BAD = ["", " ", "x", "\0", "\u0001", "\u200b", "x".repeat(5_000)];
 const TERMS = "must be true: the terms have to be accepted";
 const placeholders = (text: string) => [...text.matchAll(/\{\w+\}/g)].flat().sort();

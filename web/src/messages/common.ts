@@ -41,6 +41,8 @@ export const common = {
   "field.bio": ["About you", "Über Sie"],
   "field.code": ["Code", "Code"],
   "field.backupCode": ["Backup code", "Ersatzcode"],
+  "field.token": ["Token", "Token"],
+  "field.tokenHint": ["The e-mail has it below its link.", "Es steht in der E-Mail unter dem Link."],
   "field.passwordHint": [
     "8 to 128 characters, with an uppercase and a lowercase letter, a digit and a special character.",
     "8 bis 128 Zeichen, mit Groß- und Kleinbuchstaben, einer Ziffer und einem Sonderzeichen.",
@@ -76,10 +78,6 @@ export const common = {
   ],
   "verify.button": ["Confirm", "Bestätigen"],
   "verify.done": ["Your address is confirmed.", "Ihre Adresse ist bestätigt."],
-  "verify.incomplete": [
-    "This link is not complete. Please open the link in the e-mail again.",
-    "Der Link ist unvollständig. Bitte öffnen Sie den Link in der E-Mail noch einmal.",
-  ],
   "verify.newLink": ["Sign in to get another link", "Anmelden, um einen neuen Link zu erhalten"],
   "forgot.title": ["Reset your password", "Passwort zurücksetzen"],
   "forgot.hint": ["We send you a link to set a new one.", "Wir senden Ihnen einen Link für ein neues Passwort."],
