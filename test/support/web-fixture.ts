@@ -29,13 +29,14 @@ export function describeWeb(
   name: string,
   tests: (web: WebFixture) => void,
   browsers: BrowserName[] = ["Chromium", "Firefox"],
+  env: Record<string, string> = {},
 ): void {
   for (const browser of browsers) {
     const { executablePath } = BROWSERS[browser].launch;
     const isMissing = !existsSync(executablePath) && !process.env.CI;
     const title = `${name}, in ${browser}${isMissing ? ` (there is no ${executablePath})` : ""}`;
     describe.skipIf(isMissing)(title, () => {
-      const web = new WebFixture(browser);
+      const web = new WebFixture(browser, env);
       beforeAll(() => web.start());
       afterAll(() => web.close());
       tests(web);
@@ -52,13 +53,15 @@ export class WebFixture {
   readonly name: BrowserName;
   app!: TestApp;
   #browser!: Browser;
+  readonly #env: Record<string, string>;
 
-  constructor(name: BrowserName) {
+  constructor(name: BrowserName, env: Record<string, string>) {
     this.name = name;
+    this.#env = env;
   }
 
   async start(): Promise<void> {
-    this.app = await startApp({ mode: "embedded" });
+    this.app = await startApp({ mode: "embedded", env: this.#env });
     const { kind, launch } = BROWSERS[this.name];
     this.#browser = await kind.launch(launch);
   }
