@@ -50,7 +50,7 @@ export function clientSource(): string {
   const types = { ...named, ErrorBody: errorSchema, ErrorCode: errorSchema.properties?.code ?? {} };
   const groups = tags.map(({ name, description }) => {
     const own = routes.filter((route) => route.tags[0] === name).map(routeSource);
-    return `${comment(description, "  ")}  ${name.replace("Service", "").toLowerCase()}: {\n${own.join("")}  },\n`;
+    return `${comment(description, "  ")}  ${name.toLowerCase()}: {\n${own.join("")}  },\n`;
   });
   return [
     HEAD,

@@ -1,4 +1,4 @@
-import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import type { DescField, DescMessage, DescService } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
@@ -11,9 +11,16 @@ import { anyOther, errorSchema, failures } from "./failures.ts";
 import { healthPaths } from "./health-schema.ts";
 import { headers, headersOf } from "./response-headers.ts";
 
-const ABOUT =
-  "Accounts, sessions, administration and AI chat. " +
-  "Responses omit fields without a value. In requests `null` means that the field is absent.";
+const ABOUT = `Accounts, sessions, administration and AI chat.
+
+**Sign in** by \`POST /auth/login\` and send the access token as \`Authorization: Bearer …\`. When a response is 401
+\`UNAUTHENTICATED\`, get a new one by \`POST /auth/refresh\` and repeat the request once.
+
+**Errors** have a \`code\` for programs and a \`message\` for people. \`violations\` names every invalid field at once.
+
+**Limits** are in the \`RateLimit-*\` headers. 429 and 503 say in \`Retry-After\` when to try again.
+
+Responses omit fields without a value. In requests \`null\` means that the field is absent.`;
 const EVENTS =
   'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and `data: [DONE]` at the end. ' +
   "Lines that begin with `:` keep the connection open; ignore them.";
@@ -75,10 +82,12 @@ export function openApiDocument(bindings: readonly HttpBinding[], publicUrl: str
   };
 }
 
+const tagOf = ({ name }: DescService) => name.replace(/Service$/, "");
+
 /** The services as tags: they group the operations. */
 function tagsOf(bindings: readonly HttpBinding[]) {
   const services = new Set(bindings.map(({ method }) => method.parent));
-  const described = [...services].map((service) => ({ name: service.name, description: commentOn(service) }));
+  const described = [...services].map((service) => ({ name: tagOf(service), description: commentOn(service) }));
   return [...described, { name: "Health", description: "Health of the service and its dependencies." }];
 }
 
@@ -95,7 +104,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
   const isOpen = policy.access === Access.PUBLIC;
   return {
     operationId: method.localName,
-    tags: [method.parent.name],
+    tags: [tagOf(method.parent)],
     summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
     description: [commentOn(method), access(policy.access), ...limits.map(limitText)].join(" "),
     parameters: [

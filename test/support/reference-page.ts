@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 
 /** Part of the address of GET /user/profile at /docs. */
-export const PROFILE_SECTION = "#tag/userservice/GET/user/profile";
+export const PROFILE_SECTION = "#tag/user/GET/user/profile";
 
 /** Sends GET /user/profile from the API reference, which the page shows at that section. */
 export async function sendProfileRequest(page: Page): Promise<void> {

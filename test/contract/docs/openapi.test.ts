@@ -127,7 +127,7 @@ test("GET /openapi.json: gives every operation a unique name", async () => {
 test("GET /openapi.json: groups operations by subject, and lists no failure that cannot happen", async () => {
   const { tags, paths } = await document();
   expect(tags).toContainEqual({
-    name: "UserService",
+    name: "User",
     description: "Operations of signed-in users on their own account.",
   });
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
