@@ -71,12 +71,23 @@ test("Dockerfile: its files start the service, which then writes nothing beside 
   }
 });
 
-test("gatehouse: prints its version, and its commands for an unknown one", () => {
-  const version = JSON.parse(readFileSync("package.json", "utf8")).version;
-  const run = (...args: string[]) =>
-    execFileSync(process.execPath, ["scripts/gatehouse.ts", ...args], { stdio: "pipe" });
+test("npm pack: the package starts in node_modules, with its web app, and prints its version and its commands", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "gatehouse-package-"));
+  execFileSync("npm", ["pack", "--ignore-scripts", "--pack-destination", folder], { stdio: "pipe" }); // built already
+  const [archive = ""] = readdirSync(folder);
+  const root = join(folder, "node_modules/gatehouse");
+  mkdirSync(root, { recursive: true });
+  execFileSync("tar", ["-xf", join(folder, archive), "-C", root, "--strip-components=1"]);
+  symlinkSync(resolve("node_modules"), join(root, "node_modules"));
+  const { bin, version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const command = join(root, bin.gatehouse);
+  const run = (...args: string[]) => execFileSync(process.execPath, [command, ...args], { stdio: "pipe" });
   expect(run("--version").toString()).toBe(`${version}\n`);
   expect(() => run("begin")).toThrow(/start \| start:gateway/);
+  const running = await startProcess({ ...(await anyDatabase()), DATA_DIR: join(folder, "data") }, [command, "start"]);
+  expect(await (await fetch(running.url)).text()).toMatch(/<script [^>]*src="[^"]*assets\//);
+  expect((await fetch(`${running.url}/docs`)).status).toBe(200);
+  expect(await running.end("SIGTERM")).toBe(0);
 });
 
 test("systemd and Compose: start the service again for as long as PostgreSQL is absent", () => {
