@@ -8,7 +8,7 @@ const SHARED_NAMES = ["errors", "handler", "health", "main", "server", "usage", 
 const INTERVALS = ["sse.ts", "worker.ts"]; // heartbeats of streams; leases of mails
 const MAX_CASTS = 6;
 const MAX_PRODUCT = { files: 185, lines: 16_400 };
-const MAX_TEST_LINES = 23_750;
+const MAX_TEST_LINES = 23_850;
 const MAX_LINES = 200;
 /** Words of riddles, by folder: plain English names the subject. Those of services are in e-mails. */
 const MAX_RIDDLES = { gateway: 0, proto: 0, scripts: 0, services: 3, test: 240 };

@@ -22,8 +22,8 @@ const asPostgres = (program: string, args: string[]): [string, string[]] =>
     : [program, args];
 
 /** An empty folder that PostgreSQL may write to. */
-export function postgresFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "gatehouse-postgres-"));
+export function postgresFolder(parent = tmpdir()): string {
+  const folder = mkdtempSync(join(parent, "gatehouse-postgres-"));
   if (process.getuid?.() === 0) {
     const [uid, gid] = ["-u", "-g"].map((flag) => Number(execFileSync("id", [flag, "postgres"])));
     chownSync(folder, uid as number, gid as number);
@@ -35,17 +35,17 @@ export function postgresFolder(): string {
 /**
  * A PostgreSQL server of a test's own, which it may kill, freeze and start again. Its data is durable.
  * @param settings of the server, by name
- * @param backup the folder of a base backup, which the server takes as its data
+ * @param folder of a base backup, which the server takes as its data, or an empty one
  */
-export async function startPostgresServer(settings: Record<string, string> = {}, backup?: string) {
+export async function startPostgresServer(settings: Record<string, string> = {}, folder = postgresFolder()) {
   const bin = POSTGRES_BIN as string;
-  const folder = backup ?? postgresFolder();
   const run = (program: string, args: string[]) => {
     const [command, words] = asPostgres(join(bin, program), args);
     return execFileSync(command, words, { cwd: "/", stdio: "pipe" });
   };
   const encoding = ["-E", "UTF8", "--locale", "C.UTF-8"];
-  if (!backup) run("initdb", ["-D", folder, "-A", "trust", "-U", "postgres", ...encoding, "--no-sync"]);
+  if (!existsSync(join(folder, "PG_VERSION")))
+    run("initdb", ["-D", folder, "-A", "trust", "-U", "postgres", ...encoding, "--no-sync"]);
   const port = await freePort();
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const serves = async () => {
@@ -53,7 +53,7 @@ export async function startPostgresServer(settings: Record<string, string> = {},
     await client.connect();
     const { rows } = await client.query("select pg_is_in_recovery() as recovers");
     await client.end();
-    return !rows[0].recovers;
+    return !rows[0].recovers || existsSync(join(folder, "standby.signal"));
   };
   const all = { listen_addresses: "127.0.0.1", max_connections: "60", ...settings };
   const options = [
@@ -82,6 +82,7 @@ export async function startPostgresServer(settings: Record<string, string> = {},
   return {
     url,
     port: Number(port),
+    folder,
     freeze: () => signalAll("SIGSTOP"),
     thaw: () => signalAll("SIGCONT"),
     /** As a power failure: everything ends at once, and recovery starts from the log. */

@@ -49,6 +49,11 @@ export async function startProxy(target: { host: string; port: number }, hear: (
       state = "open";
       for (const socket of sockets) socket.destroy();
     },
+    /** Another server takes the place of the target, as after a failover. */
+    moveTo(to: number) {
+      target.port = to;
+      for (const socket of sockets) socket.destroy();
+    },
     async close() {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));

@@ -1,0 +1,24 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+/** A small disk of its own; undefined where none may be made. @param size as mount takes it */
+export function mountDisk(size: string): string | undefined {
+  const path = mkdtempSync(join(tmpdir(), "gatehouse-disk-"));
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", path], { stdio: "ignore" });
+    return path;
+  } catch {
+    return undefined;
+  }
+}
+
+export const unmountDisk = (path: string) => void execFileSync("umount", ["--lazy", path]);
+
+/** Writes until there is no space left. @returns what makes space again */
+export function fillDisk(path: string): () => void {
+  const { bavail, bsize } = statfsSync(path);
+  writeFileSync(join(path, "fill"), Buffer.alloc(bavail * bsize));
+  return () => rmSync(join(path, "fill"));
+}

@@ -1,0 +1,164 @@
+import { execFile } from "node:child_process";
+import { randomBytes, randomInt } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { promisify } from "node:util";
+import pg from "pg";
+import { startDaemon } from "./daemon.ts";
+import { type Process, startProcess } from "./deployment.ts";
+import { fillDisk, mountDisk, unmountDisk } from "./disk.ts";
+import { freePort } from "./metrics.ts";
+import { postgresFolder, startPostgresServer } from "./postgres-server.ts";
+import { startProxy } from "./proxy.ts";
+import { type SmtpResponse, startSmtpServer } from "./smtp-server.ts";
+import { until } from "./until.ts";
+
+/** How long a fault lasts, in ms. */
+const FAULT_MS = 1_000;
+
+/**
+ * Two replicas on servers of their own, and the faults that may come over them.
+ * @param freezeMs how long a replica is frozen
+ */
+export async function startFaultyDeployment(freezeMs = FAULT_MS) {
+  const disk = mountDisk("400m");
+  const startPostgres = (folder = postgresFolder(disk)) => startPostgresServer({ max_wal_size: "64MB" }, folder);
+  let [postgres, redis, smtp] = await Promise.all([startPostgres(), startRedis(), startSmtpServer()]);
+  const at = (port: number) => startProxy({ host: "127.0.0.1", port });
+  const links = { PostgreSQL: await at(postgres.port), Redis: await at(redis.port), SMTP: await at(smtp.port) };
+  const env: Record<string, string> = {
+    DATABASE_URL: `postgres://postgres@127.0.0.1:${links.PostgreSQL.port}/postgres`,
+    REDIS_URL: `redis://127.0.0.1:${links.Redis.port}`,
+    SMTP_URL: `smtp://127.0.0.1:${links.SMTP.port}`,
+    MAIL_RETRY_BASE: "100ms",
+    SECRET_KEY: randomBytes(32).toString("base64"),
+    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-faults-")),
+    PUBLIC_URL: "http://gatehouse.test",
+    TRUST_PROXY: "127.0.0.1",
+    LOCKOUT_THRESHOLD: "1000",
+    NODE_OPTIONS: `--import=${resolve("test/support/moved-clock.ts")}`,
+  };
+  const database = new pg.Pool({ connectionString: env.DATABASE_URL, max: 2 });
+  database.on("error", () => {}); // its server is killed
+  const sql = async <T>(text: string, values: unknown[] = []) => (await database.query(text, values)).rows as T[];
+  const ports = [await freePort(), await freePort()];
+  const replicas: Process[] = [];
+  const startReplica = async (i: number, changes: Record<string, string> = {}) => {
+    replicas[i] = await startProcess({ ...env, PORT: ports[i] as string, ...changes });
+  };
+  for (const i of [0, 1]) await startReplica(i);
+
+  const during = async (begin: () => unknown, end: () => unknown, ms = FAULT_MS) => {
+    await begin();
+    await wait(ms);
+    await end();
+  };
+  const replica = () => replicas[randomInt(2)] as Process;
+  const smtpAnswers = (part: "mail" | "rcpt" | "data", answer: SmtpResponse) => {
+    const usual = smtp.responses[part];
+    const set = (response: typeof usual) => Object.assign(smtp.responses, { [part]: response });
+    return during(
+      () => set(() => answer),
+      () => set(usual),
+    );
+  };
+  const faults: Record<string, () => Promise<unknown>> = {
+    "PostgreSQL is killed": () => postgres.kill(),
+    "PostgreSQL is frozen": () => during(postgres.freeze, postgres.thaw),
+    "PostgreSQL commits and its replies are lost": () =>
+      during(links.PostgreSQL.cutAfterCommit, links.PostgreSQL.restore),
+    async "PostgreSQL fails over to a streaming replica"() {
+      const [former, folder] = [postgres, postgresFolder(disk)];
+      former.run("pg_basebackup", ["-d", former.url, "-D", folder, "-c", "fast", "-R"]);
+      postgres = await startPostgres(folder);
+      await sql("alter system set synchronous_standby_names = '*'"); // what is acknowledged is on both
+      await sql("select pg_reload_conf()");
+      const inSync = "select from pg_stat_replication where sync_state = 'sync'";
+      await until("the replica to follow", async () => (await sql(inSync)).length > 0);
+      await former.close();
+      postgres.run("pg_ctl", ["promote", "-D", folder]);
+      links.PostgreSQL.moveTo(postgres.port);
+      rmSync(former.folder, { recursive: true });
+    },
+    async "Redis is killed"() {
+      await redis.close();
+      redis = await startRedis(redis.port);
+    },
+    "Redis is frozen": () =>
+      during(
+        () => redis.kill("SIGSTOP"),
+        () => redis.kill("SIGCONT"),
+      ),
+    "Redis is flushed": () => redis.ask("flushall"),
+    async "Redis fails over to its replica"() {
+      const former = redis;
+      redis = await startRedis();
+      await redis.ask("replicaof", "127.0.0.1", `${former.port}`);
+      await until("the replica to follow", async () => (await redis.ask("role")).includes("connected"));
+      await former.close();
+      await redis.ask("replicaof", "no", "one");
+      links.Redis.moveTo(redis.port);
+    },
+    "SMTP puts senders off": () => smtpAnswers("mail", { code: 421, text: ["busy", "later"] }),
+    "SMTP puts recipients off": () => smtpAnswers("rcpt", { code: 450, text: "later" }),
+    "SMTP puts letters off": () => smtpAnswers("data", { code: 451, text: "later" }),
+    "SMTP never answers a letter": () => smtpAnswers("data", "hang"),
+    async "a replica is killed"() {
+      const i = randomInt(2);
+      await replicas[i]?.end("SIGKILL");
+      await startReplica(i);
+    },
+    "a replica is frozen": () => {
+      const { pid } = replica();
+      return during(
+        () => process.kill(pid, "SIGSTOP"),
+        () => process.kill(pid, "SIGCONT"),
+        freezeMs,
+      );
+    },
+    async "the clock of a replica moves by an hour"() {
+      const { pid } = replica();
+      for (const _ of ["forward", "back", "right"])
+        await during(
+          () => process.kill(pid, "SIGUSR2"),
+          () => {},
+        );
+    },
+  };
+  for (const [name, link] of Object.entries(links)) {
+    faults[`${name} is cut off`] = () => during(link.cut, link.restore);
+    faults[`${name} says nothing`] = () => during(link.silence, link.restore);
+  }
+  if (disk)
+    faults["PostgreSQL is filled up"] = async () => {
+      const clear = fillDisk(disk);
+      await wait(FAULT_MS);
+      clear();
+      await postgres.kill(); // it has ended if its log had no space
+    };
+  return {
+    faults,
+    env,
+    smtp,
+    replicas,
+    startReplica,
+    sql,
+    urls: ports.map((port) => `http://127.0.0.1:${port}`),
+    async close() {
+      await Promise.all(replicas.map((each) => each.end("SIGKILL")));
+      await database.end();
+      await Promise.all([...Object.values(links), redis, postgres, smtp].map((each) => each.close()));
+      if (disk) unmountDisk(disk);
+    },
+  };
+}
+
+async function startRedis(port?: number) {
+  const at = port ?? Number(await freePort());
+  const ask = async (...words: string[]) => (await promisify(execFile)("redis-cli", ["-p", `${at}`, ...words])).stdout;
+  const options = ["--port", `${at}`, "--bind", "127.0.0.1", "--save", "", "--dir", tmpdir()];
+  const daemon = await startDaemon("redis-server", options, async () => (await ask("ping")).startsWith("PONG"));
+  return { ...daemon, port: at, ask };
+}
