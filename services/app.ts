@@ -75,7 +75,7 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     for (const dispose of disposers.splice(0).reverse()) await dispose();
   };
   try {
-    const store = await openStore(config.database, log);
+    const store = await openStore(config.database, log, options.tracing?.addStatement);
     disposers.push(() => store.close());
     if (config.migrate) await store.migrate();
     await checkSchema(store.fork(), log);

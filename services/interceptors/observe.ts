@@ -40,7 +40,8 @@ export function observeCalls(context: AppContext, store: Store, internalSecret: 
     const client = readClient(req.header, address, internalSecret);
     const call = new Call(context, store, findSession, client, req);
     req.contextValues.set(callKey, call);
-    return onComplete(next, req, (result) => {
+    const within: typeof next = span && tracing ? (request) => tracing.within(span, () => next(request)) : next;
+    return onComplete(within, req, (result) => {
       for (const callback of call.onComplete) callback();
       const error = "error" in result ? mapError(result.error, req) : undefined;
       const status = report(req.method, call.requestId, error, call.startedAt);

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Attributes, SpanContext, SpanKind } from "@opentelemetry/api";
 
@@ -9,6 +10,9 @@ export type TraceSpan = {
   end(attributes: Attributes, error?: string): void;
 };
 
+/** Called when a statement has ended. @param text without values @param ms how long it took */
+export type OnStatement = (text: string, ms: number, failed: boolean) => void;
+
 /** Exports spans to a collector. Attributes name methods, routes and models, never users or content. */
 export type Tracing = {
   /** @param parent the `traceparent` header of the request, if any */
@@ -18,6 +22,10 @@ export type Tracing = {
     parent: string | null | undefined,
     attributes: Attributes,
   ): TraceSpan;
+  /** Runs work whose statements belong to a span. */
+  within<T>(span: TraceSpan, work: () => T): T;
+  /** Records a statement that has ended, if it belongs to a span. @param text without values */
+  addStatement: OnStatement;
   /** Exports the spans that are still buffered. */
   close(): Promise<void>;
 };
@@ -50,6 +58,7 @@ export async function openTracing(endpoint: string | undefined, service: string)
     spanProcessors: [new sdk.BatchSpanProcessor({ exporter })],
   });
   const tracer = provider.getTracer("gatehouse");
+  const parents = new AsyncLocalStorage<string>(); // the ORM does not say for which call it runs a statement
   return {
     start(name, kind, parent, attributes) {
       const remote = contextOf(parent);
@@ -64,6 +73,17 @@ export async function openTracing(endpoint: string | undefined, service: string)
           span.end();
         },
       };
+    },
+    within: ({ traceparent }, work) => parents.run(traceparent, work),
+    addStatement(text, ms, failed) {
+      const parent = contextOf(parents.getStore());
+      if (!parent) return;
+      const [operation = ""] = /\w+/.exec(text) ?? [];
+      const attributes = { "db.system.name": "postgresql", "db.operation.name": operation, "db.query.text": text };
+      const options = { kind: SpanKind.CLIENT, startTime: Date.now() - ms, attributes };
+      const span = tracer.startSpan(operation, options, trace.setSpanContext(ROOT_CONTEXT, parent));
+      if (failed) span.setStatus({ code: SpanStatusCode.ERROR });
+      span.end();
     },
     // the collector may be unreachable
     close: () => Promise.race([provider.shutdown().catch(() => {}), wait(CLOSE_MS, undefined, { ref: false })]),

@@ -8,6 +8,7 @@ import { PgliteDriver } from "@mikro-orm/pglite";
 import { createPostgreSqlTypeParsers } from "@mikro-orm/sql";
 import type { Logger } from "pino";
 import array from "postgres-array";
+import type { OnStatement } from "../platform/tracing.ts";
 import { checkDiskSpace, lockDirectory, makeDataFolder } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { baseStore, ormOptions } from "./orm.ts";
@@ -17,6 +18,7 @@ import { parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
 export async function openEmbedded(
   location: { kind: "folder"; path: string } | { kind: "memory" },
   log: Logger,
+  onStatement?: OnStatement,
 ): Promise<Store> {
   const unlock = location.kind === "folder" ? lockDirectory(location.path) : () => {};
   const folder = location.kind === "folder" ? join(location.path, "pg") : undefined;
@@ -24,7 +26,7 @@ export async function openEmbedded(
     throw startupError("DATA_DIR", error);
   });
   const orm = await MikroORM.init({
-    ...ormOptions(log),
+    ...ormOptions(log, onStatement),
     driver: PgliteDriver,
     dbName: "postgres",
     driverOptions: { pglite: () => pglite },

@@ -1,17 +1,36 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import { type AvailabilityLog, createAvailabilityLog } from "../platform/log.ts";
+import type { OnStatement } from "../platform/tracing.ts";
 import { asDatabaseUrlError } from "./errors.ts";
 import { openPostgres } from "./postgres.ts";
-import type { DatabaseLocation, Store } from "./store.ts";
+import type { DatabaseLocation, Statement, Store } from "./store.ts";
 
 /**
  * Opens the database. Both engines use the same entities and migrations; the embedded engine is loaded only if it is used.
  * @throws Error for operators, if another process uses the folder, or the server is not reachable
  */
-export async function openStore(location: DatabaseLocation, log: Logger): Promise<Store> {
-  if (location.kind !== "postgres") return (await import("./embedded.ts")).openEmbedded(location, log);
-  return openPostgres(location.url, log, location.statementMs).catch(asDatabaseUrlError);
+export async function openStore(location: DatabaseLocation, log: Logger, onStatement?: OnStatement): Promise<Store> {
+  const store =
+    location.kind === "postgres"
+      ? await openPostgres(location.url, log, onStatement, location.statementMs).catch(asDatabaseUrlError)
+      : await (await import("./embedded.ts")).openEmbedded(location, log, onStatement);
+  return onStatement ? { ...store, query: observed(store.query, onStatement) } : store;
+}
+
+/** Reports the statements that the ORM does not see. */
+function observed(query: Store["query"], onStatement: OnStatement): Store["query"] {
+  return async <Row>(statement: Statement, values: unknown[]) => {
+    const startedAt = performance.now();
+    let failed = true;
+    try {
+      const rows = await query<Row>(statement, values);
+      failed = false;
+      return rows;
+    } finally {
+      onStatement(statement.text, performance.now() - startedAt, failed);
+    }
+  };
 }
 
 /** How often an unavailable database is checked, in ms. */

@@ -1,6 +1,8 @@
+import { DefaultLogger, type LogContext, type LoggerOptions } from "@mikro-orm/core";
 import { Migrator } from "@mikro-orm/migrations";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
+import type { OnStatement } from "../platform/tracing.ts";
 import { OneTimeToken } from "./one-time-tokens.ts";
 import { MIGRATIONS } from "./schema.ts";
 import { Session } from "./sessions.ts";
@@ -12,12 +14,18 @@ import { User } from "./users.ts";
 export const entities = [User, Session, OneTimeToken, SigningKey];
 
 /** ORM options of both engines. */
-export function ormOptions(log: Logger) {
+export function ormOptions(log: Logger, onStatement?: OnStatement) {
   return {
     entities,
     extensions: [Migrator],
     migrations: { migrationsList: MIGRATIONS, snapshot: false, silent: true },
     logger: (message: string) => log.debug(message),
+    ...(onStatement && {
+      loggerFactory: (options: LoggerOptions) =>
+        Object.assign(new DefaultLogger(options), {
+          logQuery: ({ query = "", took = 0, level }: LogContext) => onStatement(query, took, level === "error"),
+        }),
+    }),
   };
 }
 

@@ -4,6 +4,7 @@ import { type PostgreSqlConnection, PostgreSqlDriver } from "@mikro-orm/postgres
 import type { TypeOverrides } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
+import type { OnStatement } from "../platform/tracing.ts";
 import { asDatabaseUrlError } from "./errors.ts";
 import { USERS_SEARCH } from "./migrations/Migration20261121000400_lists.ts";
 import { baseStore, ormOptions } from "./orm.ts";
@@ -28,8 +29,13 @@ const DISABLE_TIMEOUTS =
   "select set_config(name, '0', true) from pg_settings where name ~ '^(statement|lock|.*transaction.*)_timeout$'";
 
 /** Opens a pool of connections to a PostgreSQL server. @throws Error for operators, when nothing answers at the URL */
-export async function openPostgres(url: string, log: Logger, statementMs = STATEMENT_TIMEOUT_MS): Promise<Store> {
-  const orm = await connect(url, log, statementMs, statementMs + RESPONSE_GRACE_MS);
+export async function openPostgres(
+  url: string,
+  log: Logger,
+  onStatement?: OnStatement,
+  statementMs = STATEMENT_TIMEOUT_MS,
+): Promise<Store> {
+  const orm = await connect(url, log, statementMs, statementMs + RESPONSE_GRACE_MS, onStatement);
   const pool = await orm.em.getConnection().getNativeClient();
   releaseBrokenConnections(pool);
   (pool.options.types as TypeOverrides).setTypeParser(TIMESTAMPTZ, parseTime);
@@ -49,10 +55,10 @@ export async function openPostgres(url: string, log: Logger, statementMs = STATE
 }
 
 /** @param silenceMs closes connections that receive nothing for this time; 0: never */
-function connect(url: string, log: Logger, statementMs: number, silenceMs: number) {
+function connect(url: string, log: Logger, statementMs: number, silenceMs: number, onStatement?: OnStatement) {
   const { options = "", ...urlOptions } = parseConnectionUrl(url);
   return MikroORM.init({
-    ...ormOptions(log),
+    ...ormOptions(log, onStatement),
     driver: PostgreSqlDriver,
     clientUrl: url,
     pool: { min: 0, max: POOL_SIZE },

@@ -71,7 +71,7 @@ const starts = {
 };
 
 describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
-  test("a trace leads from the caller's span over request and RPC to the provider's reply", async () => {
+  test("a trace leads from the caller's span over request and RPC to statements and the provider's reply", async () => {
     spans.length = 0;
     await start();
     const { browser: httpClient, accessToken } = await signInAt(running[0]?.url ?? "");
@@ -84,7 +84,9 @@ describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
     await ask("/ai/stream", "reset-midway");
     for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // what is left is sent at the end
 
-    const mine = spans.filter(({ traceId }) => traceId === TRACE);
+    const all = spans.filter(({ traceId }) => traceId === TRACE);
+    const statements = all.filter(({ attributes }) => "db.query.text" in attributes);
+    const mine = all.filter((span) => !statements.includes(span));
     expect(mine).toHaveLength(6);
     for (const [route, rpc, status] of [
       ["/ai/chat", "Chat", "OK"],
@@ -97,13 +99,19 @@ describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
       expect(call).toMatchObject({ name: `gatehouse.ai.v1.AIService/${rpc}`, kind: SERVER });
       const failed = status === "OK" ? {} : { "error.type": status };
       expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status, ...failed });
+      expect(statements.filter(({ parentSpanId }) => parentSpanId === call?.spanId).length).toBeGreaterThan(0);
       const chat = mine.find(({ parentSpanId }) => parentSpanId === call?.spanId);
       expect(chat).toMatchObject({ name: expect.stringMatching(/^chat /), kind: CLIENT });
       expect(chat?.attributes).toMatchObject({ "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai" });
       if (status === "OK") expect(chat?.attributes).toHaveProperty(["gen_ai.usage.output_tokens"]);
       else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
     }
-    expect(spans.find(({ name }) => name === "POST /auth/login")?.parentSpanId).toBeFalsy();
+    const login = spans.find(({ name }) => name === "POST /auth/login");
+    expect(login?.parentSpanId).toBeFalsy();
+    const texts = spans.flatMap(({ traceId, kind, attributes }) =>
+      traceId === login?.traceId && kind === CLIENT ? [(attributes as Record<string, string>)["db.query.text"]] : [],
+    );
+    expect(texts.join()).toMatch(/insert into sessions/i); // of the ORM's connection, or of a prepared statement
     expect(received).toMatch(/"deployment.environment.name","value":\{"stringValue":"trial"/);
     expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
   });
