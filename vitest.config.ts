@@ -34,7 +34,7 @@ export default defineConfig({
     pool: "threads",
     isolate: false,
     maxWorkers: 2,
-    testTimeout: 120_000, // only what hangs waits for these
+    testTimeout: process.env.RACE_ROUNDS ? 3_600_000 : 120_000, // only what hangs waits for these
     hookTimeout: 120_000,
     retry: process.env.CI ? 1 : 0,
     reporters: ["default", new FlakyTests()],
