@@ -11,7 +11,7 @@ import { baseStore, ormOptions } from "./orm.ts";
 import { MIGRATION_TABLE } from "./schema.ts";
 import { LOCKS, parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
 
-/** Connections to PostgreSQL of one process. */
+/** Connections to PostgreSQL of one process, beside one for health checks: a busy process is not a broken one. */
 const POOL_SIZE = 10;
 /** How long a call waits for a connection, and a connection for its server, in ms. */
 const CONNECT_TIMEOUT_MS = 3_000;
@@ -19,6 +19,9 @@ const CONNECT_TIMEOUT_MS = 3_000;
 const STATEMENT_TIMEOUT_MS = 15_000;
 /** Part of that time that a statement waits for a lock, so that a locked table does not occupy every connection. */
 const LOCK_FRACTION = 1 / 5;
+/** Longest statement of a health check in ms, and its connection, which closes before it counts as silent. */
+const PROBE_TIMEOUT_MS = 1_000;
+const PROBE_POOL = { max: 1, idleTimeoutMillis: 2_500 };
 /** How long after its timeout a statement's result may arrive, in ms. */
 const RESPONSE_GRACE_MS = 2_000;
 /** Settings that our statements rely on, whatever a server, database or role sets. */
@@ -40,8 +43,10 @@ export async function openPostgres(
   releaseBrokenConnections(pool);
   (pool.options.types as TypeOverrides).setTypeParser(TIMESTAMPTZ, parseTime);
   await checkServer(pool, url, log);
+  const probe = await connect(url, log, PROBE_TIMEOUT_MS, PROBE_TIMEOUT_MS + RESPONSE_GRACE_MS, undefined, PROBE_POOL);
   return {
-    ...baseStore(orm),
+    fork: baseStore(orm).fork,
+    ping: baseStore(probe).ping,
     async query<Row>(statement: Statement, values: unknown[]) {
       return (await pool.query({ ...statement, values })).rows as Row[];
     },
@@ -50,18 +55,25 @@ export async function openPostgres(
       const { totalCount, idleCount: idle, waitingCount: waiting } = pool;
       return { used: totalCount - idle, idle, waiting };
     },
-    close: () => orm.close(true),
+    close: async () => void (await Promise.all([orm.close(true), probe.close(true)])),
   };
 }
 
 /** @param silenceMs closes connections that receive nothing for this time; 0: never */
-function connect(url: string, log: Logger, statementMs: number, silenceMs: number, onStatement?: OnStatement) {
+function connect(
+  url: string,
+  log: Logger,
+  statementMs: number,
+  silenceMs: number,
+  onStatement?: OnStatement,
+  pool: { max: number; idleTimeoutMillis?: number } = { max: POOL_SIZE },
+) {
   const { options = "", ...urlOptions } = parseConnectionUrl(url);
   return MikroORM.init({
     ...ormOptions(log, onStatement),
     driver: PostgreSqlDriver,
     clientUrl: url,
-    pool: { min: 0, max: POOL_SIZE },
+    pool: { min: 0, ...pool },
     driverOptions: {
       ...urlOptions,
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,

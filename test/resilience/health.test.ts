@@ -2,14 +2,14 @@ import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, afterEach, expect, test } from "vitest";
+import { afterAll, afterEach, expect, onTestFinished, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { type Mode, startApp } from "../support/app.ts";
 import { createDatabase } from "../support/databases.ts";
 import { describeConcurrent } from "../support/describe-concurrent.ts";
 import { startProxy } from "../support/proxy.ts";
 import { startSmtpServer } from "../support/smtp-server.ts";
-import { until } from "../support/until.ts";
+import { times, until } from "../support/until.ts";
 
 type Part = "database" | "cache" | "mail";
 
@@ -131,4 +131,19 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
       await watching;
     },
   );
+});
+
+test.runIf(process.env.TEST_SERVERS)("GET /health/ready: is 200 while calls wait for a connection", async () => {
+  const app = await startApp({ mode: "servers" });
+  onTestFinished(() => app.close());
+  const get = () => app.httpClient().get("/health/ready");
+  expect((await get()).status).toBe(200);
+  let isOver = false;
+  const busy = Promise.all(times(20, () => app.sql("select pg_sleep(2)"))); // two for each connection
+  const ended = busy.finally(() => {
+    isOver = true;
+  });
+  expect(await get()).toMatchObject({ status: 200, body: { checks: { database: { status: "ok" } } } });
+  expect(isOver).toBe(false);
+  await ended;
 });
