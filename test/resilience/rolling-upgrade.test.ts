@@ -4,8 +4,8 @@ import { type Simulator, startProviderSimulator } from "../../scripts/simulators
 import { hasInfrastructure } from "../support/infrastructure.ts";
 import { openStreams, startLoad } from "../support/load.ts";
 import { unpackPreviousRelease } from "../support/previous-release.ts";
-import { type Deployment, startDeployment } from "../support/replicas.ts";
-import { tally, times } from "../support/until.ts";
+import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
+import { tally } from "../support/until.ts";
 
 const USERS = Number(process.env.ROLLING_USERS ?? 8);
 const GRACE_MS = 1_500;
@@ -18,7 +18,8 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", () => {
   beforeAll(async () => {
     provider = await startProviderSimulator({ dialect: "openai" });
     const ai = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${provider.url}/v1`, AI_STREAMS_PER_USER: "99" };
-    const settings = { ...ai, SHUTDOWN_TIMEOUT: `${GRACE_MS}ms` };
+    // many users make a replacement slow: the silent streams have to outlast it
+    const settings = { ...ai, SHUTDOWN_TIMEOUT: `${GRACE_MS}ms`, AI_IDLE_TIMEOUT: "10m" };
     all = await startDeployment(settings, { servers: true, root: previous });
   });
   afterAll(async () => {
@@ -36,14 +37,15 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", () => {
     "replaces every replica %s: no request fails for good, nobody is signed out, no stream is cut early",
     async (_way, release) => {
       const before = await migrations();
-      const users = await Promise.all(times(USERS, () => all.signIn()));
+      const users: Account[] = [];
+      while (users.length < USERS) users.push(await all.signIn()); // more at once than may wait get 503
       const streams = await openStreams(all, users[0] as (typeof users)[0], 4); // two at each replica
       const load = startLoad(all, users, release === CURRENT ? "1" : undefined);
       const begunAt = performance.now();
       for (const i of [0, 1] as const) expect(await all.replace(i, release)).toEqual([0, 0]);
       const ends = await Promise.all(streams.map(({ ended }) => ended));
       expect(tally(await load.stop(), (f) => f)).toEqual({});
-      expect(load.counts.requests).toBeGreaterThan(USERS * 20);
+      expect(load.counts.requests).toBeGreaterThan(Math.min(USERS * 20, 2_000)); // what two cores serve meanwhile, by any number
       process.stdout.write(`${JSON.stringify(load.counts)} in ${Math.round(performance.now() - begunAt)} ms\n`);
       for (const { at, text, error } of ends) {
         expect(at - begunAt).toBeGreaterThan(GRACE_MS - 50);
@@ -52,6 +54,6 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", () => {
       if (release === CURRENT && previous !== CURRENT) expect(await migrations()).toBeGreaterThan(before);
       else expect(await migrations()).toBe(before);
     },
-    120_000,
+    120_000 + USERS * 3_000,
   );
 });
