@@ -71,7 +71,7 @@ const stop = (reason: string, output: number) =>
   named("message_delta", { delta: { stop_reason: reason, stop_sequence: null }, usage: { output_tokens: output } });
 
 function message(model: string, content: object[], stopReason: string | null, { input, output }: Tokens) {
-  // A part of what was read came from the cache, which is counted apart.
+  // A part of the input came from the cache, which is counted separately.
   const cached = Math.floor(input / 2);
   return {
     id: "msg_simulated",

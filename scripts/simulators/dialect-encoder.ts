@@ -14,7 +14,7 @@ export type ChatRequest = { model: string; stream: boolean; usage: boolean; last
 
 export type Received = { path: string; query: URLSearchParams; headers: IncomingHttpHeaders; body: unknown };
 
-/** The errors that every provider has, in its own words. */
+/** The errors that every provider has in its own format. */
 export type ErrorName =
   | "invalid"
   | "bad-key"
@@ -31,25 +31,25 @@ export type ErrorName =
 /** The provider side of a dialect. */
 export type DialectEncoder = {
   lineEnd: "\n" | "\r\n";
-  /** Understands a request or refuses it, exactly as strictly as the real one. */
+  /** Reads a request, or refuses it as strictly as the real provider. */
   read(received: Received): ChatRequest | ErrorAnswer;
-  /** Everything a good stream says, first frame to closing mark. */
+  /** All events of a good stream. */
   events(pieces: readonly string[], tokens: Tokens, chatRequest: ChatRequest): Event[];
   /** One piece of text. */
   delta(text: string): Event;
   /** A good reply in one. */
   whole(text: string, tokens: Tokens, chatRequest: ChatRequest): unknown;
-  /** `echo` is text that the provider is careless enough to repeat, such as a part of the key. */
+  /** @param echo text that the error repeats, such as a part of the key */
   error(name: ErrorName, echo?: string): ErrorAnswer;
   /** An error after the stream has begun. */
   errorEvent(): Event;
-  /** Whether an event is one of those that say the reply is whole. */
+  /** Whether an event marks the end of the reply. */
   closes(event: Event): boolean;
-  /** Frames that carry no text and mustn't disturb. */
+  /** Frames without text. */
   idle: Event[];
-  /** Frames that show the model at work without any text. */
+  /** A frame of hidden reasoning. */
   thinking: Event;
-  /** The ending of a stream and the whole reply when a filter stepped in. */
+  /** The end of a stream and the whole reply that a filter blocked. */
   blocked: { events: Event[]; whole: unknown };
   /** The same when the model calls a tool. */
   toolCall: { events: Event[]; whole: unknown };
@@ -60,6 +60,6 @@ export const tokensIn = (text: string) => Math.ceil(text.length / 4);
 
 export const isError = (answer: ChatRequest | ErrorAnswer): answer is ErrorAnswer => "status" in answer;
 
-/** The name of the first field that isn't among those known, as strict APIs report it. */
+/** The name of the first unknown field. */
 export const unknownField = (body: object, known: readonly string[]) =>
   Object.keys(body).find((key) => !known.includes(key));

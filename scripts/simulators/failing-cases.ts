@@ -6,7 +6,7 @@ const success = ({ chatRequest }: Exchange) => ({
   "content-type": chatRequest.stream ? "text/event-stream" : "application/json",
 });
 
-/** Says the first part of a good answer. */
+/** Sends the first part of a good reply. */
 const begin = async (exchange: Exchange) => {
   const { response, encoder, chatRequest, events } = exchange;
   response.writeHead(200, success(exchange));
@@ -34,8 +34,13 @@ const page = (status: number) => (exchange: Exchange) => {
 const withHalfOfAnUmlaut = (part: Buffer) =>
   Buffer.from(part.toString("latin1").replaceAll("\xc3\xbc", "\xc3 "), "latin1");
 const sendGood = (exchange: Exchange) => respond({}, exchange);
+/** Fails at the first attempt only. */
+const once = (fail: (exchange: Exchange) => Promise<void> | void): Case => ({
+  answer: (exchange) => (exchange.attempt === 1 ? fail(exchange) : sendGood(exchange)),
+});
+const overloaded: Case["whole"] = (_, encoder) => encoder.error("overloaded").body;
 
-/** The first attempts fail in a way that passes. */
+/** The first attempts fail, a later one succeeds. */
 export const PASSING: Record<string, Case> = {
   "overloaded-once": { answer: error("overloaded", {}, 1) },
   "overloaded-twice": { answer: error("overloaded", {}, 2) },
@@ -50,26 +55,18 @@ export const PASSING: Record<string, Case> = {
     answer: (exchange) =>
       error("rate-limited", { "retry-after": new Date(Date.now() - 1000).toUTCString() }, 1)(exchange),
   },
-  "bad-gateway-once": { answer: (exchange) => (exchange.attempt === 1 ? page(502)(exchange) : sendGood(exchange)) },
-  "request-timeout-once": { answer: (exchange) => (exchange.attempt === 1 ? page(408)(exchange) : sendGood(exchange)) },
-  "reset-once": {
-    answer: (exchange) =>
-      exchange.attempt === 1 ? void exchange.response.socket?.resetAndDestroy() : sendGood(exchange),
-  },
-  "closed-once": {
-    answer: (exchange) => (exchange.attempt === 1 ? void exchange.response.socket?.destroy() : sendGood(exchange)),
-  },
-  "reset-after-headers-once": {
-    answer: async (exchange) => {
-      if (exchange.attempt > 1) return sendGood(exchange);
-      exchange.response.writeHead(200, success(exchange)).flushHeaders();
-      await nextTurn();
-      exchange.response.socket?.resetAndDestroy();
-    },
-  },
+  "bad-gateway-once": once(page(502)),
+  "request-timeout-once": once(page(408)),
+  "reset-once": once(({ response }) => void response.socket?.resetAndDestroy()),
+  "closed-once": once(({ response }) => void response.socket?.destroy()),
+  "reset-after-headers-once": once(async (exchange) => {
+    exchange.response.writeHead(200, success(exchange)).flushHeaders();
+    await nextTurn();
+    exchange.response.socket?.resetAndDestroy();
+  }),
 };
 
-/** Of the calls with the numbers 1 to 100, ten fail once and one of those twice, in turns of five ways. */
+/** Of the calls 1 to 100, ten fail once, two of them twice, in five ways by turns. */
 const FLAWS = ["overloaded-twice", "reset-once", "rate-limited-once", "bad-gateway-once", "closed-once"];
 PASSING.flaky = {
   answer: (exchange) => {
@@ -121,11 +118,11 @@ export const FAILURES: Record<string, Case> = {
   reset: { answer: ({ response }) => void response.socket?.resetAndDestroy() },
   "error-event": {
     events: (events, encoder) => [...prefix(events), encoder.errorEvent(), ...events.slice(-1)],
-    whole: (_, { error }) => error("overloaded").body,
+    whole: overloaded,
   },
   "error-event-only": {
     events: (_, encoder) => [encoder.errorEvent(), { data: "[DONE]" }],
-    whole: (_, { error }) => error("overloaded").body,
+    whole: overloaded,
   },
   "error-event-named": {
     events: (events, encoder) => [
@@ -133,11 +130,11 @@ export const FAILURES: Record<string, Case> = {
       { event: "error", data: JSON.stringify({ message: "sk-echo-of-a-key" }) },
       encoder.delta("never seen"),
     ],
-    whole: (_, { error }) => error("overloaded").body,
+    whole: overloaded,
   },
   "error-event-nameless": {
     events: (events, encoder) => [...prefix(events), { data: encoder.errorEvent().data }],
-    whole: (_, { error }) => error("overloaded").body,
+    whole: overloaded,
   },
   "malformed-event": {
     events: (events, encoder) => [...prefix(events), { data: '{"sk-echo-of-a-key": ' }, encoder.delta("never seen")],

@@ -74,7 +74,7 @@ function events(pieces: readonly string[], tokens: Tokens): Event[] {
   return pieces.map((text, index) => {
     const isLast = index === pieces.length - 1;
     const content = { role: "model", parts: [{ text, ...(isLast && { thoughtSignature: "CiQB" }) }] };
-    // Counts grow with every frame; hidden reasoning is a part of the output that is counted apart.
+    // Counts grow with every frame. Hidden reasoning is counted separately.
     if (!isLast) return { data: JSON.stringify(response({ content }, { input: tokens.input, output: index + 1 })) };
     const thoughts = Math.min(3, tokens.output);
     const last = response({ content, finishReason: "STOP" }, { ...tokens, output: tokens.output - thoughts });

@@ -2,7 +2,7 @@ import type { Event } from "./dialect-encoder.ts";
 import { type Case, PIECES, prefix, REPLY, respond } from "./script.ts";
 import { SHAPES } from "./whole-cases.ts";
 
-/** Another JSON value in place of the text. */
+/** Replaces the text by another JSON value. */
 const replacingText = (json: string): Case => ({
   events: (events, { delta }) => {
     const { data, ...event } = delta("text");
@@ -11,23 +11,23 @@ const replacingText = (json: string): Case => ({
   whole: (whole) => JSON.parse(JSON.stringify(whole).replace(JSON.stringify(REPLY), json)),
 });
 
-/** Where the event that opens a piece of text has room for some of it. */
-const ROOM = /"(text|content)":""/;
+/** The empty text in the event that opens a piece of text. */
+const EMPTY_TEXT = /"(text|content)":""/;
 
-/** The first piece comes with the opening. */
+/** Moves the first piece of text into the opening event. */
 function opened(events: Event[]): Event[] {
-  const at = events.findIndex(({ data }) => ROOM.test(data));
+  const at = events.findIndex(({ data }) => EMPTY_TEXT.test(data));
   const first = prefix(events).length - 3;
   return events.flatMap((event, index) => {
-    if (index === at) return [{ ...event, data: event.data.replace(ROOM, `"$1":${JSON.stringify(PIECES[0])}`) }];
+    if (index === at) return [{ ...event, data: event.data.replace(EMPTY_TEXT, `"$1":${JSON.stringify(PIECES[0])}`) }];
     return at >= 0 && index === first ? [] : [event];
   });
 }
 
-/** What a `verbatim` case answers: an error answer, or the events of a stream (and what a whole reply would be). */
+/** The response of a `verbatim` case: an error, or the events of a stream and the whole reply. */
 export type VerbatimAnswer = { status: number; body: unknown } | { events: Event[]; whole: unknown };
 
-/** The name of a case that answers word for word so. */
+/** The name of a case with exactly this response. */
 export const verbatim = (answer: VerbatimAnswer) =>
   `verbatim ${Buffer.from(JSON.stringify(answer)).toString("base64url")}`;
 

@@ -1,12 +1,12 @@
-/** What a model of the OpenAI family takes. */
+/** The parameters of a model of the OpenAI family. */
 type Model = { temperatureMax?: number; field: "max_tokens" | "max_completion_tokens"; outputTokens: number };
-/** What tells OpenAI from those who are compatible with it. */
+/** The differences between OpenAI and a compatible provider. */
 export type House = {
   models: Record<string, Model>;
   fields: readonly string[];
   roles: readonly string[];
   alternates: boolean;
-  closesUnasked: boolean;
+  alwaysReportsUsage: boolean;
   thought: object;
 };
 
@@ -21,18 +21,18 @@ export const OPENAI: House = {
   fields: ["model", "messages", "stream", "stream_options", "temperature", "max_completion_tokens", "max_tokens"],
   roles: ["developer", "system", "user", "assistant"],
   alternates: false,
-  closesUnasked: false,
+  alwaysReportsUsage: false,
   thought: { reasoning_content: "Let me see.", content: null },
 };
 
 const mistral: Model = { temperatureMax: 1.5, field: "max_tokens", outputTokens: 131_072 };
 
-/** Mistral: refuses every field it doesn't know, wants turns to alternate, and reports usage unasked. */
+/** Mistral refuses unknown fields, requires alternating roles, and always reports usage. */
 export const MISTRAL: House = {
   models: { "mistral-large-latest": mistral, "mistral-medium-latest": mistral, "mistral-small-latest": mistral },
   fields: ["model", "messages", "stream", "temperature", "max_tokens"],
   roles: ["system", "user", "assistant"],
   alternates: true,
-  closesUnasked: true,
+  alwaysReportsUsage: true,
   thought: { content: [{ type: "thinking", thinking: [{ type: "text", text: "Let me see." }] }] },
 };

@@ -92,8 +92,8 @@ function events(pieces: readonly string[], tokens: Tokens, chatRequest: ChatRequ
     chunk({ delta: { role: "assistant", content: "", refusal: null }, finish_reason: null }),
     ...pieces.map((text) => chunk({ delta: { content: text }, finish_reason: null })),
     chunk(
-      { delta: house.closesUnasked ? { content: "" } : {}, finish_reason: "stop" },
-      house.closesUnasked ? usage(tokens) : null,
+      { delta: house.alwaysReportsUsage ? { content: "" } : {}, finish_reason: "stop" },
+      house.alwaysReportsUsage ? usage(tokens) : null,
     ),
     ...(chatRequest.usage ? [{ data: JSON.stringify({ ...HEAD, choices: [], usage: usage(tokens) }) }] : []),
     { data: "[DONE]" },

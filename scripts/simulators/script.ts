@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ChatRequest, DialectEncoder, Event } from "./dialect-encoder.ts";
 
-/** The text of every case, in these pieces: characters of one to four bytes, whitespace at the edges, quotes. */
+/** The text of every case, in pieces with characters of one to four bytes, outer whitespace and quotes. */
 export const PIECES = ["Grüße", ", 世界", "! 👋🏽 ", 'It\'s "fine":', "\n\n\t- ", "naïve ", "Ω≈ç√", " 🧑‍🚀", "."];
 export const REPLY = PIECES.join("");
 /** The text before the point where a case breaks off in the middle. */
@@ -14,7 +14,7 @@ export type Exchange = {
   response: ServerResponse;
   encoder: DialectEncoder;
   chatRequest: ChatRequest;
-  /** How many requests with the very same last message have come, this one included. */
+  /** The number of requests with the same last message so far, including this one. */
   attempt: number;
   /** The word after the name of the case. */
   argument: string;
@@ -23,16 +23,16 @@ export type Exchange = {
   whole: unknown;
 };
 
-/** In what a case differs from a good answer. */
+/** The differences of a case from a good reply. */
 export type Case = {
   pieces?(argument: string): string[];
   events?(events: Event[], encoder: DialectEncoder): Event[];
   whole?(whole: unknown, encoder: DialectEncoder): unknown;
   encode?(event: Event, lineEnd: string, index: number): string;
   headers?: Record<string, string>;
-  /** How the bytes leave, one part per event. */
+  /** How the bytes are sent, one part per event. */
   send?(exchange: Exchange, parts: Buffer[], headers: Record<string, string>): Promise<void>;
-  /** Answers something else altogether. */
+  /** Sends a different response. */
   answer?(exchange: Exchange): Promise<void> | void;
 };
 
@@ -49,11 +49,16 @@ export async function write(response: ServerResponse, part: string | Buffer): Pr
   waiting.abort();
 }
 
-/** The plainest way to send. */
-export async function send({ response }: Exchange, parts: Buffer[], headers: Record<string, string>): Promise<void> {
+/** Sends headers and parts, and does not end the response. */
+export async function sendParts({ response }: Exchange, parts: Buffer[], headers: Record<string, string>) {
   response.writeHead(200, headers);
   for (const part of parts) await write(response, part);
-  response.end();
+}
+
+/** Sends without pauses. */
+export async function send(exchange: Exchange, parts: Buffer[], headers: Record<string, string>): Promise<void> {
+  await sendParts(exchange, parts, headers);
+  exchange.response.end();
 }
 
 /** Sends with a pause after every part. */
@@ -78,7 +83,7 @@ export function prefix(events: Event[]): Event[] {
   return events.slice(0, start + 3);
 }
 
-/** Answers as the case says, by default with a good reply. */
+/** Sends the response of a case, by default a good reply. */
 export async function respond(one: Case, exchange: Exchange): Promise<void> {
   if (one.answer) return one.answer(exchange);
   const { chatRequest, encoder, events, whole } = exchange;

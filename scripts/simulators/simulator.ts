@@ -1,5 +1,5 @@
 import http, { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { AddressInfo } from "node:net";
 import { anthropicEncoder } from "./anthropic.ts";
 import { type ChatRequest, type DialectEncoder, isError, tokensIn } from "./dialect-encoder.ts";
 import { FAILURES, PASSING } from "./failing-cases.ts";
@@ -12,15 +12,16 @@ import { CONTENTS, SHAPES } from "./whole-cases.ts";
 /** Every case by its name. A request asks for one in its last user message: `case: <name> [argument]`. */
 export const CASES: Readonly<Record<string, Case>> = { ...SHAPES, ...CONTENTS, ...PASSING, ...FAILURES, ...MALFORMED };
 
-const ENCODERS = {
-  openai: openaiEncoder,
-  anthropic: anthropicEncoder,
-  google: googleEncoder,
-  "openai-compatible": mistralEncoder,
+/** The encoder of each dialect, the prefix of its variables in the shipped catalogue, and the path of its API. */
+const DIALECTS = {
+  openai: { encoderOf: openaiEncoder, variable: "OPENAI", path: "/v1" },
+  anthropic: { encoderOf: anthropicEncoder, variable: "ANTHROPIC", path: "" },
+  google: { encoderOf: googleEncoder, variable: "GEMINI", path: "" },
+  "openai-compatible": { encoderOf: mistralEncoder, variable: "MISTRAL", path: "/v1" },
 };
-export type SimulatedDialect = keyof typeof ENCODERS;
+export type SimulatedDialect = keyof typeof DIALECTS;
 
-/** A request as it came, and what has become of it. */
+/** A received request and its state. */
 export type SimulatedRequest = {
   path: string;
   headers: IncomingHttpHeaders;
@@ -29,21 +30,24 @@ export type SimulatedRequest = {
   port: number | undefined;
   /** When the connection closed or the answer was finished, by `performance.now()`. */
   closedAt?: number;
-  /** What its connection has carried towards the client so far. */
+  /** The bytes that its connection has sent to the client so far. */
   readonly sentBytes: number;
 };
 
 export type Simulator = {
-  /** The origin; the OpenAI dialects live under `/v1` of it. */
+  /** The origin. */
   url: string;
+  /** The base URL of the API, which has the path `/v1` in the OpenAI dialects. */
+  baseUrl: string;
+  /** Variables that make a process use this provider. */
+  env: Record<string, string>;
   requests: SimulatedRequest[];
-  readonly openSockets: number;
   close(): Promise<void>;
 };
 
 type Options = {
   dialect: SimulatedDialect;
-  /** The one key that is let in. */
+  /** The only valid key. */
   key?: string;
   port?: number;
   /** Milliseconds between the pieces of a reply, for demonstrations. */
@@ -52,9 +56,9 @@ type Options = {
 
 /** Starts a provider on the loopback interface that speaks one dialect and is as strict as the real one. */
 export async function startProviderSimulator({ dialect, key = "simulated-key", port = 0, paceMs = 0 }: Options) {
-  const encoder: DialectEncoder = ENCODERS[dialect](key);
+  const { encoderOf, variable, path } = DIALECTS[dialect];
+  const encoder: DialectEncoder = encoderOf(key);
   const requests: SimulatedRequest[] = [];
-  const sockets = new Set<Socket>();
   const attempts = new Map<string, number>();
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -102,17 +106,14 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
     response.on("error", () => {});
     handle(request, response).catch((error) => response.writeHead(500).end(String(error)));
   });
-  server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
-  });
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const baseUrl = url + path;
   const simulator: Simulator = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
+    baseUrl,
+    env: { [`${variable}_API_KEY`]: key, [`${variable}_BASE_URL`]: baseUrl },
     requests,
-    get openSockets() {
-      return sockets.size;
-    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -122,7 +123,7 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
   return simulator;
 }
 
-/** An answer that shows that the prompt arrived. */
+/** A reply that quotes the prompt. */
 function friendly({ model, lastMessage }: ChatRequest): string[] {
   const topic = lastMessage.replace(/\s+/g, " ").slice(0, 200);
   return `This is ${model}, simulated. You said: "${topic}" I couldn't agree more. 👋`.split(/(?<= )/);

@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import type { Event } from "./dialect-encoder.ts";
-import { type Case, type Exchange, encode, respond, send, sendPaced, write } from "./script.ts";
+import { type Case, type Exchange, encode, respond, send, sendPaced, sendParts, write } from "./script.ts";
 
-/** Between two numbers, or two thoughts. */
+/** The pause between two numbers, or two thoughts, in ms. */
 const COUNTING_MS = 20;
-/** Stands for the text of a reply that is never held in one piece; it is sent in parts of so many bytes. */
+/** A placeholder for the text of a large reply, which is sent in parts. */
 const TEXT = "the text";
 const LARGE_PART = 65_536;
 const endings = [
@@ -17,7 +17,7 @@ const endings = [
 const lines = (event: Event, ends: readonly [string, string]) =>
   `${event.event ? `event: ${event.event}${ends[0]}` : ""}data: ${event.data}${ends[0]}${ends[1]}`;
 
-/** Writes an answer by hand, where Node's server is too tidy for it, and closes the connection, as its head says. */
+/** Writes a response to the socket, in a form that Node's server does not write, and closes the connection. */
 async function raw(exchange: Exchange, head: string, parts: (string | Buffer)[]): Promise<void> {
   const { socket } = exchange.response;
   if (!socket) return;
@@ -34,7 +34,7 @@ const cutInTwo = (text: string) => [text.slice(0, 1), text.slice(1)];
 const chunked = (parts: Buffer[]) =>
   parts.flatMap((part) => [...cutInTwo(`${part.length.toString(16)}\r\n`), part, ...cutInTwo("\r\n")]);
 
-/** Frames and bytes in unusual shape; the reply is whole. */
+/** Unusual frames and bytes; the reply is complete. */
 export const SHAPES: Record<string, Case> = {
   plain: {},
   lf: { encode: (event) => encode(event, "\n") },
@@ -77,19 +77,12 @@ export const SHAPES: Record<string, Case> = {
     headers: { "content-encoding": "gzip" },
     send: (exchange, parts, headers) => send(exchange, [gzipSync(Buffer.concat(parts))], headers),
   },
-  "no-type": {
-    async send({ response }, parts) {
-      response.writeHead(200);
-      for (const part of parts) await write(response, part);
-      response.end();
-    },
-  },
+  "no-type": { send: (exchange, parts) => send(exchange, parts, {}) },
   trailers: {
-    async send({ response }, parts, headers) {
-      response.writeHead(200, { ...headers, trailer: "x-checksum" });
-      for (const part of parts) await write(response, part);
-      response.addTrailers({ "x-checksum": "0" });
-      response.end();
+    async send(exchange, parts, headers) {
+      await sendParts(exchange, parts, { ...headers, trailer: "x-checksum" });
+      exchange.response.addTrailers({ "x-checksum": "0" });
+      exchange.response.end();
     },
   },
   continue: {
@@ -116,25 +109,18 @@ export const SHAPES: Record<string, Case> = {
       send(exchange, parts, { ...headers, "content-type": `${headers["content-type"]}; charset=UTF-8` }),
   },
   "ended-later": {
-    async send({ response }, parts, headers) {
-      response.writeHead(200, headers);
-      for (const part of parts) await write(response, part);
+    async send(exchange, parts, headers) {
+      await sendParts(exchange, parts, headers);
       await sleep(20);
-      response.end();
+      exchange.response.end();
     },
   },
-  "kept-open": {
-    async send({ response }, parts, headers) {
-      response.writeHead(200, headers);
-      for (const part of parts) await write(response, part);
-    },
-  },
+  "kept-open": { send: sendParts },
   "reset-after-finish": {
-    async send({ response }, parts, headers) {
-      response.writeHead(200, headers);
-      for (const part of parts) await write(response, part);
+    async send(exchange, parts, headers) {
+      await sendParts(exchange, parts, headers);
       await nextTurn();
-      response.socket?.resetAndDestroy();
+      exchange.response.socket?.resetAndDestroy();
     },
   },
 };
@@ -216,7 +202,7 @@ export const CONTENTS: Record<string, Case> = {
   },
 };
 
-/** Repeats some events, though never one with text. */
+/** Repeats some events, but none with text. */
 const twice = (events: Event[], chosen: (event: Event) => boolean) =>
   events.flatMap((event) => (chosen(event) && !event.data.includes('"text"') ? [event, event] : [event]));
 

@@ -5,7 +5,7 @@ import { openStore } from "../../services/store/open-store.ts";
 import { entities } from "../../services/store/orm.ts";
 import { createDatabase } from "../support/databases.ts";
 
-/** What migrations alone know: keys, indexes and triggers, lengths of texts, precision of times, and defaults. */
+/** Details of migrations only: keys, indexes and triggers, lengths of texts, precision of times, and defaults. */
 const MIGRATIONS_OWN =
   /^(drop (index|trigger|function) |alter table "\w+" (drop|add) constraint |alter table "\w+" alter column "\w+" (drop default|type (varchar\(255\)|timestamptz) ))/;
 

@@ -11,7 +11,7 @@ const files = ["gen", "services", "gateway"].flatMap(filesIn);
 
 const read = (file: string) => readFileSync(join(root, file), "utf8");
 
-/** Files of ours that a file imports, be it later; `type` imports are erased and lead nowhere at run time. */
+/** The own files that a file imports, also dynamically. Type imports do not exist at run time. */
 function importsOf(file: string, { types, later = true }: { types: boolean; later?: boolean }): string[] {
   const text = read(file);
   const lines = text.matchAll(
@@ -76,7 +76,7 @@ test("Imports: a gateway that runs alone loads no service", () => {
   expect(loaded).toEqual([]);
 });
 
-test("Imports: no SQL stands outside services/store", () => {
+test("Imports: no SQL is outside services/store", () => {
   const sql =
     /\bem\.execute\(|\bprepared\(|[`"](?:select [^`"]* from|insert into|delete from|update \w+ (?:as \w+ )?set)\s/;
   const others = files.filter((file) => file.startsWith("services/") && !file.startsWith("services/store/"));
@@ -87,17 +87,17 @@ test("Imports: no SQL stands outside services/store", () => {
 test("Imports: form no cycle, type imports included", () => {
   const graph = new Map([...files, ...filesIn("client/src")].map((file) => [file, importsOf(file, { types: true })]));
   const [done, open] = [new Set<string>(), [] as string[]];
-  const circles: string[] = [];
+  const cycles: string[] = [];
   const visit = (file: string) => {
     if (done.has(file)) return;
-    if (open.includes(file)) return void circles.push([...open.slice(open.indexOf(file)), file].join(" -> "));
+    if (open.includes(file)) return void cycles.push([...open.slice(open.indexOf(file)), file].join(" -> "));
     open.push(file);
     for (const next of graph.get(file) ?? []) visit(next);
     open.pop();
     done.add(file);
   };
   for (const file of graph.keys()) visit(file);
-  expect(circles).toEqual([]);
+  expect(cycles).toEqual([]);
 });
 
 test("Imports: no provider's SDK is loaded, only its types are used", () => {
@@ -107,8 +107,8 @@ test("Imports: no provider's SDK is loaded, only its types are used", () => {
 
 test("Imports: what operators run loads no development package (`npm ci --omit=dev`)", () => {
   const { dependencies, scripts } = JSON.parse(read("package.json"));
-  const theirs = ["prepare", "start", "start:services", "demo", "migrate", "admin", "audit:verify"];
-  const reached = new Set(theirs.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string));
+  const ofOperators = ["prepare", "start", "start:services", "demo", "migrate", "admin", "audit:verify"];
+  const reached = new Set(ofOperators.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string));
   for (const file of reached) for (const next of importsOf(file, { types: false })) reached.add(next);
   const packages = /^(?:import|export)\s+(?!type\b)[^;]*?\bfrom\s+"(?!node:|\.)((?:@[^/"]+\/)?[^/"]+)/gms;
   const missing = [...reached].flatMap((file) =>

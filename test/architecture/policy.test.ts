@@ -33,9 +33,13 @@ test.each([
     { access: Access.PUBLIC, limits: [{ ...limit, by: LimitKey.UNSPECIFIED }] },
     /limit that lacks/,
   ],
-  ["a lockout of nobody", { access: Access.PUBLIC, lockout: Lockout.PASSWORD }, /no field of its request names one/],
-])("Method policy: the start is refused for a method with %s", (_what, rules, told) => {
-  expect(() => loadPolicies([serviceWith(rules)])).toThrow(told);
+  [
+    "a lockout without an account",
+    { access: Access.PUBLIC, lockout: Lockout.PASSWORD },
+    /no field of its request names one/,
+  ],
+])("Method policy: the start is refused for a method with %s", (_what, rules, message) => {
+  expect(() => loadPolicies([serviceWith(rules)])).toThrow(message);
 });
 
 test("Method policy: every method states its access, and is limited unless it serves keys", () => {

@@ -16,7 +16,7 @@ const FILES: Record<string, string[]> = {
   "SSE heartbeat": ["gateway/transcode/sse.ts"],
 };
 
-test.each(Object.entries(FILES))("a search for the standard term %s finds the file", (term, files) => {
+test.each(Object.entries(FILES))("Glossary: a search for the standard term %s finds the file", (term, files) => {
   const isNamed = (path: string) => basename(path, ".ts") === term.toLowerCase().replaceAll(" ", "-");
   const commentsOf = (path: string) =>
     readFileSync(join(root, path), "utf8")

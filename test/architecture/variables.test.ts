@@ -36,11 +36,11 @@ test("Environment variables: are read where processes start only", () => {
 });
 
 test("Environment variables: each is named once in the error, however many are wrong", () => {
-  const blamed = (env: Record<string, string>) => {
+  const variablesIn = (env: Record<string, string>) => {
     const read = readConfig(env, "services");
     return "problems" in read ? read.problems.map((problem) => problem.split(" ")[0]) : [];
   };
-  const wrong = blamed(Object.fromEntries(known.map((name) => [name, "\r\n\0 ?"])));
+  const wrong = variablesIn(Object.fromEntries(known.map((name) => [name, "\r\n\0 ?"])));
   expect(wrong.length).toBeGreaterThan(known.length / 2);
   expect(wrong).toEqual([...new Set(wrong)]);
   const far = {
@@ -49,5 +49,5 @@ test("Environment variables: each is named once in the error, however many are w
     LOCKOUT_THRESHOLD: "0",
     AI_RETRIES: "11",
   };
-  expect(blamed(far).sort()).toEqual(["AI_RETRIES", "GRPC_PORT", "LOCKOUT_THRESHOLD"]);
+  expect(variablesIn(far).sort()).toEqual(["AI_RETRIES", "GRPC_PORT", "LOCKOUT_THRESHOLD"]);
 });

@@ -9,7 +9,7 @@ import { violationsOf } from "../../services/platform/validation.ts";
 import { messages, violationKey } from "../../web/src/messages/index.ts";
 
 const CLIENT_CODES = ["NETWORK_ERROR", "STREAM_ERROR", "UNEXPECTED_RESPONSE"];
-/** Fields that the app fills in by itself, or by a choice. */
+/** Fields that the app fills in, or that are chosen from a list. */
 const NOT_TYPED = ["cursor", "id", "refreshToken", "role", "status", "tempToken"];
 const BAD = ["", " ", "x", "\0", "\u0001", "\u200b", "x".repeat(5_000)];
 const TERMS = "must be true: the terms have to be accepted";

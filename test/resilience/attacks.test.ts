@@ -1,15 +1,23 @@
-import { mkdtempSync } from "node:fs";
 import http2 from "node:http2";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startProviderSimulator } from "../../scripts/simulators/simulator.ts";
-import { anyDatabase } from "../support/databases.ts";
+import { startSuiteProvider } from "../support/ai-calls.ts";
+import { freshStorage } from "../support/databases.ts";
 import { type Process, startApart, startProcess } from "../support/deployment.ts";
-import { bomb, CHAT, elements, GZIP, grpcUrlIn, head, LOGIN, questions, REFLECTION } from "../support/hostile.ts";
+import {
+  bomb,
+  CHAT,
+  elements,
+  GZIP,
+  grpcUrlIn,
+  head,
+  LOGIN,
+  questions,
+  REFLECTION,
+  withSession,
+} from "../support/hostile.ts";
 import { createHttpClient, sendHttp } from "../support/http-client.ts";
 import { failureOf, framed, send } from "../support/raw-grpc.ts";
 import { times, until } from "../support/until.ts";
@@ -20,8 +28,7 @@ const CONVERSATION = { provider: "provider-a", messages: [{ role: "user", conten
 const ATTACKER = { "x-forwarded-for": "198.51.100.7" };
 
 const large = Buffer.from(JSON.stringify({ ...CONVERSATION, pad: "x".repeat(2_000_000) }));
-const simulator = await startProviderSimulator({ dialect: "openai" });
-afterAll(() => simulator.close());
+const simulator = await startSuiteProvider();
 
 describe.each([
   [256, "in one process"],
@@ -35,14 +42,12 @@ describe.each([
   let accessToken: string;
   beforeAll(async () => {
     const env = {
-      ...(await anyDatabase()),
-      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-attacks-")),
+      ...(await freshStorage()),
       NODE_OPTIONS: `--max-old-space-size=${heapMb}`,
       RATE_LIMITS: "off",
       TRUST_PROXY: "127.0.0.1",
       INTERNAL_SECRET: "between-gateway-and-services",
-      OPENAI_API_KEY: "simulated-key",
-      OPENAI_BASE_URL: `${simulator.url}/v1`,
+      ...simulator.env,
     };
     if (mode === "apart") {
       const { services, gateway } = await startApart(env);
@@ -63,19 +68,19 @@ describe.each([
     for (const process of processes) expect(await process.end("SIGTERM")).toBe(0);
   });
 
-  /** How fast, `npm run bench -- attacks` measures. */
+  /** Expects that other callers are served. `npm run bench -- attacks` measures how fast. */
   async function expectServed(): Promise<void> {
     const client = createHttpClient(url);
     const answers = [
       client.get("/health/live"),
       client.get("/user/profile", accessToken),
-      client.post("/auth/login", OTHER), // a user's oldest session ends when there are too many
+      client.post("/auth/login", OTHER), // another account, since too many sessions end the oldest
       client.post("/ai/chat", CONVERSATION, accessToken),
     ];
     expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   }
 
-  /** Serves others while the requests of an attack are answered. @returns what they are answered, in the terms of HTTP */
+  /** Expects that others are served until an attack has its responses. @returns the HTTP statuses of the responses */
   async function during(answers: Promise<number>[]): Promise<number[]> {
     let isOver = false;
     const all = Promise.all(answers).finally(() => {
@@ -90,13 +95,9 @@ describe.each([
     httpStatusOf(failureOf(await send(session, head(path, { ...ATTACKER, ...more }), body)).code);
   const rest = async (path: string, body: Uint8Array, more = {}) =>
     (await sendHttp(url, "POST", path, body, { ...ATTACKER, ...more })).status;
-  const withSession = async <T>(run: (session: http2.ClientHttp2Session) => Promise<T>) => {
-    const session = http2.connect(grpcUrl, { maxSessionMemory: 200 }).on("error", () => {}); // in MB
-    return run(session).finally(() => session.destroy());
-  };
 
   test("gzip bombs and large bodies without a token are refused unread", async () => {
-    const statuses = await withSession((session) =>
+    const statuses = await withSession(grpcUrl, (session) =>
       during([
         ...times(20, () => grpc(session, CHAT, bomb, GZIP)),
         ...times(20, () => grpc(session, CHAT, framed(elements))),
@@ -105,7 +106,7 @@ describe.each([
       ]),
     );
     expect(statuses.every((status) => [401, 429].includes(status))).toBe(true);
-    const publicly = await withSession((session) =>
+    const publicly = await withSession(grpcUrl, (session) =>
       during([
         ...times(20, () => grpc(session, LOGIN, framed(elements))),
         ...times(20, () => rest("/auth/login", large)),
@@ -120,7 +121,7 @@ describe.each([
     await client.post("/auth/register", { ...attacker, name: "Attacker", acceptTerms: true });
     const authorization = `Bearer ${(await client.post("/auth/login", attacker)).body.accessToken}`;
     const list = Buffer.from(`{"messages":[${"{},".repeat(600_000)}{}]}`);
-    const statuses = await withSession((session) =>
+    const statuses = await withSession(grpcUrl, (session) =>
       during([
         ...times(16, () => grpc(session, CHAT, bomb, { ...GZIP, authorization })),
         ...times(16, () => grpc(session, CHAT, framed(elements), { authorization })),
@@ -131,7 +132,7 @@ describe.each([
     expect(statuses).toContain(413);
   });
 
-  test("requests that send their headers and one byte use only the share of their address", async () => {
+  test("unfinished requests use only the share of their address", async () => {
     const { hostname, port } = new URL(url);
     const lines = `POST /auth/login HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${ATTACKER["x-forwarded-for"]}\r\n`;
     const start = `${lines}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{`;
@@ -146,7 +147,7 @@ describe.each([
         stream.on("error", () => {}).write("\0");
     }
     const ask = () => sendHttp(url, "POST", "/auth/verify-email", { token: "x" }, ATTACKER);
-    let callers = 1; // more each time, since those before may have kept their places from the attack
+    let callers = 1; // more each time, since earlier callers may hold permits
     const askMore = () => Promise.all(times(callers++, ask));
     await until("the share to be used up", async () => (await askMore()).some(({ status }) => status === 429));
     await expectServed();
@@ -154,8 +155,8 @@ describe.each([
     await until("the share to be free", async () => (await ask()).body.code === "TOKEN_INVALID");
   });
 
-  test("reflection streams full of questions are answered or cut, and end nothing else", async () => {
-    await withSession(async (session) => {
+  test("large reflection streams are answered or refused, and others are served", async () => {
+    await withSession(grpcUrl, async (session) => {
       const ask = async () => {
         const headers = head(REFLECTION, { ...ATTACKER, "grpc-accept-encoding": "br,gzip" });
         const { head: first, trailers } = await send(session, headers, questions(100));

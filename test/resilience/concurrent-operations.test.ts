@@ -16,8 +16,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two gateways and two service process
   let provider: Simulator;
   beforeAll(async () => {
     provider = await startProviderSimulator({ dialect: "openai" });
-    const ai = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${provider.url}/v1` };
-    all = await startDeployment({ LOCKOUT_THRESHOLD: "1000", ...ai });
+    all = await startDeployment({ LOCKOUT_THRESHOLD: "1000", ...provider.env });
   });
   afterAll(async () => {
     await all.close();
@@ -27,12 +26,12 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two gateways and two service process
   test("run every operation concurrently on the same few users without an internal error", async () => {
     const admin = await all.signIn();
     await all.sql("update users set role = 'admin' where id = $1", [admin.id]);
-    const people = await Promise.all(times(2, () => all.signIn()));
+    const accounts = await Promise.all(times(2, () => all.signIn()));
     const answers: HttpResponse[] = [];
     let left = repetitions(20) * AT_ONCE;
     await Promise.all(
       times(AT_ONCE, async () => {
-        while (left-- > 0) answers.push(await any(deeds)(all, any(people), admin));
+        while (left-- > 0) answers.push(await any(operations)(all, any(accounts), admin));
       }),
     );
     const failed = answers.filter(({ status }) => status >= 500).map(({ status, body }) => [status, body]);
@@ -47,26 +46,26 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two gateways and two service process
   });
 });
 
-type AuditedRequest = (all: Deployment, person: Account, admin: Account) => Promise<HttpResponse>;
+type Request = (all: Deployment, account: Account, admin: Account) => Promise<HttpResponse>;
 
-/** A person signs in again after whatever became of the session, as most of these deeds end it. */
+/** An operation of a user, who signs in again if the session has ended. */
 const own =
-  (deed: (person: Account) => Promise<HttpResponse>): AuditedRequest =>
-  async (_all, person) => {
-    const answer = await deed(person);
+  (operation: (account: Account) => Promise<HttpResponse>): Request =>
+  async (_all, account) => {
+    const answer = await operation(account);
     if (answer.status !== 401) return answer;
-    const again = await person.browser.post("/auth/login", person.credentials);
-    if (again.status === 200) person.accessToken = again.body.accessToken;
+    const again = await account.browser.post("/auth/login", account.credentials);
+    if (again.status === 200) account.accessToken = again.body.accessToken;
     return again;
   };
 
 const chat = { provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] };
 
-const administer = (deed: (admin: Account, id: string) => Promise<HttpResponse>): AuditedRequest => {
-  return (_all, { id }, admin) => deed(admin, id);
+const administer = (operation: (admin: Account, id: string) => Promise<HttpResponse>): Request => {
+  return (_all, { id }, admin) => operation(admin, id);
 };
 
-const deeds: AuditedRequest[] = [
+const operations: Request[] = [
   own(({ browser, accessToken }) => browser.get("/user/export", accessToken)),
   own(({ browser, accessToken }) => browser.put("/user/profile", { name: `Ann ${randomInt(9)}` }, accessToken)),
   own(({ browser }) => browser.post("/auth/refresh")),

@@ -1,10 +1,10 @@
-import { randomUUID } from "node:crypto";
 import pg from "pg";
-import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { openStore } from "../../services/store/open-store.ts";
 import { startApp } from "../support/app.ts";
 import { createDatabase } from "../support/databases.ts";
+import { captureLog } from "../support/log.ts";
+import { openQuietStore } from "../support/stores.ts";
 import { tallyGuesses, times } from "../support/until.ts";
 
 const SETTINGS = [
@@ -18,9 +18,9 @@ const SETTINGS = [
   "idle_in_transaction_session_timeout = '1s'",
 ];
 
-describe.runIf(process.env.TEST_SERVERS)("Database with its operator's own settings", () => {
-  test("works", async () => {
-    const DATABASE_URL = await createDatabase(`settings_${randomUUID().slice(0, 8)}`);
+describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operator", () => {
+  test("serves logins and profiles", async () => {
+    const DATABASE_URL = await createDatabase();
     const client = new pg.Client(DATABASE_URL);
     await client.connect();
     for (const setting of SETTINGS) {
@@ -39,12 +39,11 @@ describe.runIf(process.env.TEST_SERVERS)("Database with its operator's own setti
     await app.close();
   });
 
-  test("works with a warning where settings lose data or the URL's options have no effect", async () => {
-    const url = await createDatabase(`told_${randomUUID().slice(0, 8)}`);
-    const lines: string[] = [];
-    const asking = `${url}?search_path=app&options=-c%20synchronous_commit%3Doff`;
-    const log = pino({ base: null, timestamp: false }, { write: (line: string) => void lines.push(line) });
-    await (await openStore({ kind: "postgres", url: asking }, log)).close();
+  test("warns of settings that lose data and of options of the URL without effect", async () => {
+    const url = await createDatabase();
+    const { lines, log } = captureLog({ base: null, timestamp: false });
+    const withOptions = `${url}?search_path=app&options=-c%20synchronous_commit%3Doff`;
+    await (await openStore({ kind: "postgres", url: withOptions }, log)).close();
     expect(lines.map((line) => JSON.parse(line))).toEqual([
       { level: 40, parameters: ["search_path"], msg: "DATABASE_URL has parameters that are ignored" },
       { level: 40, msg: "synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes" },
@@ -52,14 +51,14 @@ describe.runIf(process.env.TEST_SERVERS)("Database with its operator's own setti
   });
 
   test("is refused if its encoding cannot hold every character", async () => {
-    const url = new URL(await createDatabase(`told_${randomUUID().slice(0, 8)}`));
+    const url = new URL(await createDatabase());
     const name = `${url.pathname.slice(1)}_latin`;
     const client = new pg.Client(url.href);
     await client.connect();
     await client.query(`create database ${name} encoding 'LATIN1' locale 'C' template template0`);
     await client.end();
     url.pathname = name;
-    const opened = openStore({ kind: "postgres", url: url.href }, pino({ level: "silent" }));
+    const opened = openQuietStore(url.href);
     await expect(opened).rejects.toThrow(
       "DATABASE_URL can't be used: the database has encoding LATIN1. Create one with encoding",
     );

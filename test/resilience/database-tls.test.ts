@@ -1,27 +1,20 @@
-import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openStore } from "../../services/store/open-store.ts";
 import { createDatabase } from "../support/databases.ts";
+import { openQuietStore } from "../support/stores.ts";
 import { startEncrypting } from "../support/tls-proxy.ts";
 
 const certificate = (name: string) => `test/support/tls/${name}.pem`;
 
 describe.runIf(process.env.TEST_SERVERS)("Database that accepts TLS only", () => {
-  let through: URL;
   let encrypting: Awaited<ReturnType<typeof startEncrypting>>;
   beforeAll(async () => {
-    through = new URL(await createDatabase(`tls_${randomUUID().slice(0, 8)}`));
-    const target = { host: through.hostname, port: Number(through.port) || 5432 };
-    encrypting = await startEncrypting(target, { cert: certificate("ours"), key: "test/support/tls/ours.key" });
-    through.host = `127.0.0.1:${encrypting.port}`;
+    const pair = { cert: certificate("ours"), key: "test/support/tls/ours.key" };
+    encrypting = await startEncrypting(await createDatabase(), pair);
   });
   afterAll(() => encrypting.close());
-  /** Asks it something. */
   const ask = async (query: Record<string, string>) => {
-    through.search = `${new URLSearchParams(query)}`;
-    const store = await openStore({ kind: "postgres", url: through.href }, pino({ level: "silent" }));
+    const store = await openQuietStore(`${encrypting.url}?${new URLSearchParams(query)}`);
     try {
       await store.migrate();
       return await store.fork().execute("show application_name");
@@ -51,7 +44,7 @@ describe.runIf(process.env.TEST_SERVERS)("Database that accepts TLS only", () =>
     expect(new Set(encrypting.clients)).toEqual(new Set([readFileSync(certificate("ours"), "utf8")]));
   });
 
-  test("the modes that leave the choice to the server use TLS; an unknown mode is refused", async () => {
+  test("sslmode=allow and prefer use TLS, and an unknown mode is refused", async () => {
     for (const sslmode of ["allow", "prefer"]) await expect(ask({ sslmode })).resolves.toHaveLength(1);
     await expect(ask({ sslmode: "verifyfull" })).rejects.toThrow(
       /^DATABASE_URL can't be used: sslmode must be one of .*full$/,

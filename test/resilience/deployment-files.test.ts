@@ -1,38 +1,23 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { servicesVariables } from "../../services/platform/services-variables.ts";
 import { commonVariables, gatewayVariables } from "../../services/platform/variables.ts";
-import { anyDatabase } from "../support/databases.ts";
+import { freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 
 const read = (file: string) => readFileSync(`deploy/${file}`, "utf8");
-const has = (program: string) => {
-  try {
-    execFileSync("which", [program]);
-    return true;
-  } catch {
-    return false;
-  }
-};
+const has = (program: string) => spawnSync("which", [program]).status === 0;
 const dockerfile = read("Dockerfile").replaceAll("\\\n", "");
 
-test("Dockerfile: its files start the service, which then writes nothing beside them, and its health check passes", async () => {
-  const image = mkdtempSync(join(tmpdir(), "gatehouse-image-"));
+test("Dockerfile: its files start the service, which writes no further file, and its health check passes", async () => {
+  const image = temporaryFolder();
   for (const [, from = "", to = ""] of dockerfile.matchAll(/^COPY --from=build \/app\/(\S+) (\S+)$/gm)) {
     const target = join(image, to === "./" ? from : to);
     mkdirSync(dirname(target), { recursive: true });
@@ -41,19 +26,15 @@ test("Dockerfile: its files start the service, which then writes nothing beside 
   }
   const files = () =>
     readdirSync(image, { recursive: true, encoding: "utf8" })
-      .filter((name) => !name.startsWith("node_modules/")) // a link to that of this checkout
+      .filter((name) => !name.startsWith("node_modules/")) // a link to the folder of this checkout
       .sort();
   const before = files();
   const [, ENV = ""] = /^ENV (.*)$/m.exec(dockerfile) ?? [];
-  const [PORT, GRPC_PORT, DATA_DIR] = [
-    await freePort(),
-    await freePort(),
-    mkdtempSync(join(tmpdir(), "gatehouse-run-")),
-  ];
+  const [PORT, GRPC_PORT] = [await freePort(), await freePort()];
   const env = {
     ...Object.fromEntries(ENV.split(" ").map((pair) => pair.split("="))),
-    ...(await anyDatabase()),
-    ...{ PORT, GRPC_PORT, DATA_DIR, SECRET_KEY: randomBytes(32).toString("base64"), SMTP_URL: "smtp://127.0.0.1:1" },
+    ...(await freshStorage()),
+    ...{ PORT, GRPC_PORT, SECRET_KEY: randomBytes(32).toString("base64"), SMTP_URL: "smtp://127.0.0.1:1" },
   };
   const ready = /events on (http:\/\/[\d.]+:\d+)/;
   const running = await startProcess(env, [join(image, "scripts/gatehouse.ts"), "start"], ready);
@@ -72,7 +53,7 @@ test("Dockerfile: its files start the service, which then writes nothing beside 
 });
 
 test("npm pack: the package starts in node_modules, with its web app, and prints its version and its commands", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "gatehouse-package-"));
+  const folder = temporaryFolder();
   execFileSync("npm", ["pack", "--ignore-scripts", "--pack-destination", folder], { stdio: "pipe" }); // built already
   const [archive = ""] = readdirSync(folder);
   const root = join(folder, "node_modules/gatehouse");
@@ -84,13 +65,13 @@ test("npm pack: the package starts in node_modules, with its web app, and prints
   const run = (...args: string[]) => execFileSync(process.execPath, [command, ...args], { stdio: "pipe" });
   expect(run("--version").toString()).toBe(`${version}\n`);
   expect(() => run("begin")).toThrow(/start \| start:gateway/);
-  const running = await startProcess({ ...(await anyDatabase()), DATA_DIR: join(folder, "data") }, [command, "start"]);
+  const running = await startProcess(await freshStorage(), [command, "start"]);
   expect(await (await fetch(running.url)).text()).toMatch(/<script [^>]*src="[^"]*assets\//);
   expect((await fetch(`${running.url}/docs`)).status).toBe(200);
   expect(await running.end("SIGTERM")).toBe(0);
 });
 
-test("systemd and Compose: start the service again for as long as PostgreSQL is absent", () => {
+test("systemd and Compose: restart the service as long as PostgreSQL is absent", () => {
   const unit = read("systemd/gatehouse@.service");
   for (const line of ["Restart=always", "StartLimitIntervalSec=0"]) expect(unit.split("\n")).toContain(line);
   expect(readFileSync("docker-compose.yml", "utf8")).toMatch(/^ *restart: (always|unless-stopped|on-failure)$/m);
@@ -137,7 +118,7 @@ test.skipIf(!has("kubectl"))("Kubernetes: kustomize builds every object, with on
   for (const path of ["/health/ready", "/health/live"]) expect(built).toContain(`path: ${path}`);
 });
 
-test.skipIf(!has("systemd-analyze"))("systemd: the unit is valid, and well confined", () => {
+test.skipIf(!has("systemd-analyze"))("systemd: the unit is valid and confined", () => {
   const folder = join(tmpdir(), randomUUID());
   mkdirSync(folder);
   const unit = join(folder, "gatehouse@.service");

@@ -21,15 +21,15 @@ describe.skipIf(!POSTGRES_BIN || isMissing("redis-server"))("Faults", () => {
   });
   afterAll(() => all?.close());
 
-  /** The newest token that was mailed to an address, if it comes soon. */
+  /** The newest token that was mailed to an address, within five seconds. */
   const emailToken = (email: string, subject: RegExp) =>
     until(
       "a mail",
       () => {
-        const letter = all.smtp.received.findLast(
+        const mail = all.smtp.received.findLast(
           ({ to, raw }) => to === email && subject.test(/^Subject: .*/m.exec(raw)?.[0] ?? ""),
         );
-        return /#token=(\S+)/.exec(letter?.raw.replaceAll("=\r\n", "").replaceAll("=3D", "=") ?? "")?.[1];
+        return /#token=(\S+)/.exec(mail?.raw.replaceAll("=\r\n", "").replaceAll("=3D", "=") ?? "")?.[1];
       },
       5_000,
     ).catch(() => undefined);
@@ -78,7 +78,7 @@ describe.skipIf(!POSTGRES_BIN || isMissing("redis-server"))("Faults", () => {
       const outcomes = tally(history.entries, ({ outcome }) => outcome);
       expect([outcomes.ok, outcomes.unknown].every((count) => Number(count) > 20)).toBe(true);
       expect(await runScript("audit-verify", [], env)).toMatchObject({ code: 0 });
-      // The checker sees what it is for: a lost effect, and a session that works again.
+      // The checker finds a lost effect, and a session that works again.
       await sql("update users set name = 'Dora'");
       history.ended.push(await signInAt(urls[0] as string));
       expect((await check()).join()).toMatch(/has a name that it should not have.*a revoked session works/s);

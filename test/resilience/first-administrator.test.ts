@@ -1,26 +1,22 @@
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { anyDatabase } from "../support/databases.ts";
+import { freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
 import { folderMailbox } from "../support/mailbox.ts";
 import { times } from "../support/until.ts";
 
 describe("Start with ADMIN_EMAIL", () => {
-  const own = { email: "root@example.com", password: "Strangers-word-1" };
+  const own = { email: "root@example.com", password: "Other-person-1" };
   const password = "Correct-horse-1";
   const asAdmin = ({ email, password }: typeof own) => ({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password });
 
-  /** Registers, starts again with the address as the administrator's, and tries to sign in. */
+  /** Registers an account, restarts with its address as ADMIN_EMAIL, and tries to sign in. */
   async function promote<T>(between: (dataDir: string, accessToken: string, url: string) => Promise<T>) {
-    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
-    const env = { DATA_DIR, ...(await anyDatabase()) };
+    const env = await freshStorage();
     const before = await startProcess(env);
     await createHttpClient(before.url).post("/auth/register", { ...own, name: "Root", acceptTerms: true });
     const { accessToken } = (await createHttpClient(before.url).post("/auth/login", own)).body;
-    const made = await between(DATA_DIR, accessToken, before.url);
+    const made = await between(env.DATA_DIR, accessToken, before.url);
     await before.end("SIGTERM");
     const given = { ...own, password };
     const after = await startProcess({ ...env, ...asAdmin(given) });
@@ -45,8 +41,7 @@ describe("Start with ADMIN_EMAIL", () => {
   });
 
   test("has no effect once there is an administrator: one who was demoted stays demoted", async () => {
-    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-promote-"));
-    const env = { DATA_DIR, ...(await anyDatabase()), ...asAdmin({ ...own, password }) };
+    const env = { ...(await freshStorage()), ...asAdmin({ ...own, password }) };
     const first = await startProcess(env);
     const browser = createHttpClient(first.url);
     const second = { email: "second@example.com", password };
@@ -67,11 +62,11 @@ describe("Start with ADMIN_EMAIL", () => {
   test("takes over an account whose address was never verified, second factor included", async () => {
     const { made, httpClient, token, own, given, end } = await promote(async (dataDir, accessToken, url) => {
       const browser = createHttpClient(url);
-      const newEmail = "stranger@example.com";
+      const newEmail = "other@example.com";
       await browser.post("/auth/setup-totp", undefined, accessToken);
-      await browser.post("/user/change-email", { newEmail, password: "Strangers-word-1" }, accessToken);
+      await browser.post("/user/change-email", { newEmail, password: "Other-person-1" }, accessToken);
       const wrong = { email: "root@example.com", password: "Wrong-1-guess" };
-      await Promise.all(times(5, () => createHttpClient(url).post("/auth/login", wrong))); // which lock it
+      await Promise.all(times(5, () => createHttpClient(url).post("/auth/login", wrong))); // these lock the account
       return (await folderMailbox(dataDir).emailTo(newEmail)).token;
     });
     expect([token, own, given.status]).toEqual([401, 401, 200]);

@@ -1,8 +1,7 @@
-import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
-import { availableParallelism, tmpdir } from "node:os";
-import { join } from "node:path";
+import { readdirSync, readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { expect, onTestFinished, test } from "vitest";
-import { anyDatabase } from "../support/databases.ts";
+import { freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { createHttpClient } from "../support/http-client.ts";
 import { times, until } from "../support/until.ts";
@@ -10,7 +9,7 @@ import { times, until } from "../support/until.ts";
 test.skipIf(process.platform !== "linux")(
   "POST /auth/login: passwords are hashed on every core, and four threads are left for DNS and files",
   async () => {
-    const env = { ...(await anyDatabase()), DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-threads-")) };
+    const env = { ...(await freshStorage()) };
     const product = await startProcess({ ...env, RATE_LIMITS: "off" });
     onTestFinished(async () => void (await product.end("SIGTERM")));
     const threads = () => {

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
@@ -11,32 +10,21 @@ import { startProxy } from "../support/proxy.ts";
 import { startSmtpServer } from "../support/smtp-server.ts";
 import { times, until } from "../support/until.ts";
 
-type Part = "database" | "cache" | "mail";
-
 const modes: Mode[] = process.env.TEST_SERVERS ? ["servers", "apart"] : [];
 
 describeConcurrent(modes, "GET /health, %s", async (mode) => {
   const smtpServer = await startSmtpServer();
-  const database = new URL(await createDatabase(`health_${randomUUID().slice(0, 8)}`));
-  const redis = new URL(process.env.TEST_REDIS_URL ?? "");
   const proxies = {
-    database: await startProxy({ host: database.hostname, port: Number(database.port || 5432) }),
-    cache: await startProxy({ host: redis.hostname, port: Number(redis.port || 6379) }),
-    mail: await startProxy({ host: "127.0.0.1", port: smtpServer.port }),
+    database: await startProxy(await createDatabase()),
+    cache: await startProxy(process.env.TEST_REDIS_URL as string),
+    mail: await startProxy(smtpServer.url),
   };
-  const through = (url: URL, part: Part) =>
-    Object.assign(new URL(url), { host: `127.0.0.1:${proxies[part].port}` }).href;
-  const app = await startApp({
-    mode,
-    env: {
-      DATABASE_URL: through(database, "database"),
-      REDIS_URL: through(redis, "cache"),
-      SMTP_URL: `smtp://127.0.0.1:${proxies.mail.port}`,
-    },
-  });
+  const { database, cache, mail } = proxies;
+  const env = { DATABASE_URL: database.url, REDIS_URL: cache.url, SMTP_URL: mail.url };
+  const app = await startApp({ mode, env });
   afterEach(async () => {
     for (const proxy of Object.values(proxies)) proxy.restore();
-    await until("everything to be well again", async () => (await get("/health")).body.status === "ok");
+    await until("all parts to be ok", async () => (await get("/health")).body.status === "ok");
   });
   afterAll(async () => {
     await app.close();
@@ -47,7 +35,7 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
   const grpc = createClient(Health, createGrpcTransport({ baseUrl: app.grpcUrl }));
   const statusOf = async (service: string) => (await grpc.check({ service })).status;
 
-  test("is ok if every dependency is, each with its latency", async () => {
+  test("is ok if every dependency is ok, each with its latency", async () => {
     const part = { status: "ok", latencyMs: expect.any(Number) };
     const healthy = {
       status: "ok",
@@ -77,14 +65,14 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
   ] as const)("is degraded and still ready without %s (%s)", async (part, how) => {
     const { accessToken } = await app.signIn();
     proxies[part][how]();
-    const well = { database: "ok", cache: "ok", mail: "ok" };
-    await until(`${part}, and nothing else, to be missed`, async () => {
+    const ok = { database: "ok", cache: "ok", mail: "ok" };
+    await until(`${part} alone to be reported`, async () => {
       const { status, checks } = (await get("/health")).body;
-      const told = Object.fromEntries(Object.keys(checks).map((name) => [name, checks[name].status]));
-      return isDeepStrictEqual({ status, ...told }, { status: "degraded", ...well, [part]: "down" });
+      const statuses = Object.fromEntries(Object.keys(checks).map((name) => [name, checks[name].status]));
+      return isDeepStrictEqual({ status, ...statuses }, { status: "degraded", ...ok, [part]: "down" });
     });
     const ready = await get("/health/ready");
-    expect({ status: ready.status, told: ready.body.status }).toEqual({ status: 200, told: "degraded" });
+    expect({ status: ready.status, body: ready.body.status }).toEqual({ status: 200, body: "degraded" });
     expect((await get("/health")).status).toBe(200);
     if (part === "cache") expect((await get("/health/cache")).status).toBe(503);
     expect(await statusOf(part)).toBe(Status.NOT_SERVING);
@@ -101,23 +89,23 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
       const watching = (async () => {
         for await (const { status } of grpc.watch({ service: "" }, { signal: leaving.signal })) watched.push(status);
       })().catch(() => {});
-      await until("the watcher to hear", () => watched.length === 1);
+      await until("the first status of the watch", () => watched.length === 1);
       proxies.database[how]();
-      const { status, body } = await until("the database to be missed", async () => {
+      const { status, body } = await until("the database to be reported", async () => {
         const answer = await get("/health");
         return answer.status === 503 ? answer : undefined;
       });
-      expect({ status, told: body.status, part: body.checks.database.status }).toEqual({
+      expect({ status, health: body.status, part: body.checks.database.status }).toEqual({
         status: 503,
-        told: "down",
+        health: "down",
         part: "down",
       });
       for (const path of ["/health/ready", "/health/database"]) expect((await get(path)).status).toBe(503);
       expect((await get("/health/live")).status).toBe(200);
-      await until("the cache to be found well", async () => (await get("/health/cache")).status === 200);
+      await until("the cache to be ok", async () => (await get("/health/cache")).status === 200);
       expect(await statusOf("")).toBe(Status.NOT_SERVING);
       if (how === "cut") expect((await app.httpClient().get("/user/profile", accessToken)).status).toBe(503);
-      await until("the watcher to hear of it", () => watched.length === 2);
+      await until("the second status of the watch", () => watched.length === 2);
       proxies.database.restore();
       await until("readiness", async () => (await get("/health/ready")).status === 200, 2_000);
       await until(
@@ -125,7 +113,7 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
         async () => (await app.httpClient().get("/user/profile", accessToken)).status === 200,
         2_000,
       );
-      await until("the watcher to hear of that too", () => watched.length === 3);
+      await until("the third status of the watch", () => watched.length === 3);
       expect(watched).toEqual([Status.SERVING, Status.NOT_SERVING, Status.SERVING]);
       leaving.abort();
       await watching;

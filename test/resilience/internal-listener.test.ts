@@ -1,6 +1,4 @@
-import { mkdtempSync } from "node:fs";
 import net from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { Code, createClient } from "@connectrpc/connect";
@@ -9,21 +7,20 @@ import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { listenInternal } from "../../services/internal-server.ts";
-import { anyDatabase } from "../support/databases.ts";
+import { signInAt } from "../support/accounts.ts";
+import { freshStorage } from "../support/databases.ts";
 import { startProcess, startServices } from "../support/deployment.ts";
 import type { Routes } from "../support/gateway.ts";
-import { createHttpClient } from "../support/http-client.ts";
+import { listen } from "../support/sockets.ts";
 import { chat, errorOf } from "../support/stub-transports.ts";
-import { times, until } from "../support/until.ts";
+import { times } from "../support/until.ts";
 
 const SECRET = "shared-by-gateway-and-services";
-const ANN = { email: "ann@example.com", password: "Correct-horse-1" };
 
-/** Services at a Unix socket, and how to start them again. */
+/** Services at a Unix socket, which can be started again. */
 async function startAtSocket() {
-  const folder = mkdtempSync(join(tmpdir(), "gatehouse-internal-"));
-  const url = `unix:${join(folder, "services.sock")}`;
-  const env = { ...(await anyDatabase()), DATA_DIR: folder, INTERNAL_SECRET: SECRET, RATE_LIMITS: "off" };
+  const env = { ...(await freshStorage()), INTERNAL_SECRET: SECRET, RATE_LIMITS: "off" };
+  const url = `unix:${join(env.DATA_DIR, "services.sock")}`;
   const start = () => startServices({ ...env, INTERNAL_URL: url });
   return { url, env, start };
 }
@@ -36,10 +33,8 @@ test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after t
     expect(await gateway.end("SIGTERM")).toBe(0);
     expect(await services.end("SIGTERM")).toBe(0);
   });
-  const client = createHttpClient(gateway.url);
-  await client.post("/auth/register", { ...ANN, name: "Ann", acceptTerms: true });
-  const { body } = await client.post("/auth/login", ANN);
-  const profile = async () => (await client.get("/user/profile", body.accessToken)).status;
+  const { browser, accessToken } = await signInAt(gateway.url);
+  const profile = async () => (await browser.get("/user/profile", accessToken)).status;
   expect(await profile()).toBe(200);
   await services.end("SIGKILL");
   expect(await profile()).toBe(503);
@@ -57,14 +52,14 @@ test("INTERNAL_URL: refuses callers without the secret, and a second process at 
     return createClient(AuthService, transport).listKeys({});
   };
   expect((await keysBy(SECRET)).keys).toHaveLength(1);
-  expect(await errorOf(keysBy("a-secret-of-somebody-else"))).toMatchObject({
-    code: Code.Unavailable, // not of the access token: that would sign users out
+  expect(await errorOf(keysBy("another-secret-of-services"))).toMatchObject({
+    code: Code.Unavailable, // UNAUTHENTICATED would end the sessions of users
   });
   const second = startServices({ ...env, DATABASE_URL: "memory:", INTERNAL_URL: url });
   expect((await errorOf(second)).message).toMatch(/INTERNAL_URL is taken: .*EADDRINUSE/);
 });
 
-test("SERVICES_URL: a reader that is slow for longer than silence may last gets the whole stream", async () => {
+test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole stream", async () => {
   const pieces = times(200, (i) => `${i} ${"x".repeat(20_000)}`);
   const routes: Routes = (router) =>
     router.service(AIService, {
@@ -86,14 +81,12 @@ test("SERVICES_URL: a reader that is slow for longer than silence may last gets 
   expect(read).toEqual(pieces);
 });
 
-test("SERVICES_URL: services that fall silent are given up, and the call fails as one that may be repeated", async () => {
-  const silent = net.createServer().listen(0, "127.0.0.1");
-  await until("the port", () => silent.listening);
-  const { port } = silent.address() as net.AddressInfo;
-  const transport = createInternalTransport(`tcp://127.0.0.1:${port}`, SECRET, {}, 50);
+test("SERVICES_URL: a call to silent services fails by UNAVAILABLE", async () => {
+  const mute = net.createServer();
+  const transport = createInternalTransport(`tcp://127.0.0.1:${await listen(mute)}`, SECRET, {}, 50);
   onTestFinished(() => {
     transport.close();
-    silent.close();
+    mute.close();
   });
   expect(await errorOf(createClient(AuthService, transport).listKeys({}))).toMatchObject({ code: Code.Unavailable });
 });

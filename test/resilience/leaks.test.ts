@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startApp, type TestApp } from "../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../support/authenticator.ts";
 
-/** A Redis database that no other suite counts in. */
+/** The Redis database of this suite only. */
 const REDIS_DATABASE = 8;
 const canary = (kind: string) => `Canary-1-${kind}-${randomBytes(9).toString("base64url")}`;
 
@@ -17,7 +17,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
   let app: TestApp;
   let redis: Redis;
   const secrets: Record<string, string> = { ...settings };
-  /** Every refused answer, headers included, with what was sent. */
+  /** Every refusal: headers and body. */
   const refused: string[] = [];
 
   beforeAll(async () => {
@@ -25,7 +25,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
     await redis.flushdb();
     const env = { ...settings, REDIS_URL: `${process.env.TEST_REDIS_URL}/${REDIS_DATABASE}` };
     app = await startApp({ mode: "apart", env });
-    await live();
+    await useSecrets();
   });
   afterAll(async () => {
     await app.close();
@@ -33,21 +33,21 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
     redis.disconnect();
   });
 
-  function keep(kind: string): string {
+  function newSecret(kind: string): string {
     secrets[kind] = canary(kind);
     return secrets[kind];
   }
 
-  /** Keeps what a client reads when something goes wrong. */
+  /** Sends a request, and stores its response if it is a refusal. */
   async function send(...[method, path, body, headers]: Parameters<ReturnType<TestApp["httpClient"]>["send"]>) {
     const answer = await app.httpClient().send(method, path, body, headers);
     if (answer.status >= 400) refused.push(JSON.stringify([...answer.headers]) + JSON.stringify(answer.body));
     return answer;
   }
 
-  /** A life full of secrets: everything that an account can do, and everything that can go wrong with it. */
-  async function live(): Promise<void> {
-    const [password, newPassword] = [keep("password"), keep("new-password")];
+  /** Uses every operation with secrets of one account, and makes every kind of mistake. */
+  async function useSecrets(): Promise<void> {
+    const [password, newPassword] = [newSecret("password"), newSecret("new-password")];
     const email = `${randomUUID()}@example.com`;
     const credentials = { email, password };
     const { body } = await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
@@ -65,14 +65,14 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
     secrets.change = (await app.mail.emailTo(newEmail)).token as string;
     await send("POST", "/auth/forgot-password", { email });
     secrets.reset = (await app.mail.emailTo(email, /Reset/)).token as string;
-    const messages = [{ role: "user", content: keep("message") }];
-    for (const provider of ["provider-a", "nobody"]) await send("POST", "/ai/chat", { provider, messages }, bearer);
+    const messages = [{ role: "user", content: newSecret("message") }];
+    for (const provider of ["provider-a", "unknown"]) await send("POST", "/ai/chat", { provider, messages }, bearer);
     await send("POST", "/user/change-password", { currentPassword: password, newPassword }, bearer);
     await fail(credentials, bearer);
   }
 
   async function fail({ email, password }: { email: string; password: string }, bearer: Record<string, string>) {
-    const guess = keep("guess");
+    const guess = newSecret("guess");
     for (let i = 0; i < 6; i++) await send("POST", "/auth/login", { email, password: guess });
     for (const field of ["email", "password", "name", "acceptTerms"]) {
       await send("POST", "/auth/register", { email, password, name: "x", acceptTerms: true, [field]: { guess } });
@@ -96,12 +96,12 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
     await send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${secrets.refresh}` });
   }
 
-  /** Texts that give a secret away: itself, the signature of a token, a backup code in its other spelling. */
+  /** Texts that reveal a secret: the secret, the signature of a token, a backup code without its hyphen. */
   const tracesOf = (secret: string) => [secret, secret.split(".")[2] ?? secret, secret.replaceAll("-", "")];
   const found = (text: string) =>
     Object.entries(secrets).flatMap(([name, secret]) => (tracesOf(secret).some((t) => text.includes(t)) ? [name] : []));
 
-  test("are known to the search", () => {
+  test("are found by the search in a test text", () => {
     expect(Object.keys(secrets).length).toBe(24);
     expect(refused.length).toBeGreaterThan(25);
     expect(found(`x ${secrets.password} y`)).toEqual(["password"]);

@@ -1,19 +1,15 @@
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { expect, test } from "vitest";
 import { signInAt } from "../support/accounts.ts";
-import { anyDatabase } from "../support/databases.ts";
+import { freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 
 const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1";
-/** As large as a request to the AI service may be, in bytes. */
+/** The limit of a request to the AI service, in bytes. */
 const LONGEST = 2 * 1024 * 1024;
 
 test("Memory: a process with almost no heap left answers the largest requests, one at a time", async () => {
   const process = await startProcess({
-    ...(await anyDatabase()),
-    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-least-")),
+    ...(await freshStorage()),
     NODE_OPTIONS: NO_MEMORY,
   });
   const { browser: httpClient, accessToken } = await signInAt(process.url);

@@ -1,19 +1,18 @@
-import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { expect, test } from "vitest";
 import { startApp } from "../support/app.ts";
 import { createDatabase } from "../support/databases.ts";
 import { tally, times } from "../support/until.ts";
 
-/** More than a process has connections. */
+/** More than the connections of a process. */
 const CALLS = 12;
-/** What a lock is waited for, and the time that a busy machine needs; less than a statement may take. */
+/** The limit of a wait for a lock, including the delays of a busy machine. It is below the statement timeout. */
 const SOON_MS = 10_000;
 
 test.runIf(process.env.TEST_SERVERS)(
   "Store: a locked table leaves connections for other statements",
   async () => {
-    const DATABASE_URL = await createDatabase(`locked_${randomUUID().slice(0, 8)}`);
+    const DATABASE_URL = await createDatabase();
     const app = await startApp({ mode: "servers", env: { DATABASE_URL } });
     const { browser, accessToken } = await app.signIn();
     const other = new pg.Client(DATABASE_URL);

@@ -1,10 +1,9 @@
-import { randomUUID } from "node:crypto";
 import { createServer } from "node:net";
-import { pino } from "pino";
 import { afterEach, describe, expect, test } from "vitest";
-import { openStore } from "../../services/store/open-store.ts";
 import { createDatabase } from "../support/databases.ts";
 import { startPooler } from "../support/pooler.ts";
+import { listen } from "../support/sockets.ts";
+import { openQuietStore } from "../support/stores.ts";
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
@@ -13,15 +12,14 @@ afterEach(async () => {
 
 /** An empty database, directly and through a pooler. */
 async function pooled(mode: "session" | "transaction") {
-  const direct = await createDatabase(`pooled_${randomUUID().slice(0, 8)}`);
-  const { hostname, port } = new URL(direct);
-  const pooler = await startPooler({ host: hostname, port: Number(port) || 5432 }, mode);
+  const direct = await createDatabase();
+  const pooler = await startPooler(direct, mode);
   closers.push(pooler.close);
-  return { direct, through: Object.assign(new URL(direct), { host: `127.0.0.1:${pooler.port}` }).href };
+  return { direct, through: pooler.url };
 }
 
 async function open(url: string) {
-  const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+  const store = await openQuietStore(url);
   closers.push(store.close);
   return store;
 }
@@ -30,7 +28,7 @@ describe.runIf(process.env.TEST_SERVERS)("Connection pooler", () => {
   test("keeps no lock of a migration on a connection that outlives its client", async () => {
     const { direct, through } = await pooled("session");
     await (await open(through)).migrate();
-    await expect((await open(direct)).migrate()).resolves.toBeUndefined(); // would wait for ever
+    await expect((await open(direct)).migrate()).resolves.toBeUndefined(); // would wait for the lock
   });
 
   test("prevents the start if it confuses prepared statements", async () => {
@@ -50,9 +48,7 @@ test("Connection pooler: a warning names the settings that it must ignore", asyn
         client.end(Buffer.concat([head, Buffer.from(message)]));
       });
   });
-  await new Promise<void>((resolve) => refusing.listen(0, "127.0.0.1", resolve));
   closers.push(() => refusing.close());
-  const { port } = refusing.address() as { port: number };
-  const opened = open(`postgres://gatehouse@127.0.0.1:${port}/gatehouse`);
+  const opened = open(`postgres://gatehouse@127.0.0.1:${await listen(refusing)}/gatehouse`);
   await expect(opened).rejects.toThrow(/refuses our settings: .* ignore the startup parameters statement_timeout and/);
 });

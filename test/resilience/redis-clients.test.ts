@@ -1,14 +1,15 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 import { Redis } from "ioredis";
-import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createRateLimiter } from "../../services/platform/rate-limiter.ts";
 import { openRedis } from "../../services/platform/redis.ts";
 import { startApp, type TestApp } from "../support/app.ts";
 import { createDatabase } from "../support/databases.ts";
 import type { HttpResponse } from "../support/http-client.ts";
+import { captureLog, silent } from "../support/log.ts";
 import { startProxy } from "../support/proxy.ts";
+import { listen } from "../support/sockets.ts";
 import { tallyGuesses, times, until } from "../support/until.ts";
 
 const clock = { now: () => new Date() };
@@ -20,10 +21,8 @@ test("Redis: a proxy without a server behind it delays no start and is logged", 
       .resume()
       .end(),
   );
-  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
-  const url = `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
-  const lines: string[] = [];
-  const cache = await openRedis([url], pino({}, { write: (line: string) => void lines.push(line) }));
+  const { lines, log } = captureLog();
+  const cache = await openRedis([`redis://127.0.0.1:${await listen(proxy)}`], log);
   const limits = createRateLimiter(cache, clock);
   await expect(limits.check()).rejects.toThrow();
   expect(await limits.consume([{ key: "k", max: 2, windowMs: 1_000 }])).toMatchObject({ remaining: 1 });
@@ -32,13 +31,13 @@ test("Redis: a proxy without a server behind it delays no start and is logged", 
   await new Promise((resolve) => proxy.close(resolve));
 });
 
-test.runIf(process.env.TEST_SERVERS)("Redis: uses exactly the commands and keys of docs/operations.md", async () => {
+test.runIf(process.env.TEST_SERVERS)("Redis: uses only the commands and keys of docs/operations.md", async () => {
   const url = new URL(process.env.TEST_REDIS_URL as string);
   const admin = new Redis(url.href);
   const [user, password] = [`gatehouse_${randomUUID()}`, randomUUID()];
   const rights = "~gatehouse:limit:* -@all +ping +info +eval +evalsha +hget +hset +hincrby +pexpire";
   await admin.call("acl", "setuser", user, "on", `>${password}`, ...rights.split(" "));
-  const cache = await openRedis([Object.assign(url, { username: user, password }).href], pino({ enabled: false }));
+  const cache = await openRedis([Object.assign(url, { username: user, password }).href], silent);
   try {
     await expect(createRateLimiter(cache, clock).check()).resolves.toBeUndefined();
     await expect(cache.ping()).resolves.toBeUndefined();
@@ -50,9 +49,8 @@ test.runIf(process.env.TEST_SERVERS)("Redis: uses exactly the commands and keys 
 });
 
 test.runIf(process.env.TEST_SERVERS)("Redis: a server that stops replying delays the first command only", async () => {
-  const { hostname, port } = new URL(process.env.TEST_REDIS_URL as string);
-  const proxy = await startProxy({ host: hostname, port: Number(port || 6379) });
-  const cache = await openRedis([`redis://127.0.0.1:${proxy.port}`], pino({ enabled: false }));
+  const proxy = await startProxy(process.env.TEST_REDIS_URL as string);
+  const cache = await openRedis([proxy.url], silent);
   const limits = createRateLimiter(cache, clock);
   const take = async () => {
     const startedAt = performance.now();
@@ -67,7 +65,7 @@ test.runIf(process.env.TEST_SERVERS)("Redis: a server that stops replying delays
   await until("Redis to count", isCounting); // a command has a time limit, which a busy machine may miss
   proxy.silence();
   expect(await take()).toBeGreaterThan(200);
-  for (const took of await Promise.all(times(50, take))) expect(took).toBeLessThan(100);
+  for (const waitedMs of await Promise.all(times(50, take))) expect(waitedMs).toBeLessThan(100);
   proxy.restore();
   await until("Redis to count again", isCounting);
   cache.close();
@@ -77,11 +75,9 @@ test.runIf(process.env.TEST_SERVERS)("Redis: a server that stops replying delays
 test.runIf(process.env.TEST_SERVERS)(
   "POST /auth/login: two replicas evaluate five guesses and no more, also from the moment Redis stops replying",
   async () => {
-    const { hostname, port } = new URL(process.env.TEST_REDIS_URL as string);
-    const proxy = await startProxy({ host: hostname, port: Number(port || 6379) });
-    const REDIS_URL = `redis://127.0.0.1:${proxy.port}`;
+    const proxy = await startProxy(process.env.TEST_REDIS_URL as string);
     const SECRET_KEY = randomBytes(32).toString("base64");
-    const shared = { REDIS_URL, SECRET_KEY, DATABASE_URL: await createDatabase("frozen_redis") };
+    const shared = { REDIS_URL: proxy.url, SECRET_KEY, DATABASE_URL: await createDatabase() };
     const replicas = [
       await startApp({ mode: "servers", env: shared }),
       await startApp({ mode: "servers", env: shared }),
@@ -89,12 +85,12 @@ test.runIf(process.env.TEST_SERVERS)(
     try {
       const users = await Promise.all(times(6, () => (replicas[0] as TestApp).addUser()));
       for (const [round, { email, credentials }] of users.entries()) {
-        const doors = replicas.flatMap((replica) => [replica.httpClient(), replica.httpClient()]);
-        const guesses = times(40, (i) => doors[i % 4]?.post("/auth/login", { email, password: "Wrong-1-guess" }));
-        if (round === 1) proxy.silence(); // from here on no command is answered
+        const clients = replicas.flatMap((replica) => [replica.httpClient(), replica.httpClient()]);
+        const guesses = times(40, (i) => clients[i % 4]?.post("/auth/login", { email, password: "Wrong-1-guess" }));
+        if (round === 1) proxy.silence(); // no further command has a reply
         const answers = (await Promise.all(guesses)) as HttpResponse[];
         expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
-        expect((await doors[0]?.post("/auth/login", credentials))?.status).toBe(423);
+        expect((await clients[0]?.post("/auth/login", credentials))?.status).toBe(423);
       }
     } finally {
       await Promise.all(replicas.map((replica) => replica.close()));

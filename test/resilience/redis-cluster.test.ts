@@ -7,7 +7,7 @@ import { times } from "../support/until.ts";
 
 describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async () => {
   const cluster = await startRedisCluster("s3cret+");
-  const REDIS_URL = cluster.urls.slice(0, 2).join(); // the third node is found by asking them
+  const REDIS_URL = cluster.urls.slice(0, 2).join(); // the client finds the third node by these
   const replicas = await Promise.all(times(2, () => startApp({ mode: "embedded", env: { REDIS_URL } })));
   afterAll(async () => {
     await Promise.all(replicas.map((replica) => replica.close()));
@@ -44,6 +44,6 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
     for (const address of times(40, randomAddress)) {
       for (const replica of replicas) expect(await remaining(replica, address)).toBeGreaterThanOrEqual(28);
     }
-    expect(performance.now() - started).toBeLessThan(3_000); // some 26 of the 80 meet that node
+    expect(performance.now() - started).toBeLessThan(3_000); // about 26 of the 80 requests use that node
   });
 });

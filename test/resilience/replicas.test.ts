@@ -18,7 +18,7 @@ describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and
   });
   afterAll(() => all.close());
 
-  /** Nothing that a session ever had works anywhere. */
+  /** Expects that no token of a session works at any replica. */
   async function expectEnded(tokens: { accessToken: string; refreshToken: string }[]): Promise<void> {
     for (const { accessToken, refreshToken } of tokens) {
       expect([await all.profile(accessToken), await all.profile(accessToken)]).toEqual([401, 401]);
@@ -75,7 +75,7 @@ describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and
 
   test("evaluate at most five of any number of concurrent guesses", async () => {
     for (let round = 0; round < repetitions(2); round++) {
-      const { email } = round % 2 ? { email: `nobody-${round}@example.com` } : await all.addUser();
+      const { email } = round % 2 ? { email: `unknown-${round}@example.com` } : await all.addUser();
       const answers = await Promise.all(
         times(50, () => all.httpClient().post("/auth/login", { email, password: wrong })),
       );
@@ -96,10 +96,10 @@ describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and
         "select locked_until is not null as locked from attempts where subject = $1 and kind = 'password'",
         [user.email],
       );
-      const told = tally(failures, (a) => a.status);
-      // either the success came first, and five more failures lock; or a failure did, and the success met the lock
+      const statuses = tally(failures, (a) => a.status);
+      // either the success is first, and five later failures lock; or a failure is first, and the success is refused
       expect(row?.locked).toBe(true);
-      expect(right?.status === 200 ? told : { 401: 1, 423: 4 }).toEqual(told);
+      expect(right?.status === 200 ? statuses : { 401: 1, 423: 4 }).toEqual(statuses);
       expect((await guess(user.credentials.password)).status).toBe(423);
     }
   });
@@ -132,7 +132,7 @@ describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and
       expect(await race("/auth/verify-mfa", { tempToken: await login(), backupCode })).toEqual(one(401));
       const mfaToken = await login();
       expect(await race("/auth/verify-mfa", { tempToken: mfaToken, code: await factor.code() })).toEqual(one(401));
-      const step = { password, code: await factor.code(1) }; // no MFA token: the step alone decides
+      const step = { password, code: await factor.code(1) }; // without an MFA token, so that only the time step counts
       const { 200: wins } = await race("/auth/backup-codes", step, account.accessToken);
       expect(wins).toBe(1);
     }
@@ -158,7 +158,7 @@ describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and
     const rows = await all.sql("select generation from sessions where user_id = $1", [account.id]);
     expect(rows).toEqual([{ generation: REFRESHES }]);
     await expect
-      .poll(() => refresh().then(used)) // a busy connection tells what it has counted sooner
+      .poll(() => refresh().then(used)) // a busy connection reports its counts earlier
       .toMatchObject({ updated: expect.toSatisfy((updated) => updated >= before.updated + REFRESHES) });
     const after = await used();
     const hot = (after.hot - before.hot) / (after.updated - before.updated);

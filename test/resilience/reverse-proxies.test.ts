@@ -1,8 +1,5 @@
-import { randomBytes, randomUUID } from "node:crypto";
-import { mkdtempSync } from "node:fs";
+import { randomBytes } from "node:crypto";
 import { request } from "node:https";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -11,17 +8,19 @@ import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../scripts/simulators/script.ts";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { PASSWORD } from "../support/accounts.ts";
+import { conversationOf } from "../support/ai-calls.ts";
 import { createDatabase } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
 import { CA, startReverseProxy } from "../support/reverse-proxy.ts";
 import { isMissing } from "../support/skip-without.ts";
 import { eventsIn } from "../support/sse-events.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 import { tally, times, until } from "../support/until.ts";
 
 const GRACE_MS = 1_000;
 const CLIENT = "127.0.1.7";
-const ASKED = { provider: "provider-a", messages: [{ role: "user", content: "case: silent-midway" }] };
+const QUESTION = conversationOf("case: silent-midway");
 
 let simulator: Simulator;
 let env: Record<string, string>;
@@ -38,14 +37,13 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
     simulator = await startProviderSimulator({ dialect: "openai" });
     for (const list of [ports.rest, ports.grpc]) for (const i of [0, 1]) list[i] = await freePort();
     env = {
-      DATABASE_URL: await createDatabase(randomUUID().slice(0, 8)),
-      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-proxied-")),
+      DATABASE_URL: await createDatabase(),
+      DATA_DIR: temporaryFolder(),
       SECRET_KEY: randomBytes(32).toString("base64"),
       PUBLIC_URL: "https://api.example.com",
       TRUST_PROXY: "127.0.0.1",
       SHUTDOWN_TIMEOUT: `${GRACE_MS}ms`,
-      OPENAI_API_KEY: "simulated-key",
-      OPENAI_BASE_URL: `${simulator.url}/v1`,
+      ...simulator.env,
     };
     for (const i of [0, 1] as const) await startReplica(i);
   });
@@ -66,7 +64,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
     });
     afterAll(() => proxy.close());
 
-    /** Sends a request from an address of its own; `onText` gets what has arrived so far. */
+    /** Sends a request from its own address. @param onText gets the text so far */
     function send(method: string, path: string, body?: unknown, onText: (text: string) => void = () => {}) {
       const headers = {
         "content-type": "application/json",
@@ -94,24 +92,24 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
       });
     const bearer = () => ({ headers: { authorization: `Bearer ${token}`, "x-forwarded-for": "8.8.8.8" } });
 
-    test("passes the client's address on, and none that the client has sent", async () => {
+    test("forwards the client's address, and no address that the client has sent", async () => {
       const [session] = JSON.parse((await send("GET", "/user/sessions")).text);
       expect(session.ip).toBe(CLIENT);
       const { sessions } = await createClient(UserService, grpc()).listSessions({}, bearer());
       expect(sessions.map(({ ip }) => ip)).toEqual([CLIENT]);
     });
 
-    test("delivers streams piece by piece, as REST and gRPC, and ends the provider's with the client's", async () => {
+    test("delivers pieces of streams over REST and gRPC, and ends the provider's stream after the client's", async () => {
       const before = simulator.requests.length;
       const reader = new AbortController();
       const call = { ...bearer(), signal: reader.signal };
-      for await (const { chunk } of createClient(AIService, grpc()).streamChat(ASKED, call)) {
-        expect(PREFIX.startsWith(chunk)).toBe(true); // while the provider keeps the stream open
+      for await (const { chunk } of createClient(AIService, grpc()).streamChat(QUESTION, call)) {
+        expect(PREFIX.startsWith(chunk)).toBe(true); // before the provider ends the stream
         break;
       }
       reader.abort();
       let seen = "";
-      const rest = send("POST", "/ai/stream", ASKED, (text) => (seen = text));
+      const rest = send("POST", "/ai/stream", QUESTION, (text) => (seen = text));
       await until("the first pieces", () => seen.includes("data: "));
       await until("both at the provider", () => simulator.requests.length === before + 2);
       await until("the end of the gRPC stream", () => simulator.requests[before]?.closedAt !== undefined);
@@ -119,13 +117,13 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
       void rest.catch(() => {}); // its replica ends in the next test
     });
 
-    test("takes a draining replica out: no request fails for good, no stream ends before its grace", async () => {
+    test("removes a draining replica: every request succeeds in the end, no stream ends before the grace period", async () => {
       const firsts = times(4, () => {
         let onFirst = () => {};
         const first = new Promise<void>((resolve) => (onFirst = resolve));
         return {
           first,
-          whole: send("POST", "/ai/stream", ASKED, onFirst).then((a) => ({ ...a, at: performance.now() })),
+          whole: send("POST", "/ai/stream", QUESTION, onFirst).then((a) => ({ ...a, at: performance.now() })),
         };
       });
       await Promise.all(firsts.map(({ first }) => first));
@@ -152,7 +150,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
   });
 });
 
-/** Repeats a request that gets 503 after the time that the response names. */
+/** Repeats a request that gets 503 after its Retry-After. */
 async function retrying(ask: () => Promise<Answer>, tries = 4): Promise<Answer> {
   const answer = await ask();
   if (answer.status !== 503 || tries === 1) return answer;

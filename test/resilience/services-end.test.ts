@@ -1,24 +1,18 @@
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREFIX } from "../../scripts/simulators/script.ts";
-import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { signInAt } from "../support/accounts.ts";
-import { anyDatabase } from "../support/databases.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
+import { freshStorage } from "../support/databases.ts";
 import { type Process, startApart } from "../support/deployment.ts";
+import { postJson } from "../support/http-client.ts";
 import { eventsIn } from "../support/sse-events.ts";
 import { times, until } from "../support/until.ts";
 
 const CALLS = 4;
-/** Grace, what ended calls have to say so, and the time that a busy machine needs. */
+/** The limit of a shutdown, including the grace period and the delays of a busy machine. */
 const SOON_MS = 10_000;
 
-let simulator: Simulator;
-beforeAll(async () => {
-  simulator = await startProviderSimulator({ dialect: "openai" });
-});
-afterAll(() => simulator.close());
+const simulator = await startSuiteProvider();
 
 describe.each([
   ["SIGTERM", 0],
@@ -28,12 +22,10 @@ describe.each([
   let gateway: Process;
   beforeAll(async () => {
     const env = {
-      ...(await anyDatabase()),
-      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-end-")),
+      ...(await freshStorage()),
       INTERNAL_SECRET: "between-gateway-and-services",
       SHUTDOWN_TIMEOUT: "500ms",
-      OPENAI_API_KEY: "simulated-key",
-      OPENAI_BASE_URL: `${simulator.url}/v1`,
+      ...simulator.env,
     };
     ({ services, gateway } = await startApart(env));
   });
@@ -45,12 +37,7 @@ describe.each([
   test("leave every call with a response: 503, or an error event and [DONE]", async () => {
     const { url } = gateway;
     const { accessToken } = await signInAt(url);
-    const ask = (path: string, content: string) =>
-      fetch(`${url}${path}`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${accessToken}`, "content-type": "application/json" },
-        body: JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content }] }),
-      });
+    const ask = (path: string, content: string) => postJson(url + path, conversationOf(content), accessToken);
     const before = simulator.requests.length;
     const chats = times(CALLS, () => ask("/ai/chat", "case: silent"));
     const streams = await Promise.all(times(CALLS, () => ask("/ai/stream", "case: silent-midway")));

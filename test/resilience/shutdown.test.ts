@@ -13,19 +13,19 @@ describe("Shutdown", () => {
 
   const open = async (grace: string) => {
     const gate = Promise.withResolvers<object>();
-    let isAsked = false;
+    let hasArrived = false;
     server = await start(
       (router) =>
         router.service(Health, { check: () => ({ status: 1 }) }).service(UserService, {
           getProfile: () => {
-            isAsked = true;
+            hasArrived = true;
             return gate.promise;
           },
         }),
       { env: { SHUTDOWN_TIMEOUT: grace } },
     );
     const answer = server.send("GET", "/user/profile");
-    await until("the request", () => isAsked);
+    await until("the request", () => hasArrived);
     return { gate, answer };
   };
 
@@ -44,7 +44,7 @@ describe("Shutdown", () => {
     expect(await answer).toMatchObject({ status: 200 });
     const answeredAt = performance.now();
     await drained;
-    expect(performance.now() - answeredAt).toBeLessThan(5_000); // its grace was longer
+    expect(performance.now() - answeredAt).toBeLessThan(5_000); // less than the grace period
     await expect(server.send("GET", "/health/live")).rejects.toThrow();
   });
 
@@ -67,7 +67,7 @@ describe("Shutdown", () => {
   test("is immediate without open requests, with or without idle connections", async () => {
     const { gate, answer } = await open("10s");
     gate.resolve({});
-    await answer; // its connection stays open
+    await answer; // the connection stays open
     const started = performance.now();
     await server.gateway.drain();
     expect(performance.now() - started).toBeLessThan(1_000);

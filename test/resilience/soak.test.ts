@@ -1,70 +1,57 @@
-import { mkdtempSync } from "node:fs";
 import { connect, type Socket } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { signInAt } from "../support/accounts.ts";
-import { anyDatabase } from "../support/databases.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
+import { freshStorage } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
+import { postJson } from "../support/http-client.ts";
 import { countListeners } from "../support/inspector.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
 import { times, until } from "../support/until.ts";
 
-/** Every run asks for a part of what `SOAK=full` does. */
+/** An ordinary run has a part of the load of `SOAK=full`. */
 const FULL = Boolean(process.env.SOAK);
 const SLOW_READERS = FULL ? 200 : 25;
 const READ_SECONDS = FULL ? 20 : 3;
 const STREAMS = FULL ? 10_000 : 240;
 const AT_ONCE = 60;
-/** Idle connections to the provider are given up within this time; those to the database, at most ten, later. */
+/** Idle connections to the provider close within this time. Up to ten connections to the database stay. */
 const REST_MS = 5_000;
-/** What may differ between two looks at a process at rest: connections that happen to be kept. */
+/** The difference between two measurements of an idle process, by connections that stay open. */
 const SLACK = 10;
 const LISTENERS_OF_A_CONNECTION = 30;
 const MIB = 1024 * 1024;
-/** What the provider may go on to send in a second to one who reads 1 KB: the network moves bytes by the packet. */
+/** The bytes a second that the provider may send to a reader of 1 KB a second, since the network sends packets. */
 const PAUSED_BYTES = 64 * 1024;
-/** What the kernel may hold of one connection, both ends together. */
+/** The largest buffers of the kernel for one connection, both ends together. */
 const KERNEL_BYTES = 12 * MIB;
 
-let simulator: Simulator;
+const simulator = await startSuiteProvider();
 let running: Process;
 let token: string;
 let metricsPort: string;
 beforeAll(async () => {
-  simulator = await startProviderSimulator({ dialect: "openai" });
   metricsPort = await freePort();
   running = await startProcess({
-    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-soak-")),
     RATE_LIMITS: "off",
     AI_STREAMS_PER_USER: "9999",
     LOG_LEVEL: "warn",
     NODE_OPTIONS: "--inspect=127.0.0.1:0",
     METRICS_PORT: metricsPort,
-    OPENAI_API_KEY: "simulated-key",
-    OPENAI_BASE_URL: `${simulator.url}/v1`,
-    ...(await anyDatabase()),
+    ...simulator.env,
+    ...(await freshStorage()),
   });
   token = (await signInAt(running.url)).accessToken;
-  await talk(200); // loads and compiles what is needed
+  await runStreams(200); // loads and compiles modules
 });
-afterAll(async () => {
-  await running.end("SIGTERM");
-  await simulator.close();
-});
+afterAll(() => running.end("SIGTERM"));
 
 const send = (path: string, content: string, signal?: AbortSignal) =>
-  fetch(running.url + path, {
-    method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content }] }),
-    ...(signal && { signal }),
-  });
+  postJson(running.url + path, conversationOf(content), token, signal);
 
-/** Streams, of which every third is aborted; so many at once. */
-async function talk(count: number): Promise<void> {
+/** Runs streams in parallel. Every third is aborted. */
+async function runStreams(count: number): Promise<void> {
   let left = count;
   const work = async () => {
     for (let mine = left--; mine > 0; mine = left--) {
@@ -83,7 +70,7 @@ async function talk(count: number): Promise<void> {
   await Promise.all(times(AT_ONCE, work));
 }
 
-/** What the process holds once it has come to rest and has thrown away what it can. */
+/** The resources of the idle process after a garbage collection. */
 async function held() {
   await wait(REST_MS);
   const listeners = await countListeners(running);
@@ -100,21 +87,21 @@ async function held() {
 
 const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
 
-/** What the process holds after a collection of garbage, in the heap and in buffers, and what is resident, in bytes. */
+/** The bytes in heap and buffers after a garbage collection, and the resident bytes. */
 async function memory() {
-  await countListeners(running); // which collects
+  await countListeners(running); // collects garbage
   const seen = await readMetrics(metricsPort);
   const of = (name: string) => seen.get(name) ?? Number.NaN;
   const held = of("nodejs_heap_size_used_bytes") + of("nodejs_external_memory_bytes");
   return { held, resident: of("process_resident_memory_bytes") };
 }
 
-test(`Memory: of ${SLOW_READERS} clients that read 1 KB a second of an endless reply is bounded, and the provider waits`, async () => {
+test(`Memory: ${SLOW_READERS} clients that read 1 KB a second of an endless reply use bounded memory, and the provider waits`, async () => {
   const before = await memory();
-  const asked = simulator.requests.length;
+  const first = simulator.requests.length;
   const readers = times(SLOW_READERS, () => readSlowly());
-  await until("all of them at the provider", () => simulator.requests.length >= asked + SLOW_READERS);
-  const sent = () => simulator.requests.slice(asked).reduce((sum, { sentBytes }) => sum + sentBytes, 0);
+  await until("all requests at the provider", () => simulator.requests.length >= first + SLOW_READERS);
+  const sent = () => simulator.requests.slice(first).reduce((sum, { sentBytes }) => sum + sentBytes, 0);
   const sentIn = async (ms: number) => {
     const already = sent();
     await wait(ms);
@@ -133,24 +120,24 @@ test(`Memory: of ${SLOW_READERS} clients that read 1 KB a second of an endless r
     `${SLOW_READERS} slow readers: ${(each / 1024).toFixed(0)} KiB each (resident: ${(resident / 1024).toFixed(0)}); the provider sent ${(sentBytes / SLOW_READERS / MIB).toFixed(2)} MiB each, then ${(more / 1024).toFixed(1)} KiB a second\n`,
   );
   expect(each).toBeLessThan(MIB);
-  if (FULL) expect(resident).toBeLessThan(MIB); // fewer readers are less than what the heap's size differs between runs
+  if (FULL) expect(resident).toBeLessThan(MIB); // with fewer readers the noise of the heap is larger
   expect(sentBytes / SLOW_READERS).toBeLessThan(KERNEL_BYTES);
   expect(more).toBeLessThan(PAUSED_BYTES);
   await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
 }, 180_000);
 
 test.each(["large-reply 100000000", "endless-event"])(
-  "Memory: of a chat reply of 100 MB is bounded, and the reply is an error: %s",
+  "Memory: a chat reply of 100 MB uses bounded memory and is an error: %s",
   async (name) => {
     const before = await rss();
-    const asked = simulator.requests.length;
+    const first = simulator.requests.length;
     const answers = await Promise.all(times(4, () => send("/ai/chat", `case: ${name}`)));
     const grown = (await rss()) - before;
     for (const answer of answers) {
       expect(answer.status).toBe(500);
       expect(await answer.json()).toMatchObject({ message: expect.stringContaining("reply too large") });
     }
-    for (const { sentBytes } of simulator.requests.slice(asked)) expect(sentBytes).toBeLessThan(100_000_000);
+    for (const { sentBytes } of simulator.requests.slice(first)) expect(sentBytes).toBeLessThan(100_000_000);
     process.stdout.write(`4 chat replies of ${name}: ${(grown / MIB).toFixed(0)} MiB in all\n`);
     expect(grown).toBeLessThan(4 * 100_000_000 * 0.8);
   },
@@ -159,7 +146,7 @@ test.each(["large-reply 100000000", "endless-event"])(
 
 test(`Leaks: ${STREAMS} streams, a third aborted, leave no memory, sockets, timers or listeners`, async () => {
   const before = await held();
-  await talk(STREAMS);
+  await runStreams(STREAMS);
   await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
   const after = await held();
   process.stdout.write(`${STREAMS} streams: before ${JSON.stringify(before)}, after ${JSON.stringify(after)}\n`);
@@ -170,7 +157,7 @@ test(`Leaks: ${STREAMS} streams, a third aborted, leave no memory, sockets, time
   expect(after.heapMiB).toBeLessThan(before.heapMiB + 10);
 }, 600_000);
 
-/** A client that takes 1 KB in a second and leaves the rest to the network. */
+/** A client that reads 1 KB a second. */
 function readSlowly(): Socket {
   const { hostname, port } = new URL(running.url);
   const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "case: endless" }] });

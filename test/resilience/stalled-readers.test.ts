@@ -1,38 +1,34 @@
 import net from "node:net";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type Started, start } from "../support/gateway.ts";
+import { startSuiteGateway } from "../support/gateway.ts";
 import { post } from "../support/raw-http.ts";
 import { CONVERSATION, JSON_TYPE } from "../support/stub-services.ts";
 
 const STALLED_MS = 400;
-/** More than the buffers of any two sockets hold. */
-const MUCH = "x".repeat(32 * 1024 * 1024);
+/** More than the buffers of two sockets. */
+const LARGE = "x".repeat(32 * 1024 * 1024);
 
-let server: Started;
 let isLeft: PromiseWithResolvers<void>;
 const ended = Promise.withResolvers<string>();
-beforeAll(async () => {
-  server = await start(
-    (router) =>
-      router.service(AIService, {
-        async chat() {
-          await ended.promise;
-          return { content: "at last" };
-        },
-        async *streamChat(_request, { signal }) {
-          isLeft = Promise.withResolvers<void>();
-          signal.addEventListener("abort", () => isLeft.resolve());
-          for (;;) yield { chunk: MUCH };
-        },
-      }),
-    { writeTimeoutMs: STALLED_MS },
-  );
-});
-afterAll(() => server.close());
+const server = await startSuiteGateway(
+  (router) =>
+    router.service(AIService, {
+      async chat() {
+        await ended.promise;
+        return { content: "the reply" };
+      },
+      async *streamChat(_request, { signal }) {
+        isLeft = Promise.withResolvers<void>();
+        signal.addEventListener("abort", () => isLeft.resolve());
+        for (;;) yield { chunk: LARGE };
+      },
+    }),
+  { writeTimeoutMs: STALLED_MS },
+);
 
-/** Sends requests and takes nothing of their answers. @returns how long that is put up with, in milliseconds */
-async function starve(request: string): Promise<number> {
+/** Sends requests and reads no response. @returns the time until the disconnect, in ms */
+async function readNothing(request: string): Promise<number> {
   const accepted = new Promise<net.Socket>((resolve) => server.gateway.app.server.once("connection", resolve));
   const client = net.connect(server.port, "127.0.0.1").pause();
   client.on("error", () => {}).write(request);
@@ -44,19 +40,19 @@ async function starve(request: string): Promise<number> {
 }
 
 test("Stalled client: is disconnected if it does not read documents", async () => {
-  const lasted = await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500));
+  const lasted = await readNothing("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500));
   expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
 });
 
 test("Stalled client: is disconnected if it does not read a stream, and the call ends", async () => {
-  const lasted = await starve(post("/ai/stream", CONVERSATION));
+  const lasted = await readNothing(post("/ai/stream", CONVERSATION));
   expect(lasted).toBeGreaterThanOrEqual(STALLED_MS - 5);
   await isLeft.promise;
 });
 
 test("Stalled client: is not disconnected while it waits for a response", async () => {
   const answer = server.send("POST", "/ai/chat", CONVERSATION, JSON_TYPE);
-  await starve("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500)); // some time passes
+  await readNothing("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500)); // some time passes
   ended.resolve("");
-  expect(await answer).toMatchObject({ status: 200, body: { content: "at last" } });
+  expect(await answer).toMatchObject({ status: 200, body: { content: "the reply" } });
 });

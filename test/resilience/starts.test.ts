@@ -1,13 +1,13 @@
-import { existsSync, mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { readConfig } from "../../services/platform/config.ts";
-import { anyDatabase, createDatabase } from "../support/databases.ts";
+import { createDatabase, freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
 import { startProxy } from "../support/proxy.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 import { times, until } from "../support/until.ts";
 
 describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an empty PostgreSQL", () => {
@@ -19,9 +19,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an emp
       ADMIN_EMAIL: "root@example.com",
       ADMIN_PASSWORD: "Correct-horse-1",
     };
-    const processes = await Promise.all(
-      times(3, () => startProcess({ ...env, DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-together-")) })),
-    );
+    const processes = await Promise.all(times(3, () => startProcess({ ...env, DATA_DIR: temporaryFolder() })));
     const client = new pg.Client(DATABASE_URL);
     await client.connect();
     const { rows } = await client.query(
@@ -43,22 +41,22 @@ describe("Start with wrong settings", () => {
 
   test("fails with one line per variable on either side, without values", async () => {
     const env = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "hidden", SHUTDOWN_TIMEOUT: "hidden" };
-    const told = await refusal({ ...env, PUBLIC_URL: "hidden" });
-    expect(told).toContain("ended with 1: Gatehouse can't start:\n");
-    const lines = told.split("\n").slice(1, -1);
+    const error = await refusal({ ...env, PUBLIC_URL: "hidden" });
+    expect(error).toContain("ended with 1: Gatehouse can't start:\n");
+    const lines = error.split("\n").slice(1, -1);
     expect(lines.map((line) => line.trim().split(" ")[0]).sort()).toEqual([
       "ADMIN_PASSWORD",
       "PUBLIC_URL",
       "SHUTDOWN_TIMEOUT",
     ]);
-    expect(told).not.toContain("hidden");
+    expect(error).not.toContain("hidden");
   });
 
-  test("fails for services that run alone too", async () => {
+  test("fails for services without a gateway", async () => {
     const env = { INTERNAL_SECRET: "between-gateway-and-services", ADMIN_EMAIL: "root@example.com" };
-    const told = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
-    expect(told).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
-    expect(told).not.toContain("hidden");
+    const error = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
+    expect(error).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
+    expect(error).not.toContain("hidden");
     const common = { ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" };
     expect(await refusal({ ...env, ...common }, "services/main.ts")).toContain("ADMIN_PASSWORD is among the commonest");
     const own = await refusal({ ADMIN_EMAIL: "Root-1@example.com", ADMIN_PASSWORD: "root-1@Example.com" });
@@ -66,7 +64,7 @@ describe("Start with wrong settings", () => {
   });
 
   test("reports settings, catalogue, base URLs, certificates and locations at once, before it opens the database", async () => {
-    const DATA_DIR = join(mkdtempSync(join(tmpdir(), "gatehouse-starts-")), "data");
+    const DATA_DIR = join(temporaryFolder(), "data");
     const read = readConfig({ LOG_LEVEL: "loud", DATA_DIR, GEOIP_DB: "package.json" });
     expect("problems" in read && read.problems).toEqual([expect.stringContaining("LOG_LEVEL")]);
     const env = { DATABASE_URL: "", DATA_DIR, LOG_LEVEL: "loud", GEOIP_DB: "package.json", GRPC_TLS_CERT: "none" };
@@ -79,7 +77,7 @@ describe("Start with wrong settings", () => {
 
   test("names the variable of an unreachable, occupied or unwritable location", async () => {
     const apart = { SERVICES_URL: "http://127.0.0.1:1", INTERNAL_SECRET: "between-gateway-and-services" };
-    const taken = await startProxy({ host: "127.0.0.1", port: 1 });
+    const taken = await startProxy("tcp://127.0.0.1:1");
     const wrong: [Record<string, string>, RegExp][] = [
       [{ ...apart, PORT: `${taken.port}` }, /PORT is taken: .* change PORT\.$/],
       [{ ...apart, HOST: "not_a_host" }, /HOST must be an address of this machine or a name of one: .*$/],
@@ -88,12 +86,12 @@ describe("Start with wrong settings", () => {
         /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
       ],
       [{ DATA_DIR: "package.json" }, /DATA_DIR can't be used: .*$/],
-      [{ DATA_DIR: "package.json", SERVICES_URL: " " }, /DATA_DIR can't be used: .*$/], // blank: in this process
+      [{ DATA_DIR: "package.json", SERVICES_URL: " " }, /DATA_DIR can't be used: .*$/], // a blank one: services in this process
     ];
-    const told = await Promise.all(wrong.map(([env]) => refusal(env)));
+    const errors = await Promise.all(wrong.map(([env]) => refusal(env)));
     await taken.close();
     for (const [i, [, sentence]] of wrong.entries()) {
-      const lines = told[i]?.trim().split("\n") ?? [];
+      const lines = errors[i]?.trim().split("\n") ?? [];
       expect(lines).toEqual([expect.stringContaining("can't start:"), expect.stringMatching(sentence)]);
       expect(lines.join()).not.toContain("hidden");
     }
@@ -106,7 +104,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free con
     const owner = new pg.Client(url.href);
     await owner.connect();
     url.username = `crowded_${process.env.TEST_RUN}`;
-    url.password = "crowded"; // for servers that ask for one
+    url.password = "crowded"; // for servers that require one
     await owner.query(`create role ${url.username} login password 'crowded' connection limit 0`);
     try {
       const started = startProcess({ DATABASE_URL: url.href });
@@ -120,13 +118,12 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free con
   });
 });
 
-test("Start: prints the documentation's public address, from which cookies are accepted", async () => {
+test("Start: prints the public address of the documentation", async () => {
   const readOn = async (env: Record<string, string>) => {
-    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-starts-"));
-    const { url, output, end } = await startProcess({ ...(await anyDatabase()), DATA_DIR, ...env });
-    const told = await until("the greeting", () => /Read on: (\S+)\n/.exec(output())?.[1]);
+    const { url, output, end } = await startProcess({ ...(await freshStorage()), ...env });
+    const docsUrl = await until("the address of the documentation", () => /Read on: (\S+)\n/.exec(output())?.[1]);
     expect(await end("SIGTERM")).toBe(0);
-    return { url, told };
+    return { url, docsUrl };
   };
   const [PORT, other] = [await freePort(), await freePort()];
   const [usual, named, chosen] = await Promise.all([
@@ -134,7 +131,7 @@ test("Start: prints the documentation's public address, from which cookies are a
     readOn({ PORT: other, PUBLIC_URL: "https://a.example/" }),
     readOn({}),
   ]);
-  expect(usual.told).toBe(`http://localhost:${PORT}/docs`);
-  expect(named.told).toBe("https://a.example/docs");
-  expect(chosen.told).toBe(`${chosen.url}/docs`);
+  expect(usual.docsUrl).toBe(`http://localhost:${PORT}/docs`);
+  expect(named.docsUrl).toBe("https://a.example/docs");
+  expect(chosen.docsUrl).toBe(`${chosen.url}/docs`);
 });

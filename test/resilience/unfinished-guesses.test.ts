@@ -9,9 +9,9 @@ import { startProxy } from "../support/proxy.ts";
 import { times, until } from "../support/until.ts";
 
 const wrong = "Wrong-1-guess";
-/** Rounds, and processes that are killed during them at least; more rounds are played until then. */
+/** The smallest numbers of rounds and of killed processes. */
 const [ROUNDS, KILLS] = [100, 3];
-/** Limit for a guess, in ms: others wait for guesses of a killed process. */
+/** Limit of a guess, in ms. Guesses wait for those of a killed process. */
 const GUESS_MS = 2_000;
 const WAITING = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
 
@@ -26,11 +26,10 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
     return started;
   };
   beforeAll(async () => {
-    const url = new URL(await createDatabase("guesses"));
-    database = new pg.Pool({ connectionString: url.href });
-    proxy = await startProxy({ host: url.hostname, port: Number(url.port || 5432) });
-    const DATABASE_URL = Object.assign(url, { hostname: "127.0.0.1", port: `${proxy.port}` }).href;
-    app = await startApp({ mode: "servers", env: { ...secrets, DATABASE_URL } });
+    const url = await createDatabase();
+    database = new pg.Pool({ connectionString: url });
+    proxy = await startProxy(url);
+    app = await startApp({ mode: "servers", env: { ...secrets, DATABASE_URL: proxy.url } });
   });
   afterAll(() =>
     Promise.all([...processes.map(({ end }) => end("SIGKILL")), app.close()]).then(() =>
@@ -38,7 +37,7 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
     ),
   );
 
-  /** The status; 0 if there is none. */
+  /** Signs in. @returns the status; 0 without a response */
   const login = (url: string, body: object) => {
     const headers = { "content-type": "application/json" };
     const signal = AbortSignal.timeout(GUESS_MS);
@@ -48,28 +47,28 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
   const events = async (id: string) =>
     (await database.query("select from audit_events where user_id = $1 and outcome = 'failure'", [id])).rowCount;
 
-  /** Holds correct logins once their passwords are checked, until `strike` has ended them. */
-  async function strikeLogins(
+  /** Blocks correct logins after the check of their passwords, until `interrupt` has ended them. */
+  async function interruptLogins(
     url: string,
     user: { id: string; credentials: object },
     count: number,
-    strike: () => void,
+    interrupt: () => void,
   ) {
     const holder = await database.connect();
     await holder.query("begin");
     await holder.query("select from users where id = $1 for update", [user.id]);
     const answers = Promise.all(times(count, () => login(url, user.credentials)));
     await until("the logins to wait", async () => (await database.query(`select ${WAITING}`)).rowCount === count);
-    strike();
+    interrupt();
     await database.query(`select pg_terminate_backend(pid) ${WAITING}`);
     await holder.query("rollback");
     holder.release();
     return answers;
   }
 
-  test("locks no account over correct passwords when PostgreSQL is gone for half a second", async () => {
+  test("locks no account after correct passwords if PostgreSQL is unreachable for half a second", async () => {
     const user = await app.addUser();
-    expect(await strikeLogins(app.url, user, 5, proxy.cut)).toEqual(times(5, () => 503));
+    expect(await interruptLogins(app.url, user, 5, proxy.cut)).toEqual(times(5, () => 503));
     await wait(500);
     proxy.restore();
     await until("PostgreSQL to be used again", async () => (await fetch(`${app.url}/health/ready`)).ok);
@@ -77,10 +76,10 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
     expect(await events(user.id)).toBe(0);
   });
 
-  test("locks no account over correct passwords when a process is killed, even while others log in", async () => {
+  test("locks no account after correct passwords if a process is killed, even during other logins", async () => {
     const user = await app.addUser();
     const other = await start();
-    expect(await strikeLogins(other.url, user, 4, () => other.end("SIGKILL"))).toEqual([0, 0, 0, 0]);
+    expect(await interruptLogins(other.url, user, 4, () => other.end("SIGKILL"))).toEqual([0, 0, 0, 0]);
     const post = async (password = user.password) =>
       (await app.httpClient().post("/auth/login", { ...user.credentials, password })).status;
     for (const _ of times(2, Number)) {
@@ -93,12 +92,12 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
   });
 
   test(`evaluates five guesses at most while processes are killed (rounds: ${ROUNDS})`, async () => {
-    const doors = await Promise.all([start(), start()]);
+    const servers = await Promise.all([start(), start()]);
     let [rounds, kills] = [0, 0];
     const play = async () => {
       for (; rounds < ROUNDS || kills < KILLS; rounds++) {
         const email = `${randomUUID()}@example.com`;
-        const guesses = times(10, (i) => login((doors[i % 2] as Process).url, { email, password: wrong }));
+        const guesses = times(10, (i) => login((servers[i % 2] as Process).url, { email, password: wrong }));
         const evaluated = (await Promise.all(guesses)).filter((status) => status === 401).length;
         const { rows } = await database.query("select failed from attempts where subject = $1", [email]);
         expect(rows[0]?.failed ?? 0).toBeGreaterThanOrEqual(evaluated);
@@ -108,9 +107,9 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
     const kill = async () => {
       for (; rounds < ROUNDS || kills < KILLS; kills++) {
         await wait(randomInt(200));
-        const door = randomInt(2);
-        await doors[door]?.end("SIGKILL");
-        doors[door] = await start();
+        const index = randomInt(2);
+        await servers[index]?.end("SIGKILL");
+        servers[index] = await start();
       }
     };
     await Promise.all([...times(10, play), kill()]);

@@ -16,7 +16,7 @@ export type SignedIn = Awaited<ReturnType<ReturnType<typeof createAccounts>["sig
 
 export const PASSWORD = "Correct-horse-1";
 
-/** Makes accounts over the routes. */
+/** Functions that make accounts by the routes. */
 export function createAccounts({
   httpClient,
   mail,
@@ -43,13 +43,13 @@ export function createAccounts({
   /** Registers a new account and confirms its address by the mailed token. */
   async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
     const user = await addUser(changes);
-    if (!mail) throw new Error("there is no mailbox");
+    if (!mail) throw new Error("the mailbox is missing");
     const { token } = await mail.emailTo(user.email);
     const { status } = await httpClient().post("/auth/verify-email", { token });
     if (status !== 200) throw new Error(`verify-email answered ${status}`);
     return user;
   }
-  /** Signs in an account, a new one unless given. */
+  /** Signs in an account, by default a new one. */
   async function signIn(given?: TestUser) {
     const user = given ?? (await addUser());
     const browser = httpClient();

@@ -1,11 +1,7 @@
-import { randomUUID } from "node:crypto";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { DescService } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { pino } from "pino";
+import { afterAll } from "vitest";
 import { createGateway } from "../../gateway/server.ts";
 import { openStandaloneGate } from "../../gateway/standalone-gate.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
@@ -14,41 +10,39 @@ import { openApp } from "../../services/app.ts";
 import { listenGrpc, TIMEOUTS } from "../../services/grpc/server.ts";
 import { listenInternal } from "../../services/internal-server.ts";
 import type { Admission } from "../../services/platform/admission.ts";
-import { readConfig } from "../../services/platform/config.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
+import { configOf } from "./config.ts";
 import { createDatabase } from "./databases.ts";
 import { createHttpClient } from "./http-client.ts";
+import { captureLog } from "./log.ts";
 import { folderMailbox, smtpMailbox } from "./mailbox.ts";
+import { temporaryFolder } from "./temporary-folder.ts";
 
-/** How the product is deployed: on embedded parts, on PostgreSQL and Redis, or so with gateway and services apart. */
+/** A deployment: embedded parts; PostgreSQL and Redis; or these with gateway and services in separate processes. */
 export type Mode = "embedded" | "servers" | "apart";
 
 /** The running product, as a test sees it. */
 export type TestApp = Awaited<ReturnType<typeof startApp>>;
 
 const SECRET = "shared-by-gateway-and-services";
-/** Next to nothing, in KiB and passes: most suites sign people in without looking at how passwords are kept. */
+/** The cost of a hash, in KiB and passes. It is low, since most suites do not test hashing. */
 export const CHEAP = { memoryCost: 1_024, timeCost: 1 };
-const DIALECTS: [SimulatedDialect, string][] = [
-  ["openai", "OPENAI"],
-  ["anthropic", "ANTHROPIC"],
-  ["google", "GEMINI"],
-  ["openai-compatible", "MISTRAL"],
-];
+const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
 
 const shared = globalThis as { gatehouseTestApp?: Promise<TestApp> };
 
-/** The product of this worker, started once and shared by its suites: clients and users are each test's own. */
+/** The product that the suites of a worker share. Each test has its own clients and users. */
 export function testApp(): Promise<TestApp> {
   shared.gatehouseTestApp ??= startApp();
   return shared.gatehouseTestApp;
 }
 
 /**
- * Starts the product in this process, for the mode of this run unless told otherwise.
- * @param realHashes has it hash passwords at the cost that users meet
+ * Starts the product in this process.
+ * @param mode by default that of the run
+ * @param realHashes whether passwords are hashed at the cost of production
  */
 export async function startApp({
   env = {},
@@ -58,14 +52,13 @@ export async function startApp({
   realHashes = false,
 } = {}) {
   const clock = createClock();
-  const dataDir = mkdtempSync(join(tmpdir(), "gatehouse-test-"));
-  const logs: string[] = [];
-  const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(line) });
+  const dataDir = temporaryFolder();
+  const { lines: logs, log } = captureLog({ level: "debug" });
   const smtp = mode === "embedded" ? undefined : await smtpMailbox();
-  const providers = await startProviders();
+  const providers = await Promise.all(DIALECTS.map((dialect) => startProviderSimulator({ dialect })));
   const settings: Record<string, string | undefined> = {
     DATA_DIR: dataDir,
-    DATABASE_URL: mode === "embedded" ? "memory:" : await createDatabase(randomUUID().slice(0, 8)),
+    DATABASE_URL: mode === "embedded" ? "memory:" : await createDatabase(),
     ...(mode !== "embedded" && { REDIS_URL: process.env.TEST_REDIS_URL, SMTP_URL: smtp?.url }),
     INTERNAL_SECRET: SECRET,
     PUBLIC_URL: "http://gatehouse.test",
@@ -74,10 +67,10 @@ export async function startApp({
     MAIL_RETRY_BASE: "50ms",
     ADMIN_EMAIL: "root@example.com",
     ADMIN_PASSWORD: PASSWORD,
-    ...providers.variables,
+    ...Object.assign({}, ...providers.map((provider) => provider.env)),
     ...env,
   };
-  const config = valid(readConfig(settings));
+  const config = configOf(settings);
   const hashCost = realHashes ? undefined : CHEAP;
   const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
   const grpc = await listenGrpc(app, config, timeouts);
@@ -105,10 +98,10 @@ export async function startApp({
     clock,
     logs,
     mail,
-    providers: providers.simulators,
+    providers,
     settings,
     httpClient,
-    /** A client of the gRPC door. */
+    /** A client of the gRPC port. */
     grpc: <T extends DescService>(service: T) => createClient(service, clients),
     /** Reads or changes rows directly. */
     sql: <T>(text: string, values: unknown[] = []) => app.store.fork().execute<T[]>(text, values),
@@ -124,23 +117,14 @@ export async function startApp({
       await Promise.all([grpc.close(1_000), internal?.close(1_000)]);
       await app.close();
       await mail.close();
-      await providers.close();
+      await Promise.all(providers.map((provider) => provider.close()));
     },
   };
 }
 
-async function startProviders() {
-  const simulators = await Promise.all(DIALECTS.map(([dialect]) => startProviderSimulator({ dialect })));
-  const variables = Object.fromEntries(
-    DIALECTS.flatMap(([dialect, name], i) => [
-      [`${name}_API_KEY`, "simulated-key"],
-      [`${name}_BASE_URL`, `${simulators[i]?.url}${dialect.startsWith("openai") ? "/v1" : ""}`],
-    ]),
-  );
-  return { simulators, variables, close: () => Promise.all(simulators.map((simulator) => simulator.close())) };
-}
-
-function valid<T>(read: { config: T } | { problems: string[] }): T {
-  if ("problems" in read) throw new Error(read.problems.join("; "));
-  return read.config;
+/** Starts the product for one suite, and closes it after the suite. */
+export async function startSuiteApp(options?: Parameters<typeof startApp>[0]): Promise<TestApp> {
+  const app = await startApp(options);
+  afterAll(() => app.close());
+  return app;
 }

@@ -10,11 +10,11 @@ export type Authenticator = {
   secret: string;
   qrCode: string;
   backupCodes: string[];
-  /** What it shows so many steps from now. */
+  /** The code that it shows after a number of steps. */
   code(steps?: number): Promise<string>;
 };
 
-/** Gives somebody a second factor, which asks for a code from the next login on. */
+/** Sets up a second factor for a user. Later logins need a code. */
 export async function setUpFactor(app: TestApp, given?: TestUser) {
   const account = await app.signIn(given);
   const { status, body } = await account.browser.post("/auth/setup-totp", undefined, account.accessToken);
@@ -22,14 +22,14 @@ export async function setUpFactor(app: TestApp, given?: TestUser) {
   return { ...account, authenticator: authenticatorOf(app, body) };
 }
 
-/** The authenticator that was given a secret. */
+/** An authenticator with a secret. */
 export function authenticatorOf(app: Pick<TestApp, "clock">, setup: Omit<Authenticator, "code">): Authenticator {
   const code = (steps = 0) =>
     generate({ secret: setup.secret, epoch: Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000) });
   return { ...setup, code };
 }
 
-/** The MFA token of a login whose second factor is due. */
+/** Signs in by password. @returns the MFA token */
 export async function mfaTokenFor(app: TestApp, user: TestUser): Promise<string> {
   const { status, body } = await app.httpClient().post("/auth/login", user.credentials);
   if (status !== 200 || !body.requiresMfa) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);

@@ -4,7 +4,7 @@ import { createHttpClient, randomAddress } from "./http-client.ts";
 /** A request that a client has sent. */
 export type Sent = { method: string; path: string; headers: Record<string, string>; credentials: string | undefined };
 
-/** A client at an address of its own that records what it sends. */
+/** A client with its own address. It records its requests. */
 export function clientAt(url: string, options: ClientOptions = {}) {
   const sent: Sent[] = [];
   const address = randomAddress();
@@ -23,10 +23,10 @@ export function clientAt(url: string, options: ClientOptions = {}) {
   return Object.assign(client, { sent, refreshes });
 }
 
-/** A browser: tabs of it share its cookies, which no script sees. */
+/** A browser whose tabs share cookies. Scripts cannot read the cookies. */
 export function browserAt(url: string) {
   const browser = createHttpClient(url);
-  /** @param departure when a request leaves that has its cookies already */
+  /** @param departure delays the request after its cookies are chosen */
   async function withCookies(
     target: Parameters<typeof fetch>[0],
     { headers, ...init }: RequestInit = {},
@@ -40,7 +40,7 @@ export function browserAt(url: string) {
     return response;
   }
   let last: Promise<unknown> = Promise.resolve();
-  /** Stands for Web Locks, which older versions of Node lack. */
+  /** Replaces Web Locks, which older versions of Node lack. */
   const lock = <T>(work: () => Promise<T>): Promise<T> => {
     const result = last.then(work);
     last = result.catch(() => {});

@@ -1,7 +1,7 @@
 import ms, { type StringValue } from "ms";
 import type { Clock } from "../../services/platform/process.ts";
 
-/** A clock that runs with the machine's, ahead of it by as much as a test has moved it. */
+/** A clock that tests move. It runs at the speed of the machine's clock. */
 export type MovableClock = Clock & { advance(by: StringValue): void };
 
 export function createClock(): MovableClock {

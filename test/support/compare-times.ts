@@ -1,7 +1,7 @@
-/** So often are the turns repeated until the times are alike: noise passes, a real difference stays. */
+/** Repetitions until the times are alike. Noise disappears, a real difference stays. */
 const REPETITIONS = 3;
 
-/** The shortest times of two actions, and how far they are apart, in ms. */
+/** The shortest times of two actions and their difference, in ms. */
 export type Times = { one: number; other: number; apart: number };
 
 /**
@@ -19,7 +19,7 @@ export async function compareTimes(
   for (let repetition = 1; ; repetition++) {
     for (let turn = 0; turn < turns; turn++) {
       const both = [async () => ones.push(await spent(one)), async () => others.push(await spent(other))];
-      for (const measure of turn % 2 ? both.reverse() : both) await measure(); // neither always comes second
+      for (const measure of turn % 2 ? both.reverse() : both) await measure(); // neither is always second
     }
     const [oneMs, otherMs] = [Math.min(...ones), Math.min(...others)];
     const times = { one: oneMs, other: otherMs, apart: Math.abs(oneMs - otherMs) };
@@ -27,7 +27,7 @@ export async function compareTimes(
   }
 }
 
-/** Runs one of several actions after the other, from the beginning again after the last. */
+/** Runs one action at each call, in order, and begins again after the last. */
 export function cycle(actions: (() => Promise<unknown>)[]): () => Promise<unknown> {
   let turn = 0;
   return async () => actions[turn++ % actions.length]?.();

@@ -1,23 +1,27 @@
 import { randomUUID } from "node:crypto";
 import pg from "pg";
+import { temporaryFolder } from "./temporary-folder.ts";
 
-/** Every database of a run has this in its name, and goes with it. */
+/** The names of all test databases begin with this. The end of a run drops those of the run. */
 const PREFIX = "gatehouse_test_";
 
 /** Makes an empty database on the test server. @returns its URL */
-export async function createDatabase(label: string): Promise<string> {
+export async function createDatabase(label = randomUUID().slice(0, 8)): Promise<string> {
   const server = process.env.TEST_DATABASE_URL as string;
   const name = `${PREFIX}${process.env.TEST_RUN}_${label}`;
   await onServer(server, (client) => client.query(`create database ${name}`));
   return Object.assign(new URL(server), { pathname: `/${name}` }).href;
 }
 
-/** A database for a process that may have any: where there is a server it starts in a third of the time. @returns variables */
-export async function anyDatabase(): Promise<Record<string, string>> {
-  return process.env.TEST_SERVERS ? { DATABASE_URL: await createDatabase(randomUUID().slice(0, 8)) } : {};
+/**
+ * Storage for a process: a folder, and a database of the server where there is one. With the server it starts in a
+ * third of the time. @returns variables
+ */
+export async function freshStorage(): Promise<{ DATA_DIR: string; DATABASE_URL?: string }> {
+  return { DATA_DIR: temporaryFolder(), ...(process.env.TEST_SERVERS && { DATABASE_URL: await createDatabase() }) };
 }
 
-/** Before a run: names it. After it: drops its databases. */
+/** Names a run before it, and drops its databases after it. */
 export function setup(): () => Promise<void> {
   const run = `${process.pid}`;
   process.env.TEST_RUN = run;

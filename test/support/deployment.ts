@@ -2,26 +2,26 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A Gatehouse process of its own. */
+/** A process of Gatehouse. */
 export type Process = {
   url: string;
   pid: number;
-  /** What it has written so far, log and greeting. */
+  /** Its standard output and standard error so far. */
   output(): string;
   /** Ends it by a signal. @returns its exit code, or the signal that ended it */
   end(signal: NodeJS.Signals): Promise<number | NodeJS.Signals>;
 };
 
-/** Many processes are started: what one has compiled, the next need not. */
-export const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
+/** The compile cache that all processes share. */
+const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
 const MAIN = "gateway/main.ts";
-/** They are over before it pays to optimize the embedded database. */
-export const SHORT_LIVED = "--liftoff-only";
+/** An option for short processes: they end before optimizing the embedded database pays. */
+const SHORT_LIVED = "--liftoff-only";
 
 /**
  * Starts `npm start`'s process on free ports and waits until it is ready.
- * @param main the script, and its arguments
- * @param ready what it writes then, with its address
+ * @param main the script and its arguments
+ * @param ready the line that says so, with the address
  */
 export async function startProcess(
   env: Record<string, string>,
@@ -38,7 +38,7 @@ export async function startProcess(
       stream.on("data", (part: Buffer) => {
         output += part;
         const url = ready.exec(output)?.[1];
-        if (url) resolve(url); // at once: what it says it is, it has to be by then
+        if (url) resolve(url);
       });
     }
   });
@@ -60,7 +60,7 @@ export async function startProcess(
   };
 }
 
-/** Starts the services, and a gateway with `gatewayEnv` as well that calls them. */
+/** Starts the services, and a gateway that calls them. @param gatewayEnv further variables of the gateway */
 export async function startApart(
   env: Record<string, string>,
   gatewayEnv: Record<string, string> = {},
@@ -71,7 +71,7 @@ export async function startApart(
   return { services, gateway: await startProcess({ ...env, SERVICES_URL, ...gatewayEnv }, join(root, MAIN)) };
 }
 
-/** Starts services on their own. `url` is the address of their port. */
+/** Starts services without a gateway. `url` is the address of their port. */
 export const startServices = (env: Record<string, string>, root = process.cwd()) =>
   startProcess(env, join(root, "services/main.ts"), /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
 

@@ -1,11 +1,11 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { temporaryFolder } from "./temporary-folder.ts";
 
 /** A small disk of its own; undefined where none may be made. @param size as mount takes it */
 export function mountDisk(size: string): string | undefined {
-  const path = mkdtempSync(join(tmpdir(), "gatehouse-disk-"));
+  const path = temporaryFolder();
   try {
     execFileSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", path], { stdio: "ignore" });
     return path;

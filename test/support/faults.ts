@@ -1,8 +1,7 @@
 import { execFile } from "node:child_process";
 import { randomBytes, randomInt } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { rmSync } from "node:fs";
+import { resolve } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
@@ -13,6 +12,7 @@ import { freePort } from "./metrics.ts";
 import { postgresFolder, startPostgresServer } from "./postgres-server.ts";
 import { startProxy } from "./proxy.ts";
 import { type SmtpResponse, startSmtpServer } from "./smtp-server.ts";
+import { temporaryFolder } from "./temporary-folder.ts";
 import { until } from "./until.ts";
 
 /** How long a fault lasts, in ms. */
@@ -26,15 +26,18 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
   const disk = mountDisk("400m");
   const startPostgres = (folder = postgresFolder(disk)) => startPostgresServer({ max_wal_size: "64MB" }, folder);
   let [postgres, redis, smtp] = await Promise.all([startPostgres(), startRedis(), startSmtpServer()]);
-  const at = (port: number) => startProxy({ host: "127.0.0.1", port });
-  const links = { PostgreSQL: await at(postgres.port), Redis: await at(redis.port), SMTP: await at(smtp.port) };
+  const links = {
+    PostgreSQL: await startProxy(postgres.url),
+    Redis: await startProxy(`redis://127.0.0.1:${redis.port}`),
+    SMTP: await startProxy(smtp.url),
+  };
   const env: Record<string, string> = {
-    DATABASE_URL: `postgres://postgres@127.0.0.1:${links.PostgreSQL.port}/postgres`,
-    REDIS_URL: `redis://127.0.0.1:${links.Redis.port}`,
-    SMTP_URL: `smtp://127.0.0.1:${links.SMTP.port}`,
+    DATABASE_URL: links.PostgreSQL.url,
+    REDIS_URL: links.Redis.url,
+    SMTP_URL: links.SMTP.url,
     MAIL_RETRY_BASE: "100ms",
     SECRET_KEY: randomBytes(32).toString("base64"),
-    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-faults-")),
+    DATA_DIR: temporaryFolder(),
     PUBLIC_URL: "http://gatehouse.test",
     TRUST_PROXY: "127.0.0.1",
     LOCKOUT_THRESHOLD: "1000",
@@ -158,7 +161,7 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
 async function startRedis(port?: number) {
   const at = port ?? Number(await freePort());
   const ask = async (...words: string[]) => (await promisify(execFile)("redis-cli", ["-p", `${at}`, ...words])).stdout;
-  const options = ["--port", `${at}`, "--bind", "127.0.0.1", "--save", "", "--dir", tmpdir()];
+  const options = ["--port", `${at}`, "--bind", "127.0.0.1", "--save", "", "--dir", temporaryFolder()];
   const daemon = await startDaemon("redis-server", options, async () => (await ask("ping")).startsWith("PONG"));
   return { ...daemon, port: at, ask };
 }

@@ -1,11 +1,11 @@
 import type { Reporter, TestCase } from "vitest/node";
 
-/** So many tests of a run may need their second attempt. Number. */
+/** The number of tests of a run that may need a second attempt. */
 const TOLERATED = 5;
 
 /**
- * Names the tests that passed at their second attempt only. CI makes one, so that a change is not refused for a race in
- * the tests of another part. Such a test is to be mended all the same: more than five fail the run.
+ * Lists the tests that passed at their second attempt only. CI makes a second attempt, so that a race in one test does not
+ * block an unrelated change. Such tests must be repaired: more than five fail the run.
  */
 export class FlakyTests implements Reporter {
   readonly #found: string[] = [];
@@ -18,7 +18,7 @@ export class FlakyTests implements Reporter {
 
   onTestRunEnd(): void {
     if (this.#found.length === 0) return;
-    process.stderr.write(`Passed at the second attempt only, to be mended:\n${this.#found.join("\n")}\n`);
+    process.stderr.write(`Passed at the second attempt only:\n${this.#found.join("\n")}\n`);
     if (this.#found.length > TOLERATED) process.exitCode = 1;
   }
 }

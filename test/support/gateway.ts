@@ -1,11 +1,10 @@
 import http2 from "node:http2";
-import type { AddressInfo } from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
 import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/connect";
 import { ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { pino } from "pino";
-import { afterEach, expect } from "vitest";
+import { afterAll, afterEach, expect } from "vitest";
 import type { StartSpan } from "../../gateway/hooks/instrument-requests.ts";
 import { createGateway, type Gateway } from "../../gateway/server.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
@@ -14,9 +13,10 @@ import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { listenInternal } from "../../services/internal-server.ts";
-import { type Config, readConfig } from "../../services/platform/config.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
+import { configOf } from "./config.ts";
 import { type HttpResponse, sendHttp } from "./http-client.ts";
+import { listen } from "./sockets.ts";
 
 /** The transports from gateway to services. All must behave the same. */
 export const transportKinds = ["in process", "over gRPC", "over the internal listener"] as const;
@@ -27,7 +27,7 @@ export type Routes = (router: ConnectRouter) => unknown;
 /** Stub services and the transport to them. */
 export type StubServices = { transport: Transport; close: () => Promise<void> };
 
-/** Starts stub services that `routes` implements. */
+/** Starts stub services. @param routes their handlers */
 export async function startStubServices(
   transportKind: TransportKind,
   routes: Routes,
@@ -55,8 +55,7 @@ export async function startStubServices(
   const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
   const server = http2.createServer(answer);
   server.on("session", (session) => sessions.add(session));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const transport = createServicesTransport(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const transport = createServicesTransport(`http://127.0.0.1:${await listen(server)}`);
   return {
     transport,
     close: async () => {
@@ -67,7 +66,7 @@ export async function startStubServices(
   };
 }
 
-/** A gateway that listens, and what it has logged. */
+/** A running gateway and its log. */
 export type Started = {
   gateway: Gateway;
   url: string;
@@ -76,7 +75,7 @@ export type Started = {
   logs: Record<string, unknown>[];
   /** Sends a request; `body` as JSON unless it is text or bytes. */
   send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<HttpResponse>;
-  /** Takes the services away. */
+  /** Stops the services, and not the gateway. */
   stopServices: () => Promise<void>;
   close: () => Promise<void>;
 };
@@ -93,13 +92,13 @@ export type Settings = {
   startSpan?: StartSpan;
 };
 
-/** Starts a gateway before services that `routes` plays. */
+/** Starts a gateway with stub services. @param routes the handlers of the services */
 export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
   const { transportKind = "in process", interceptors, env, ...options } = settings;
   const stub = await startStubServices(transportKind, routes, interceptors);
   const logs: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
-  const gateway = createGateway({ config: configOf(env), transport: stub.transport, log, ...options });
+  const gateway = createGateway({ config: gatewayConfig(env), transport: stub.transport, log, ...options });
   let stopped: Promise<void> | undefined;
   const stopServices = () => {
     stopped ??= stub.close();
@@ -120,7 +119,14 @@ export async function start(routes: Routes, settings: Settings = {}): Promise<St
   };
 }
 
-/** Headers of every answer of the API, those to unreadable requests included. */
+/** Starts a gateway for one suite, and closes it after the suite. */
+export async function startSuiteGateway(routes: Routes, settings?: Settings): Promise<Started> {
+  const server = await start(routes, settings);
+  afterAll(() => server.close());
+  return server;
+}
+
+/** Headers of every response of the API, also of responses to unreadable requests. */
 export const commonHeaders = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -132,28 +138,24 @@ export const commonHeaders = {
   "x-request-id": expect.stringMatching(/^[0-9a-f-]{36}$/) as string,
 };
 
-/** A configuration with a grace that tests can wait for. */
-export function configOf(env: Record<string, string> = {}): Config {
-  const read = readConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
-  if ("problems" in read) throw new Error(read.problems.join("; "));
-  return read.config;
-}
+/** The configuration of a gateway that shuts down at once. */
+export const gatewayConfig = (env: Record<string, string> = {}) => configOf({ SHUTDOWN_TIMEOUT: "0ms", ...env });
 
-/** A failure as the services tell it. */
+/** A failure as the services report it. */
 export function failWith(
   reason: Reason,
   code: Code,
-  message = "told",
+  message = "It failed.",
   facts: { violations?: { field: string; message: string }[]; retryAfterSeconds?: number } = {},
   metadata?: Record<string, string>,
 ): ConnectError {
   return new ConnectError(message, code, metadata, [{ desc: FailureSchema, value: { reason, ...facts } }]);
 }
 
-/** The time at every gateway of these suites. */
+/** The time of every gateway of these suites. */
 export const NOW = new Date("2026-11-21T12:00:00Z");
 
-/** For a suite whose tests each open a gateway of their own, which is closed after them. */
+/** Functions for a suite whose tests each open a gateway. It is closed after the test. */
 export function openGateways(transportKind: TransportKind) {
   let server: Started;
   afterEach(() => server.close());
@@ -162,7 +164,7 @@ export function openGateways(transportKind: TransportKind) {
   };
   return {
     open,
-    /** Opens one before services that fail to sign in and to refresh. */
+    /** Opens a gateway whose services fail at login and refresh. */
     failing(error: () => unknown, settings?: Settings) {
       const fail = () => {
         throw error();

@@ -18,8 +18,8 @@ type Sql = <T>(text: string, values?: unknown[]) => Promise<T[]>;
 type Account = { id: string; name: string; verified: boolean; events: Record<string, number> | null };
 
 /**
- * Compares what clients were told with what there is: database, mail and audit log.
- * @param mailed addresses that have got an e-mail
+ * Compares the responses of clients with database, mail and audit log.
+ * @param mailed addresses that received an e-mail
  * @returns contradictions
  */
 export async function contradictions(
@@ -82,7 +82,7 @@ export async function contradictions(
 
 const isOk = (operation: Operation) => (entry: Entry) => entry.operation === operation && entry.outcome === "ok";
 
-/** The values that an operation may have left: the last acknowledged one, or one that may have come after it. */
+/** The values that an operation may have stored: the last acknowledged one, or a later one without a response. */
 function possible(own: Entry[], operation: Operation, ...before: string[]): string[] {
   let values = before;
   for (const entry of own.filter((each) => each.operation === operation && each.outcome !== "failed")) {
@@ -92,7 +92,7 @@ function possible(own: Entry[], operation: Operation, ...before: string[]): stri
   return values;
 }
 
-/** The passwords by which one can sign in. */
+/** The passwords that sign in. */
 async function working(url: string, email: string): Promise<string[]> {
   const tries = PASSWORDS.map(
     async (password) => (await sendHttp(url, "POST", "/auth/login", { email, password })).status === 200,

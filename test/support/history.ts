@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { randomAddress, sendHttp } from "./http-client.ts";
 
-/** What a client was told: the effect happened, it did not, or neither is known. */
+/** The outcome that a client knows: done, not done, or unknown. */
 export type Outcome = "ok" | "failed" | "unknown";
 export type Operation =
   | "register"
@@ -15,7 +15,7 @@ export type Operation =
   | "use after logout"
   | "forgot"
   | "reset";
-/** One request and its answer. `value` is what it would set, or the one-time token that it used. */
+/** A request and its response. `value` is the new value, or the one-time token. */
 export type Entry = {
   email: string;
   operation: Operation;
@@ -23,10 +23,10 @@ export type Entry = {
   status: number;
   value?: string | undefined;
 };
-/** Tokens of a session that its client has ended, as far as it was told. */
-export type Ended = { accessToken: string; refreshToken: string };
+/** Tokens of a session whose end was acknowledged. */
+type Ended = { accessToken: string; refreshToken: string };
 
-/** What all clients have asked and were told. */
+/** The requests of all clients and their outcomes. */
 export type History = { entries: Entry[]; ended: Ended[]; isOver: boolean };
 type Settings = {
   urls: string[];
@@ -35,10 +35,10 @@ type Settings = {
 type Body = Record<string, string>;
 
 export const createHistory = (): History => ({ entries: [], ended: [], isOver: false });
-/** Longest wait for an answer, in ms: longer than any fault lasts. */
+/** Longest wait for a response, in ms. Every fault is shorter. */
 const TIMEOUT_MS = 20_000;
 
-/** One client after another: each registers, uses every operation on an account of its own, and notes the answers. */
+/** Runs clients one by one. Each registers an account, uses every operation on it, and records the outcomes. */
 export async function runClients(history: History, settings: Settings): Promise<void> {
   while (!history.isOver) await useAccount(history, settings);
 }
@@ -71,7 +71,7 @@ async function useAccount({ entries, ended }: History, { urls, emailToken }: Set
     if (outcome === "unknown") await wait(100);
     return outcome === "ok" ? (answer?.body as Body) : undefined;
   }
-  /** Asks until it is told something, a few times. */
+  /** Repeats a request until its outcome is known, a few times. */
   async function insist(...request: Parameters<typeof ask>) {
     for (let tries = 0; tries < 8; tries++) {
       const body = await ask(...request);
@@ -106,7 +106,7 @@ async function useAccount({ entries, ended }: History, { urls, emailToken }: Set
     token: session.accessToken as string,
     value: next,
   });
-  if (!changed && entries.at(-1)?.outcome === "unknown") return; // which of the two it is, the end shows
+  if (!changed && entries.at(-1)?.outcome === "unknown") return; // either password may work now
   if (changed) password = next;
   const other = await login();
   if (other) {

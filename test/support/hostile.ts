@@ -1,3 +1,4 @@
+import http2 from "node:http2";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
@@ -15,10 +16,10 @@ export const bomb = framed(gzipSync(elements), { flags: 1 });
 
 const messageRequest = { case: "fileContainingSymbol", value: "gatehouse.ai.v1.AIService" } as const;
 const question = toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest }));
-/** Questions about a service, for a reflection stream. */
+/** Requests about a service, for a reflection stream. */
 export const questions = (count: number) => Buffer.concat(times(count, () => framed(question)));
 
-/** The address of the gRPC port in what a process has written. */
+/** The address of the gRPC port in the output of a process. */
 export const grpcUrlIn = (output: string) => `http://${/gRPC on (127\.0\.0\.1:\d+)/.exec(output)?.[1]}`;
 
 /** The headers of a gRPC call. */
@@ -28,3 +29,9 @@ export const head = (path: string, more = {}) => ({
   "content-type": "application/grpc",
   ...more,
 });
+
+/** Runs requests on a gRPC connection, and closes it. */
+export async function withSession<T>(url: string, run: (session: http2.ClientHttp2Session) => Promise<T>): Promise<T> {
+  const session = http2.connect(url, { maxSessionMemory: 200 }).on("error", () => {}); // in MB
+  return run(session).finally(() => session.destroy());
+}

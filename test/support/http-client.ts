@@ -1,11 +1,11 @@
 import { randomInt } from "node:crypto";
 import { assertMatchesOpenApi } from "./openapi-assertions.ts";
 
-/** A response with its text, and its body: JSON where the content type says so, and else the text. */
-// biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
+/** A response. `body` is parsed JSON if the content type says so, and else the text. */
+// biome-ignore lint/suspicious/noExplicitAny: tests read bodies of every shape
 export type HttpResponse = { status: number; headers: Headers; text: string; body: any };
 
-/** A client with an address and cookies of its own. It rejects a response that /openapi.json does not describe. */
+/** A client with its own address and cookies. It rejects a response that /openapi.json does not describe. */
 export type HttpClient = ReturnType<typeof createHttpClient>;
 
 /** Sends a request. A `body` is sent as JSON unless it is text or bytes. */
@@ -30,7 +30,7 @@ export async function sendHttp(
 
 /**
  * Creates a client. Its address is random unless one is given.
- * @param isDescribed whether responses must match /openapi.json, which replicas of two releases have different ones of
+ * @param isDescribed whether responses must match /openapi.json; replicas of two releases have different documents
  */
 export function createHttpClient(url: string, address = randomAddress(), isDescribed = true) {
   const cookies = new Map<string, string>();
@@ -67,7 +67,16 @@ export function createHttpClient(url: string, address = randomAddress(), isDescr
   };
 }
 
-/** An address that no other client of a run is likely to have. */
+/** Posts JSON with an access token. @returns the response once its headers have arrived */
+export const postJson = (url: string, body: object, token: string, signal?: AbortSignal) =>
+  fetch(url, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal: signal ?? null,
+  });
+
+/** A random address. Two clients of a run are unlikely to have the same. */
 export function randomAddress(): string {
   return `10.${randomInt(256)}.${randomInt(256)}.${randomInt(1, 255)}`;
 }

@@ -20,7 +20,6 @@ export async function startInfrastructure(databaseUrl: string) {
   ]);
   return {
     url: nginx.plainUrl,
-    grpcUrl: nginx.plainGrpcUrl,
     env: { DATABASE_URL: pooler.url, REDIS_URL: cluster.urls.join() },
     /** The ports of each replica. */
     ports: ([0, 1] as const).map((i) => ({ PORT: upstreams.rest[i], GRPC_PORT: upstreams.grpc[i] })),

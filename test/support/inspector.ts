@@ -1,6 +1,6 @@
 import type { Process } from "./deployment.ts";
 
-/** Counts, in the process that is looked into, the listeners of its emitters or of its abort signals. */
+/** Functions that run in the inspected process. They count the listeners of its emitters and abort signals. */
 const COUNT_EMITTERS = `function () {
   let count = 0;
   for (const emitter of this) {
@@ -22,13 +22,13 @@ const COUNT_SIGNALS = `function () {
 }`;
 
 /**
- * Throws away what a process can throw away, and counts the listeners of all that it still holds.
+ * Collects the garbage of a process, and counts the listeners of the remaining objects.
  * The process must have been started with `--inspect`.
  */
 export async function countListeners(process: Process): Promise<number> {
   const inspector = await inspect(process);
   await inspector.ask("HeapProfiler.enable");
-  // what weak references and finalizers have held goes a few rounds later
+  // objects of weak references and finalizers are collected some rounds later
   for (let round = 0; round < 5; round++) await inspector.ask("HeapProfiler.collectGarbage");
   const emitters = await inspector.count(
     "process.getBuiltinModule('node:events').EventEmitter.prototype",
@@ -55,7 +55,7 @@ async function inspect(process: Process) {
       waiting.set(id, ({ result, error }) => (error ? reject(new Error(error.message)) : resolve(result)));
       socket.send(JSON.stringify({ id, method, params }));
     });
-  /** What `count` makes of all living objects with a prototype. */
+  /** The result of `count` for all objects with a prototype. */
   const count = async (prototype: string, count: string) => {
     const { result } = await ask("Runtime.evaluate", { expression: prototype, objectGroup: GROUP });
     const { objects } = await ask("Runtime.queryObjects", { prototypeObjectId: result.objectId, objectGroup: GROUP });
@@ -64,7 +64,7 @@ async function inspect(process: Process) {
       functionDeclaration: count,
       returnByValue: true,
     });
-    await ask("Runtime.releaseObjectGroup", { objectGroup: GROUP }); // else the inspector itself holds them
+    await ask("Runtime.releaseObjectGroup", { objectGroup: GROUP }); // otherwise the inspector keeps them
     return counted.result.value;
   };
   return { ask, count, close: () => socket.close() };

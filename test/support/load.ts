@@ -1,20 +1,20 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { HttpResponse } from "./http-client.ts";
+import { conversationOf } from "./ai-calls.ts";
+import { type HttpResponse, postJson } from "./http-client.ts";
 import type { Account, Deployment } from "./replicas.ts";
 import { eventsIn } from "./sse-events.ts";
 import { times } from "./until.ts";
 
-/** How often a request is repeated after 503: for longer than a replica drains. */
+/** Attempts of a request that gets 503. Together they last longer than a replica drains. */
 const TRIES = 8;
-const saying = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });
 
 /**
- * Users that sign in, refresh, read, chat and stream without a break, and what went wrong for them.
- * @param pause seconds before a repetition if a response names none, as the first releases did while they drained
+ * Lets users sign in, refresh, read, chat and stream without a break.
+ * @param pause seconds before a repetition if a response has no Retry-After, as in the first releases
  */
 export function startLoad(all: Deployment, users: Account[], pause?: string) {
   const failures: string[] = [];
-  const counts = { requests: 0, cured: 0 };
+  const counts = { requests: 0, repeated: 0 };
   let isOver = false;
   /** Sends a request, and repeats it after 503 when the response says so. */
   async function send(what: string, ask: () => Promise<HttpResponse>): Promise<HttpResponse> {
@@ -27,7 +27,7 @@ export function startLoad(all: Deployment, users: Account[], pause?: string) {
         failures.push(`${what}: ${answer.status} ${answer.text}`);
         return answer;
       }
-      counts.cured++;
+      counts.repeated++;
       await wait(Number(retryAfter) * 1_000);
     }
   }
@@ -39,9 +39,9 @@ export function startLoad(all: Deployment, users: Account[], pause?: string) {
       if (refreshed.status === 200) ({ accessToken, refreshToken } = refreshed.body);
       await send("profile", () => client.get("/user/profile", accessToken));
       await send("login", () => client.post("/auth/login", user.credentials));
-      await send("chat", () => client.post("/ai/chat", saying("case: plain"), accessToken));
+      await send("chat", () => client.post("/ai/chat", conversationOf("case: plain"), accessToken));
       const { status, text } = await send("stream", () =>
-        client.post("/ai/stream", saying("case: plain"), accessToken),
+        client.post("/ai/stream", conversationOf("case: plain"), accessToken),
       );
       if (status === 200 && eventsIn(text).error) failures.push(`stream: ${text}`);
     }
@@ -51,7 +51,7 @@ export function startLoad(all: Deployment, users: Account[], pause?: string) {
   const work = Promise.all(users.map(use));
   return {
     counts,
-    /** Ends the load. @returns what failed */
+    /** Ends the load. @returns the failures */
     async stop() {
       isOver = true;
       await work;
@@ -60,15 +60,11 @@ export function startLoad(all: Deployment, users: Account[], pause?: string) {
   };
 }
 
-/** Opens streams that their provider never ends. @returns when each ends, and how */
+/** Opens streams that their provider never ends. @returns promises of their ends */
 export async function openStreams(all: Deployment, { accessToken }: Account, count: number) {
   return Promise.all(
     times(count, async () => {
-      const response = await fetch(`${all.url}/ai/stream`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${accessToken}`, "content-type": "application/json" },
-        body: JSON.stringify(saying("case: silent-midway")),
-      });
+      const response = await postJson(`${all.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken);
       const ended = response.text().then((text) => ({ at: performance.now(), ...eventsIn(text) }));
       ended.catch(() => {}); // the test awaits it later
       return { ended };

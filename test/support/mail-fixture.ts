@@ -4,12 +4,12 @@ import { startApp } from "./app.ts";
 import { startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
-/** The pause after a first failure, in ms; it doubles with each. */
+/** The delay after the first failure, in ms. It doubles with each failure. */
 export const BASE_MS = 600_000;
-/** Deployments that deliver mail in ways of their own. */
+/** Deployments that differ in delivery. */
 export const modes = process.env.TEST_SERVERS ? (["embedded", "servers"] as const) : (["embedded"] as const);
 
-/** A letter as the queue has it. */
+/** An e-mail in the queue. */
 export type Row = {
   id: string;
   status: string;
@@ -18,12 +18,12 @@ export type Row = {
   next_attempt_at: string | null;
 };
 
-/** For a suite: the product, whose mail goes to an SMTP server that accepts everything unless a test tells it otherwise. */
+/** Starts the product for a suite, and its SMTP server. The server accepts every mail unless a test changes its responses. */
 export async function openMailFixture(mode: (typeof modes)[number]) {
   let smtpServer = await startSmtpServer();
   const { port, url } = smtpServer;
   const usual = { ...smtpServer.responses };
-  const lastingLinks = { VERIFY_TOKEN_TTL: "7d" }; // for longer than any outage here
+  const lastingLinks = { VERIFY_TOKEN_TTL: "7d" }; // longer than any outage of a test
   const MAIL_FROM = "Acme: Größe <no-reply@bücher.example>";
   const env = { SMTP_URL: url, MAIL_FROM, MAIL_RETRY_BASE: `${BASE_MS / 60_000}m`, ...lastingLinks };
   const app = await startApp({ mode, env });
@@ -37,15 +37,15 @@ export async function openMailFixture(mode: (typeof modes)[number]) {
     get smtpServer() {
       return smtpServer;
     },
-    /** Opens the smtpServer anew, which a test has closed. */
+    /** Opens the server again after a test has closed it. */
     async reopen() {
       smtpServer = await startSmtpServer(port);
     },
-    /** Registers somebody, whose letter of welcome is the one to look at. @returns the address */
+    /** Registers an account, which queues an e-mail. @returns its address */
     register: async (kind: string) => (await app.addUser({ email: `${kind}.${randomUUID()}@example.com` })).email,
-    /** Waits until the letter to somebody is as it should be. */
+    /** Waits until the e-mail to an address meets a condition. */
     rowOf: (email: string, is: (row: Row) => boolean) =>
-      until(`the letter to ${email}`, async () => {
+      until(`the e-mail to ${email}`, async () => {
         const [row] = await app.sql<Row>(
           `select id, status, attempts, last_error, next_attempt_at from emails where "to" = ?`,
           [email],

@@ -5,9 +5,9 @@ import { type ReceivedMail, startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
 /** An e-mail as its recipient reads it. */
-export type MailboxEmail = Email & { token: string | undefined; link: string | undefined };
+type MailboxEmail = Email & { token: string | undefined; link: string | undefined };
 
-/** The inbox of all test e-mails. */
+/** The inbox of all addresses. */
 export type Mailbox = {
   /** Waits for the newest email to an address whose subject matches. */
   emailTo(address: string, subject?: RegExp): Promise<MailboxEmail>;
@@ -16,7 +16,7 @@ export type Mailbox = {
   close(): Promise<void>;
 };
 
-/** A real SMTP server that accepts everything. */
+/** The mailbox of an SMTP server that accepts everything. */
 export async function smtpMailbox() {
   const { url, received, close } = await startSmtpServer();
   const emails = new Map<string, Promise<MailboxEmail>>();
@@ -24,7 +24,7 @@ export async function smtpMailbox() {
   return { url, ...mailboxOf(async () => (await Promise.all(received.map(read))) as MailboxEmail[]), close };
 }
 
-/** The folder of .eml files that stands in for an SMTP server. */
+/** The mailbox of a folder of .eml files, which replaces an SMTP server. */
 export function folderMailbox(dataDir: string): Mailbox {
   const folder = join(dataDir, "mail");
   const emails = new Map<string, Promise<MailboxEmail>>();

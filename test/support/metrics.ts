@@ -2,7 +2,7 @@ import { randomInt } from "node:crypto";
 import { createServer } from "node:net";
 import { expect } from "vitest";
 
-/** A port that nobody listens on, below those that systems give away by themselves, so that nobody takes it meanwhile. */
+/** A free port. It is below the range from which systems choose ports, so that it stays free. */
 export function freePort(): Promise<string> {
   const port = randomInt(12_000, 32_000);
   return new Promise((resolve) => {
@@ -11,7 +11,7 @@ export function freePort(): Promise<string> {
   });
 }
 
-/** What a process measures, by name and labels. */
+/** The metrics of a process by name and labels. */
 export async function readMetrics(port: string): Promise<Map<string, number>> {
   const response = await fetch(`http://127.0.0.1:${port}/metrics`);
   expect(response.headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);

@@ -17,7 +17,7 @@ type Document = {
   components: { headers: Record<string, object>; schemas: Record<string, Schema> };
 };
 
-/** Failures that any request may meet, whatever its route: they are described as `default`. */
+/** Statuses that any route may answer. The document describes them as `default`. */
 const ANYWHERE = [408, 431];
 const FORMATS: Record<string, RegExp> = {
   uuid: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
@@ -25,7 +25,7 @@ const FORMATS: Record<string, RegExp> = {
 };
 const documents = new Map<string, Promise<Document>>();
 
-/** Holds an answer to what GET /openapi.json says of its route: status, headers, body, no more and no less. @throws Error */
+/** Compares status, headers and body of a response with GET /openapi.json. @throws Error if they differ */
 export async function assertMatchesOpenApi(
   url: string,
   method: string,
@@ -38,15 +38,17 @@ export async function assertMatchesOpenApi(
   if (!operation || ANYWHERE.includes(status)) return;
   const what = `${method} ${path} answered ${status}`;
   const { default: other, [status]: named = status >= 500 ? other : undefined } = operation.responses;
-  if (!named) throw new Error(`${what} ${body.code}, of which /openapi.json says nothing`);
-  const untold = Object.keys(components.headers).filter((name) => answer.headers.has(name) && !named.headers?.[name]);
-  if (untold.length > 0) throw new Error(`${what} with ${untold}, untold by /openapi.json`);
+  if (!named) throw new Error(`${what} ${body.code}, which /openapi.json does not list`);
+  const undescribed = Object.keys(components.headers).filter(
+    (name) => answer.headers.has(name) && !named.headers?.[name],
+  );
+  if (undescribed.length > 0) throw new Error(`${what} with ${undescribed}, which /openapi.json does not list`);
   const schema = named.content?.["application/json"]?.schema;
   const wrong = schema ? differences(components.schemas, schema, body, "the body") : [];
-  if (wrong.length > 0) throw new Error(`${what}, and by /openapi.json ${wrong.join(", ")}`);
+  if (wrong.length > 0) throw new Error(`${what}, but /openapi.json differs: ${wrong.join(", ")}`);
 }
 
-/** Where a value is not what its schema says. What a schema does not name must not be there. */
+/** The differences between a value and its schema. Properties without a schema are differences. */
 function differences(named: Document["components"]["schemas"], schema: Schema, value: unknown, at: string): string[] {
   const { $ref, allOf } = schema;
   if ($ref) return differences(named, named[$ref.replace("#/components/schemas/", "")] ?? {}, value, at);
@@ -72,7 +74,7 @@ function differences(named: Document["components"]["schemas"], schema: Schema, v
       ...Object.entries(value).flatMap(([name, item]) => {
         const described = properties[name];
         if (described) return differences(named, described, item, `${at}.${name}`);
-        return isOpen ? [] : [`${at}.${name} is not told of`];
+        return isOpen ? [] : [`${at}.${name} is not described`];
       }),
     ];
   }
@@ -87,11 +89,11 @@ function documentOf(url: string): Promise<Document> {
   if (known) return known;
   const read = fetch(`${url}/openapi.json`).then((response) => response.json() as Promise<Document>);
   documents.set(url, read);
-  read.catch(() => documents.delete(url)); // a gateway that is being killed
+  read.catch(() => documents.delete(url)); // of a gateway that is killed
   return read;
 }
 
-/** The template that a path follows, one without a variable before others. */
+/** The template of a path. A template without variables comes first. */
 function routeOf(paths: Document["paths"], path: string): string {
   const given = path.replace(/[?#].*/s, "").split("/");
   const fits = (template: string) => {

@@ -1,19 +1,21 @@
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
+import { addressOf, listen, throughPort } from "./sockets.ts";
 
-/** What a client says before it leaves (Terminate), and a server after a transaction (ReadyForQuery, idle). */
+/** The last message of a client (Terminate), and of a server after a transaction (ReadyForQuery, idle). */
 const TERMINATE = Buffer.from("5800000004", "hex");
 const IDLE = Buffer.from("5a0000000549", "hex");
 
 /**
- * A pooler of PostgreSQL connections: those of clients that left stay open, as their statements and locks have left them.
- * @param mode whether a client has its connection to itself, or, until its next transaction, whichever was used last
+ * A pooler of PostgreSQL connections. Connections of disconnected clients stay open with their statements and locks.
+ * @param mode whether a connection belongs to one client, or to one transaction
  */
-export async function startPooler(target: { host: string; port: number }, mode: "session" | "transaction") {
+export async function startPooler(databaseUrl: string, mode: "session" | "transaction") {
+  const { host, port } = addressOf(databaseUrl);
   const clients = new Set<Socket>();
   const owners = new Map<Socket, Socket | undefined>();
   const idle: Socket[] = [];
   const open = (): Socket => {
-    const far = connect(target.port, target.host);
+    const far = connect(port, host);
     far.on("error", () => {}).on("close", () => owners.get(far)?.destroy());
     far.on("data", (part: Buffer) => {
       const owner = owners.get(far);
@@ -27,7 +29,7 @@ export async function startPooler(target: { host: string; port: number }, mode: 
   };
   const server = createServer((client) => {
     clients.add(client);
-    owners.set(open(), client); // its greeting and its password go there
+    owners.set(open(), client); // for greeting and password
     const mine = () => [...owners].find(([, owner]) => owner === client)?.[0];
     client.on("error", () => {}).on("close", () => clients.delete(client));
     client.on("data", (part: Buffer) => {
@@ -37,9 +39,8 @@ export async function startPooler(target: { host: string; port: number }, mode: 
       far.write(part);
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
-    port: (server.address() as AddressInfo).port,
+    url: throughPort(databaseUrl, await listen(server)),
     async close() {
       for (const socket of [...clients, ...owners.keys()]) socket.destroy();
       await new Promise((resolve) => server.close(resolve));

@@ -1,10 +1,11 @@
 import { execFileSync } from "node:child_process";
-import { chownSync, existsSync, mkdtempSync, readdirSync } from "node:fs";
+import { chownSync, existsSync, readdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import { type Daemon, startDaemon } from "./daemon.ts";
 import { freePort } from "./metrics.ts";
+import { temporaryFolder } from "./temporary-folder.ts";
 import { until } from "./until.ts";
 
 const ROOT = "/usr/lib/postgresql";
@@ -23,19 +24,19 @@ const asPostgres = (program: string, args: string[]): [string, string[]] =>
 
 /** An empty folder that PostgreSQL may write to. */
 export function postgresFolder(parent = tmpdir()): string {
-  const folder = mkdtempSync(join(parent, "gatehouse-postgres-"));
+  const folder = temporaryFolder(parent);
   if (process.getuid?.() === 0) {
     const [uid, gid] = ["-u", "-g"].map((flag) => Number(execFileSync("id", [flag, "postgres"])));
     chownSync(folder, uid as number, gid as number);
-    execFileSync("chmod", ["711", tmpdir()]); // the folder of a run is closed to others
+    execFileSync("chmod", ["711", tmpdir()]); // other users must be able to enter it
   }
   return folder;
 }
 
 /**
- * A PostgreSQL server of a test's own, which it may kill, freeze and start again. Its data is durable.
+ * A PostgreSQL server that a test may kill, freeze and start again. Its data is durable.
  * @param settings of the server, by name
- * @param folder of a base backup, which the server takes as its data, or an empty one
+ * @param folder of a base backup that becomes the data, or an empty one
  */
 export async function startPostgresServer(settings: Record<string, string> = {}, folder = postgresFolder()) {
   const bin = POSTGRES_BIN as string;
@@ -65,7 +66,7 @@ export async function startPostgresServer(settings: Record<string, string> = {},
   ];
   const open = () => startDaemon(...asPostgres(join(bin, "postgres"), ["-D", folder, ...options]), serves);
   let daemon: Daemon = await open();
-  /** The server and its children: each connection is a process. */
+  /** Signals the server and its children. Each connection is a process. */
   const signalAll = (signal: NodeJS.Signals) => {
     const children = execFileSync("ps", ["-o", "pid=", "--ppid", `${daemon.pid}`])
       .toString()
@@ -75,7 +76,7 @@ export async function startPostgresServer(settings: Record<string, string> = {},
     for (const pid of pids) {
       try {
         process.kill(pid, signal);
-      } catch {} // a connection that has ended meanwhile
+      } catch {} // the connection has ended
     }
     return pids;
   };
@@ -85,7 +86,7 @@ export async function startPostgresServer(settings: Record<string, string> = {},
     folder,
     freeze: () => signalAll("SIGSTOP"),
     thaw: () => signalAll("SIGCONT"),
-    /** As a power failure: everything ends at once, and recovery starts from the log. */
+    /** Ends all processes at once, as a power failure does, and starts with recovery. */
     async kill() {
       const pids = signalAll("SIGKILL");
       await daemon.close();

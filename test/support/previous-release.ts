@@ -1,11 +1,11 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, symlinkSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { temporaryFolder } from "./temporary-folder.ts";
 
 /**
  * Unpacks the commit before the newest migration, with the installed packages.
- * @returns its folder; the current one without a history, as in a shallow clone
+ * @returns its folder; the current folder in a clone without history
  */
 export function unpackPreviousRelease(): string {
   const git = (...args: string[]) =>
@@ -15,7 +15,7 @@ export function unpackPreviousRelease(): string {
       .toString()
       .trim();
     const archive = git("archive", `${newest}^`);
-    const folder = mkdtempSync(join(tmpdir(), "gatehouse-previous-"));
+    const folder = temporaryFolder();
     execFileSync("tar", ["-x", "-C", folder], { input: archive });
     if (!existsSync(join(folder, "node_modules"))) symlinkSync(resolve("node_modules"), join(folder, "node_modules"));
     return folder;

@@ -1,10 +1,12 @@
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
+import { addressOf, listen, throughPort } from "./sockets.ts";
 
 /**
- * Stands between the product and a server that a test takes away: nothing else of the run is disturbed.
- * @param hear is told what the server says
+ * A TCP proxy before a server, so that a test can interrupt the connections of one product.
+ * @param onData gets the bytes that the server sends
  */
-export async function startProxy(target: { host: string; port: number }, hear: (part: Buffer) => void = () => {}) {
+export async function startProxy(url: string, onData: (part: Buffer) => void = () => {}) {
+  const target = addressOf(url);
   const sockets = new Set<Socket>();
   let state: "open" | "cut" | "silent" | "uncommitted" = "open";
   const server = createServer((near) => {
@@ -22,26 +24,27 @@ export async function startProxy(target: { host: string; port: number }, hear: (
           other.destroy();
         });
       socket.on("data", (part) => {
-        if (socket === far) hear(part);
+        if (socket === far) onData(part);
         if (state === "uncommitted" && socket === far && part.includes("COMMIT\0")) return near.destroy();
         if (state !== "silent") other.write(part);
       });
     }
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
+  const ownPort = await listen(server);
   return {
-    port,
-    /** The server is gone: connections break, new ones are refused. */
+    port: ownPort,
+    /** The URL of the server through the proxy. */
+    url: throughPort(url, ownPort),
+    /** Breaks connections and refuses new ones. */
     cut() {
       state = "cut";
       for (const socket of sockets) socket.destroy();
     },
-    /** The server takes connections and says nothing any more. */
+    /** Accepts connections and forwards nothing. */
     silence() {
       state = "silent";
     },
-    /** The server commits, and its client never learns it: the connection breaks before the reply. */
+    /** Breaks a connection between a commit and its reply. */
     cutAfterCommit() {
       state = "uncommitted";
     },

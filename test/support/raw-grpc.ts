@@ -3,7 +3,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { FailureSchema, type Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 
-/** An answer as it came. */
+/** A response without decoding. */
 export type RawAnswer = {
   status: number | undefined;
   head: http2.IncomingHttpHeaders;
@@ -11,7 +11,7 @@ export type RawAnswer = {
   trailers: http2.IncomingHttpHeaders;
 };
 
-/** Sends bytes as they are, which no client does. */
+/** Sends any bytes as the body of a request. */
 export function send(
   session: http2.ClientHttp2Session,
   headers: http2.OutgoingHttpHeaders,
@@ -22,7 +22,7 @@ export function send(
   return answerTo(stream);
 }
 
-/** What a stream is answered, once it has ended on the other side. */
+/** The response to a stream, once the server has ended it. */
 export function answerTo(stream: http2.ClientHttp2Stream): Promise<RawAnswer> {
   return new Promise((resolve, reject) => {
     const answer: RawAnswer = { status: undefined, head: {}, text: "", trailers: {} };
@@ -43,10 +43,10 @@ export function framed(message: Uint8Array, { flags = 0, length = message.length
   return Buffer.concat([head, message]);
 }
 
-/** The failure of an answer in whatever protocol. */
+/** The failure in a response of gRPC, gRPC-Web or Connect. */
 export function failureOf({ head, text, trailers }: RawAnswer): { code: Code; reason: Reason | undefined } {
   const error = errorIn(text) ?? findTrailerError(statusIn(text, { ...head, ...trailers }));
-  if (!error) throw new Error("the answer is no failure");
+  if (!error) throw new Error("the response is no failure");
   return { code: error.code, reason: error.findDetails(FailureSchema)[0]?.reason };
 }
 

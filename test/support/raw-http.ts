@@ -1,6 +1,6 @@
 import net from "node:net";
 
-/** Writes bytes to the gateway as they are and answers all that comes back until the connection ends. */
+/** Writes bytes to the gateway. @returns all bytes that it sends until the connection ends */
 export function sendRawHttp(port: number, request: string | Uint8Array): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(port, "127.0.0.1", () => socket.write(request));
@@ -12,7 +12,7 @@ export function sendRawHttp(port: number, request: string | Uint8Array): Promise
   });
 }
 
-/** A request with a body of JSON, as it goes over the wire. */
+/** The bytes of a request with a JSON body. */
 export function post(path: string, body: object, { version = "1.1", headers = "" } = {}): string {
   const text = JSON.stringify(body);
   const head = `Host: x\r\n${headers}Content-Type: application/json\r\nContent-Length: ${Buffer.byteLength(text)}`;

@@ -1,16 +1,14 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { promisify } from "node:util";
 import { freePort } from "./metrics.ts";
+import { temporaryFolder } from "./temporary-folder.ts";
 import { times, until } from "./until.ts";
 
 const NODES = 3;
 const SLOTS = 16_384;
 
-/** A cluster of Redis servers of its own, whose nodes ask for a password. */
+/** Starts a Redis cluster whose nodes need a password. */
 export async function startRedisCluster(password: string) {
   const places = await Promise.all(times(NODES, async () => ({ port: await freePort(), bus: await freePort() })));
   const ports = places.map(({ port }) => port);
@@ -29,7 +27,7 @@ export async function startRedisCluster(password: string) {
   await until("the cluster", async () => (await Promise.all(ports.map(isWhole))).every(Boolean));
   return {
     urls: ports.map((port) => `redis://:${password}@127.0.0.1:${port}`),
-    /** A node that keeps its connections and says nothing any more. */
+    /** Stops a node. Its connections stay open, and it replies to nothing. */
     silence: (index: number) => void nodes[index]?.kill("SIGSTOP"),
     flush: async () => void (await Promise.all(ports.map((port) => ask(port, "flushall")))),
     async close() {
@@ -45,7 +43,7 @@ function startNode({ port, bus }: Place, password: string): ChildProcess {
     port,
     "cluster-port": bus,
     bind: "127.0.0.1",
-    dir: mkdtempSync(join(tmpdir(), "gatehouse-redis-")),
+    dir: temporaryFolder(),
     save: "",
     requirepass: password,
     "cluster-enabled": "yes",

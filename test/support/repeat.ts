@@ -1,4 +1,4 @@
-/** How often a race is run: a few times in an ordinary run, `RACE_ROUNDS` times where it is set. */
+/** The repetitions of a race: `RACE_ROUNDS` if it is set, and else those of an ordinary run. */
 export function repetitions(ordinary: number): number {
   return Number(process.env.RACE_ROUNDS ?? ordinary);
 }

@@ -1,7 +1,4 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { Redis } from "ioredis";
 import pg from "pg";
 import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
@@ -10,8 +7,9 @@ import { type Process, startApart } from "./deployment.ts";
 import { createHttpClient } from "./http-client.ts";
 import { startInfrastructure } from "./infrastructure.ts";
 import { smtpMailbox } from "./mailbox.ts";
+import { temporaryFolder } from "./temporary-folder.ts";
 
-/** A Redis database that no other suite counts in. */
+/** The Redis database of this suite only. */
 const REDIS_DATABASE = 9;
 
 /** Two gateways and two service processes on one PostgreSQL and one Redis. */
@@ -21,7 +19,7 @@ export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 export type Account = TestUser & Omit<SignedIn, "user">;
 
 /**
- * Starts four processes; each gateway asks a service process of its own.
+ * Starts four processes. Each gateway has its own service process.
  * @param root the folder of the release that is started first
  */
 export async function startDeployment(
@@ -29,7 +27,7 @@ export async function startDeployment(
   { servers = false, root = process.cwd() } = {},
 ) {
   const mail = await smtpMailbox();
-  const databaseUrl = await createDatabase(randomUUID().slice(0, 8));
+  const databaseUrl = await createDatabase();
   const infrastructure = servers ? await startInfrastructure(databaseUrl) : undefined;
   const redis = new Redis(process.env.TEST_REDIS_URL as string, { db: REDIS_DATABASE });
   const database = new pg.Pool({ connectionString: databaseUrl, max: 2 });
@@ -39,7 +37,7 @@ export async function startDeployment(
     SMTP_URL: mail.url,
     SECRET_KEY: randomBytes(32).toString("base64"),
     INTERNAL_SECRET: randomUUID(),
-    DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-replicas-")),
+    DATA_DIR: temporaryFolder(),
     PUBLIC_URL: "http://gatehouse.test",
     TRUST_PROXY: "127.0.0.1",
     RATE_LIMITS: "off",
@@ -66,15 +64,11 @@ export async function startDeployment(
   const accounts = createAccounts({ httpClient, mail });
   return {
     mail,
-    /** The variables of all processes. */
-    env,
-    /** The door of nginx, if there is one. */
+    /** The REST address of nginx, if there is one. */
     url,
-    /** The door of gRPC; of nginx if there is one. */
-    grpcUrl: infrastructure?.grpcUrl ?? `http://${services[0]?.url}`,
     /** Empties Redis. */
     flushRedis: infrastructure?.flushRedis ?? (() => redis.flushdb()),
-    /** Somebody who comes through the one gateway, then the other. */
+    /** A client of the next gateway, in turn. */
     httpClient,
     /** Sends a refresh token to the next gateway. */
     refresh: (token: string) =>
@@ -82,7 +76,7 @@ export async function startDeployment(
     /** The status of GET /user/profile at the next gateway. */
     profile: async (token: string) => (await httpClient().get("/user/profile", token)).status,
     addUser: accounts.addUser,
-    /** Signs in an account, a new one unless given. */
+    /** Signs in an account, by default a new one. */
     signIn: async (given?: TestUser): Promise<Account> => {
       const { user, ...session } = await accounts.signIn(given);
       return { ...user, ...session };
@@ -90,8 +84,6 @@ export async function startDeployment(
     sql: async <T>(text: string, values: unknown[] = []) => (await database.query(text, values)).rows as T[],
     databaseUrl,
     secretKey: env.SECRET_KEY,
-    /** What every process has written so far. */
-    output: () => [...gateways, ...services].map((process) => process.output()).join("\n"),
     /** Ends every process by force and starts them anew. */
     async restart(changes?: Record<string, string>) {
       await stop("SIGKILL");
@@ -103,8 +95,6 @@ export async function startDeployment(
       await startOne(i, {}, release);
       return codes;
     },
-    /** The processes: the gateways, then the services. */
-    processes: () => [...gateways, ...services],
     async close() {
       await stop("SIGTERM");
       await database.end();

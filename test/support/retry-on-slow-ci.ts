@@ -1,2 +1,2 @@
-/** For promises of a few milliseconds: a busy machine may stand still for longer, once; a defect is late every time. */
+/** For limits of some milliseconds. A busy machine exceeds them once, a defect at every attempt. */
 export const RETRY_ON_SLOW_CI = { retry: 2 };

@@ -1,9 +1,9 @@
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { startDaemon } from "./daemon.ts";
 import { freePort } from "./metrics.ts";
+import { temporaryFolder } from "./temporary-folder.ts";
 
 /** The certificate of every proxy of these suites, for localhost. */
 export const CA = readFileSync("test/support/tls/ours.pem");
@@ -13,13 +13,10 @@ const MAIN = process.getuid?.() === 0 ? "user root;\n" : "";
 /** Ports of two replicas. */
 export type Upstreams = { rest: [string, string]; grpc: [string, string] };
 
-/** What a configuration of deploy/proxy becomes on free ports: text replacements, further files, and the command. */
+/** How a configuration of deploy/proxy is used on free ports: replacements in its text, and the command. */
 type Rendering = {
   file: string;
-  replace: (
-    ports: { rest: string; grpc: string; plain: string; plainGrpc: string },
-    folder: string,
-  ) => [string, string][];
+  replace: (ports: Record<"rest" | "grpc" | "plain", string>, folder: string) => [string, string][];
   command: (file: string, folder: string) => [string, string[]];
 };
 
@@ -28,16 +25,16 @@ const BEHIND_BALANCER = "set_real_ip_from 127.0.0.1;\nreal_ip_header X-Forwarded
 const KINDS = {
   nginx: {
     file: "nginx.conf",
-    replace: ({ rest, grpc, plain, plainGrpc }, folder) => [
+    replace: ({ rest, grpc, plain }, folder) => [
       [
         "worker_processes auto;",
         `${MAIN}daemon off;\nworker_processes auto;\npid ${folder}/pid;\nerror_log ${folder}/error.log;`,
       ],
       ["http {", `http {\n access_log off;\n client_body_temp_path ${folder}/body;\n proxy_temp_path ${folder}/proxy;`],
       ["/etc/nginx/", `${folder}/`],
-      // As behind a load balancer of a cloud: clients of a suite have addresses of their own, without TLS.
+      // A plain port for clients with an address in X-Forwarded-For, as behind a load balancer.
       ["listen 443 ssl http2;", `listen ${rest} ssl http2;\nlisten ${plain};\n${BEHIND_BALANCER}`],
-      ["listen 8443 ssl http2;", `listen ${grpc} ssl http2;\nlisten ${plainGrpc} http2;`],
+      ["listen 8443 ssl http2;", `listen ${grpc} ssl http2;`],
     ],
     command: (file, folder) => ["nginx", ["-p", folder, "-c", file]],
   },
@@ -63,12 +60,12 @@ const KINDS = {
   },
 } satisfies Record<string, Rendering>;
 
-/** Starts a proxy with its configuration of deploy/proxy, which differs in addresses and files alone. */
+/** Starts a proxy with its configuration of deploy/proxy. Only addresses and files are replaced. */
 export async function startReverseProxy(kind: keyof typeof KINDS, { rest, grpc }: Upstreams) {
-  const folder = mkdtempSync(join(tmpdir(), `gatehouse-${kind}-`));
-  const [a, b, c, d] = await Promise.all([freePort(), freePort(), freePort(), freePort()]);
+  const folder = temporaryFolder();
+  const [a, b, c] = await Promise.all([freePort(), freePort(), freePort()]);
   const at = (port: string) => `127.0.0.1:${port}`;
-  const ports = { rest: at(a), grpc: at(b), plain: at(c), plainGrpc: at(d) };
+  const ports = { rest: at(a), grpc: at(b), plain: at(c) };
   const rendering: Rendering = KINDS[kind];
   let text = readFileSync(`deploy/proxy/${rendering.file}`, "utf8");
   const upstreams: [string, string][] = [
@@ -95,9 +92,8 @@ export async function startReverseProxy(kind: keyof typeof KINDS, { rest, grpc }
     /** REST with TLS, and gRPC with TLS. */
     url: `https://localhost:${a}`,
     grpcUrl: `https://localhost:${b}`,
-    /** nginx alone: REST without TLS, by clients whose address is in X-Forwarded-For; gRPC without TLS. */
+    /** Of nginx only: REST without TLS, with client addresses in X-Forwarded-For. */
     plainUrl: `http://${ports.plain}`,
-    plainGrpcUrl: `http://${ports.plainGrpc}`,
     async close() {
       daemon.kill("SIGTERM");
       await daemon.close();

@@ -1,12 +1,9 @@
-import type { TestApp } from "./app.ts";
-
-/** Somebody who has signed in, by one browser. */
-export type SignedIn = Awaited<ReturnType<TestApp["signIn"]>>;
+import type { SignedIn } from "./accounts.ts";
 
 /** The sessions that GET /user/sessions lists. */
 export const sessionsOf = async ({ browser, accessToken }: SignedIn) =>
   (await browser.get("/user/sessions", accessToken)).body;
 
-/** Whether somebody is still let in, by the status of GET /user/profile. */
+/** The status of GET /user/profile: 200 while the session is open. */
 export const profileStatus = async ({ browser, accessToken }: SignedIn) =>
   (await browser.get("/user/profile", accessToken)).status;

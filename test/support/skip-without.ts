@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { describe } from "vitest";
 
-/** Whether a program is there; where it has to be, its absence fails the test that calls it. */
+/** Whether a program is not installed. In CI it counts as installed, so that its absence fails the test. */
 export function isMissing(program: string): boolean {
   try {
     execFileSync("which", [program], { env: { ...process.env, PATH: `${process.env.PATH}:/usr/sbin` } });
@@ -11,7 +11,7 @@ export function isMissing(program: string): boolean {
   }
 }
 
-/** A suite that begins something as soon as it is read, and so is read only where that can be. */
+/** Describes a suite whose set-up runs while it is collected. It is collected only if that is possible. */
 export function describeIf(isPossible: unknown, name: string, begin: () => Promise<void>): void {
   if (isPossible) describe(name, begin);
   else describe.todo(name);

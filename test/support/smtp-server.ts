@@ -4,7 +4,7 @@ import { SMTPServer } from "smtp-server";
 /** A mail that has arrived. */
 export type ReceivedMail = { to: string; messageId: string; raw: string };
 
-/** What the server does with a recipient or a letter: accept it, refuse it with a code and one or more lines, or never answer. */
+/** The response to a recipient or a mail: acceptance, no response, or a refusal with a code and one or more lines. */
 export type SmtpResponse = "accept" | "hang" | { code: number; text: string | string[] };
 
 /** An SMTP server that accepts everything; tests replace its `responses`. */
@@ -14,7 +14,7 @@ export async function startSmtpServer(port = 0) {
   const responses = {
     mail: (): SmtpResponse => "accept",
     rcpt: (_to: string): SmtpResponse => "accept",
-    data: (_letter: ReceivedMail): SmtpResponse => "accept",
+    data: (_mail: ReceivedMail): SmtpResponse => "accept",
   };
   const answer = (response: SmtpResponse, done: (error?: Error | null) => void) => {
     if (response === "accept") done();
@@ -35,25 +35,25 @@ export async function startSmtpServer(port = 0) {
       stream.on("data", (part: Buffer) => parts.push(part));
       stream.on("end", () => {
         const raw = Buffer.concat(parts).toString();
-        const letter = {
+        const mail = {
           to: session.envelope.rcptTo[0]?.address ?? "",
           messageId: /^message-id: (.*)$/im.exec(raw)?.[1] ?? "",
           raw,
         };
-        const response = responses.data(letter);
-        if (response === "accept" || response === "hang") received.push(letter);
+        const response = responses.data(mail);
+        if (response === "accept" || response === "hang") received.push(mail);
         answer(response, done);
       });
     },
   });
   server.on("error", () => {});
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
-  const address = server.server.address() as AddressInfo;
+  const { port: actual } = server.server.address() as AddressInfo;
   return {
-    url: `smtp://127.0.0.1:${address.port}`,
-    port: address.port,
+    url: `smtp://127.0.0.1:${actual}`,
+    port: actual,
     received,
-    /** Recipients, as often as they were tried. */
+    /** The recipient of each attempt. */
     tries,
     responses,
     close: () => new Promise<void>((resolve) => server.close(resolve)),

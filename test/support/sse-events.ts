@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 
-/** Reads the body of an event stream to the letter: chunks that say something, at most one error, one closing mark. */
+/** Reads an event stream strictly: chunks that are not empty, at most one error, and one [DONE] at the end. */
 export function eventsIn(body: string): { text: string; error: string | undefined } {
   expect(body.endsWith("data: [DONE]\n\n")).toBe(true);
   const events = body
@@ -12,10 +12,10 @@ export function eventsIn(body: string): { text: string; error: string | undefine
   for (const event of events) {
     expect(error).toBeUndefined();
     expect(event).toMatch(/^data: \{.*\}$/);
-    const told = JSON.parse(event.slice("data: ".length));
-    if (Object.hasOwn(told, "error")) error = told.error;
-    else expect(told.chunk).toMatch(/./s);
-    text += told.chunk ?? "";
+    const data = JSON.parse(event.slice("data: ".length));
+    if (Object.hasOwn(data, "error")) error = data.error;
+    else expect(data.chunk).toMatch(/./s);
+    text += data.chunk ?? "";
   }
   return { text, error };
 }

@@ -1,5 +1,4 @@
 import type { HandlerContext, Interceptor } from "@connectrpc/connect";
-import { pino } from "pino";
 import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
@@ -7,23 +6,24 @@ import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { createErrorMapper } from "../../services/interceptors/map-errors.ts";
 import { onComplete } from "../../services/interceptors/observe.ts";
 import { validate } from "../../services/platform/validation.ts";
-import { type Routes, type Settings, type Started, start, type TransportKind } from "./gateway.ts";
+import { type Routes, type Settings, type Started, start, startSuiteGateway, type TransportKind } from "./gateway.ts";
 import type { HttpResponse } from "./http-client.ts";
+import { silent } from "./log.ts";
 
-/** Metadata by which a gateway reports what it could not read. */
+/** Metadata in which a gateway reports unreadable parts of a request. */
 const CHECKED = ["x-gatehouse-type-errors", "x-gatehouse-fault"];
 
 export const JSON_TYPE = { "content-type": "application/json" };
 
-/** A gateway before services that only listen. */
-export type RecordingServices = Started & {
+/** A gateway whose services record requests. */
+type RecordingServices = Started & {
   /** The last request message that reached them. */
   last: () => object | undefined;
   login: (body: unknown, headers?: Record<string, string>) => Promise<HttpResponse>;
 };
 
-/** What refuses a request whose types are wrong. */
-const mapError = createErrorMapper(pino({ level: "silent" }), () => {});
+/** The interceptors that refuse a request with wrong types. */
+const mapError = createErrorMapper(silent, () => {});
 const mapErrors: Interceptor = (next) => (req) =>
   onComplete(next, req, (result) => "error" in result && mapError(result.error, req));
 const validateTypes: Interceptor = (next) => {
@@ -32,23 +32,33 @@ const validateTypes: Interceptor = (next) => {
 };
 const interceptors = [mapErrors, validateTypes];
 
-/** Starts a gateway before services that answer an empty message to everything without a type error. */
+/** Starts a gateway for one suite. Its services answer every valid request by an empty message. */
 export async function startRecordingServices(
   transportKind: TransportKind,
   settings: Settings = {},
 ): Promise<RecordingServices> {
   let last: object | undefined;
-  const heard = (message: object) => {
+  const record = (message: object) => {
     last = message;
     return {};
   };
-  const server = await start(
+  const server = await startSuiteGateway(
     (router) =>
       router
-        .service(AuthService, { login: heard, register: heard, logout: heard, refresh: heard, verifyMfa: heard })
-        .service(UserService, { updateProfile: heard, deleteAccount: heard, revokeSession: heard, getProfile: heard })
-        .service(AdminService, { listUsers: heard, updateUser: heard, listAuditLogs: heard, revokeUserSessions: heard })
-        .service(AIService, { chat: heard }),
+        .service(AuthService, { login: record, register: record, logout: record, refresh: record, verifyMfa: record })
+        .service(UserService, {
+          updateProfile: record,
+          deleteAccount: record,
+          revokeSession: record,
+          getProfile: record,
+        })
+        .service(AdminService, {
+          listUsers: record,
+          updateUser: record,
+          listAuditLogs: record,
+          revokeUserSessions: record,
+        })
+        .service(AIService, { chat: record }),
     { transportKind, interceptors, ...settings },
   );
   const login: RecordingServices["login"] = (body, headers = JSON_TYPE) =>
@@ -56,7 +66,7 @@ export async function startRecordingServices(
   return { ...server, last: () => last, login };
 }
 
-/** The fields that an answer blames. */
+/** The fields in the violations of a response. */
 export const blamed = (answer: { body: { violations?: { field: string }[] } }) =>
   answer.body.violations?.map((violation) => violation.field);
 
@@ -65,7 +75,7 @@ export type ChatServices = Started & { ask: (signal?: AbortSignal) => Promise<Re
 
 export const CONVERSATION = { provider: "p", messages: [{ role: "user", content: "Hi" }] };
 
-/** Starts a gateway before an AI that streams what `chat` yields. */
+/** Starts a gateway with a stub of the AI service. @param chat yields the chunks of a stream */
 export async function startChatServices(
   transportKind: TransportKind,
   chat: (context: HandlerContext) => AsyncIterable<{ chunk: string }>,
@@ -85,7 +95,7 @@ export async function startChatServices(
   return { ...server, ask };
 }
 
-/** Services with one account, and the metadata of the last call for its profile. */
+/** Stub services with one account, and the metadata of the last GetProfile. */
 export function stubAccounts(): { routes: Routes; metadata: () => Record<string, string> } {
   let metadata: Record<string, string> = {};
   const routes: Routes = (router) =>

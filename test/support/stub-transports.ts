@@ -4,7 +4,7 @@ import { afterEach, expect } from "vitest";
 import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Routes, type StubServices, startStubServices, type TransportKind } from "./gateway.ts";
 
-/** For a suite whose tests each open a transport to services of their own, which is closed after them. */
+/** A function for a suite whose tests each open a transport to stub services. It is closed after the test. */
 export function openTransports(transportKind: TransportKind) {
   let stub: StubServices | undefined;
   afterEach(() => stub?.close());

@@ -1,16 +1,16 @@
 import pg from "pg";
 import { until } from "./until.ts";
 
-/** Something that is done in the database beside the product, and not committed yet. */
-export type Transaction = {
-  /** Waits until somebody waits for it. */
+/** An open transaction of a test. */
+type Transaction = {
+  /** Waits until another transaction waits for this one. */
   toBeWaitedFor(): Promise<void>;
-  /** Goes on with it. */
+  /** Runs a further statement. */
   run(statement: string, values: unknown[]): Promise<void>;
   commit(): Promise<void>;
 };
 
-/** Does something in a transaction of its own on PostgreSQL, and keeps that open. */
+/** Begins a transaction on PostgreSQL by a statement. */
 export async function begin(url: string, statement: string, values: unknown[]): Promise<Transaction> {
   const client = new pg.Client(url);
   await client.connect();
@@ -18,7 +18,7 @@ export async function begin(url: string, statement: string, values: unknown[]): 
   await client.query(statement, values);
   return {
     async toBeWaitedFor() {
-      await until("somebody to wait for the transaction", async () => {
+      await until("another transaction to wait for this one", async () => {
         const { rows } = await client.query(
           "select 1 from pg_locks where not granted and pg_backend_pid() = any(pg_blocking_pids(pid))",
         );
@@ -31,4 +31,18 @@ export async function begin(url: string, statement: string, values: unknown[]): 
       await client.end();
     },
   };
+}
+
+/** Sends a request that waits for a transaction, and commits the transaction then. @returns the response */
+export async function commitMeanwhile<T>(
+  url: string,
+  statement: string,
+  values: unknown[],
+  request: () => Promise<T>,
+): Promise<T> {
+  const transaction = await begin(url, statement, values);
+  const response = request();
+  await transaction.toBeWaitedFor();
+  await transaction.commit();
+  return response;
 }

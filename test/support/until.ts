@@ -1,9 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 
-/** After so long without a change something counts as at rest, on a busy machine as well. */
+/** A count that does not change for this time is still, also on a busy machine. */
 const STILL_MS = 150;
 
-/** Waits until something is there. @returns it. @throws Error naming what never came */
+/** Waits for a value that is neither undefined nor false. @returns it @throws Error with its name after the limit */
 export async function until<T>(
   what: string,
   look: () => T | undefined | Promise<T | undefined>,
@@ -16,7 +16,7 @@ export async function until<T>(
   throw new Error(`waited ${withinMs} ms in vain for ${what}`);
 }
 
-/** Waits until a count that has begun grows no more. */
+/** Waits until a count has begun to grow and stops growing. */
 export async function untilStill(what: string, count: () => number): Promise<void> {
   let [last, since] = [0, 0];
   await until(what, () => {
@@ -25,19 +25,19 @@ export async function untilStill(what: string, count: () => number): Promise<voi
   });
 }
 
-/** So many of something, by index. */
+/** Makes a number of items by index. */
 export function times<T>(count: number, make: (index: number) => T): T[] {
   return Array.from({ length: count }, (_, index) => make(index));
 }
 
-/** How many of parallel guesses at one account were evaluated, and how many refused: locked, limited, or too many waiting. */
+/** The numbers of parallel guesses that were evaluated and refused: by a lock, a limit or a full queue. */
 export function tallyGuesses(answers: readonly { status: number }[]): { evaluated: number; refused: number } {
   const refused = answers.filter(({ status }) => [423, 429, 503].includes(status)).length;
   const evaluated = answers.filter(({ status }) => status === 400 || status === 401).length;
   return { evaluated, refused };
 }
 
-/** How many of each kind. */
+/** The number of items of each kind. */
 export function tally<T>(items: readonly T[], kind: (item: T) => string | number): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const item of items) counts[kind(item)] = (counts[kind(item)] ?? 0) + 1;

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect } from "vitest";
 import type { TestUser } from "./accounts.ts";
 import { startApp, type TestApp } from "./app.ts";
 
-/** A host that browsers trust as little as any other without https: 127.0.0.1 is an exception. */
+/** A host without https. Browsers trust 127.0.0.1 as if it had https. */
 const PLAIN_HTTP = ["--host-resolver-rules=MAP plain-http.test 127.0.0.1"];
 /** The browsers of Debian. The channel drives an unchanged Firefox, by WebDriver BiDi. */
 const BROWSERS = {
@@ -14,15 +14,41 @@ const BROWSERS = {
 };
 type BrowserName = keyof typeof BROWSERS;
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-/** Statuses that the API answers on purpose are logged by browsers too. */
+/** Browsers log the statuses of refused requests as errors. */
 const EXPECTED = /Failed to load resource: the server responded with a status of (4\d\d|503)/;
 
-/** Browsers differ in how they log violations of the content security policy. */
+/** Logs violations of the content security policy in the same words in every browser. */
 const REPORT_VIOLATIONS = `addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) =>
   console.error("violates the policy:", violatedDirective, blockedURI))`;
 
-/** A window of the app with the problems that its browser has reported. */
+/** A page of the app with the errors of its browser. */
 export type Tab = { page: Page; problems: string[] };
+
+const isAbsent = (browser: BrowserName) => !existsSync(BROWSERS[browser].launch.executablePath) && !process.env.CI;
+
+/** A visited page, the errors of the browser and the URLs of the requests. */
+type Visit = { page: Page; errors: string[]; requests: string[] };
+type Visitor = (url: string, options?: Parameters<Browser["newContext"]>[0]) => Promise<Visit>;
+
+/** A suite that visits pages in Chromium. It is skipped where Chromium is not installed, except in CI. */
+export function describeChromium(name: string, tests: (visit: Visitor) => void): void {
+  describe.skipIf(isAbsent("Chromium"))(name, () => {
+    let browser: Browser;
+    beforeAll(async () => {
+      browser = await chromium.launch(BROWSERS.Chromium.launch);
+    });
+    afterAll(() => browser.close());
+    tests(async (url, options) => {
+      const page = await browser.newPage(options);
+      const [errors, requests]: [string[], string[]] = [[], []];
+      page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
+      page.on("pageerror", ({ message }) => errors.push(message));
+      page.on("request", (request) => requests.push(`${request.method()} ${request.url()}`));
+      await page.goto(url);
+      return { page, errors, requests };
+    });
+  });
+}
 
 /** A suite that drives the web app in each browser. Where one is not installed its tests are skipped, except in CI. */
 export function describeWeb(
@@ -32,10 +58,7 @@ export function describeWeb(
   env: Record<string, string> = {},
 ): void {
   for (const browser of browsers) {
-    const { executablePath } = BROWSERS[browser].launch;
-    const isMissing = !existsSync(executablePath) && !process.env.CI;
-    const title = `${name}, in ${browser}${isMissing ? ` (there is no ${executablePath})` : ""}`;
-    describe.skipIf(isMissing)(title, () => {
+    describe.skipIf(isAbsent(browser))(`${name}, in ${browser}`, () => {
       const web = new WebFixture(browser, env);
       beforeAll(() => web.start());
       afterAll(() => web.close());
@@ -44,7 +67,7 @@ export function describeWeb(
   }
 }
 
-/** A suite beside the main paths. CI leaves Firefox out here: the gate has ten minutes. */
+/** A suite of side paths. CI runs it in Chromium only, since the gate has ten minutes. */
 export const describeMore = (name: string, tests: (web: WebFixture) => void): void =>
   describeWeb(name, tests, process.env.CI ? ["Chromium"] : undefined);
 
@@ -69,7 +92,7 @@ export class WebFixture {
     await this.#browser.close();
     await this.app.close();
   }
-  /** A browser of its own: storage, cookies and address. */
+  /** A browser with its own storage, cookies and address. */
   async newBrowser(options: Parameters<Browser["newContext"]>[0] = {}): Promise<BrowserContext> {
     const { address } = this.app.httpClient();
     const context = await this.#browser.newContext({
@@ -81,7 +104,7 @@ export class WebFixture {
     await context.addInitScript(REPORT_VIOLATIONS);
     return context;
   }
-  /** Opens a place of the app, or a link of an e-mail. */
+  /** Opens a page of the app, or a link of an e-mail. */
   async open(path: string, context?: BrowserContext): Promise<Tab> {
     const page = await (context ?? (await this.newBrowser())).newPage();
     const problems: string[] = [];
@@ -95,7 +118,7 @@ export class WebFixture {
   urlOf(path: string): string {
     return path.startsWith("http") ? path.replace("http://gatehouse.test", this.app.url) : `${this.app.url}/#${path}`;
   }
-  /** Opens the app signed in. */
+  /** Opens the app and signs in. */
   async signIn(user: Pick<TestUser, "email" | "password">, context?: BrowserContext): Promise<Tab> {
     const tab = await this.open("/sign-in", context);
     await fillIn(tab.page, { "E-mail address": user.email, Password: user.password });
@@ -110,12 +133,12 @@ export async function fillIn(page: Page, values: Record<string, string>): Promis
   for (const [label, value] of Object.entries(values)) await page.getByLabel(label, { exact: true }).fill(value);
 }
 
-/** Goes to a place of the app, as a link would. */
+/** Goes to a page of the app, as a link does. */
 export async function goTo(page: Page, path: string): Promise<void> {
   await page.evaluate(`location.hash = ${JSON.stringify(path)}`);
 }
 
-/** The violations of accessibility rules that axe calls serious or critical, and whether the page is too wide. */
+/** Expects no serious or critical violation of the accessibility rules of axe, and no page wider than the window. */
 export async function expectAccessible({ page }: Tab): Promise<void> {
   await page.evaluate(AXE); // the content security policy refuses scripts of elements only
   const found = await page.evaluate(
@@ -127,7 +150,7 @@ export async function expectAccessible({ page }: Tab): Promise<void> {
   expect(width, `${page.url()} is too wide`).toBeLessThanOrEqual(0);
 }
 
-/** Takes a picture for docs/screenshots if SCREENSHOTS is set: `SCREENSHOTS=1 npm test -- test/contract/web`. */
+/** Saves a picture in docs/screenshots if SCREENSHOTS is set: `SCREENSHOTS=1 npm test -- test/contract/web`. */
 export async function screenshot({ page }: Tab, name: string): Promise<void> {
   const isChromium = page.context().browser()?.browserType() === chromium;
   if (!process.env.SCREENSHOTS || !isChromium) return;

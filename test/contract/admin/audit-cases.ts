@@ -4,12 +4,9 @@ export const wrong = "Wrong-1-guess";
 
 /** A request, ready to be sent. */
 export type AuditedRequest = { method: string; path: string; body?: unknown; token?: string; cookie?: string };
-/**
- * What a request must leave in the audit log, beside where it came from: whom it happened to, who did it, and, by event,
- * what else is told.
- */
-export type ExpectedAudit = { events: string[]; user?: string; actor?: string; details?: Record<string, object> };
-export type Case = { deed: AuditedRequest; trail: ExpectedAudit };
+/** The expected events, their user and actor, and the details by event. */
+type ExpectedAudit = { events: string[]; user?: string; actor?: string; details?: Record<string, object> };
+export type Case = { request: AuditedRequest; expected: ExpectedAudit };
 
 export const post = (path: string, body?: unknown, token?: string): AuditedRequest => ({
   method: "POST",
@@ -19,11 +16,8 @@ export const post = (path: string, body?: unknown, token?: string): AuditedReque
 });
 export const own = (user: TestUser, ...events: string[]): ExpectedAudit => ({ events, user: user.id, actor: user.id });
 export const failed = (user: TestUser, ...events: string[]): ExpectedAudit => ({ events, user: user.id });
-export const telling = (details: Record<string, object>, trail: ExpectedAudit): ExpectedAudit => ({
-  ...trail,
-  details,
-});
+export const withDetails = (details: Record<string, object>, expected: ExpectedAudit) => ({ ...expected, details });
 export const nothing: ExpectedAudit = { events: [] };
 
-/** The ways of each method that are audited differently, by its name. */
-export type AuditCases = Record<string, Record<string, () => Promise<Case>>>;
+/** Cases by the name of the method, with the circumstances where they matter. */
+export type AuditCases = Record<string, () => Promise<Case>>;

@@ -26,7 +26,7 @@ test("GET /admin/audit-logs: answers the documented fields, newest first", async
   expect(body.items[1].event).toBe("auth.register");
 });
 
-test("GET /admin/audit-logs: tells the newest seal and how many events wait", async () => {
+test("GET /admin/audit-logs: has the newest seal and the number of unsealed events", async () => {
   const admin = await signInAdmin(app);
   const chain = async () => (await admin.get("/admin/audit-logs?limit=1")).body.chain;
   await expect.poll(chain).toMatchObject({ head: expect.stringMatching(/^\d+:[0-9a-f]{64}$/), unsealed: 0 });

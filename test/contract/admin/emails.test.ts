@@ -5,11 +5,11 @@ import { signInAdmin } from "../../support/admin.ts";
 import { modes, openMailFixture } from "../../support/mail-fixture.ts";
 import { times } from "../../support/until.ts";
 
-describe.each(modes)("GET /admin/emails and POST /admin/emails/:id/retry, %s", async (mode) => {
+describe.each(modes)("E-mails of administrators, %s", async (mode) => {
   const mail = await openMailFixture(mode);
   const { app, register, rowOf, receivedFor } = mail;
 
-  test("a 5xx reply ends delivery; an administrator can requeue a failed mail and no other", async () => {
+  test("POST /admin/email-logs/:id/retry: requeues a mail that a 5xx reply has failed, and no other", async () => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 550, text: "No such user" } : "accept");
     const [gone, fine] = [await register("gone"), await register("fine")];
     const failed = await rowOf(gone, (row) => row.status === "failed");
@@ -19,7 +19,7 @@ describe.each(modes)("GET /admin/emails and POST /admin/emails/:id/retry, %s", a
     expect((await admin.post(`/admin/email-logs/${sent.id}/retry`)).status).toBe(409);
     expect((await admin.post(`/admin/email-logs/${uuid()}/retry`)).status).toBe(404);
     expect((await admin.post("/admin/email-logs/7/retry")).status).toBe(400);
-    app.clock.advance("26h"); // long after it would have been given up
+    app.clock.advance("26h"); // delivery ends after a day
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 451, text: "Greylisted" } : "accept");
     const later = await signInAdmin(app, admin.user);
     expect((await later.post(`/admin/email-logs/${failed.id}/retry`)).status).toBe(200);
@@ -35,7 +35,7 @@ describe.each(modes)("GET /admin/emails and POST /admin/emails/:id/retry, %s", a
     expect(event).toEqual({ details: { emailId: failed.id } });
   });
 
-  test("POST /admin/emails/:id/retry: refuses a mail whose link does not work any more", async () => {
+  test("POST /admin/email-logs/:id/retry: refuses a mail whose link has expired", async () => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("late") ? { code: 550, text: "No such user" } : "accept");
     const failed = await rowOf(await register("late"), (row) => row.status === "failed");
     const admin = await signInAdmin(app);
@@ -50,7 +50,7 @@ describe.each(modes)("GET /admin/emails and POST /admin/emails/:id/retry, %s", a
   test.each([
     ["one line", (quote: string) => `5.7.1 Looks like spam: ${quote}`],
     ["many lines", (quote: string) => ["5.7.1 Looks like spam:", ...quote.split("\r\n")]],
-  ])("a reply that quotes the mail in %s is stored without any part of its token", async (_form, answer) => {
+  ])("GET /admin/email-logs: a quoted mail in %s is stored without its token", async (_form, answer) => {
     let token = "";
     mail.smtpServer.responses.data = ({ to, raw }) => {
       if (!to.startsWith("cut")) return "accept";
@@ -61,12 +61,12 @@ describe.each(modes)("GET /admin/emails and POST /admin/emails/:id/retry, %s", a
     };
     const { last_error } = await rowOf(await register("cut"), ({ status }) => status === "failed");
     expect(token).toHaveLength(43);
-    const told = [last_error, ...app.logs].join("\n");
-    expect(times(36, (i) => token.slice(i, i + 8)).filter((piece) => told.includes(piece))).toEqual([]);
+    const stored = [last_error, ...app.logs].join("\n");
+    expect(times(36, (i) => token.slice(i, i + 8)).filter((piece) => stored.includes(piece))).toEqual([]);
     expect(last_error).toMatch(/^554 .*Looks like spam:/);
   });
 
-  test("lists every mail and its attempts, by each filter, without token and text", async () => {
+  test("GET /admin/email-logs: lists every mail and its attempts, by each filter, without token and text", async () => {
     mail.smtpServer.responses.data = ({ to, raw }) =>
       to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "accept";
     const user = await app.addUser({ email: `quoted.${randomUUID()}@example.com` });

@@ -6,20 +6,20 @@ import { times } from "../../support/until.ts";
 const app = await testApp();
 
 test.each(["demote", "delete", "demote and delete"])(
-  "Last administrator: when two %s each other at once, one stays",
-  async (deed) => {
+  "Last administrator: if two %s each other at once, one remains",
+  async (action) => {
     for (const round of times(8, (i) => i)) {
       const pair = await Promise.all([signInAdmin(app), signInAdmin(app)]);
       const answers = await Promise.all(
         pair.map((admin, i) => {
           const path = `/admin/users/${pair[1 - i]?.user.id}`;
-          const demotes = deed === "demote" || (deed !== "delete" && i === round % 2);
+          const demotes = action === "demote" || (action !== "delete" && i === round % 2);
           return demotes ? admin.put(path, { role: "user" }) : admin.delete(path);
         }),
       );
       const statuses = answers.map(({ status }) => status).sort();
       expect(statuses[0]).toBe(200);
-      expect([401, 403, 404]).toContain(statuses[1]); // by then no administrator, or no session any more
+      expect([401, 403, 404]).toContain(statuses[1]); // the role or the session has ended
       const left = await app.sql("select id from users where role = 'admin' and id in (?)", [
         pair.map(({ user }) => user.id),
       ]);
@@ -28,7 +28,7 @@ test.each(["demote", "delete", "demote and delete"])(
   },
 );
 
-test("Last administrator: when six demote each other at once, at least one stays", async () => {
+test("Last administrator: if six demote each other at once, at least one remains", async () => {
   const admins = await Promise.all(times(6, () => signInAdmin(app)));
   const ids = admins.map(({ user }) => user.id);
   const answers = await Promise.all(
@@ -38,7 +38,7 @@ test("Last administrator: when six demote each other at once, at least one stays
   );
   for (const { status } of answers) expect([200, 401, 403]).toContain(status);
   const left = await app.sql("select id from users where role = 'admin' and id in (?)", [ids]);
-  expect(left.length).toBeGreaterThan(0); // whoever was demoted demotes nobody any more
+  expect(left.length).toBeGreaterThan(0); // a demoted caller is refused
 });
 
 test("Last administrator: cannot be demoted or deleted", async () => {

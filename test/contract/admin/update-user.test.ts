@@ -7,7 +7,7 @@ import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 
 const app = await testApp();
 
-test("PUT /admin/users/:id: changes the given fields, returns the user, and records the actor", async () => {
+test("PUT /admin/users/:id: changes the given fields and returns the user", async () => {
   const admin = await signInAdmin(app);
   const user = await app.addUser();
   const { status, body } = await admin.put(`/admin/users/${user.id}`, { name: " Bea ", emailVerified: true });
@@ -26,8 +26,6 @@ test("PUT /admin/users/:id: changes the given fields, returns the user, and reco
       updatedAt: expect.stringMatching(/Z$/),
     },
   });
-  const [event] = await auditOf(app, user.id, "admin.user_updated");
-  expect(event).toMatchObject({ actor_id: admin.user.id, details: { fields: ["name", "emailVerified"] } });
   expect((await admin.put(`/admin/users/${user.id}`, { emailVerified: false })).body.user.emailVerified).toBe(false);
 });
 
@@ -120,7 +118,7 @@ test.each([
   [{ locked: true }, "locked"],
   [{ mfaEnabled: true }, "mfaEnabled"],
   [{ name: "" }, "name"],
-  [{ email: "nobody" }, "email"],
+  [{ email: "not-an-address" }, "email"],
 ])("PUT /admin/users/:id: refuses %j", async (body, field) => {
   const admin = await signInAdmin(app);
   const answer = await admin.put(`/admin/users/${admin.user.id}`, body);
@@ -133,7 +131,7 @@ test("PUT /admin/users/:id: answers 404 for an unknown id, 400 for a malformed o
   expect((await admin.put("/admin/users/7", { name: "Ann" })).status).toBe(400);
 });
 
-test("PUT /admin/users/:id: no administrator can demote or delete themselves; the attempt is recorded", async () => {
+test("PUT /admin/users/:id: refuses to demote or delete the caller, and records the attempt", async () => {
   const admin = await signInAdmin(app);
   const own = `/admin/users/${admin.user.id}`;
   expect(await admin.put(own, { role: "user" })).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });

@@ -1,6 +1,6 @@
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
-import { auditOf, signInAdmin } from "../../support/admin.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 
 const app = await testApp();
@@ -32,7 +32,5 @@ test("DELETE /admin/users/:id/sessions: ends every session, access tokens includ
   expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
   expect((await other.post("/auth/refresh")).status).toBe(401);
   expect((await admin.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
-  const [event] = await auditOf(app, user.id, "admin.sessions_revoked");
-  expect(event).toMatchObject({ actor_id: admin.user.id, details: { sessions: 2 } });
   expect((await admin.delete(`/admin/users/${uuid()}/sessions`)).status).toBe(404);
 });

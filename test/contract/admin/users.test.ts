@@ -7,7 +7,7 @@ import { times } from "../../support/until.ts";
 
 const app = await testApp();
 
-/** Users whose addresses share a word that nobody else's has. */
+/** Adds users whose addresses share a unique word. */
 async function group(count: number) {
   const word = randomUUID().slice(0, 13);
   const users = [];
@@ -62,7 +62,7 @@ test("GET /admin/users: pages by cursor and by number, with the total", async ()
   }
   expect(seen).toEqual(newest);
   const third = await admin.get(`/admin/users?search=${word}&limit=2&page=3`);
-  expect(idsOf(third.body.items)).toEqual(newest.slice(3)); // one came in front
+  expect(idsOf(third.body.items)).toEqual(newest.slice(3)); // a newer user precedes them
   expect(third.body).toMatchObject({ total: 6 });
   expect(third.body.nextCursor).toBeUndefined();
 });
@@ -76,7 +76,7 @@ test("GET /admin/users: finds a part of the address or the name, in any case, an
   for (const search of [`mixed.${word}`, `XED.${word}@EXAM`, `zoë 100%_${word}`, `_${word} är`]) {
     expect(await find(search)).toEqual([user.id]);
   }
-  const long = `mixed.${word}@example.`; // longer than what the index is asked for
+  const long = `mixed.${word}@example.`; // longer than the prefix that the index finds
   expect([await find(`${long}com`), await find(`${long}org`)]).toEqual([[user.id], []]);
   for (const search of [`mixed%${word}`, `mixed_${word}`, `${word}\\`, `com zoë 100%_${word}`]) {
     expect(await find(search)).toEqual([]);
@@ -145,7 +145,7 @@ test("GET /admin/users: answers the same over gRPC", async () => {
   expect({ ids: idsOf(items), total }).toEqual({ ids: newest, total: 2 });
 });
 
-test("GET /admin/users/:id: is the user as the list has it; 404 for others", async () => {
+test("GET /admin/users/:id: returns the user as in the list; 404 for an unknown id", async () => {
   const admin = await signInAdmin(app);
   const { word, users } = await group(1);
   const [listed] = (await admin.get(`/admin/users?search=${word}`)).body.items;

@@ -2,36 +2,31 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../../scripts/simulators/script.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { startApp, type TestApp, testApp } from "../../support/app.ts";
+import { postJson } from "../../support/http-client.ts";
 import { eventsIn } from "../../support/sse-events.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
-/** A stream must have ended that soon after its session, on whichever process that was ended. */
+/** A stream must end within this time after its session, on whichever process the session ended. */
 const SOON_MS = 1_500;
-const asked = () => ({
-  provider: "provider-a",
-  messages: [{ role: "user", content: `case: silent-midway ${crypto.randomUUID()}` }],
-});
+const question = () => conversationOf(`case: silent-midway ${crypto.randomUUID()}`);
 
-/** Starts a stream that says something and then waits for ever. */
+/** Starts a stream that sends some text and then stays silent. */
 async function listen(to: TestApp, token: string) {
-  const response = await fetch(`${to.url}/ai/stream`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(asked()),
-  });
+  const response = await postJson(`${to.url}/ai/stream`, question(), token);
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
+  let received = "";
   const read = async (isEnough: (text: string) => boolean) => {
-    while (!isEnough(text)) {
+    while (!isEnough(received)) {
       const step = await reader?.read();
       if (!step || step.done) break;
-      text += step.value;
+      received += step.value;
     }
-    return text;
+    return received;
   };
-  await read((so) => so.includes("Grüße"));
+  await read((text) => text.includes("Grüße"));
   return { rest: () => read(() => false) };
 }
 
@@ -41,30 +36,28 @@ const outcomesOf = (userId: string) =>
     [userId],
   );
 
-test("POST /ai/stream: a session that ends ends the stream with an error event and [DONE], and usage is recorded", async () => {
+test("POST /ai/stream: the end of the session ends the stream by an error event and [DONE], and usage is recorded", async () => {
   const { user, browser, accessToken } = await app.signIn();
   const stream = await listen(app, accessToken);
   expect((await browser.post("/auth/logout", undefined, accessToken)).status).toBe(200);
   const endedAt = performance.now();
   expect(eventsIn(await stream.rest())).toEqual({ text: PREFIX, error: "The session has ended." });
   expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
-  const [row] = await until("the settled row", async () => {
+  const [row] = await until("the usage row of the end", async () => {
     const rows = await outcomesOf(user.id);
     return rows.length > 0 ? rows : undefined;
   });
   expect(row).toMatchObject({ outcome: "cancelled" });
   expect(row?.output_tokens).toBeGreaterThan(0);
   const [simulator] = app.providers;
-  await until("no open reply at the provider", () =>
-    simulator?.requests.every(({ closedAt }) => closedAt !== undefined) ? true : undefined,
-  );
+  await until("no open reply at the provider", () => simulator?.requests.every(({ closedAt }) => closedAt));
 });
 
-test("StreamChat: a session that ends ends the stream as UNAUTHENTICATED", async () => {
+test("StreamChat: the end of the session ends the stream by UNAUTHENTICATED", async () => {
   const { browser, accessToken } = await app.signIn();
   const headers = { authorization: `Bearer ${accessToken}` };
   const read = async () => {
-    for await (const _ of app.grpc(AIService).streamChat(asked(), { headers })) {
+    for await (const _ of app.grpc(AIService).streamChat(question(), { headers })) {
       await browser.post("/auth/logout", undefined, accessToken);
     }
   };
@@ -73,7 +66,7 @@ test("StreamChat: a session that ends ends the stream as UNAUTHENTICATED", async
 });
 
 test.runIf(app.mode !== "embedded")(
-  "POST /ai/stream: a session that ends on one replica ends its streams on the other, and no other streams",
+  "POST /ai/stream: the end of a session at one replica ends its streams at the other, and no other streams",
   async () => {
     const { DATABASE_URL, DATA_DIR } = app.settings;
     const replica = await startApp({ env: { DATABASE_URL, DATA_DIR } });
@@ -93,7 +86,7 @@ test.runIf(app.mode !== "embedded")(
   },
 );
 
-test("POST /ai/stream: a shutdown ends streams with an error event and [DONE], and settles their usage", async () => {
+test("POST /ai/stream: a shutdown ends streams by an error event and [DONE], and records their usage", async () => {
   const isShared = app.mode !== "embedded";
   const { DATABASE_URL, DATA_DIR } = app.settings;
   const ending = await startApp({ env: { SHUTDOWN_TIMEOUT: "200ms", ...(isShared && { DATABASE_URL, DATA_DIR }) } });
@@ -113,25 +106,18 @@ test("AI: a client that disconnects is no provider failure in log or usage, over
   const logged = app.logs.length;
   const leave = new AbortController();
   const headers = { authorization: `Bearer ${accessToken}` };
-  const response = await fetch(`${app.url}/ai/stream`, {
-    method: "POST",
-    headers: { ...headers, "content-type": "application/json" },
-    body: JSON.stringify(asked()),
-    signal: leave.signal,
-  });
+  const response = await postJson(`${app.url}/ai/stream`, question(), accessToken, leave.signal);
   await response.body?.getReader().read();
-  const pieces = app.grpc(AIService).streamChat(asked(), { headers, signal: leave.signal })[Symbol.asyncIterator]();
+  const pieces = app.grpc(AIService).streamChat(question(), { headers, signal: leave.signal })[Symbol.asyncIterator]();
   await pieces.next();
   leave.abort();
   await pieces.next().catch(() => {});
-  const outcomes = await until("both settled rows", async () => {
+  const outcomes = await until("both usage rows", async () => {
     const rows = await outcomesOf(user.id);
     return rows.length === 2 ? rows.map(({ outcome }) => outcome) : undefined;
   });
   expect(outcomes).toEqual(["cancelled", "cancelled"]);
   const [simulator] = app.providers;
-  await until("no open reply at the provider", () =>
-    simulator?.requests.every(({ closedAt }) => closedAt !== undefined) ? true : undefined,
-  );
+  await until("no open reply at the provider", () => simulator?.requests.every(({ closedAt }) => closedAt));
   expect(app.logs.slice(logged).filter((line) => /"level":[4-6]0/.test(line))).toEqual([]);
 });

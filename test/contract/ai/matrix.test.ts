@@ -2,19 +2,20 @@ import { ConnectError } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { eventsIn } from "../../support/sse-events.ts";
 import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectations.ts";
 
 const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"];
-/** Of the cases that only an alarm ends, one will do for the whole way: every single one is tried on the adapters. */
+/** All cases but those that only a timeout ends, of which one is enough here. The tests of the adapters run them all. */
 const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name) || name === "pings-midway");
-/** Every case by one of the providers in turn, and by all of them once: over REST, apart. */
+/** Every case with one provider, by turns. Over REST, apart, every case runs with all providers. */
 const IN_TURN = CASES.map((name, index) => [PROVIDERS[index % PROVIDERS.length] ?? "", name] as const);
 const ALL = PROVIDERS.flatMap((provider) => CASES.map((name) => [provider, name] as const));
 const env = {
   RATE_LIMITS: "off",
-  AI_FIRST_BYTE_TIMEOUT: "15s", // a byte a turn takes its time on a busy machine, and so does the first text in it
+  AI_FIRST_BYTE_TIMEOUT: "15s", // one byte per turn is slow on a busy machine
   AI_IDLE_TIMEOUT: "6s",
   AI_TOTAL_TIMEOUT: "25s",
 };
@@ -26,7 +27,7 @@ beforeAll(async () => {
   token = (await app.signIn()).accessToken;
 });
 afterAll(async () => {
-  // what providers echo, where they are and how they know us stays out of the log as well
+  // neither echoes, URLs nor keys of providers are logged
   const secrets = ["sk-echo-of-a-key", "internal.host", "simulated-key", ...app.providers.map(({ url }) => url)];
   for (const secret of secrets) expect(app.logs.filter((line) => line.includes(secret))).toEqual([]);
   await app.close();
@@ -34,7 +35,6 @@ afterAll(async () => {
 
 const kindIn = (message: string, provider: string) =>
   new RegExp(`^The AI provider ${provider} failed: (.*)\\.$`).exec(message)?.[1] ?? message;
-const saying = (provider: string, content: string) => ({ provider, messages: [{ role: "user", content }] });
 
 describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)(
   "AI provider %s, case %s",
@@ -42,7 +42,7 @@ describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)(
     const expected = expectedOf(name);
 
     test.concurrent("POST /ai/stream", async () => {
-      const body = saying(provider, `case: ${name} (REST stream)`);
+      const body = conversationOf(`case: ${name} (REST stream)`, provider);
       const answer = await app.httpClient().post("/ai/stream", body, token);
       expect(answer.status).toBe(200);
       const { text, error } = eventsIn(answer.body);
@@ -51,9 +51,8 @@ describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)(
     });
 
     test.concurrent("POST /ai/chat", async () => {
-      const { status, body } = await app
-        .httpClient()
-        .post("/ai/chat", saying(provider, `case: ${name} (REST chat)`), token);
+      const request = conversationOf(`case: ${name} (REST chat)`, provider);
+      const { status, body } = await app.httpClient().post("/ai/chat", request, token);
       if (expected.chat.failure === undefined) {
         expect(status).toBe(200);
         expect(summary({ text: body.content })).toEqual(summary(expected.chat));
@@ -71,7 +70,7 @@ describe.concurrent.each(IN_TURN)("AI provider %s, case %s", (provider, name) =>
   test.concurrent("StreamChat", async () => {
     const outcome: { text: string; failure?: string } = { text: "" };
     try {
-      const request = saying(provider, `case: ${name} (gRPC stream)`);
+      const request = conversationOf(`case: ${name} (gRPC stream)`, provider);
       for await (const { chunk } of app.grpc(AIService).streamChat(request, { headers })) outcome.text += chunk;
     } catch (thrown) {
       outcome.failure = failureOf(thrown, provider);
@@ -82,7 +81,7 @@ describe.concurrent.each(IN_TURN)("AI provider %s, case %s", (provider, name) =>
   test.concurrent("Chat", async () => {
     const outcome: { text: string; failure?: string } = { text: "" };
     try {
-      const request = saying(provider, `case: ${name} (gRPC chat)`);
+      const request = conversationOf(`case: ${name} (gRPC chat)`, provider);
       outcome.text = (await app.grpc(AIService).chat(request, { headers })).content;
     } catch (thrown) {
       outcome.failure = failureOf(thrown, provider);

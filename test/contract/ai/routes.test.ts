@@ -1,20 +1,18 @@
 import { describe, expect, test } from "vitest";
-import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
+import { aiCallsOf, conversationOf } from "../../support/ai-calls.ts";
 import { startApp, testApp } from "../../support/app.ts";
 import { measureStalls } from "../../support/event-loop.ts";
-import { eventsIn } from "../../support/sse-events.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
 const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"] as const;
-/** Upstream must be closed that soon after the client has gone. */
+/** The provider connection must close within this time after the client has disconnected. */
 const CLOSED_WITHIN_MS = 50;
-const saying = (content: string, provider = "provider-a") => ({ provider, messages: [{ role: "user", content }] });
 const usage = (said: string) => ({ inputTokens: tokensIn(said), outputTokens: tokensIn(REPLY) });
 
-test("GET /ai/providers lists all of them", async () => {
+test("GET /ai/providers: lists all providers and their models", async () => {
   const { browser, accessToken } = await app.signIn();
   const { status, body } = await browser.get("/ai/providers", accessToken);
   expect(status).toBe(200);
@@ -30,7 +28,7 @@ test("GET /ai/providers lists all of them", async () => {
 
 test.each(PROVIDERS)("POST /ai/chat: returns the complete reply of %s", async (provider) => {
   const { browser, accessToken } = await app.signIn();
-  const { status, body } = await browser.post("/ai/chat", saying("case: plain", provider), accessToken);
+  const { status, body } = await browser.post("/ai/chat", conversationOf("case: plain", provider), accessToken);
   expect(status).toBe(200);
   expect(body).toEqual({
     content: REPLY,
@@ -43,19 +41,19 @@ test.each(PROVIDERS)("POST /ai/chat: returns the complete reply of %s", async (p
 
 test("POST /ai/chat: returns a reply of 10 MB complete", async () => {
   const { browser, accessToken } = await app.signIn();
-  const { status, body } = await browser.post("/ai/chat", saying("case: large-reply 10000000"), accessToken);
+  const { status, body } = await browser.post("/ai/chat", conversationOf("case: large-reply 10000000"), accessToken);
   expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
 });
 
 test("POST /ai/chat: omits usage that was not reported", async () => {
   const { browser, accessToken } = await app.signIn();
-  const { body } = await browser.post("/ai/chat", saying("case: no-usage"), accessToken);
+  const { body } = await browser.post("/ai/chat", conversationOf("case: no-usage"), accessToken);
   expect(body).toEqual({ content: REPLY, model: "model-a-1", provider: "provider-a", finishReason: "stop" });
 });
 
 test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any stream header", async (path) => {
   const { browser, accessToken } = await app.signIn();
-  const good = saying("case: plain");
+  const good = conversationOf("case: plain");
   for (const [wrong, field, message] of [
     [{ provider: "provider-z" }, "provider"],
     [{ model: "model-b-1" }, "model", "must be one of model-a-1, model-a-2, model-a-3"],
@@ -84,7 +82,9 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any
 test("POST /ai/chat: limits count characters, not bytes", async () => {
   const { browser, accessToken } = await app.signIn();
   const sizes = [262_144, 262_145].map((size) => `case: plain ${"👍".repeat(size - "case: plain ".length)}`);
-  const answers = await Promise.all(sizes.map((content) => browser.post("/ai/chat", saying(content), accessToken)));
+  const answers = await Promise.all(
+    sizes.map((content) => browser.post("/ai/chat", conversationOf(content), accessToken)),
+  );
   expect(answers.map(({ status }) => status)).toEqual([200, 400]);
 });
 
@@ -92,9 +92,9 @@ test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and
   const poor = await startApp({ env: { MISTRAL_API_KEY: "" } });
   const { browser, accessToken } = await poor.signIn();
   const message = "The AI provider provider-d is not configured: MISTRAL_API_KEY is missing.";
-  const chat = await browser.post("/ai/chat", saying("Hello.", "provider-d"), accessToken);
+  const chat = await browser.post("/ai/chat", conversationOf("Hello.", "provider-d"), accessToken);
   expect(chat).toMatchObject({ status: 422, body: { code: "PROVIDER_NOT_CONFIGURED", message } });
-  const stream = await browser.post("/ai/stream", saying("Hello.", "provider-d"), accessToken);
+  const stream = await browser.post("/ai/stream", conversationOf("Hello.", "provider-d"), accessToken);
   expect(stream).toMatchObject({
     status: 200,
     body: `data: ${JSON.stringify({ error: message })}\n\ndata: [DONE]\n\n`,
@@ -103,35 +103,17 @@ test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and
   await poor.close();
 });
 
-test("GET /user/usage and /admin/usage: show one's own cost and everyone's", async () => {
-  const { user, browser, accessToken } = await app.signIn();
-  await browser.post("/ai/chat", saying("case: plain"), accessToken);
-  eventsIn((await browser.post("/ai/stream", saying("case: plain"), accessToken)).body);
-  await browser.post("/ai/stream", saying("case: reset-midway"), accessToken);
-  const [line, ...others] = await until("three calls in the books", async () => {
-    const { body } = await browser.get("/user/usage", accessToken);
-    return body[0]?.calls === 3 && body[0]?.estimatedCalls === 1 ? (body as { inputTokens: number }[]) : undefined;
-  });
-  expect(others).toEqual([]);
-  expect(line).toMatchObject({ userId: user.id, provider: "provider-a", model: "model-a-1" });
-  const admin = await app.signIn(await app.addUser({ role: "admin" }));
-  const all = await admin.browser.get(`/admin/usage?userId=${user.id}`, admin.accessToken);
-  expect(all).toMatchObject({ status: 200, body: [line] });
-  expect((await browser.get("/admin/usage", accessToken)).status).toBe(403);
-});
-
 describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 30000"])(
   "AI: a client that disconnects while the provider is at %s frees the provider connection",
   (name) => {
     const [simulator] = app.providers;
-    if (!simulator) throw new Error("There is no simulator.");
+    if (!simulator) throw new Error("the simulator is missing");
 
-    /** Starts a call, lets the client go once the provider has it, and measures how soon the provider is free. */
-    async function leave(call: (content: string, signal: AbortSignal, token: string) => Promise<unknown>) {
+    test.each(Object.entries(aiCallsOf(app)))("%s", async (_name, call) => {
       const { accessToken } = await app.signIn();
       const content = `case: ${name} ${crypto.randomUUID()}`;
       const client = new AbortController();
-      const calling = call(content, client.signal, accessToken).catch(() => {});
+      const calling = call(content, accessToken, client.signal).catch(() => {});
       const request = await until("the request at the provider", () =>
         simulator?.requests.find(({ body }) => JSON.stringify(body).includes(content)),
       );
@@ -142,25 +124,6 @@ describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 3
       const closedAt = await until("the end of the request at the provider", () => request.closedAt);
       await calling;
       expect(closedAt - leftAt - stalledMs()).toBeLessThan(CLOSED_WITHIN_MS);
-    }
-    const rest = (path: string) => (content: string, signal: AbortSignal, token: string) =>
-      fetch(app.url + path, {
-        method: "POST",
-        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-        body: JSON.stringify(saying(content)),
-        signal,
-      }).then((response) => response.text());
-
-    test("POST /ai/stream", () => leave(rest("/ai/stream")));
-    test("POST /ai/chat", () => leave(rest("/ai/chat")));
-    test("Chat", () =>
-      leave((content, signal, token) =>
-        app.grpc(AIService).chat(saying(content), { signal, headers: { authorization: `Bearer ${token}` } }),
-      ));
-    test("StreamChat", () =>
-      leave(async (content, signal, token) => {
-        const options = { signal, headers: { authorization: `Bearer ${token}` } };
-        for await (const _ of app.grpc(AIService).streamChat(saying(content), options));
-      }));
+    });
   },
 );

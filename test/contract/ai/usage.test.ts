@@ -4,39 +4,35 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { signInAdmin } from "../../support/admin.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
-const saying = (provider: string, content: string, model?: string) => ({
-  provider,
-  ...(model && { model }),
-  messages: [{ role: "user", content }],
-});
 const today = () => app.clock.now().toISOString().slice(0, 10);
 
-/** Somebody who has asked two models of one provider and one of another, well and badly, by both doors. */
-async function talk() {
+/** A user with successful and failed calls of three models, over REST and gRPC. */
+async function callModels() {
   const { user, browser, accessToken } = await app.signIn();
   const headers = { authorization: `Bearer ${accessToken}` };
   const day = today();
-  await browser.post("/ai/chat", saying("provider-a", "case: plain"), accessToken);
-  await app.grpc(AIService).chat(saying("provider-a", "case: plain"), { headers });
-  await browser.post("/ai/stream", saying("provider-a", "case: plain", "model-a-2"), accessToken);
-  await browser.post("/ai/chat", saying("provider-b", "case: bad-key"), accessToken);
+  await browser.post("/ai/chat", conversationOf("case: plain"), accessToken);
+  await app.grpc(AIService).chat(conversationOf("case: plain"), { headers });
+  await browser.post("/ai/stream", { ...conversationOf("case: plain"), model: "model-a-2" }, accessToken);
+  await browser.post("/ai/chat", conversationOf("case: bad-key", "provider-b"), accessToken);
   const line = (provider: string, model: string, calls: number) => ({ day, userId: user.id, provider, model, calls });
   const [read, written] = [tokensIn("case: plain"), tokensIn(REPLY)];
   const lines = [
     { ...line("provider-a", "model-a-1", 2), inputTokens: 2 * read, outputTokens: 2 * written, estimatedCalls: 0 },
     { ...line("provider-a", "model-a-2", 1), inputTokens: read, outputTokens: written, estimatedCalls: 0 },
-    { ...line("provider-b", "model-b-1", 1), inputTokens: 0, outputTokens: 0, estimatedCalls: 1 }, // refused
+    { ...line("provider-b", "model-b-1", 1), inputTokens: 0, outputTokens: 0, estimatedCalls: 1 }, // the key was refused
   ];
   return { user, browser, accessToken, headers, lines };
 }
 
-test("GET /user/usage: shows one's own usage by day, provider and model, as does ListUsage", async () => {
-  const [{ browser, accessToken, headers, lines }] = await Promise.all([talk(), talk()]);
-  const rest = await until("four calls in the books", async () => {
+test("GET /user/usage: shows the caller's usage by day, provider and model, as ListUsage does", async () => {
+  const [{ browser, accessToken, headers, lines }] = await Promise.all([callModels(), callModels()]);
+  const rest = await until("the usage of four calls", async () => {
     const { body } = await browser.get("/user/usage", accessToken);
     return body.length === 3 ? body : undefined;
   });
@@ -46,36 +42,38 @@ test("GET /user/usage: shows one's own usage by day, provider and model, as does
   expect((await browser.get("/user/usage")).status).toBe(401);
 });
 
-test.each(["/ai/chat", "/ai/stream"])("POST %s: an impersonation counts for the administrator", async (path) => {
-  const [admin, { user, browser, accessToken }] = await Promise.all([signInAdmin(app), app.signIn()]);
-  const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, {});
-  await browser.post(path, saying("provider-a", "case: plain"), impersonated.accessToken);
-  const line = { userId: admin.user.id, provider: "provider-a", calls: 1 };
-  const usage = await until("the call in the books", async () => {
-    const { body } = await admin.get("/user/usage");
-    return body.length > 0 ? body : undefined;
-  });
-  expect(usage).toEqual([expect.objectContaining(line)]);
-  expect((await browser.get("/user/usage", accessToken)).body).toEqual([]);
-});
+test.each(["/ai/chat", "/ai/stream"])(
+  "POST %s: usage of an impersonation belongs to the administrator",
+  async (path) => {
+    const [admin, { user, browser, accessToken }] = await Promise.all([signInAdmin(app), app.signIn()]);
+    const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, {});
+    await browser.post(path, conversationOf("case: plain"), impersonated.accessToken);
+    const line = { userId: admin.user.id, provider: "provider-a", calls: 1 };
+    const usage = await until("the usage of the call", async () => {
+      const { body } = await admin.get("/user/usage");
+      return body.length > 0 ? body : undefined;
+    });
+    expect(usage).toEqual([expect.objectContaining(line)]);
+    expect((await browser.get("/user/usage", accessToken)).body).toEqual([]);
+  },
+);
 
-test.each(["/ai/chat", "/ai/stream"])("POST %s: a blocked reply costs what the provider reports", async (path) => {
-  const { browser, accessToken } = await app.signIn();
-  const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
-  for (const provider of providers) await browser.post(path, saying(provider, "case: blocked"), accessToken);
-  const { body } = await browser.get("/user/export", accessToken);
-  const told = body.usage.map(({ provider, outcome, estimated }: Record<string, unknown>) => [
-    provider,
-    outcome,
-    estimated,
-  ]);
-  expect(told.reverse()).toEqual(providers.map((provider) => [provider, "blocked the content", false]));
-});
+test.each(["/ai/chat", "/ai/stream"])(
+  "POST %s: a blocked reply has the usage that the provider reports",
+  async (path) => {
+    const { browser, accessToken } = await app.signIn();
+    const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
+    for (const provider of providers) await browser.post(path, conversationOf("case: blocked", provider), accessToken);
+    const { body } = await browser.get("/user/export", accessToken);
+    const blocked = { outcome: "blocked the content", estimated: false };
+    expect(body.usage.reverse()).toMatchObject(providers.map((provider) => ({ provider, ...blocked })));
+  },
+);
 
-test("GET /user/export: shows the outcome of a call as soon as it is answered", async () => {
+test("GET /user/export: shows the outcome of a call once it is answered", async () => {
   const { browser, accessToken } = await app.signIn();
   for (let calls = 1; calls <= 5; calls++) {
-    await browser.post("/ai/chat", saying("provider-a", "case: plain"), accessToken);
+    await browser.post("/ai/chat", conversationOf("case: plain"), accessToken);
     const { body } = await browser.get("/user/export", accessToken);
     expect(body.usage).toHaveLength(calls);
     expect(body.usage[0]).toMatchObject({ outcome: "completed", outputTokens: tokensIn(REPLY), estimated: false });
@@ -95,8 +93,8 @@ test("GET /user/export: shows calls of a process that has died as failed", async
   expect(body.usage.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["running", "failed"]);
 });
 
-test("GET /admin/usage: shows everyone's usage per user, to administrators only, as does ListAllUsage", async () => {
-  const [ann, bob] = await Promise.all([talk(), talk()]);
+test("GET /admin/usage: shows the usage of all users to administrators only, as ListAllUsage does", async () => {
+  const [ann, bob] = await Promise.all([callModels(), callModels()]);
   const admin = await app.signIn(await app.addUser({ role: "admin" }));
   const headers = { authorization: `Bearer ${admin.accessToken}` };
   const all = await admin.browser.get("/admin/usage", admin.accessToken);
@@ -108,7 +106,7 @@ test("GET /admin/usage: shows everyone's usage per user, to administrators only,
   const { usage } = await app.grpc(AIService).listAllUsage({ userId: bob.user.id }, { headers });
   expect(usage).toEqual(bob.lines.map((line) => expect.objectContaining(line)));
   expect((await ann.browser.get("/admin/usage", ann.accessToken)).status).toBe(403);
-  expect((await admin.browser.get("/admin/usage?userId=nobody", admin.accessToken)).status).toBe(400);
+  expect((await admin.browser.get("/admin/usage?userId=not-an-id", admin.accessToken)).status).toBe(400);
   const denied = await app
     .grpc(AIService)
     .listAllUsage({}, { headers: ann.headers })
@@ -131,23 +129,23 @@ test.each(["/user/usage", "/admin/usage"])("GET %s: shows the last 31 days, or f
       [user.id, model, daysAgo(Number(days))],
     );
   }
-  const told = async (query: string) => {
+  const modelsIn = async (query: string) => {
     const { status, body } = await browser.get(`${path}?userId=${user.id}&${query}`, accessToken);
     return status === 200 ? body.map(({ model }: { model: string }) => model) : body;
   };
-  expect(await told("")).toEqual(["new", "older"]);
-  expect(await told(`from=${daysAgo(33)}`)).toEqual(["new", "older", "old"]);
-  expect(await told(`to=${daysAgo(2)}`)).toEqual(["older", "old"]);
-  expect(await told(`from=${daysAgo(31)}&to=${daysAgo(29)}`)).toEqual(["older"]);
-  expect(await told(`from=${daysAgo(401)}&to=${daysAgo(399)}`)).toEqual(["ancient"]);
-  expect(await told(`from=${daysAgo(401)}`)).toMatchObject({ statusCode: 400, violations: [{ field: "from" }] });
-  expect(await told("to=tomorrow")).toMatchObject({ statusCode: 400 });
+  expect(await modelsIn("")).toEqual(["new", "older"]);
+  expect(await modelsIn(`from=${daysAgo(33)}`)).toEqual(["new", "older", "old"]);
+  expect(await modelsIn(`to=${daysAgo(2)}`)).toEqual(["older", "old"]);
+  expect(await modelsIn(`from=${daysAgo(31)}&to=${daysAgo(29)}`)).toEqual(["older"]);
+  expect(await modelsIn(`from=${daysAgo(401)}&to=${daysAgo(399)}`)).toEqual(["ancient"]);
+  expect(await modelsIn(`from=${daysAgo(401)}`)).toMatchObject({ statusCode: 400, violations: [{ field: "from" }] });
+  expect(await modelsIn("to=tomorrow")).toMatchObject({ statusCode: 400 });
   for (const never of ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"]) {
-    expect(await told(`to=${never}`)).toMatchObject({ statusCode: 400, violations: [{ field: "to" }] });
+    expect(await modelsIn(`to=${never}`)).toMatchObject({ statusCode: 400, violations: [{ field: "to" }] });
   }
 });
 
-test.each(["/user/usage", "/admin/usage"])("GET %s: pages through everything", async (path) => {
+test.each(["/user/usage", "/admin/usage"])("GET %s: pages through all lines", async (path) => {
   const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
   await app.sql(
     `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, created_at)

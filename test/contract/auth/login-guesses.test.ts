@@ -9,8 +9,8 @@ const app = await testApp();
 const wrong = "Wrong-1-guess";
 const guess = (email: string, from = app.httpClient()) => from.post("/auth/login", { email, password: wrong });
 
-/** Leaves guesses whose process died over them, so many ms ago. */
-const die = (email: string, guesses: number, agoMs: number) => {
+/** Stores unfinished guesses of a killed process. */
+const storeUnfinished = (email: string, guesses: number, agoMs: number) => {
   const at = new Date(app.clock.now().getTime() - agoMs);
   return app.sql(
     `insert into attempts (kind, subject, reservations, reserved_at) values ('password', ?, ?::uuid[], ?)
@@ -19,7 +19,7 @@ const die = (email: string, guesses: number, agoMs: number) => {
   );
 };
 
-test("POST /auth/login: checks five guesses and no more, however many arrive at once", async () => {
+test("POST /auth/login: evaluates at most five guesses of 40 at once", async () => {
   const user = await app.addUser();
   const httpClient = app.httpClient();
   const answers = await Promise.all(times(40, () => guess(user.email, httpClient)));
@@ -36,18 +36,18 @@ test("POST /auth/login: checks five guesses and no more, however many arrive at 
   expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
 });
 
-test("POST /auth/login: checks five guesses from 40 addresses, for an unknown account too", async () => {
+test("POST /auth/login: evaluates at most five guesses from 40 addresses, also for an unknown account", async () => {
   const email = `${randomUUID()}@example.com`;
   const answers = await Promise.all(times(40, () => guess(email)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
-  expect(tally(answers, (a) => a.status)[503] ?? 0).toBeLessThanOrEqual(25); // at least ten could wait
+  expect(tally(answers, (a) => a.status)[503] ?? 0).toBeLessThanOrEqual(25); // at least ten requests could wait
 });
 
-test("POST /auth/login: answers five wrong logins by 401 and the sixth by 423, six correct ones by 429", async () => {
+test("POST /auth/login: answers the sixth wrong login by 423 and the sixth correct one by 429", async () => {
   const [victim, regular] = [await app.addUser(), await app.addUser()];
-  const [stranger, owner] = [app.httpClient(), app.httpClient()];
+  const [attacker, owner] = [app.httpClient(), app.httpClient()];
   const [bad, good] = [[] as number[], [] as number[]];
-  for (let i = 0; i < 6; i++) bad.push((await guess(victim.email, stranger)).status);
+  for (let i = 0; i < 6; i++) bad.push((await guess(victim.email, attacker)).status);
   for (let i = 0; i < 5; i++) good.push((await owner.post("/auth/login", regular.credentials)).status);
   const sixth = await owner.post("/auth/login", regular.credentials);
   expect(bad).toEqual([401, 401, 401, 401, 401, 423]);
@@ -55,16 +55,16 @@ test("POST /auth/login: answers five wrong logins by 401 and the sixth by 423, s
   expect(sixth.body.message).toMatch(/too many login attempts/i);
 });
 
-test("POST /auth/login: an office behind one address can sign in, and has twenty times the limit", async () => {
+test("POST /auth/login: many accounts behind one address have twenty times the limit of one", async () => {
   const office = app.httpClient();
   const users = await Promise.all(times(8, () => app.addUser()));
   const answers = await Promise.all(users.map((user) => office.post("/auth/login", user.credentials)));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 8 });
-  const strangers = await Promise.all(times(100, () => guess(`${randomUUID()}@example.com`, office)));
-  expect(tally(strangers, (a) => a.status)).toEqual({ 401: 92, 429: 8 });
+  const others = await Promise.all(times(100, () => guess(`${randomUUID()}@example.com`, office)));
+  expect(tally(others, (a) => a.status)).toEqual({ 401: 92, 429: 8 });
 });
 
-test("POST /auth/login: keeps no counters for accounts that a limited address invents", async () => {
+test("POST /auth/login: stores no counters for the accounts of an address beyond its limit", async () => {
   const flooder = app.httpClient();
   const domain = `${randomUUID()}.example.com`;
   const answers = await Promise.all(times(120, (i) => guess(`ann${i}@${domain}`, flooder)));
@@ -97,27 +97,27 @@ test("POST /auth/login: attempts during a lock do not extend it", async () => {
   expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({ status: 200 });
 });
 
-test("POST /auth/login: the correct password clears attempts whose process died", async () => {
+test("POST /auth/login: the correct password clears unfinished attempts of a killed process", async () => {
   const user = await app.addUser();
-  await die(user.email, 4, 60_000);
+  await storeUnfinished(user.email, 4, 60_000);
   expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
   for (let i = 0; i < 2; i++) expect((await guess(user.email)).status).toBe(401);
   expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
 });
 
-test("POST /auth/login: does not count attempts whose process died, since they were not known to be wrong", async () => {
+test("POST /auth/login: does not count unfinished attempts of a killed process as wrong", async () => {
   const user = await app.addUser();
   const login = async () => (await app.httpClient().post("/auth/login", user.credentials)).status;
-  await die(user.email, 5, 31_000);
+  await storeUnfinished(user.email, 5, 31_000);
   expect(await login()).toBe(200);
-  await die(user.email, 5, 31_000);
+  await storeUnfinished(user.email, 5, 31_000);
   for (let i = 0; i < 5; i++) expect((await guess(user.email)).status).toBe(401);
   expect(await login()).toBe(423);
 });
 
-test("POST /auth/login: waits for attempts in flight until they expire, ten callers at most", async () => {
+test("POST /auth/login: ten callers at most wait until attempts in progress expire", async () => {
   const user = await app.addUser();
-  await die(user.email, 5, 28_000);
+  await storeUnfinished(user.email, 5, 28_000);
   const answers = await Promise.all(times(11, () => app.httpClient().post("/auth/login", user.credentials)));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 10, 503: 1 });
 });
@@ -167,7 +167,7 @@ test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, 
   expect((await login("Brand-new-2")).status).toBe(200);
 });
 
-test("POST /auth/login: evaluates no more than 100 wrong passwords in a row, however many arrive at once", async () => {
+test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in parallel", async () => {
   const user = await app.addUser();
   await guess(user.email);
   await app.sql("update attempts set consecutive = 98, failed = 0 where subject = ?", [user.email]);

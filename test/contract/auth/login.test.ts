@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { begin } from "../../support/transaction.ts";
+import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -45,7 +45,7 @@ test("POST /auth/login: issues the documented claims, signed with a published ke
   expect(JSON.stringify(jwks)).not.toContain('"d"');
 });
 
-test("POST /auth/login: responds alike to a wrong password and an unknown address", async () => {
+test("POST /auth/login: answers a wrong password and an unknown address alike", async () => {
   const user = await app.addUser();
   const answers = [];
   for (const email of [user.email, `${randomUUID()}@example.com`]) {
@@ -64,17 +64,19 @@ test("POST /auth/login: responds alike to a wrong password and an unknown addres
 test.runIf(app.mode !== "embedded").each([
   ["the password is changed", "password_changed_at = password_changed_at + '1s'"],
   ["a second factor is set up", "mfa_secret = 'sealed'"],
-  ["the account's time comes", "deletion_at = '2000-01-01'"],
-  ["the password of one with a second factor is changed", "password_changed_at = now()", "mfa_secret = 'sealed'"],
-])("POST /auth/login: fails, and logs it, where %s meanwhile", async (_, changes, before = "") => {
+  ["the deletion date of the account passes", "deletion_at = '2000-01-01'"],
+  [
+    "the password of an account with a second factor is changed",
+    "password_changed_at = now()",
+    "mfa_secret = 'sealed'",
+  ],
+])("POST /auth/login: fails and records it if %s before the commit", async (_, changes, before = "") => {
   const user = await app.addUser();
   if (before) await app.sql(`update users set ${before} where id = ?`, [user.id]);
-  const url = app.settings.DATABASE_URL as string;
-  const change = await begin(url, `update users set ${changes} where id = $1`, [user.id]);
-  const answer = app.httpClient().post("/auth/login", user.credentials);
-  await change.toBeWaitedFor();
-  await change.commit();
-  expect(await answer).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS" } });
+  const change = `update users set ${changes} where id = $1`;
+  const login = () => app.httpClient().post("/auth/login", user.credentials);
+  const response = await commitMeanwhile(app.settings.DATABASE_URL as string, change, [user.id], login);
+  expect(response).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS" } });
   const events = await app.sql("select event, outcome from audit_events where user_id = ? order by id desc limit 1", [
     user.id,
   ]);
@@ -86,21 +88,15 @@ test.runIf(app.mode !== "embedded")(
   async () => {
     const user = await app.addUser({ role: "admin" });
     const email = `${randomUUID()}@example.com`;
-    const change = await begin(
-      app.settings.DATABASE_URL as string,
-      "update users set role = 'user', email = $2, canonical_email = $2 where id = $1",
-      [user.id, email],
-    );
-    const answer = app.httpClient().post("/auth/login", user.credentials);
-    await change.toBeWaitedFor();
-    await change.commit();
-    const { body } = await answer;
+    const change = "update users set role = 'user', email = $2, canonical_email = $2 where id = $1";
+    const login = () => app.httpClient().post("/auth/login", user.credentials);
+    const { body } = await commitMeanwhile(app.settings.DATABASE_URL as string, change, [user.id, email], login);
     expect(body.user).toEqual({ id: user.id, name: user.name, email, role: "user" });
     expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
   },
 );
 
-test("POST /auth/login: accepts every correct password when as many arrive at once as may wait", async () => {
+test("POST /auth/login: accepts as many correct passwords at once as requests may wait", async () => {
   const user = await app.addUser();
   for (let round = 0; round < 2; round++) {
     const answers = await Promise.all(times(15, () => app.httpClient().post("/auth/login", user.credentials)));
@@ -109,7 +105,7 @@ test("POST /auth/login: accepts every correct password when as many arrive at on
 });
 
 test.runIf(app.mode !== "embedded")(
-  "POST /auth/login: accepts every correct password at once while the users' AI calls are recorded",
+  "POST /auth/login: accepts correct passwords at once while AI calls of the user are recorded",
   async () => {
     const user = await app.addUser();
     let isOver = false;

@@ -5,6 +5,7 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { startApp, testApp } from "../../support/app.ts";
 
 const app = await testApp();
+const account = () => ({ email: `${randomUUID()}@example.com`, password: "Correct-horse-1", acceptTerms: true });
 const invalid = (...fields: string[]) => ({
   status: 400,
   body: { code: "VALIDATION_FAILED", violations: fields.map((field) => ({ field })) },
@@ -13,7 +14,7 @@ const invalid = (...fields: string[]) => ({
 test.each([
   ["address", (email: string) => [`  ${email}`, "Ann"]],
   ["name", (_email: string) => ["ann exAmple-1", " Ann Example-1"]],
-])("POST /auth/register: refuses the own %s as password, with all other violations", async (_what, make) => {
+])("POST /auth/register: refuses the user's %s as password, with all other violations", async (_what, make) => {
   const email = `Ann1${randomUUID()}@example.com`;
   const [password = "", name] = make(email);
   const body = { email, password, name, acceptTerms: false };
@@ -24,17 +25,12 @@ test.each([
   ]);
 });
 
-test("gRPC Register: refuses the own name as password", async () => {
-  const request = {
-    email: `${randomUUID()}@example.com`,
-    password: "Ann-Example-1",
-    name: "Ann-Example-1",
-    acceptTerms: true,
-  };
+test("Register: refuses the user's name as password", async () => {
+  const request = { ...account(), password: "Ann-Example-1", name: "Ann-Example-1" };
   await expect(app.grpc(AuthService).register(request)).rejects.toMatchObject({ code: Code.InvalidArgument });
 });
 
-test("POST /user/change-password and /auth/reset-password: refuse the own address and name", async () => {
+test("POST /user/change-password, /auth/reset-password: refuse the user's address and name", async () => {
   const { user, browser, accessToken } = await app.signIn(await app.addVerifiedUser({ name: "Ann-Example-1" }));
   const change = (newPassword: string) =>
     browser.post("/user/change-password", { currentPassword: user.password, newPassword }, accessToken);
@@ -46,12 +42,10 @@ test("POST /user/change-password and /auth/reset-password: refuse the own addres
   expect((await reset("Brand-new-2")).status).toBe(200);
 });
 
-test("PASSWORD_BLOCKLIST=on: refuses the commonest passwords, which are accepted by default", async () => {
+test("PASSWORD_BLOCKLIST=on: refuses the most common passwords, which the default accepts", async () => {
   const strict = await startApp({ env: { PASSWORD_BLOCKLIST: "on" } });
   const register = (at: typeof app, password: string) =>
-    at
-      .httpClient()
-      .post("/auth/register", { email: `${randomUUID()}@example.com`, password, name: "Ann", acceptTerms: true });
+    at.httpClient().post("/auth/register", { ...account(), password, name: "Ann" });
   try {
     for (const common of ["P@ssw0rd", "Password1!", "Summer2024!", "!Qw3rty99", "W3lc0me-1"]) {
       expect(await register(strict, common)).toMatchObject(invalid("password"));
@@ -63,14 +57,8 @@ test("PASSWORD_BLOCKLIST=on: refuses the commonest passwords, which are accepted
   }
 });
 
-test("POST /auth/register: trims the name before it is checked, and asks for a visible character", async () => {
-  const register = (name: string) =>
-    app.httpClient().post("/auth/register", {
-      email: `${randomUUID()}@example.com`,
-      password: "Correct-horse-1",
-      name,
-      acceptTerms: true,
-    });
+test("POST /auth/register: trims the name before the checks, and requires a visible character", async () => {
+  const register = (name: string) => app.httpClient().post("/auth/register", { ...account(), name });
   const { status, body } = await register("\n Ann\r\n\t");
   expect(status).toBe(201);
   const [row] = await app.sql("select name from users where id = ?", [body.userId ?? body.user?.id ?? body.id]);

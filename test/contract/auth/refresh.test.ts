@@ -6,7 +6,7 @@ import { tally, times, until } from "../../support/until.ts";
 
 const app = await testApp();
 
-/** Presents a refresh token as a browser would, from an address of its own. */
+/** Sends a refresh token as a cookie, from a new address. */
 const refresh = (token: string | undefined, headers: Record<string, string> = {}) =>
   app.httpClient().send("POST", "/auth/refresh", undefined, {
     ...(token !== undefined && { cookie: `refreshToken=${token}` }),
@@ -57,9 +57,9 @@ test.each(["access", "refresh"] as const)(
     expect(await profile(next.accessToken)).toBe(401);
     expect(await profile(accessToken)).toBe(401);
     expect((await refresh(next.refreshToken)).status).toBe(401);
-    const letter = await app.mail.emailTo(user.email, /ended for your safety/);
-    expect(letter.text).toContain("your session on node was presented again");
-    expect(letter.text).toContain("We have ended that session");
+    const mail = await app.mail.emailTo(user.email, /ended for your safety/);
+    expect(mail.text).toContain("your session on node was presented again");
+    expect(mail.text).toContain("We have ended that session");
     const events = await app.sql(
       "select outcome from audit_events where user_id = ? and event = 'auth.refresh_reused'",
       [user.id],
@@ -69,7 +69,7 @@ test.each(["access", "refresh"] as const)(
 );
 
 test.runIf(app.mode !== "embedded")(
-  "POST /auth/refresh: a caller that has disconnected and repeats the request keeps the session",
+  "POST /auth/refresh: a request whose caller has disconnected does not end the session",
   async () => {
     const { user, refreshToken } = await app.signIn();
     const { body: next } = await refresh(refreshToken);
@@ -81,13 +81,14 @@ test.runIf(app.mode !== "embedded")(
     const headers = { cookie: `refreshToken=${refreshToken}`, "x-request-id": requestId };
     const late = fetch(`${app.url}/auth/refresh`, { method: "POST", headers, signal: client.signal });
     late.catch(() => {});
-    const told = (what: string) => until(what, () => app.logs.some((l) => l.includes(requestId) && l.includes(what)));
+    const isLogged = (what: string) =>
+      until(what, () => app.logs.some((l) => l.includes(requestId) && l.includes(what)));
     await others.toBeWaitedFor();
     client.abort();
-    await told('"status":499');
-    expect(await profile(next.accessToken)).toBe(200); // on the same connection, after the word of who has gone
+    await isLogged('"status":499');
+    expect(await profile(next.accessToken)).toBe(200); // on the same connection, after the disconnect is known
     await others.commit();
-    await told('"rpc"');
+    await isLogged('"rpc"');
     expect(await profile(next.accessToken)).toBe(200);
   },
 );
@@ -134,11 +135,6 @@ test("POST /auth/refresh: refuses every other kind of token, altered ones and no
   expect((await refresh(refreshToken)).status).toBe(200);
 });
 
-test("POST /auth/refresh: refuses a refresh token as an access token", async () => {
-  const { refreshToken } = await app.signIn();
-  expect(await profile(refreshToken)).toBe(401);
-});
-
 test("POST /auth/refresh: refuses requests of other sites and leaves the session alone", async () => {
   const { refreshToken } = await app.signIn();
   for (const headers of [{ origin: "https://evil.example" }, { "sec-fetch-site": "cross-site" }, { origin: "null" }]) {
@@ -149,22 +145,29 @@ test("POST /auth/refresh: refuses requests of other sites and leaves the session
   expect((await refresh(refreshToken, { origin: "http://gatehouse.test" })).status).toBe(200);
 });
 
-test("POST /auth/refresh: many refreshes leave one row", async () => {
+test("POST /auth/refresh: a hundred refreshes leave one row", async () => {
   const { user, browser } = await app.signIn();
   for (let i = 0; i < 100; i++) expect((await browser.post("/auth/refresh")).status).toBe(200);
   expect(await app.sql("select generation from sessions where user_id = ?", [user.id])).toEqual([{ generation: 100 }]);
 });
 
-test("POST /auth/refresh: never succeeds once a logout has answered", async () => {
+test.each([
+  ["POST /auth/logout", "its own session"],
+  ["POST /user/delete-account", "its own session"],
+  ["DELETE /user/sessions", "another session"],
+])("POST /auth/refresh: never succeeds once %s has ended %s", async (route, whose) => {
+  const [method = "", path = ""] = route.split(" ");
   for (let round = 0; round < 10; round++) {
-    const { refreshToken, accessToken } = await app.signIn();
-    const [out, ...racers] = await Promise.all([
-      app.httpClient().post("/auth/logout", undefined, accessToken),
+    const { user, refreshToken, accessToken } = await app.signIn();
+    const caller = whose === "another session" ? (await app.signIn(user)).accessToken : accessToken;
+    const [end, ...racers] = await Promise.all([
+      app.httpClient().send(method, path, undefined, { authorization: `Bearer ${caller}` }),
       ...times(4, () => refresh(refreshToken)),
     ]);
-    expect(out?.status).toBe(200);
-    const successors = racers.filter((a) => a.status === 200).map((a) => a.body.refreshToken);
-    for (const token of [refreshToken, ...successors]) expect((await refresh(token)).status).toBe(401);
-    for (const racer of racers) if (racer.status === 200) expect(await profile(racer.body.accessToken)).toBe(401);
+    expect(end?.status).toBe(200);
+    const successors = racers.filter((a) => a.status === 200).map((a) => a.body);
+    for (const token of [refreshToken, ...successors.map((body) => body.refreshToken)])
+      expect((await refresh(token)).status).toBe(401);
+    for (const body of successors) expect(await profile(body.accessToken)).toBe(401);
   }
 });

@@ -1,7 +1,7 @@
 import { hash } from "@node-rs/argon2";
 import { expect, test } from "vitest";
 import { CHEAP, testApp } from "../../support/app.ts";
-import { begin } from "../../support/transaction.ts";
+import { commitMeanwhile } from "../../support/transaction.ts";
 import { times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -9,7 +9,7 @@ const app = await testApp();
 const outdated = (password: string) =>
   hash(password, { memoryCost: CHEAP.memoryCost / 2, timeCost: 1, parallelism: 1 });
 
-test("POST /auth/login: rehashes an old hash with today's parameters, under parallel logins too", async () => {
+test("POST /auth/login: rehashes an old hash with the current parameters, also under parallel logins", async () => {
   const user = await app.addUser();
   await app.sql("update users set password_hash = ? where id = ?", [await outdated(user.password), user.id]);
   const answers = await Promise.all(times(4, () => app.httpClient().post("/auth/login", user.credentials)));
@@ -20,21 +20,15 @@ test("POST /auth/login: rehashes an old hash with today's parameters, under para
 });
 
 test.runIf(app.mode !== "embedded")(
-  "POST /auth/login: a rehash never restores a password that is changed meanwhile",
+  "POST /auth/login: a rehash never overwrites a password that changes before the commit",
   async () => {
     const user = await app.addUser();
     await app.sql("update users set password_hash = ? where id = ?", [await outdated(user.password), user.id]);
-    const change = await begin(
-      app.settings.DATABASE_URL as string,
-      "update users set password_hash = 'new', password_changed_at = now() where id = $1",
-      [user.id],
-    );
-    const answer = app.httpClient().post("/auth/login", user.credentials);
-    await change.toBeWaitedFor();
-    await change.commit();
-    expect((await answer).status).toBe(401);
-    expect(await app.sql("select password_hash from users where id = ?", [user.id])).toEqual([
-      { password_hash: "new" },
-    ]);
+    const change = "update users set password_hash = 'new', password_changed_at = now() where id = $1";
+    const login = () => app.httpClient().post("/auth/login", user.credentials);
+    const url = app.settings.DATABASE_URL as string;
+    expect((await commitMeanwhile(url, change, [user.id], login)).status).toBe(401);
+    const [row] = await app.sql("select password_hash from users where id = ?", [user.id]);
+    expect(row).toEqual({ password_hash: "new" });
   },
 );

@@ -1,36 +1,24 @@
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeJwt } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startApp, type TestApp } from "../../support/app.ts";
-import { prefixOf, writeMmdb } from "../../support/mmdb.ts";
+import { describe, expect, test } from "vitest";
+import { startSuiteApp, type TestApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
-const places = writeMmdb([
-  { prefix: prefixOf("81.2.69.0", 24), city: "London", country: "United Kingdom" },
-  { prefix: prefixOf("89.160.20.0", 24), country: "Sweden" },
-]);
+/** A MaxMind database: 81.2.69.0/24 is in London, United Kingdom; 89.160.20.0/24 is in Sweden, without a city. */
+const PLACES = "test/support/places.mmdb";
 
-/** Advances the clock, and waits until the job that is due by then has cleared the counters that no longer count. */
+/** Advances the clock, and waits until the cleanup job has deleted expired counters. */
 async function clearing(app: TestApp, advance: "61m" | "25m" | "23h"): Promise<void> {
   const old = "insert into attempts (kind, subject, reserved_at) values ('password', 'old', '2000-01-01')";
   await app.sql(`${old} on conflict do nothing`);
-  app.clock.advance(advance); // after the row is there: the job may run at once, and then not for an hour
+  app.clock.advance(advance); // after the insertion: the job may run at once, and then not for an hour
   const left = () => app.sql("select 1 from attempts where subject = 'old'");
   await until("the counters to be cleared", async () => (await left()).length === 0);
 }
 
-describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", () => {
-  let app: TestApp;
-  beforeAll(async () => {
-    const file = join(mkdtempSync(join(tmpdir(), "gatehouse-places-")), "places.mmdb");
-    writeFileSync(file, places);
-    const env = { PASSWORD_EXPIRY: "refuse", REQUIRE_VERIFIED_EMAIL: "true", GEOIP_DB: file };
-    app = await startApp({ env });
-  });
-  afterAll(() => app.close());
+describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", async () => {
+  const env = { PASSWORD_EXPIRY: "refuse", REQUIRE_VERIFIED_EMAIL: "true", GEOIP_DB: PLACES };
+  const app = await startSuiteApp({ env });
 
   /** Failed logins in the audit log, oldest first. */
   const failures = (userId: string) =>
@@ -69,7 +57,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", ()
     expect(session).not.toHaveProperty("location");
   });
 
-  test("POST /auth/login: an old password is 403 and a mail brings a token to set a new one", async () => {
+  test("POST /auth/login: an expired password is 403, and a mail has a token for a new one", async () => {
     const user = await app.addVerifiedUser();
     app.clock.advance("90d");
     expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({
@@ -96,15 +84,15 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", ()
     const { browser, accessToken } = await app.signIn(out);
     await browser.post("/auth/logout", undefined, accessToken);
     const kept = await app.signIn(open);
-    await app.httpClient().post("/auth/login", { email: "nobody@example.com", password: "Wrong-1-guess" });
-    await app.addUser(); // whose proof expires
+    await app.httpClient().post("/auth/login", { email: "unknown@example.com", password: "Wrong-1-guess" });
+    await app.addUser(); // its verification token expires
     app.clock.advance("25h");
     const count = async (sql: string, values: unknown[]) =>
       (await app.sql<{ n: number }>(`select count(*)::int as n from ${sql}`, values))[0]?.n;
     await until("the sessions to be cleared", async () => {
       const left = await count("sessions where user_id in (?, ?)", [idle.id, out.id]);
       const tokens = await count("one_time_tokens where expires_at < ?", [app.clock.now()]);
-      const counters = await count("attempts where subject = ?", ["nobody@example.com"]);
+      const counters = await count("attempts where subject = ?", ["unknown@example.com"]);
       if (left === 0 && tokens === 0 && counters === 0) return true;
       await wait(1_500);
       app.clock.advance("1h"); // a row that is locked during a run is left to the next one
@@ -114,7 +102,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", ()
     expect(await count("sessions where user_id = ?", [open.id])).toBe(1);
   });
 
-  test("the cleanup job keeps counters that still count", async () => {
+  test("the cleanup job keeps counters of recent failures", async () => {
     const { credentials } = await app.addVerifiedUser();
     const guess = async () =>
       (await app.httpClient().post("/auth/login", { ...credentials, password: "Wrong-1-guess" })).status;
@@ -126,20 +114,16 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", ()
   });
 });
 
-describe("Settings of lifetimes", () => {
-  let app: TestApp;
-  beforeAll(async () => {
-    const lifetimes = {
-      SESSION_MAX_AGE: "1h",
-      REFRESH_TOKEN_TTL: "40m",
-      ACCESS_TOKEN_TTL: "30m",
-      LOCKOUT_DURATION: "1d",
-    };
-    app = await startApp({ env: { ...lifetimes, REFRESH_GRACE: "0", PASSWORD_MAX_AGE: "0" } });
-  });
-  afterAll(() => app.close());
+describe("Settings of lifetimes", async () => {
+  const lifetimes = {
+    SESSION_MAX_AGE: "1h",
+    REFRESH_TOKEN_TTL: "40m",
+    ACCESS_TOKEN_TTL: "30m",
+    LOCKOUT_DURATION: "1d",
+  };
+  const app = await startSuiteApp({ env: { ...lifetimes, REFRESH_GRACE: "0", PASSWORD_MAX_AGE: "0" } });
 
-  test("POST /auth/refresh: without a grace period, no token is accepted twice, however slow the database", async () => {
+  test("POST /auth/refresh: without a grace period, no token is accepted twice", async () => {
     const { browser, refreshToken } = await app.signIn();
     const steps = Array.from({ length: 20 });
     for (const _ of steps) expect((await browser.post("/auth/refresh")).status).toBe(200);
@@ -148,7 +132,7 @@ describe("Settings of lifetimes", () => {
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
-  test("a session ends at its maximum age, and so do its tokens", async () => {
+  test("SESSION_MAX_AGE: a session and its tokens end at this age", async () => {
     const user = await app.addUser();
     const { browser, accessToken, refreshToken } = await app.signIn(await app.addUser({ role: "admin" }));
     const { iat: start = 0 } = decodeJwt(refreshToken);
@@ -169,7 +153,7 @@ describe("Settings of lifetimes", () => {
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
-  test("an account stays locked for LOCKOUT_DURATION, whenever counters are cleaned up", async () => {
+  test("LOCKOUT_DURATION: an account stays locked for this time, whenever counters are cleaned up", async () => {
     const { credentials } = await app.addUser();
     const login = async (password: string) =>
       (await app.httpClient().post("/auth/login", { ...credentials, password })).status;
@@ -180,7 +164,7 @@ describe("Settings of lifetimes", () => {
     expect(await login(credentials.password)).toBe(200);
   });
 
-  test("PASSWORD_MAX_AGE=0 turns password expiry off", async () => {
+  test("PASSWORD_MAX_AGE=0: passwords do not expire", async () => {
     const { user } = await app.signIn();
     app.clock.advance("365d");
     const { body } = await app.httpClient().post("/auth/login", user.credentials);

@@ -1,11 +1,11 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { authenticatorOf, mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
 import { isMissing } from "../../support/skip-without.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 const app = await testApp();
 
@@ -19,33 +19,31 @@ test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and n
   }
   expect((await browser.get("/user/profile", accessToken)).body.mfaEnabled).toBe(true);
   expect((await app.mail.emailTo(user.email, /Two-factor sign-in is on/)).text).toMatch(/^Hello,/);
-  const events = await app.sql("select details from audit_events where user_id = ? and event = 'auth.mfa_setup'", [
-    user.id,
-  ]);
-  expect(events).toEqual([{ details: {} }]);
 });
 
-test.skipIf(isMissing("oathtool"))("POST /auth/setup-totp: agrees with oathtool, step by step", async () => {
+const oathtool = (secret: string, at: Date) => {
+  const now = at.toISOString().replace("T", " ").replace(/\..*/, " UTC");
+  return execFileSync("oathtool", ["--totp", "-b", secret, "--now", now]).toString().trim();
+};
+
+test.skipIf(isMissing("oathtool"))("POST /auth/setup-totp: oathtool has the same codes at every step", async () => {
   const { authenticator } = await setUpFactor(app);
   for (const steps of [-1, 0, 1, 7, 100_000]) {
-    const seconds = Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000);
-    const now = new Date(seconds * 1000).toISOString().replace("T", " ").replace(/\..*/, " UTC");
-    const theirs = execFileSync("oathtool", ["--totp", "-b", authenticator.secret, "--now", now]).toString().trim();
-    expect(await authenticator.code(steps)).toBe(theirs);
+    const at = new Date(app.clock.now().getTime() + steps * STEP_MS);
+    expect(await authenticator.code(steps)).toBe(oathtool(authenticator.secret, at));
   }
 });
 
-test.skipIf(isMissing("oathtool"))("POST /auth/setup-totp: oathtool's code signs in", async () => {
+test.skipIf(isMissing("oathtool"))("POST /auth/setup-totp: a code of oathtool signs in", async () => {
   const { user, authenticator } = await setUpFactor(app);
   const tempToken = await mfaTokenFor(app, user);
-  const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
-  const code = execFileSync("oathtool", ["--totp", "-b", authenticator.secret, "--now", now]).toString().trim();
+  const code = oathtool(authenticator.secret, app.clock.now());
   expect((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status).toBe(200);
 });
 
 test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR code", async () => {
   const { user, authenticator } = await setUpFactor(app);
-  const file = join(mkdtempSync(join(tmpdir(), "gatehouse-qr-")), "qr.png");
+  const file = join(temporaryFolder(), "qr.png");
   writeFileSync(file, Buffer.from(authenticator.qrCode.split(",")[1] as string, "base64"));
   const read = execFileSync("zbarimg", ["-q", "--raw", file], { stdio: ["ignore", "pipe", "ignore"] });
   const uri = new URL(read.toString().trim());
@@ -54,7 +52,7 @@ test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR c
   expect(Object.fromEntries(uri.searchParams)).toMatchObject({ secret: authenticator.secret, issuer: "Gatehouse" });
 });
 
-// a backup code proves nothing about the authenticator, so it does not count as the first code
+// a backup code does not prove that the authenticator works, so it does not count as the first code
 test("POST /auth/setup-totp: replaces secret and codes until a first code is accepted, then answers 409", async () => {
   const first = await setUpFactor(app);
   const { user, browser, accessToken } = first;
@@ -76,20 +74,7 @@ test("POST /auth/setup-totp: replaces secret and codes until a first code is acc
   });
 });
 
-test("POST /auth/setup-totp: stores the secret encrypted and the codes as digests", async () => {
-  const { user, authenticator } = await setUpFactor(app);
-  const rows = await app.sql(
-    "select to_jsonb(u)::text || (select string_agg(digest, ' ') from backup_codes where user_id = u.id) as row from users u where id = ?",
-    [user.id],
-  );
-  const dump = JSON.stringify(rows);
-  for (const secret of [authenticator.secret, ...authenticator.backupCodes]) {
-    expect(dump).not.toContain(secret);
-    expect(dump).not.toContain(secret.replace("-", ""));
-  }
-});
-
-test("POST /auth/setup-totp: needs the password once the sign-in is 15 minutes old, whatever was refreshed since", async () => {
+test("POST /auth/setup-totp: needs the password once the sign-in is 15 minutes old, also after refreshes", async () => {
   const { user, browser, accessToken: old } = await app.signIn();
   const setUp = async (body?: object) => {
     const { accessToken } = (await browser.post("/auth/refresh")).body;

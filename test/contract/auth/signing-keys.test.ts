@@ -1,16 +1,12 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from "jose";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { startApp, type TestApp } from "../../support/app.ts";
+import { expect, test } from "vitest";
+import { startSuiteApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { until } from "../../support/until.ts";
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await startApp(); // its clock is moved by months
-});
-afterAll(() => app.close());
+const app = await startSuiteApp(); // its clock moves by months
 
 const jwks = async () => (await app.httpClient().get("/.well-known/jwks.json")).body as { keys: { kid: string }[] };
 const kids = async () => (await jwks()).keys.map(({ kid }) => kid);
@@ -19,7 +15,7 @@ const refresh = async (token: string) =>
   (await app.httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).body;
 const profile = async (token: string) => (await app.httpClient().get("/user/profile", token)).status;
 
-test("Signing keys: rotate without signing anyone out, and go once no token can be signed with them", async () => {
+test("Signing keys: rotate without ending a session, and are deleted once no valid token has their signature", async () => {
   const [first] = await kids();
   app.clock.advance("89d");
   const early = await app.signIn();
@@ -28,7 +24,7 @@ test("Signing keys: rotate without signing anyone out, and go once no token can 
   app.clock.advance("2d"); // 91 days old
   const [, second = ""] = await until("the next key", async () => ((await kids()).length === 2 ? kids() : undefined));
   const before = await app.signIn();
-  expect(kidOf(before.accessToken)).toBe(first); // published, but verifiers get time to fetch it
+  expect(kidOf(before.accessToken)).toBe(first); // the new key is published and not used yet: verifiers have to fetch it
   const { user: mfaUser, authenticator } = await setUpFactor(app);
   const mfaToken = await mfaTokenFor(app, mfaUser);
 
@@ -54,8 +50,8 @@ test("Signing keys: rotate without signing anyone out, and go once no token can 
   app.clock.advance("6d");
   const kept = await refresh(refreshToken);
   expect((await kids()).length).toBe(2);
-  app.clock.advance("26h"); // the last refresh token of the old key has ended, and an hour more
-  await until("the old key to go", async () => (await kids()).length === 1);
+  app.clock.advance("26h"); // the last refresh token of the old key has expired for an hour
+  await until("the deletion of the old key", async () => (await kids()).length === 1);
   expect(await kids()).toEqual([second]);
   const still = await refresh(kept.refreshToken);
   expect(await profile(still.accessToken)).toBe(200);

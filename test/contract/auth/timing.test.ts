@@ -6,7 +6,7 @@ import { tally, times } from "../../support/until.ts";
 
 const app = await startApp({ realHashes: true });
 afterAll(() => app.close());
-/** Far more than may wait, since hashes are computed while requests still arrive. */
+/** Many more than may wait, since hashes are computed while requests arrive. */
 const STORM = 900;
 const wrong = "Wrong-1-guess";
 
@@ -40,9 +40,9 @@ describe("POST /auth/login", () => {
     expect(await app.sql("select failed from attempts where subject = ?", [user.email])).toEqual([]);
   });
 
-  // an embedded database lets logins through more slowly than they are hashed: there the queue never fills; once is enough
+  // With an embedded database the queue never fills: it is slower than the hashes.
   test.skipIf(app.mode !== "apart")(
-    "answers 503 with Retry-After beyond the queue, and other routes stay open",
+    "answers 503 with Retry-After beyond the queue, and other routes still work",
     async () => {
       const { browser, accessToken } = await app.signIn();
       const victims = times(STORM, () => `${randomUUID()}@example.com`);
@@ -59,10 +59,10 @@ describe("POST /auth/login", () => {
       const answers = await Promise.all(storm);
       stormy = false;
       await watching;
-      const told = tally(answers, (a) => a.status);
-      expect((told[401] ?? 0) + (told[503] ?? 0)).toBe(STORM);
-      expect(told[503]).toBeGreaterThan(0);
-      expect(told[401]).toBeGreaterThan(256);
+      const statuses = tally(answers, (a) => a.status);
+      expect((statuses[401] ?? 0) + (statuses[503] ?? 0)).toBe(STORM);
+      expect(statuses[503]).toBeGreaterThan(0);
+      expect(statuses[401]).toBeGreaterThan(256);
       const refused = answers.find((a) => a.status === 503);
       expect(refused?.body).toMatchObject({ statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" });
       expect(Number(refused?.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);

@@ -12,7 +12,7 @@ const kinds = ["access", "refresh", "mfaToken", "verification", "reset", "change
 type Kind = (typeof kinds)[number];
 const signed = ["access", "refresh", "mfaToken"] as const;
 
-/** What each entry answers to a token that it does not take; the MFA token's code is right. */
+/** The places that accept tokens, the accepted kinds, and the status of a refusal. The code of the MFA token is correct. */
 const entries: Record<string, { takes: Kind[]; send: (token: string) => Promise<number>; refused: number }> = {
   "Authorization: Bearer": {
     takes: ["access"],
@@ -61,7 +61,7 @@ async function makeTokens(): Promise<typeof made> {
   return { tokens, code: () => authenticator.code() };
 }
 
-/** Signs claims as the product itself would, with whatever is wrong in them. */
+/** The signing key of the product, for forged claims. */
 async function signer(): Promise<{ kid: string; key: KeyObject; publicKey: string }> {
   const [row] = await app.sql<{ kid: string; public_key: string; private_key: string }>("select * from signing_keys");
   if (!row) throw new Error("no signing key");
@@ -82,17 +82,17 @@ const byHand = (header: object, claims: JWTPayload, key: KeyObject) => {
 const sign = (claims: JWTPayload, header: object, key: KeyObject) =>
   new SignJWT(claims).setProtectedHeader({ alg: "EdDSA", ...header }).sign(key);
 
-/** Everything that is nearly a token. */
+/** Invalid tokens that are almost valid. */
 async function forgeries(token: string): Promise<[string, string][]> {
   const { kid, key, publicKey } = await signer();
   const [head = "", body = "", signature = ""] = token.split(".");
   const claims = decodeJwt(token);
   const header = decodeProtectedHeader(token);
-  const stranger = generateKeyPairSync("ed25519");
+  const foreign = generateKeyPairSync("ed25519");
   const raw = Buffer.from(publicKey, "base64url");
-  const jwk = stranger.publicKey.export({ format: "jwk" });
+  const jwk = foreign.publicKey.export({ format: "jwk" });
   const without = Object.keys(claims)
-    .filter((name) => !["email", "role"].includes(name)) // told to clients, not relied on
+    .filter((name) => !["email", "role"].includes(name)) // informative: the product does not use them
     .map(async (name): Promise<[string, string]> => {
       const { [name]: _, ...rest } = claims;
       return [`without ${name}`, await sign(rest, { kid }, key)];
@@ -110,9 +110,9 @@ async function forgeries(token: string): Promise<[string, string][]> {
       "HS256 with the public key as JWK",
       hs256({ kid }, claims, JSON.stringify({ kty: "OKP", crv: "Ed25519", x: publicKey })),
     ],
-    ["unknown kid", await sign(claims, { kid: "unknown" }, stranger.privateKey)],
-    ["known kid, strange key", await sign(claims, { kid }, stranger.privateKey)],
-    ["key in the header", await sign(claims, { kid, jwk }, stranger.privateKey)],
+    ["unknown kid", await sign(claims, { kid: "unknown" }, foreign.privateKey)],
+    ["known kid, foreign key", await sign(claims, { kid }, foreign.privateKey)],
+    ["key in the header", await sign(claims, { kid, jwk }, foreign.privateKey)],
     ["no kid", await sign(claims, {}, key)],
     ["a critical extension", byHand({ alg: "EdDSA", kid, crit: ["exp"], exp: 1 }, claims, key)],
     ["expired", await sign({ ...claims, exp: Math.floor(app.clock.now().getTime() / 1000) - 1 }, { kid }, key)],
@@ -120,8 +120,8 @@ async function forgeries(token: string): Promise<[string, string][]> {
     ["for another audience", await sign({ ...claims, aud: "other" }, { kid }, key)],
     ["of another type", await sign({ ...claims, type: "other" }, { kid }, key)],
     ["not yet valid", await sign({ ...claims, nbf: Math.floor(app.clock.now().getTime() / 1000) + 600 }, { kid }, key)],
-    ["for nobody", await sign({ ...claims, sub: "01890000-0000-7000-8000-000000000000" }, { kid }, key)],
-    ["for what is no id", await sign({ ...claims, sub: "' or 1=1", sid: "x", jti: "x" }, { kid }, key)],
+    ["for an unknown user", await sign({ ...claims, sub: "01890000-0000-7000-8000-000000000000" }, { kid }, key)],
+    ["for a malformed id", await sign({ ...claims, sub: "' or 1=1", sid: "x", jti: "x" }, { kid }, key)],
     [
       "with other kinds of values",
       await sign({ ...claims, sub: 7, gen: "0", sid: {} } as unknown as JWTPayload, { kid }, key),
@@ -156,7 +156,7 @@ test.each(signed)("Token kinds: an almost valid token of kind %s is refused at i
   }
 });
 
-test("Token kinds: all of them still work afterwards, each at its own entry", async () => {
+test("Token kinds: the valid tokens still work afterwards, each at its own entry", async () => {
   const order = ["access", "mfaToken", "refresh", "verification", "reset"] as const;
   for (const kind of order) {
     const entry = Object.values(entries).find(({ takes }) => takes.includes(kind));

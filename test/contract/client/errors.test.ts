@@ -29,7 +29,7 @@ test.each([
   ["a proxy's page", async () => new Response("<h1>Bad gateway</h1>", { status: 502 }), "UNEXPECTED_RESPONSE", 502],
   ["a page instead of JSON", async () => new Response("<h1>Hello</h1>"), "UNEXPECTED_RESPONSE", 200],
   ["no connection", () => Promise.reject(new TypeError("fetch failed")), "NETWORK_ERROR", 0],
-])("Client: %s throws a code of the client", async (_what, fetch, code, status) => {
+])("Client: %s throws its own code", async (_what, fetch, code, status) => {
   expect(await errorOf(clientAt(app.url, { fetch }).user.getProfile())).toMatchObject({ code, status });
 });
 

@@ -6,7 +6,7 @@ import { times } from "../../support/until.ts";
 
 const app = await testApp();
 
-/** A store that keeps what it is given. */
+/** A token store in memory. */
 function memory(token?: string): TokenStore & { token: string | undefined } {
   return {
     token,
@@ -34,7 +34,7 @@ test("Client: 20 parallel calls with an expired access token refresh once and ar
   expect(store.token).not.toBe(refresh);
 });
 
-test("Client: continues the session of a stored refresh token, and says whether there is one", async () => {
+test("Client: continues the session of a stored refresh token, and reports whether there is one", async () => {
   const { user, refreshToken } = await app.signIn();
   const client = clientAt(app.url, { refreshToken: memory(refreshToken) });
   expect(await client.resume()).toBe(true);
@@ -107,7 +107,7 @@ test("Client: two tabs of a browser refresh one after the other, and both stay s
   const user = await app.addUser();
   await first.auth.login(user.credentials);
   expect(await second.resume()).toBe(true);
-  // the first use of the new pair ends the grace of the old one, which the request of the second tab would carry
+  // the first use of the new pair ends the grace period of the old one, which the second tab would send
   departure = first.auth.refresh().then(() => first.user.getProfile());
   await second.auth.refresh();
   expect((await second.user.getProfile()).id).toBe(user.id);

@@ -1,15 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { type Client, GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
 import { clientAt } from "../../support/client.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
-const saying = (content: string): StreamChatRequest => ({
-  provider: "provider-a",
-  messages: [{ role: "user", content }],
-});
+const requestOf = (content: string) => conversationOf(content) as StreamChatRequest;
 
 async function signedIn(options = {}): Promise<Client> {
   const client = clientAt(app.url, options);
@@ -27,7 +25,7 @@ test("Client: streams a reply in pieces, also with an access token that has expi
   const client = await signedIn();
   app.clock.advance("16m");
   const pieces: string[] = [];
-  for await (const piece of client.ai.stream(saying("case: bytes"))) pieces.push(piece);
+  for await (const piece of client.ai.stream(requestOf("case: bytes"))) pieces.push(piece);
   expect(pieces.join("")).toBe(REPLY);
 });
 
@@ -35,7 +33,7 @@ test("Client: an error event throws STREAM_ERROR after the pieces before it", as
   const client = await signedIn();
   let text = "";
   const reading = async () => {
-    for await (const piece of client.ai.stream(saying("case: reset-midway"))) text += piece;
+    for await (const piece of client.ai.stream(requestOf("case: reset-midway"))) text += piece;
   };
   await expect(reading()).rejects.toMatchObject({
     code: "STREAM_ERROR",
@@ -46,7 +44,7 @@ test("Client: an error event throws STREAM_ERROR after the pieces before it", as
 
 test("Client: a request that is refused before the stream throws its code and violations", async () => {
   const client = await signedIn();
-  await expect(textOf(client.ai.stream({ ...saying("Hello."), temperature: 3 }))).rejects.toMatchObject({
+  await expect(textOf(client.ai.stream({ ...requestOf("Hello."), temperature: 3 }))).rejects.toMatchObject({
     code: "VALIDATION_FAILED",
     violations: [{ field: "temperature" }],
   });
@@ -62,7 +60,7 @@ describe("Client: ends the request to the provider", () => {
   test("when the loop is left", async () => {
     const client = await signedIn();
     const content = `case: silent-midway ${crypto.randomUUID()}`;
-    for await (const _ of client.ai.stream(saying(content))) break;
+    for await (const _ of client.ai.stream(requestOf(content))) break;
     await closed(content);
   });
 
@@ -71,7 +69,7 @@ describe("Client: ends the request to the provider", () => {
     const content = `case: silent-midway ${crypto.randomUUID()}`;
     const stop = new AbortController();
     const reading = async () => {
-      for await (const _ of client.ai.stream(saying(content), { signal: stop.signal })) stop.abort("stopped");
+      for await (const _ of client.ai.stream(requestOf(content), { signal: stop.signal })) stop.abort("stopped");
     };
     await expect(reading()).rejects.toBe("stopped");
     await closed(content);
@@ -81,7 +79,7 @@ describe("Client: ends the request to the provider", () => {
 test("Client: a stream that breaks off throws NETWORK_ERROR", async () => {
   const body = 'data: {"chunk":"Hel"}\n\n';
   const client = clientAt(app.url, { fetch: async () => new Response(body) });
-  await expect(textOf(client.ai.stream(saying("Hello.")))).rejects.toMatchObject({ code: "NETWORK_ERROR" });
+  await expect(textOf(client.ai.stream(requestOf("Hello.")))).rejects.toMatchObject({ code: "NETWORK_ERROR" });
 });
 
 test("Client: reads the reply as a whole where fetch has no streams", async () => {
@@ -90,7 +88,7 @@ test("Client: reads the reply as a whole where fetch has no streams", async () =
     return Object.defineProperty(response, "body", { value: undefined });
   };
   const client = await signedIn({ fetch: withoutStreams });
-  expect(await textOf(client.ai.stream(saying("case: plain")))).toBe(REPLY);
+  expect(await textOf(client.ai.stream(requestOf("case: plain")))).toBe(REPLY);
 });
 
 test("Client: pieces may be cut at any byte", async () => {
@@ -98,6 +96,6 @@ test("Client: pieces may be cut at any byte", async () => {
     'data: {"chunk":"Grü"}\n\n: comment\n\ndata: {"chunk":"ße 👍"}\n\ndata: [DONE]\n\n',
   );
   const fetchBytes = async () => new Response(ReadableStream.from([...bytes].map((byte) => Uint8Array.of(byte))));
-  expect(await textOf(clientAt(app.url, { fetch: fetchBytes }).ai.stream(saying("Hello.")))).toBe("Grüße 👍");
+  expect(await textOf(clientAt(app.url, { fetch: fetchBytes }).ai.stream(requestOf("Hello.")))).toBe("Grüße 👍");
   expect(new GatehouseError("NETWORK_ERROR", "")).toBeInstanceOf(Error);
 });

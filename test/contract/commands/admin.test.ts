@@ -1,18 +1,16 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
 import { setUpFactor } from "../../support/authenticator.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { runScript } from "../../support/deployment.ts";
 import { describeIf } from "../../support/skip-without.ts";
-import { begin } from "../../support/transaction.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
+import { commitMeanwhile } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
 describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service", async () => {
-  const url = await createDatabase(`admin_${randomUUID().slice(0, 8)}`);
+  const url = await createDatabase();
   const app = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
   afterAll(() => app.close());
   const env = { DATABASE_URL: url, DATA_DIR: app.settings.DATA_DIR as string };
@@ -57,17 +55,12 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect((await admin("promote", email)).out).not.toContain("password");
   });
 
-  test("promotes an account that appears meanwhile, and shows no password", async () => {
+  test("promotes an account that is created during the command, and shows no password", async () => {
     const user = await app.addVerifiedUser();
     const email = `${randomUUID()}@example.com`;
-    const taking = await begin(url, "update users set email = $1, canonical_email = $1 where id = $2", [
-      email,
-      user.id,
-    ]);
-    const promoting = admin("promote", email);
-    await taking.toBeWaitedFor();
-    await taking.commit();
-    expect(await promoting).toEqual({ code: 0, out: `${email} is an administrator now.\n` });
+    const change = "update users set email = $1, canonical_email = $1 where id = $2";
+    const promoted = await commitMeanwhile(url, change, [email, user.id], () => admin("promote", email));
+    expect(promoted).toEqual({ code: 0, out: `${email} is an administrator now.\n` });
     expect(await app.sql("select role from users where id = ?", [user.id])).toEqual([{ role: "admin" }]);
   });
 
@@ -90,7 +83,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     ]);
   });
 
-  test("removes the second factor of somebody who has lost it, an administrator included, and notifies by mail", async () => {
+  test("removes the second factor of any user, and notifies by mail", async () => {
     const { user } = await setUpFactor(app, await app.addUser({ role: "admin" }));
     expect((await admin("disable-mfa", user.email)).code).toBe(0);
     expect((await app.httpClient().post("/auth/login", user.credentials)).body.requiresMfa).toBe(false);
@@ -99,11 +92,11 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
   });
 
   test("explains errors and usage", async () => {
-    expect(await admin("unlock", "nobody@example.com")).toMatchObject({
+    expect(await admin("unlock", "unknown@example.com")).toMatchObject({
       code: 2,
       out: expect.stringMatching(/No account/),
     });
-    expect(await admin("promote", "nobody")).toMatchObject({ code: 2, out: expect.stringMatching(/e-mail/) });
+    expect(await admin("promote", "not-an-address")).toMatchObject({ code: 2, out: expect.stringMatching(/e-mail/) });
     expect(await admin("grant-role", "x; drop table users")).toMatchObject({
       code: 2,
       out: expect.stringMatching(/plain lower-case name/),
@@ -134,7 +127,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect(out).toContain("was edited");
     const key = { ...env, SECRET_KEY: randomBytes(32).toString("base64") };
     expect((await runScript("audit-verify", [], key)).out).toContain("has no MAC of SECRET_KEY");
-    const elsewhere = { ...env, DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-no-key-")) };
+    const elsewhere = { ...env, DATA_DIR: temporaryFolder() };
     const missing = { code: 2, out: expect.stringContaining("SECRET_KEY must be that of the service") };
     expect(await runScript("audit-verify", [], elsewhere)).toEqual(missing);
   });
@@ -155,7 +148,7 @@ describe("npm run admin, on the embedded database", () => {
   });
 
   test("works while the service is stopped", async () => {
-    const env = { DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-admin-")) };
+    const env = { DATA_DIR: temporaryFolder() };
     const email = `${randomUUID()}@example.com`;
     expect((await runScript("admin", ["promote", email], env)).out).toContain("shown once");
     expect((await runScript("admin", ["unlock", email], env)).code).toBe(0);

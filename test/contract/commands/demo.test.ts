@@ -1,26 +1,22 @@
 import { execFile } from "node:child_process";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { startProcess } from "../../support/deployment.ts";
 import { freePort } from "../../support/metrics.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 
 const run = promisify(execFile);
 
 describe("npm run demo", () => {
   test("prints commands that work as printed", async () => {
-    const demo = await startProcess(
-      { PORT: await freePort(), DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-demo-")), LOG_LEVEL: "warn" },
-      "scripts/demo.ts",
-    );
-    await until("the lines", () => /^curl .*\/ai\/stream .*\n/m.test(demo.output()));
+    const env = { PORT: await freePort(), DATA_DIR: temporaryFolder(), LOG_LEVEL: "warn" };
+    const demo = await startProcess(env, "scripts/demo.ts");
+    await until("the commands", () => /^curl .*\/ai\/stream .*\n/m.test(demo.output()));
     const lines = demo.output().match(/^(TOKEN=|curl ).*/gm) ?? [];
     expect(lines).toHaveLength(5);
-    const [signIn, ...asked] = lines;
-    const answers = await Promise.all(asked.map((line) => run("bash", ["-c", `${signIn}\n${line}`])));
+    const [signIn, ...commands] = lines;
+    const answers = await Promise.all(commands.map((line) => run("bash", ["-c", `${signIn}\n${line}`])));
     const [profile, providers, chat, stream] = answers.map(({ stdout }) => stdout);
     expect(JSON.parse(profile as string)).toMatchObject({ email: "user@example.com", emailVerified: true });
     expect(JSON.parse(providers as string).map(({ configured }: { configured: boolean }) => configured)).toEqual([

@@ -1,9 +1,9 @@
 import { execFile } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 const script = `
   import { loadEnvFile } from ${JSON.stringify(resolve("services/platform/process.ts"))};
@@ -11,9 +11,9 @@ const script = `
   const { FIRST, SECOND, TAKEN } = process.env;
   process.stdout.write(JSON.stringify([FIRST, SECOND, TAKEN]));`;
 
-/** What a process has of FIRST, SECOND and TAKEN in a folder with this `.env`. */
+/** FIRST, SECOND and TAKEN of a process in a folder with this `.env`. */
 async function readFrom(file: string | Buffer): Promise<unknown> {
-  const cwd = mkdtempSync(join(tmpdir(), "gatehouse-env-"));
+  const cwd = temporaryFolder();
   writeFileSync(join(cwd, ".env"), file);
   const args = ["--input-type=module", "--eval", script];
   const { stdout } = await promisify(execFile)(process.execPath, args, { cwd, env: { TAKEN: "before" } });

@@ -1,25 +1,24 @@
-import { randomUUID } from "node:crypto";
-import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { createDatabase } from "../../support/databases.ts";
 import { runScript } from "../../support/deployment.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
 describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
   test("reads .env, and explains errors in one sentence", async () => {
-    const folder = mkdtempSync(join(tmpdir(), "gatehouse-migrate-"));
-    const url = await createDatabase(`migrate_${randomUUID().slice(0, 8)}`);
+    const folder = temporaryFolder();
+    const url = await createDatabase();
     writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
     expect(await runScript("migrate", [], {}, folder)).toMatchObject({ code: 0 });
     const client = new pg.Client(url);
     await client.connect();
     expect((await client.query("select 1 from users")).rows).toEqual([]);
     await client.end();
-    const away = await runScript("migrate", [], { DATABASE_URL: "postgres://nobody@127.0.0.1:1/x" }, folder);
+    const away = await runScript("migrate", [], { DATABASE_URL: "postgres://unknown@127.0.0.1:1/x" }, folder);
     expect(away).toMatchObject({ code: 2, out: expect.stringMatching(/^It didn't work: [^\n]+\n$/) });
     mkdirSync(join(folder, "sealed", ".env"), { recursive: true });
     const unread = await runScript("migrate", [], { DATABASE_URL: url }, join(folder, "sealed"));
@@ -27,7 +26,7 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
   });
 
   test("retries adding a month while a long read holds the audit log", async () => {
-    const env = { DATABASE_URL: await createDatabase(`migrate_${randomUUID().slice(0, 8)}`) };
+    const env = { DATABASE_URL: await createDatabase() };
     expect(await runScript("migrate", [], env)).toMatchObject({ code: 0 });
     const client = new pg.Client(env.DATABASE_URL);
     await client.connect();
@@ -41,7 +40,7 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     const reader = await begin(env.DATABASE_URL, "select 1 from audit_events limit 1", []);
     const migrated = runScript("migrate", [], env);
     await reader.toBeWaitedFor();
-    await until("the wait to be given up", async () => {
+    await until("the end of the first attempt", async () => {
       const { rows } = await client.query(
         `select 1 from pg_locks l join pg_database d on d.oid = l.database
            where d.datname = current_database() and relation = 'audit_events'::regclass and not granted`,

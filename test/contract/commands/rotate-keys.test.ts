@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
 import { authenticatorOf, mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
@@ -9,10 +9,10 @@ import { until } from "../../support/until.ts";
 const secret = () => randomBytes(32).toString("base64");
 
 test.skipIf(!process.env.TEST_SERVERS)(
-  "SECRET_KEY=new,old: opens what the old key sealed, seals it again, and needs the old key no more",
+  "SECRET_KEY=new,old: decrypts secrets of the old key and encrypts them with the new one, until the old key is not needed",
   async () => {
     const [old, next] = [secret(), secret()];
-    const DATABASE_URL = await createDatabase(randomUUID().slice(0, 8));
+    const DATABASE_URL = await createDatabase();
     const open = (SECRET_KEY: string) => startApp({ mode: "servers", env: { DATABASE_URL, SECRET_KEY } });
     const first = await open(old);
     const { user, authenticator, accessToken } = await setUpFactor(first, await first.addVerifiedUser());

@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { startApp, type TestApp } from "../../support/app.ts";
+import { expect, test } from "vitest";
+import { startSuiteApp } from "../../support/app.ts";
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await startApp(); // its schema is changed
-  await app.sql("alter table users add constraint users_unforeseen check (name <> 'Unforeseen')");
-});
-afterAll(() => app.close());
+const app = await startSuiteApp(); // its schema is changed
+await app.sql("alter table users add constraint users_unforeseen check (name <> 'Unforeseen')");
 
 test("Database errors: a refused statement is 500 and logged once, with its code and place, without values and row", async () => {
   const email = "secretive@example.com";

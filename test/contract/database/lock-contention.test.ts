@@ -8,22 +8,22 @@ const app = await testApp();
 
 describe.skipIf(app.mode === "embedded")("Lock contention", () => {
   const url = app.settings.DATABASE_URL as string;
-  test("a deadlock is answered as a temporary failure", async () => {
+  test("a deadlock is answered by 503 and a time to retry", async () => {
     const { user, browser, accessToken } = await app.signIn();
     const ask = () => browser.post("/auth/logout", undefined, accessToken);
     const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
-    await other.run("set local deadlock_timeout = '1min'", []); // the product's side is the one that notices
-    const asked = ask();
+    await other.run("set local deadlock_timeout = '1min'", []); // the deadlock is detected in the product's connection
+    const pending = ask();
     await other.toBeWaitedFor();
     await other.run("select 1 from users where id = $1 for update", [user.id]);
     await other.commit();
-    const answer = await asked;
+    const answer = await pending;
     expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
     expect(answer.headers.get("retry-after")).toBe("2");
     expect((await ask()).status).toBe(200);
   });
 
-  test("the cleanup job is not blocked: an impersonation goes before the session that opened it", async () => {
+  test("the cleanup job is not blocked: it deletes an impersonation before the session that opened it", async () => {
     const [admin, sentinel] = [await signInAdmin(app), await app.signIn()];
     const user = await app.addUser();
     expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
@@ -33,11 +33,11 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     const cleared = (id: string) => async () =>
       (await app.sql("select 1 from sessions where user_id = ?", [id])).length === 0;
     app.clock.advance("1h");
-    await until("what has ended to be cleared", cleared(sentinel.user.id));
+    await until("the unlocked session to be deleted", cleared(sentinel.user.id));
     await other.commit();
     for (const id of [user.id, admin.user.id]) {
       app.clock.advance("1h");
-      await until("the others to go as well", cleared(id));
+      await until("the other sessions to be deleted", cleared(id));
     }
   });
 });

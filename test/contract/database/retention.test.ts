@@ -7,7 +7,7 @@ import { signInAdmin } from "../../support/admin.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
-/** Moves on until a job has run; it leaves locked rows to the next run. */
+/** Advances the clock until a job has run. The job leaves locked rows to its next run. */
 const passes = ({ clock }: TestApp, what: string, check: () => Promise<boolean>) =>
   until(what, async () => {
     if (await check()) return true;
@@ -16,7 +16,7 @@ const passes = ({ clock }: TestApp, what: string, check: () => Promise<boolean>)
     return false;
   });
 
-test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts that were never verified nor used", async () => {
+test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts that were neither verified nor used", async () => {
   const app = await startApp({ env: { UNVERIFIED_RETENTION: "30d" } });
   onTestFinished(() => app.close());
   const [unused, used, verified] = [await app.addUser(), await app.addUser(), await app.addVerifiedUser()];
@@ -34,7 +34,7 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   await passes(app, "old e-mails to be deleted", async () => (await emails()).length === 0);
   if (process.env.TEST_MODE && process.env.TEST_MODE !== "embedded") return; // sent by SMTP
   const folder = join(app.settings.DATA_DIR as string, "mail");
-  const others = [`${newId(new Date(0))}.eml`, `${"a".repeat(36)}.eml`]; // of an earlier run, and no e-mail's
+  const others = [`${newId(new Date(0))}.eml`, `${"a".repeat(36)}.eml`]; // of an earlier run, and of no e-mail
   const files = () => readdirSync(folder).filter((name) => name.endsWith(".eml"));
   const admin = await signInAdmin(app);
   const [kept, erased] = [await app.addUser(), await app.addUser()];
@@ -46,7 +46,7 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   expect(files().sort()).toEqual([...rows.map(({ id }) => `${id}.eml`), ...others].sort());
 });
 
-test("SESSION_RETENTION: deletes sessions that have ended so long ago", async () => {
+test("SESSION_RETENTION: deletes sessions that ended before this time", async () => {
   const app = await startApp({ env: { SESSION_RETENTION: "3d" } });
   onTestFinished(() => app.close());
   const { user, browser, accessToken } = await app.signIn();
@@ -89,7 +89,7 @@ test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has 
     async () => (await app.sql("select 1 from ai_usage limit 1")).length === 0,
   );
   expect(await read()).toEqual(before);
-  expect(await read(1, -1)).toEqual(before); // of sums, a time means its day
+  expect(await read(1, -1)).toEqual(before); // sums have days, not times
   expect(await read(24, 1)).toEqual([[], [], []]);
   expect(await app.sql("select 1 from ai_usage_days where user_id = ?", [user.id])).toHaveLength(2);
   const admin = await signInAdmin(app, user);
@@ -97,7 +97,7 @@ test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has 
   expect(body.usage).toEqual([]);
   expect(body.usageDays).toEqual(before[0].map(({ userId, ...sums }: { userId: string }) => sums));
   await admin.delete(`/admin/users/${erased.id}`);
-  const [own, all, theirs] = await read();
+  const [own, all, ofErased] = await read();
   const calls = (rows: { calls: number }[]) => rows.reduce((sum, row) => sum + row.calls, 0);
-  expect([calls(own), calls(all), theirs]).toEqual([8_000, 24_000, []]);
+  expect([calls(own), calls(all), ofErased]).toEqual([8_000, 24_000, []]);
 });

@@ -1,11 +1,7 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Started, start } from "../../support/gateway.ts";
+import { expect, test } from "vitest";
+import { startSuiteGateway } from "../../support/gateway.ts";
 
-let server: Started;
-beforeAll(async () => {
-  server = await start(() => {}, { env: { PUBLIC_URL: "https://api.example.com/below" } });
-});
-afterAll(() => server.close());
+const server = await startSuiteGateway(() => {}, { env: { PUBLIC_URL: "https://api.example.com/below" } });
 
 type HttpResponse = { content?: Record<string, { schema: object }>; headers?: object };
 type Operation = {
@@ -70,7 +66,7 @@ test("GET /openapi.json: lists the failures of each route by status and code", a
   const { paths } = await document();
   const codes = (path: string, status: number, method = "post") => {
     const schema = paths[path]?.[method]?.responses[status]?.content?.["application/json"]?.schema;
-    // not beside a $ref, where makers of clients look over it
+    // in allOf, since generators of clients ignore properties beside a $ref
     return (schema as { allOf: { properties: { code: { enum: string[] } } }[] } | undefined)?.allOf[1]?.properties.code
       .enum;
   };
@@ -81,7 +77,7 @@ test("GET /openapi.json: lists the failures of each route by status and code", a
   expect(codes("/admin/users", 403, "get")).toEqual(["FORBIDDEN", "MFA_REQUIRED", "IMPERSONATING"]);
   expect(codes("/ai/chat", 422)).toEqual(["PROVIDER_NOT_CONFIGURED"]);
   expect(codes("/ai/chat", 500)).toEqual(["PROVIDER_ERROR"]);
-  expect(codes("/ai/stream", 422)).toBeUndefined(); // comes as an event
+  expect(codes("/ai/stream", 422)).toBeUndefined(); // an error event of the stream
   expect(codes("/ai/stream", 413)).toEqual(["PAYLOAD_TOO_LARGE"]);
 });
 

@@ -1,12 +1,11 @@
-import { existsSync } from "node:fs";
-import { chromium } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { start } from "../../support/gateway.ts";
 import { PROFILE_SECTION, sendProfileRequest } from "../../support/reference-page.ts";
+import { describeChromium } from "../../support/web-fixture.ts";
 
-const CHROMIUM = "/usr/bin/chromium";
 const app = await testApp();
+const SESSION_COOKIE = { expires: -1, httpOnly: true, secure: false, sameSite: "Strict" as const };
 
 test("GET /docs: allows scripts and requests of its own origin only, and none inline", async () => {
   const { status, headers, text } = await app.httpClient().get("/docs");
@@ -25,34 +24,20 @@ test("GET /docs and its scripts: DOCS=off removes them", async () => {
   await server.close();
 });
 
-describe.runIf(existsSync(CHROMIUM))("GET /docs in a browser", () => {
-  let browser: Awaited<ReturnType<typeof chromium.launch>>;
-  beforeAll(async () => {
-    browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-  });
-  afterAll(() => browser?.close());
-
-  /** Opens a page below /docs, signed in if there is a refresh token. */
-  async function visit(path: string, refreshToken?: string) {
-    const context = await browser.newContext({ viewport: { width: 1400, height: 1000 } });
-    if (refreshToken) await context.addCookies([{ name: "refreshToken", value: refreshToken, url: `${app.url}/auth` }]);
-    const page = await context.newPage();
-    const errors: string[] = [];
-    const requested: string[] = [];
-    page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
-    page.on("pageerror", ({ message }) => errors.push(message));
-    page.on("request", (request) => requested.push(request.url()));
-    await page.goto(`${app.url}/docs${path}`);
+describeChromium("GET /docs in Chromium", (visit) => {
+  /** Visits a page below /docs, signed in if there is a refresh token. */
+  async function visitDocs(path: string, refreshToken?: string) {
+    const cookie = { name: "refreshToken", value: refreshToken ?? "", domain: "127.0.0.1", path: "/auth" };
+    const storageState = { cookies: refreshToken ? [{ ...SESSION_COOKIE, ...cookie }] : [], origins: [] };
+    const options = { viewport: { width: 1400, height: 1000 }, storageState };
+    const { page, errors, requests } = await visit(`${app.url}/docs${path}`, options);
     await page.getByText("Powered by Scalar").waitFor();
-    return {
-      page,
-      errors,
-      foreign: () => requested.filter((url) => !/^(?:data|blob):/.test(url) && !url.startsWith(app.url)),
-    };
+    const isForeign = (request: string) => !/ (?:data|blob):/.test(request) && !request.includes(` ${app.url}`);
+    return { page, errors, foreign: () => requests.filter(isForeign) };
   }
 
-  test("lists every route, violates no policy and asks no other origin", async () => {
-    const { page, errors, foreign } = await visit("");
+  test("lists every route, violates no policy and sends no request to another origin", async () => {
+    const { page, errors, foreign } = await visitDocs("");
     const { paths } = (await (await fetch(`${app.url}/openapi.json`)).json()) as {
       paths: Record<string, Record<string, { summary: string }>>;
     };
@@ -63,20 +48,20 @@ describe.runIf(existsSync(CHROMIUM))("GET /docs in a browser", () => {
       .waitFor();
     const listed = (await page.getByRole("link").allInnerTexts()).join("\n");
     expect(summaries.filter((summary) => !listed.includes(summary))).toEqual([]);
-    expect(errors.filter((error) => !error.includes("401"))).toEqual([]); // nobody is signed in
+    expect(errors.filter((error) => !error.includes("401"))).toEqual([]); // the caller is not signed in
     expect(foreign()).toEqual([]);
   });
 
   test("sends a request as the user who is signed in, and shows samples", async () => {
     const { user, refreshToken } = await app.signIn();
-    const { page, errors, foreign } = await visit(PROFILE_SECTION, refreshToken);
+    const { page, errors, foreign } = await visitDocs(PROFILE_SECTION, refreshToken);
     await sendProfileRequest(page);
     await page.getByText(user.email).first().waitFor();
     expect([errors, foreign()]).toEqual([[], []]);
   });
 
   test("fits a narrow screen in dark mode", async () => {
-    const { page } = await visit("");
+    const { page } = await visitDocs("");
     await page.emulateMedia({ colorScheme: "dark" });
     await page.setViewportSize({ width: 320, height: 640 });
     await page.getByRole("heading", { name: "Gatehouse" }).first().waitFor();

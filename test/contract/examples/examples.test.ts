@@ -1,23 +1,23 @@
 import { execFile, execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { startApp, type TestApp } from "../../support/app.ts";
+import { startSuiteApp } from "../../support/app.ts";
 import { isMissing } from "../../support/skip-without.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 const run = promisify(execFile);
-const PYTHON = "/usr/bin/python3"; // Debian's own: its modules come from packages
+const PYTHON = "/usr/bin/python3"; // of Debian, with its packaged modules
 const NODE = process.execPath;
 const INTERPRETERS: Record<string, string> = { js: NODE, ts: NODE, py: PYTHON, sh: "/bin/sh", java: "java" };
 const SCRIPTS = ["rest.sh", "rest.js", "rest.py", "grpc.sh", "grpc.js", "grpc_client.py"];
 const CLIENTS = [...SCRIPTS, "java/Rest.java", "typescript/rest.ts"];
 const VERIFIERS = ["verify.js", "verify.py", "java/Verify.java"];
-const protos = mkdtempSync(join(tmpdir(), "gatehouse-protos-"));
+const protos = temporaryFolder();
 
-/** Whether Debian's modules are there; a gate has to install them. */
+/** Whether Debian's modules are installed. In CI they count as installed. */
 function hasModules(...names: string[]): boolean {
   try {
     execFileSync(PYTHON, ["-c", `import ${names}`], { stdio: "ignore" });
@@ -35,13 +35,9 @@ const NEEDS: Record<string, boolean> = {
   "typescript/rest.ts": existsSync("examples/typescript/node_modules") || Boolean(process.env.CI),
 };
 
-describe("examples", () => {
-  let app: TestApp; // its own: the clocks of the programs are the machine's
-  beforeAll(async () => {
-    app = await startApp();
-    await run("buf", ["export", ".", "-o", protos]);
-  });
-  afterAll(() => app.close());
+describe("examples", async () => {
+  const app = await startSuiteApp(); // not shared, since the programs use the clock of the machine
+  await run("buf", ["export", ".", "-o", protos]);
 
   async function runExample(file: string, variables: Record<string, string>): Promise<string> {
     const env = { ...process.env, GATEHOUSE_URL: app.url, GATEHOUSE_GRPC: app.grpcUrl, PROTOS: protos, ...variables };
@@ -49,7 +45,7 @@ describe("examples", () => {
     return (await run(program, [join("examples", file)], { env })).stdout;
   }
 
-  test("each has a test", () => {
+  test("each example has a test", () => {
     const programs = readdirSync("examples", { recursive: true, encoding: "utf8" }).filter((name) =>
       /^(?!.*(node_modules|dist)).*\.(sh|js|ts|py|java)$/.test(name),
     );
@@ -77,7 +73,7 @@ describe("examples", () => {
   });
 
   test.for(VERIFIERS)(
-    "%s accepts an access token, and neither a changed one nor another issuer's",
+    "%s accepts an access token, and refuses a changed one and one of another issuer",
     async (file, { skip }) => {
       skip(NEEDS[file] === false, "its packages are not installed");
       const { user, accessToken } = await app.signIn(await app.addVerifiedUser());

@@ -5,12 +5,12 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { AuthService, LoginRequestSchema } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
+import { CHAT, LOGIN } from "../../support/hostile.ts";
 import { answerTo, failureOf, framed, send } from "../../support/raw-grpc.ts";
 
 const app = await testApp();
-const LOGIN = "/gatehouse.account.v1.AuthService/Login";
-const CHAT = "/gatehouse.ai.v1.AIService/Chat";
 const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
@@ -23,13 +23,16 @@ afterAll(() => session.close());
 
 const asJson = { ":path": LOGIN, "content-type": "application/json" };
 
-test.each(["[", "a:99999", "%"])("gRPC: answers 400 to the authority %s, and goes on", async (authority) => {
-  const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
-  expect(status).toBe(400);
-  expect((await send(session, asJson, json({}))).status).toBe(400);
-});
+test.each(["[", "a:99999", "%"])(
+  "gRPC: answers 400 to the authority %s, and keeps the connection",
+  async (authority) => {
+    const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
+    expect(status).toBe(400);
+    expect((await send(session, asJson, json({}))).status).toBe(400);
+  },
+);
 
-test("gRPC: refuses an undecodable message with a reason, and without quoting it", async () => {
+test("gRPC: refuses an unreadable message with a reason, and does not quote it", async () => {
   const given = { email: "ann@example.com", password: 12_345_678 };
   const answer = await send(session, asJson, json(given));
   const { status, text } = answer;
@@ -47,7 +50,7 @@ test("gRPC: refuses bodies over the method's limit", async () => {
   await expect(login).rejects.toMatchObject({ code: Code.OutOfRange });
 });
 
-test("gRPC: a body in many small parts costs no more memory than its size", async () => {
+test("gRPC: a body in 20,000 parts is read within ten seconds", async () => {
   const stream = session.request({ ":method": "POST", ":path": CHAT, "content-type": "application/grpc" });
   const answer = answerTo(stream);
   const started = performance.now();
@@ -58,11 +61,11 @@ test("gRPC: a body in many small parts costs no more memory than its size", asyn
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
-test("gRPC: keeps deadlines, and refuses one that no timer can run for, in each protocol", async () => {
+test("gRPC: ends a call at its deadline, and refuses a deadline beyond the range of timers, in each protocol", async () => {
   const warnings = vi.spyOn(process, "emitWarning");
   const authorization = `Bearer ${(await app.signIn()).accessToken}`;
   const ask = (content: string, type: string, deadline: Record<string, string>) => {
-    const message = create(StreamChatRequestSchema, { provider: "provider-a", messages: [{ role: "user", content }] });
+    const message = create(StreamChatRequestSchema, conversationOf(content));
     const headers = { ":path": STREAM, "content-type": `application/${type}`, authorization, ...deadline };
     return send(session, headers, framed(toBinary(StreamChatRequestSchema, message)));
   };

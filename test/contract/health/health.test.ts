@@ -7,7 +7,7 @@ import { type Settings, type Started, start, transportKinds } from "../../suppor
 describe.each(transportKinds)("GET /health %s", (transportKind) => {
   let server: Started;
   afterEach(() => server.close());
-  /** Services whose parts named here are away. */
+  /** Starts services. @param away the unavailable parts */
   const open = async (away: string[], settings: Settings = {}) => {
     server = await start(
       (router) =>
@@ -26,7 +26,7 @@ describe.each(transportKinds)("GET /health %s", (transportKind) => {
   const ok = { status: "ok", latencyMs: expect.closeTo(1.3, 5) };
   const down = { ...ok, status: "down" };
 
-  test("is ok when every part is", async () => {
+  test("is ok if every part is ok", async () => {
     await open([]);
     expect(await server.send("GET", "/health")).toMatchObject({
       status: 200,
@@ -72,7 +72,7 @@ test("GET /health/ready: is 503 without services, within the time limit of a che
   await server.close();
 });
 
-test("GET /health/ready: is 503 while services hang", async () => {
+test("GET /health/ready: is 503 while services do not respond", async () => {
   const server = await start((router) => router.service(Health, { check: () => new Promise(() => {}) }));
   const started = performance.now();
   expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503 });

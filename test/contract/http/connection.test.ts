@@ -1,24 +1,20 @@
 import { once } from "node:events";
 import net from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type Started, start } from "../../support/gateway.ts";
+import { start, startSuiteGateway } from "../../support/gateway.ts";
 import { post, sendRawHttp } from "../../support/raw-http.ts";
 import { CONVERSATION } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
-describe("Endless request body", () => {
-  let server: Started;
-  beforeAll(async () => {
-    server = await start((router) => router.service(AuthService, { login: () => ({}) }));
-  });
-  afterAll(() => server.close());
+describe("Endless request body", async () => {
+  const server = await startSuiteGateway((router) => router.service(AuthService, { login: () => ({}) }));
   const json = "Content-Type: application/json\r\n";
   const chunked = "Transfer-Encoding: chunked\r\n";
   const piece = `1000\r\n${" ".repeat(0x1000)}\r\n`;
 
-  /** Writes the head and pours pieces until the connection ends, which has to be soon; tells all that came back. */
+  /** Writes the head, and pieces until the connection ends. @returns all bytes of the server */
   const pour = async (head: string, pieces: string) => {
     const socket = net.connect(server.port, "127.0.0.1");
     const closed = new Promise((resolve) => socket.on("close", resolve));
@@ -50,34 +46,33 @@ describe("Endless request body", () => {
   test.each([
     [404, "/nope", "{}"],
     [413, "/auth/login", " ".repeat(20_000)],
-  ])("one that ends soon after its %i keeps the connection open for the next request", async (status, path, body) => {
-    const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    const head = `POST ${path} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: ${body.length}\r\n\r\n`;
-    const text = await sendRawHttp(server.port, head + body + next);
-    expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`, "HTTP/1.1 200"]);
-  });
+  ])(
+    "a body that ends soon after its %i keeps the connection open for the next request",
+    async (status, path, body) => {
+      const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+      const head = `POST ${path} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: ${body.length}\r\n\r\n`;
+      const text = await sendRawHttp(server.port, head + body + next);
+      expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`, "HTTP/1.1 200"]);
+    },
+  );
 });
 
-describe("Connection header", () => {
-  let server: Started;
-  beforeAll(async () => {
-    server = await start(() => {});
-  });
-  afterAll(() => server.close());
+describe("Connection header", async () => {
+  const server = await startSuiteGateway(() => {});
   const ask = (line: string, rest: string) => sendRawHttp(server.port, `${line} HTTP/1.1\r\nHost: x\r\n${rest}`);
 
   test.each([
     [404, "GET /nope"],
     [405, "DELETE /auth/login"],
     [400, "GET /user/%zz"],
-  ])("tells whether the connection stays open after %i: %s", async (status, line) => {
+  ])("says whether the connection stays open after %i: %s", async (status, line) => {
     const close = "Connection: close\r\n\r\n";
     expect(await ask(line, close)).toMatch(new RegExp(`^HTTP/1.1 ${status} .*^connection: close\r$`, "ims"));
     const [first] = (await ask(line, `\r\nGET /health/live HTTP/1.1\r\nHost: x\r\n${close}`)).split(/(?<!^)HTTP/);
     expect(first).toMatch(new RegExp(`^HTTP/1.1 ${status} .*^connection: keep-alive\r$.*^keep-alive: timeout=`, "ims"));
   });
 
-  test("tells that the connection closes after 413 to a client that closes", async () => {
+  test("says close after 413 to a client that sends close", async () => {
     const head = "Content-Type: application/json\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n";
     const text = await ask("POST /auth/login", head + " ".repeat(20_000));
     expect(text).toMatch(/^HTTP\/1\.1 413 .*^connection: close\r$/ims);
@@ -88,11 +83,11 @@ test.each([
   ["rubbish", "JUNK\r\n\r\n"],
   ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n"],
 ])("HTTP pipelining: %s after a request in progress closes the connection", async (_what, junk) => {
-  let held = 0;
+  let open = 0;
   const chat = async (_request: unknown, { signal }: { signal: AbortSignal }) => {
-    held++;
+    open++;
     await once(signal, "abort");
-    held--;
+    open--;
     return {};
   };
   const server = await start((router) => router.service(AIService, { chat }));
@@ -101,14 +96,14 @@ test.each([
     socket.on("error", () => {}),
     "close",
   );
-  await until("the call", () => held === 1);
+  await until("the call", () => open === 1);
   socket.write(junk);
   await closed;
-  await until("its end", () => held === 0);
+  await until("the end of the call", () => open === 0);
   await server.close();
 });
 
-test("CONNECT: a client that disconnects at once does no harm", async () => {
+test("CONNECT: a client that disconnects at once disturbs no other", async () => {
   const server = await start((router) => router.service(AuthService, {}));
   for (let i = 0; i < 20; i++) {
     const socket = net.connect(server.port, "127.0.0.1", () => {

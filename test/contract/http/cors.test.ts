@@ -1,19 +1,15 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Started, start } from "../../support/gateway.ts";
+import { afterEach, describe, expect, test } from "vitest";
+import { type Started, start, startSuiteGateway } from "../../support/gateway.ts";
 import { stubAccounts } from "../../support/stub-services.ts";
 
 const { routes, metadata } = stubAccounts();
 
-describe("CORS", () => {
+describe("CORS", async () => {
   const ours = "https://api.example.com";
   const allowed = "https://app.example.com";
-  let server: Started;
-  beforeAll(async () => {
-    server = await start(routes, {
-      env: { PUBLIC_URL: `${ours}/below`, CORS_ORIGINS: `${allowed}, http://localhost:5173` },
-    });
+  const server = await startSuiteGateway(routes, {
+    env: { PUBLIC_URL: `${ours}/below`, CORS_ORIGINS: `${allowed}, http://localhost:5173` },
   });
-  afterAll(() => server.close());
   const get = (origin: string) => server.send("GET", "/user/profile", undefined, { origin });
 
   test("an allowed origin may read responses, with credentials", async () => {
@@ -26,9 +22,8 @@ describe("CORS", () => {
       vary: "origin",
       "strict-transport-security": expect.stringContaining("max-age="),
     });
-    expect(
-      (await server.send("GET", "/nowhere", undefined, { origin: allowed })).headers.get("access-control-allow-origin"),
-    ).toBe(allowed);
+    const unknown = await server.send("GET", "/nowhere", undefined, { origin: allowed });
+    expect(unknown.headers.get("access-control-allow-origin")).toBe(allowed);
   });
 
   test.each(["https://evil.example.com", "null", "https://app.example.com.evil.com", "http://app.example.com"])(
@@ -65,11 +60,14 @@ describe("CORS", () => {
       ["PUT", "/nowhere", 404] as const,
       ["PATCH", "/user/profile", 405] as const,
     ]) {
-      const asked = { origin: allowed, "access-control-request-method": method };
-      const { headers, status: answered } = await server.send("OPTIONS", path, undefined, asked);
-      expect([answered, headers.get("access-control-allow-methods")]).toEqual([204, expect.stringContaining(method)]);
-      const told = await server.send(method, path, undefined, { origin: allowed });
-      expect([told.status, told.headers.get("access-control-allow-origin")]).toEqual([status, allowed]);
+      const preflight = { origin: allowed, "access-control-request-method": method };
+      const { headers, status: preflightStatus } = await server.send("OPTIONS", path, undefined, preflight);
+      expect([preflightStatus, headers.get("access-control-allow-methods")]).toEqual([
+        204,
+        expect.stringContaining(method),
+      ]);
+      const response = await server.send(method, path, undefined, { origin: allowed });
+      expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([status, allowed]);
     }
   });
 
@@ -81,7 +79,7 @@ describe("CORS", () => {
     expect(await refresh({ "sec-fetch-site": "cross-site" })).toMatchObject(refused);
     expect(await refresh({ "sec-fetch-site": "cross-site", origin: allowed })).toMatchObject(refused);
     expect(await refresh({ "sec-fetch-site": "same-site", origin: "https://evil.example.com" })).toMatchObject(refused);
-    const byAnotherName = { origin: "https://10.0.0.7:8443", "sec-fetch-site": "same-origin" }; // of our own pages
+    const byAnotherName = { origin: "https://10.0.0.7:8443", "sec-fetch-site": "same-origin" }; // of the own pages by another name
     for (const fine of [{}, { origin: ours }, { origin: allowed, "sec-fetch-site": "same-site" }, byAnotherName]) {
       expect((await refresh(fine)).status).toBe(200);
     }
@@ -99,7 +97,7 @@ describe("Client address", () => {
   };
 
   test.each([
-    ["nobody is trusted", "", "6.6.6.6", "127.0.0.1"],
+    ["no proxy is trusted", "", "6.6.6.6", "127.0.0.1"],
     ["the socket is no trusted proxy", "10.0.0.1", "6.6.6.6", "127.0.0.1"],
     ["one proxy is trusted, the client's own entries are not", "127.0.0.1", "6.6.6.6, 9.9.9.9", "9.9.9.9"],
     ["several proxies are trusted", "127.0.0.0/8, 10.0.0.0/8", "6.6.6.6, 9.9.9.9, 10.1.2.3", "9.9.9.9"],
@@ -110,8 +108,8 @@ describe("Client address", () => {
     ["the proxy writes a port", "127.0.0.1, 10.0.0.1", "6.6.6.6, 9.9.9.9:51234, 10.0.0.1:443", "9.9.9.9"],
     ["the proxy writes brackets", "127.0.0.1", "[2001:db8::1]", "2001:db8::1"],
     ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
-    ["there is nothing to read", "127.0.0.1", "", "127.0.0.1"],
-  ])("is taken from the right header where %s", async (_what, trusted, forwarded, expected) => {
+    ["the header is empty", "127.0.0.1", "", "127.0.0.1"],
+  ])("is taken from the right header if %s", async (_what, trusted, forwarded, expected) => {
     expect(await addressFor(trusted, forwarded)).toBe(expected);
   });
 });

@@ -1,18 +1,14 @@
 import net from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { StartSpan } from "../../../gateway/hooks/instrument-requests.ts";
-import { commonHeaders, type Started, start } from "../../support/gateway.ts";
+import { commonHeaders, start, startSuiteGateway } from "../../support/gateway.ts";
 import { stubAccounts } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 const { routes, metadata } = stubAccounts();
 
-describe("Every request", () => {
-  let server: Started;
-  beforeAll(async () => {
-    server = await start(routes, { env: { INTERNAL_SECRET: "between-the-two-of-us" } });
-  });
-  afterAll(() => server.close());
+describe("Every request", async () => {
+  const server = await startSuiteGateway(routes, { env: { INTERNAL_SECRET: "between-the-two-of-us" } });
 
   test("keeps a valid request id and replaces any other", async () => {
     for (const sane of ["a", "A.b_c-9", "x".repeat(128)]) {
@@ -27,7 +23,7 @@ describe("Every request", () => {
   });
 
   test.each(["/user/profile", "/nowhere", "/user/%zz", "/health/live", "/openapi.json"])(
-    "is answered with id, security headers and no-store: %s",
+    "gets id, security headers and no-store: %s",
     async (path) => {
       const { headers } = await server.send("GET", path);
       expect(Object.fromEntries(headers)).toMatchObject(commonHeaders);
@@ -85,18 +81,14 @@ describe("Every request", () => {
       "x-gatehouse-client-agent": `${encodeURIComponent("é")}${"x".repeat(399)}`,
       "x-gatehouse-secret": "between-the-two-of-us",
     });
-    await server.send("GET", "/user/profile", undefined, { authorization: "Bearer é" }); // which metadata can't carry
+    await server.send("GET", "/user/profile", undefined, { authorization: "Bearer é" }); // metadata cannot contain it
     expect(metadata()).not.toHaveProperty("authorization");
   });
 
   test("logs one line without token, cookie, body and query", async () => {
     server.logs.length = 0;
-    await server.send(
-      "POST",
-      "/auth/login?hidden=query",
-      { email: "hidden@b.cd", password: "hidden" },
-      { cookie: "a=hidden" },
-    );
+    const login = { email: "hidden@b.cd", password: "hidden" };
+    await server.send("POST", "/auth/login?hidden=query", login, { cookie: "a=hidden" });
     await server.send("DELETE", "/user/sessions/hidden-id", undefined, { authorization: "Bearer hidden" });
     await until("the log lines", () => server.logs.length === 2);
     expect(server.logs).toMatchObject([
@@ -107,12 +99,12 @@ describe("Every request", () => {
   });
 });
 
-test("Tracing: a request's span continues the caller's, has its status, and marks our failures", async () => {
+test("Tracing: the span of a request continues the span of the caller, has the status, and marks failures of the server", async () => {
   const spans: object[] = [];
   const startSpan: StartSpan = (name, kind, parent, attributes) => {
-    const span = { name, kind, parent, attributes, told: undefined as unknown };
+    const span = { name, kind, parent, attributes, ended: undefined as unknown };
     spans.push(span);
-    return { traceparent: "its own", end: (...told) => Object.assign(span, { told }) };
+    return { traceparent: "its own", end: (...ended) => Object.assign(span, { ended }) };
   };
   const server = await start(routes, { startSpan });
   await server.send("GET", "/user/profile", undefined, { traceparent: "the caller's" });
@@ -131,11 +123,11 @@ test("Tracing: a request's span continues the caller's, has its status, and mark
       kind: "SERVER",
       parent: "the caller's",
       ...at("/user/profile"),
-      told: [status(200), undefined],
+      ended: [status(200), undefined],
     },
-    { name: "GET /user/export", parent: undefined, ...at("/user/export"), told: [status(501), "501"] },
-    { name: "GET", attributes: { "http.request.method": "GET" }, told: [status(404), undefined] },
-    { name: "POST /auth/login", told: [status(499), undefined] },
+    { name: "GET /user/export", parent: undefined, ...at("/user/export"), ended: [status(501), "501"] },
+    { name: "GET", attributes: { "http.request.method": "GET" }, ended: [status(404), undefined] },
+    { name: "POST /auth/login", ended: [status(499), undefined] },
   ]);
   await server.close();
 });

@@ -1,30 +1,26 @@
 import net from "node:net";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
-import { commonHeaders, type Started, start } from "../../support/gateway.ts";
+import { commonHeaders, startSuiteGateway } from "../../support/gateway.ts";
 import { sendRawHttp } from "../../support/raw-http.ts";
 import { until } from "../../support/until.ts";
 
-let server: Started;
-beforeAll(async () => {
-  server = await start(
-    (router) =>
-      router
-        .service(UserService, { getProfile: () => ({ user: { id: "1" } }) })
-        .service(AuthService, { login: () => ({}) }),
-    { requestTimeoutMs: 400, env: { PUBLIC_URL: "https://api.example.com" } },
-  );
-});
-afterAll(() => server.close());
+const server = await startSuiteGateway(
+  (router) =>
+    router
+      .service(UserService, { getProfile: () => ({ user: { id: "1" } }) })
+      .service(AuthService, { login: () => ({}) }),
+  { requestTimeoutMs: 400, env: { PUBLIC_URL: "https://api.example.com" } },
+);
 
-const usual = {
+const expectedHeaders = {
   ...commonHeaders,
   "strict-transport-security": "max-age=31536000; includeSubDomains",
   "content-type": "application/json; charset=utf-8",
 };
 
-/** Status, headers and JSON of the last answer in what came back. */
+/** Status, headers and JSON of the last response in the received text. */
 const read = (text: string) => {
   const last = text.slice(text.lastIndexOf("HTTP/1.1 "));
   const [head = "", ...rest] = last.split("\r\n\r\n");
@@ -72,7 +68,7 @@ test.each([
     error: expect.any(String),
     code: "MALFORMED_REQUEST",
   });
-  expect(answer.headers).toMatchObject(usual);
+  expect(answer.headers).toMatchObject(expectedHeaders);
   const mine = () => server.logs.filter(({ requestId }) => requestId === answer.headers["x-request-id"]);
   await until("the log line", () => mine().length > 0);
   expect(mine()).toMatchObject([{ status }]);
@@ -81,12 +77,12 @@ test.each([
 test("Malformed HTTP: a method that a path does not take is 405 with Allow, also with an absolute URL", async () => {
   const answer = await exchange(`GET http://x/auth/login?a=b HTTP/1.1\r\nHost: x\r\n${close}`);
   expect(answer).toMatchObject({ status: 405, body: { code: "METHOD_NOT_ALLOWED", error: "Method Not Allowed" } });
-  expect(answer.headers).toMatchObject({ ...usual, allow: "POST" });
+  expect(answer.headers).toMatchObject({ ...expectedHeaders, allow: "POST" });
 });
 
 test.each(["BREW", "get", "GETX", "M-X!"])("Malformed HTTP: the unknown method %s is 400", async (method) => {
   const answer = await exchange(`${method} /user/profile HTTP/1.1\r\nHost: x\r\n${close}`);
-  expect(answer).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" }, headers: usual });
+  expect(answer).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" }, headers: expectedHeaders });
 });
 
 test("Malformed HTTP: a request that arrives too slowly is 408, in its headers and in its body", async () => {
@@ -100,7 +96,7 @@ test("Malformed HTTP: a slow body is no server failure", async () => {
   expect(server.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
 });
 
-test("Malformed HTTP: rubbish after an answered request corrupts nothing", async () => {
+test("Malformed HTTP: rubbish after an answered request disturbs no other request", async () => {
   const text = await sendRawHttp(server.port, "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n");
   expect(text).toMatch(/^(HTTP\/1\.1 (200|400) |$)/); // or the connection is closed at once
   expect((await server.send("GET", "/user/profile")).status).toBe(200);

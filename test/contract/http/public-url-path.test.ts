@@ -1,35 +1,28 @@
-import { existsSync } from "node:fs";
 import http from "node:http";
-import type { AddressInfo } from "node:net";
-import { type Browser, chromium } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { startApp, type TestApp } from "../../support/app.ts";
 import { PROFILE_SECTION, sendProfileRequest } from "../../support/reference-page.ts";
+import { listen } from "../../support/sockets.ts";
+import { describeChromium } from "../../support/web-fixture.ts";
 
-const CHROMIUM = "/usr/bin/chromium";
-
-describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("PUBLIC_URL with a path that a proxy removes", () => {
+describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
   let app: TestApp;
-  let browser: Browser;
   let publicUrl: string;
   const proxy = http.createServer((request, response) => {
     const [, path] = /^\/api(\/.*)$/.exec(request.url ?? "") ?? [];
     if (!path) return void response.writeHead(404).end();
     const { method, headers } = request;
-    const onward = http.request(app.url + path, { method, headers }, (answer) => {
+    const forwarded = http.request(app.url + path, { method, headers }, (answer) => {
       response.writeHead(answer.statusCode ?? 502, answer.rawHeaders);
       answer.pipe(response);
     });
-    request.pipe(onward);
+    request.pipe(forwarded);
   });
   beforeAll(async () => {
-    await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
-    publicUrl = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/api`;
+    publicUrl = `http://127.0.0.1:${await listen(proxy)}/api`;
     app = await startApp({ mode: "embedded", env: { PUBLIC_URL: `${publicUrl}/` } });
-    browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
   });
   afterAll(async () => {
-    await browser.close();
     proxy.close();
     await app.close();
   });
@@ -38,8 +31,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("PUBLIC_URL with a pat
     const user = await app.addUser();
     const { link } = await app.mail.emailTo(user.email);
     expect(link).toContain(`${publicUrl}/verify-email#token=`);
-    const page = await browser.newPage();
-    await page.goto(link as string);
+    const { page } = await visit(link as string);
     await page.getByRole("button", { name: "Confirm" }).click();
     await page.getByText("Your address is confirmed.").waitFor();
 
@@ -52,7 +44,7 @@ describe.skipIf(!existsSync(CHROMIUM) && !process.env.CI)("PUBLIC_URL with a pat
 
   test("the documentation sends requests, and browsers stay signed in", async () => {
     const user = await app.addUser();
-    const page = await browser.newPage();
+    const { page } = await visit("about:blank");
     await page.request.post(`${publicUrl}/auth/login`, { data: user.credentials });
     await page.goto(`${publicUrl}/docs${PROFILE_SECTION}`);
     await sendProfileRequest(page);

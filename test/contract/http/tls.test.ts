@@ -7,15 +7,15 @@ import { type GrpcServer, listenGrpc } from "../../../services/grpc/server.ts";
 import { listenInternal } from "../../../services/internal-server.ts";
 import type { TlsFiles } from "../../../services/platform/process.ts";
 
-/** Certificates that vouch for themselves: ours, and somebody else's. */
+/** Two self-signed certificates. */
 const pair = (name: string) => ({ cert: `test/support/tls/${name}.pem`, key: `test/support/tls/${name}.key` });
-const [ours, others] = [pair("ours"), pair("others")];
+const [ours, foreign] = [pair("ours"), pair("others")];
 const app: Parameters<typeof listenGrpc>[0] = {
   routes: (router) => router.service(AuthService, { forgotPassword: () => ({ message: "Sent." }) }),
   interceptors: [],
 };
 const secret = "shared-by-gateway-and-services";
-/** The listeners of services, and what a gateway reaches them by. */
+/** The listeners of services, and the transports of gateways to them. */
 const ways = {
   gRPC: {
     listen: (tls: TlsFiles & { cert: string; key: string }) =>
@@ -28,8 +28,8 @@ const ways = {
   },
 };
 
-/** Whether a gateway and services understand each other. */
-async function agree(transport: ServicesTransport): Promise<boolean> {
+/** Whether a call over a transport succeeds. */
+async function succeeds(transport: ServicesTransport): Promise<boolean> {
   try {
     return await createClient(AuthService, transport)
       .forgotPassword({})
@@ -51,21 +51,21 @@ describe.each(Object.entries(ways))("TLS between gateway and services by %s", (_
   afterAll(() => Promise.all([open.close(0), mutual.close(0)]));
 
   test("trusts its own authority only", async () => {
-    expect(await agree(connect(open.port, { ca: ours.cert }))).toBe(true);
-    expect(await agree(connect(open.port, { ca: others.cert }))).toBe(false);
-    expect(await agree(connect(open.port, {}))).toBe(false);
+    expect(await succeeds(connect(open.port, { ca: ours.cert }))).toBe(true);
+    expect(await succeeds(connect(open.port, { ca: foreign.cert }))).toBe(false);
+    expect(await succeeds(connect(open.port, {}))).toBe(false);
   });
 
   test("presents the gateway's certificate where the services want one", async () => {
-    expect(await agree(connect(mutual.port, { ...ours, ca: ours.cert }))).toBe(true);
-    expect(await agree(connect(mutual.port, { ca: ours.cert }))).toBe(false);
-    expect(await agree(connect(mutual.port, { ...others, ca: ours.cert }))).toBe(false);
+    expect(await succeeds(connect(mutual.port, { ...ours, ca: ours.cert }))).toBe(true);
+    expect(await succeeds(connect(mutual.port, { ca: ours.cert }))).toBe(false);
+    expect(await succeeds(connect(mutual.port, { ...foreign, ca: ours.cert }))).toBe(false);
   });
 
   test("unusable files are reported by the names of their variables, on either side", async () => {
     for (const wrong of [
       { ...ours, cert: "missing.pem" },
-      { ...ours, key: others.key },
+      { ...ours, key: foreign.key },
       { ...ours, ca: "missing.pem" },
     ]) {
       expect(() => connect(1, wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);

@@ -30,16 +30,16 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     for (const email of emails) {
       const { id } = await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
       expect(receivedFor(email)).toHaveLength(1);
-      expect(receivedFor(email)[0]?.raw).toMatch(new RegExp(`^message-id: <${id}@xn--bcher-kva\\.example>`, "im")); // with every try
+      expect(receivedFor(email)[0]?.raw).toMatch(new RegExp(`^message-id: <${id}@xn--bcher-kva\\.example>`, "im")); // the same id at every attempt
       const from = "=?UTF-8?Q?Acme=3A_Gr=C3=B6=C3=9Fe?= <no-reply@xn--bcher-kva.example>";
       expect(receivedFor(email)[0]?.raw.replaceAll("\r\n ", " ")).toContain(`\r\nFrom: ${from}\r\n`);
       expect(receivedFor(email)[0]?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
     }
   });
 
-  test("a refused sender delays the mail and does not fail it", async () => {
+  test("a refused sender delays the mail, and it does not fail", async () => {
     mail.smtpServer.responses.mail = () => ({ code: 550, text: "Sender rejected" });
-    const email = await register("waiting");
+    const email = await register("delayed");
     const row = await rowOf(email, ({ status, attempts }) => status !== "sending" && attempts === 1);
     expect(row).toMatchObject({ status: "queued", last_error: "550 Sender rejected" });
     const weekAgo = new Date(app.clock.now().getTime() - 8 * 86_400_000);
@@ -71,7 +71,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
         status,
       ]);
     const put = (count: number) =>
-      until("the letter to be put off", async () => {
+      until("the mail to be deferred", async () => {
         const waiting = await resets("queued");
         return waiting.length === count && waiting.every(({ attempts }) => attempts === 1);
       });
@@ -79,16 +79,16 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     await app.httpClient().post("/auth/forgot-password", { email });
     await put(1);
     app.clock.advance("5m");
-    await app.httpClient().post("/auth/forgot-password", { email }); // replaces the one before
+    await app.httpClient().post("/auth/forgot-password", { email }); // replaces the previous one
     await put(2);
     mail.smtpServer.responses.rcpt = () => "accept";
     app.clock.advance("20m");
-    const [replaced] = await until("the older letter to be given up", async () => {
+    const [replaced] = await until("the older mail to fail", async () => {
       const failed = await resets("failed");
       return failed.length === 1 ? failed : undefined;
     });
     expect(replaced?.last_error).toContain("link");
-    await until("the newer letter", async () => (await resets("sent")).length === 1);
+    await until("the newer mail", async () => (await resets("sent")).length === 1);
     expect(receivedFor(email)).toHaveLength(2);
 
     mail.smtpServer.responses.rcpt = (to) => (to === email ? { code: 451, text: "Greylisted" } : "accept");
@@ -96,7 +96,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     await put(1);
     mail.smtpServer.responses.rcpt = () => "accept";
     app.clock.advance("1h");
-    await until("the late letter to be given up", async () => (await resets("failed")).length === 2);
+    await until("the late mail to fail", async () => (await resets("failed")).length === 2);
     expect(receivedFor(email)).toHaveLength(2);
   });
 
@@ -108,27 +108,27 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
        values (?, 'poison@example.com', 'no-such-template', '{}', 'queued', ?, ?)`,
       [uuid(), new Date(0), new Date(0)],
     );
-    await until("the stuck letters to be on their way", () => mail.smtpServer.tries.includes(stuck[2] ?? ""));
+    await until("attempts of the stuck mails", () => mail.smtpServer.tries.includes(stuck[2] ?? ""));
     const { next_attempt_at: lease } = await rowOf(stuck[2] ?? "", () => true);
     const started = performance.now();
     const others = await Promise.all(times(12, () => register("other")));
     for (const email of others) await rowOf(email, (row) => row.status === "sent");
-    expect(performance.now() - started).toBeLessThan(8_000); // a hanging one takes 20 s
+    expect(performance.now() - started).toBeLessThan(8_000); // a mail that hangs takes 20 s
     const renewed = await rowOf(stuck[2] ?? "", (row) => row.next_attempt_at !== lease);
-    expect(renewed).toMatchObject({ status: "sending", attempts: 1 }); // no other worker takes it up
+    expect(renewed).toMatchObject({ status: "sending", attempts: 1 }); // no other worker takes it
     await rowOf("poison@example.com", (row) => row.attempts >= 1 && row.status !== "sending");
   });
 
   test("an outage of 24 hours loses nothing, and sends nothing twice", async () => {
     await mail.smtpServer.close();
-    const emails = await Promise.all(times(5, () => register("patient")));
+    const emails = await Promise.all(times(5, () => register("waiting")));
     for (let hours = 0; hours < 24; hours += 6) {
       for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > hours / 6);
       app.clock.advance("6h");
     }
     for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > 4);
     await mail.reopen();
-    app.clock.advance("75m"); // the longest pause, with its jitter
+    app.clock.advance("75m"); // the longest delay with its jitter
     for (const email of emails) {
       await rowOf(email, (row) => row.status === "sent");
       expect(receivedFor(email)).toHaveLength(1);

@@ -1,44 +1,32 @@
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
+import { afterAll, describe, expect, test } from "vitest";
 import { signInAt } from "../../support/accounts.ts";
-import { anyDatabase } from "../../support/databases.ts";
+import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
+import { freshStorage } from "../../support/databases.ts";
 import { type Process, startApart, startProcess } from "../../support/deployment.ts";
 import { createHttpClient } from "../../support/http-client.ts";
 import { freePort, readMetrics } from "../../support/metrics.ts";
 import { until } from "../../support/until.ts";
 
-let simulator: Simulator;
+const simulator = await startSuiteProvider();
 let running: Process | undefined;
-beforeAll(async () => {
-  simulator = await startProviderSimulator({ dialect: "openai" });
-});
-afterAll(async () => {
-  await running?.end("SIGKILL");
-  await simulator.close();
-});
+afterAll(() => running?.end("SIGKILL"));
 
-const provider = () => ({ OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${simulator.url}/v1` });
-const saying = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });
-
-/** Sums up the counts of a histogram whose labels hold all that is asked for. */
+/** The sum of the counts of a histogram with these labels. */
 const countOf = (metrics: Map<string, number>, name: string, ...labels: string[]) =>
   [...metrics]
     .filter(([key]) => key.startsWith(`${name}_count`) && labels.every((label) => key.includes(label)))
     .reduce((sum, [, count]) => sum + count, 0);
 
-/** The bounds of which the semantic conventions for generative AI say that they should be these. */
+/** Bounds that the semantic conventions for generative AI recommend. */
 const SECONDS = "0.01 0.02 0.04 0.08 0.16 0.32 0.64 1.28 2.56 5.12 10.24 20.48 40.96 81.92 +Inf".split(" ");
 const TOKENS = "1 4 16 64 256 1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 +Inf".split(" ");
 
 describe("GET /metrics", () => {
-  /** Talks a little, and waits until a scrape shows it. */
-  async function talk(url: string): Promise<void> {
+  /** Sends some requests. */
+  async function sendRequests(url: string): Promise<void> {
     const { browser: httpClient, accessToken: token } = await signInAt(url);
-    for (const path of ["/ai/chat", "/ai/stream"]) await httpClient.post(path, saying("case: plain"), token);
-    await httpClient.post("/ai/chat", saying("case: bad-key"), token);
+    for (const path of ["/ai/chat", "/ai/stream"]) await httpClient.post(path, conversationOf("case: plain"), token);
+    await httpClient.post("/ai/chat", conversationOf("case: bad-key"), token);
     await httpClient.get("/no/such/path-secret");
   }
 
@@ -83,11 +71,10 @@ describe("GET /metrics", () => {
     expect([...metrics.keys()].join()).not.toMatch(/secret|@/);
   }
 
-  test("covers everything on one port when all runs in one process", async () => {
+  test("has all metrics on one port if gateway and services run in one process", async () => {
     const port = await freePort();
-    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-metrics-"));
-    running = await startProcess({ ...(await anyDatabase()), DATA_DIR, METRICS_PORT: port, ...provider() });
-    await talk(running.url);
+    running = await startProcess({ ...(await freshStorage()), METRICS_PORT: port, ...simulator.env });
+    await sendRequests(running.url);
     const metrics = await until("the last request", async () => {
       const seen = await readMetrics(port);
       return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;
@@ -98,14 +85,13 @@ describe("GET /metrics", () => {
     expect(await running.end("SIGTERM")).toBe(0);
   });
 
-  test("covers its own part on each side when gateway and services run apart", async () => {
+  test("has the metrics of each process if gateway and services run apart", async () => {
     const [port, metricsPort] = await Promise.all([freePort(), freePort()]);
     const shared = { INTERNAL_SECRET: "shared-by-gateway-and-services" };
-    const DATA_DIR = mkdtempSync(join(tmpdir(), "gatehouse-metrics-"));
-    const env = { ...shared, ...(await anyDatabase()), DATA_DIR, METRICS_PORT: metricsPort, ...provider() };
+    const env = { ...shared, ...(await freshStorage()), METRICS_PORT: metricsPort, ...simulator.env };
     const { services, gateway: process } = await startApart(env, { METRICS_PORT: port });
     running = process;
-    await talk(running.url);
+    await sendRequests(running.url);
     const gateway = await until("the last request", async () => {
       const seen = await readMetrics(port);
       return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;

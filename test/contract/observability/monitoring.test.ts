@@ -1,22 +1,23 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { signInAt } from "../../support/accounts.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { startDaemon } from "../../support/daemon.ts";
-import { anyDatabase } from "../../support/databases.ts";
+import { freshStorage } from "../../support/databases.ts";
 import { startProcess } from "../../support/deployment.ts";
 import { freePort } from "../../support/metrics.ts";
 import { isMissing } from "../../support/skip-without.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { times, until } from "../../support/until.ts";
 
 const read = (file: string) => readFileSync(`deploy/${file}`, "utf8");
 type Panel = { title: string; targets: { expr: string }[] };
 const panels: Panel[] = JSON.parse(read("grafana/dashboard.json")).panels;
 const alerts = [...read("prometheus/alerts.yml").matchAll(/alert: (\w+)/g)].map(([, name = ""]) => name);
-/** Names in PromQL that are no metric. */
+/** The names of metrics in PromQL. */
 const METRIC = /\b(?:up|(?:http|rpc|gen_ai|gatehouse|db|nodejs|process)_[a-z0-9_]+?)(?=[{[ )])/g;
 
 test.skipIf(isMissing("promtool"))("Alert rules: fire on their conditions, and operations.md explains each", () => {
@@ -28,38 +29,30 @@ test.skipIf(isMissing("promtool"))("Alert rules: fire on their conditions, and o
 });
 
 test.skipIf(isMissing("prometheus"))(
-  "Dashboard and alert rules: every query finds what a loaded process measures",
+  "Dashboard and alert rules: every query finds values of a process under load",
   async () => {
     const [metricsPort, port] = await Promise.all([freePort(), freePort()]);
     const simulator = await startProviderSimulator({ dialect: "openai" });
     const server = await startProcess({
-      ...(await anyDatabase()),
-      DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-monitored-")),
+      ...(await freshStorage()),
       METRICS_PORT: metricsPort,
       RATE_LIMITS: "off",
-      OPENAI_API_KEY: "simulated-key",
-      OPENAI_BASE_URL: `${simulator.url}/v1`,
+      ...simulator.env,
     });
-    const folder = mkdtempSync(join(tmpdir(), "gatehouse-prometheus-"));
+    const folder = temporaryFolder();
     const config = read("prometheus/prometheus.yml")
       .replaceAll("15s", "1s")
       .replace("127.0.0.1:9464", `127.0.0.1:${metricsPort}`)
       .replace("alerts.yml", resolve("deploy/prometheus/alerts.yml"));
     writeFileSync(join(folder, "prometheus.yml"), config);
     const url = `http://127.0.0.1:${port}`;
-    const prometheus = await startDaemon(
-      "prometheus",
-      [
-        `--config.file=${folder}/prometheus.yml`,
-        `--storage.tsdb.path=${folder}`,
-        `--web.listen-address=127.0.0.1:${port}`,
-      ],
-      async () => (await fetch(`${url}/-/ready`)).ok,
-    );
+    const flags = [`config.file=${folder}/prometheus.yml`, `storage.tsdb.path=${folder}`];
+    const args = [...flags, `web.listen-address=127.0.0.1:${port}`].map((flag) => `--${flag}`);
+    const prometheus = await startDaemon("prometheus", args, async () => (await fetch(`${url}/-/ready`)).ok);
     // biome-ignore lint/suspicious/noExplicitAny: each query has a shape of its own
     const ask = async (path: string): Promise<any> =>
       ((await (await fetch(`${url}/api/v1/${path}`)).json()) as { data: unknown }).data;
-    /** Values that a query finds now. */
+    /** The values of a query now. */
     const query = async (expr: string): Promise<number[]> => {
       const promql = expr.replaceAll("$instance", ".*").replaceAll("$__rate_interval", "20s");
       const { result } = await ask(`query?query=${encodeURIComponent(promql)}`);
@@ -69,10 +62,10 @@ test.skipIf(isMissing("prometheus"))(
     };
     try {
       const { browser, accessToken } = await signInAt(server.url);
-      const say = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });
       const load = async () => {
-        for (const path of ["/ai/chat", "/ai/stream"]) await browser.post(path, say("case: plain"), accessToken);
-        await browser.post("/ai/chat", say("case: bad-key"), accessToken);
+        for (const path of ["/ai/chat", "/ai/stream"])
+          await browser.post(path, conversationOf("case: plain"), accessToken);
+        await browser.post("/ai/chat", conversationOf("case: bad-key"), accessToken);
         await Promise.all(times(5, () => browser.get("/user/profile", accessToken)));
       };
       const empty = async () => {
@@ -92,13 +85,8 @@ test.skipIf(isMissing("prometheus"))(
         20_000,
       ).catch((error) => expect({ error, missing }).toEqual({}));
       const known: string[] = await ask("label/__name__/values");
-      const used = [
-        ...new Set(
-          read("prometheus/alerts.yml")
-            .replace(/by \([^)]*\)|\{\{.*?\}\}/g, "")
-            .match(METRIC),
-        ),
-      ];
+      const rules = read("prometheus/alerts.yml").replace(/by \([^)]*\)|\{\{.*?\}\}/g, "");
+      const used = [...new Set(rules.match(METRIC))];
       expect(used.length).toBeGreaterThan(8);
       expect(used.filter((name) => !known.includes(name))).toEqual([]);
       const { groups } = await ask("rules");

@@ -1,18 +1,14 @@
-import { once } from "node:events";
-import { mkdtempSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { openTracing } from "../../../services/platform/tracing.ts";
 import { signInAt } from "../../support/accounts.ts";
-import { anyDatabase } from "../../support/databases.ts";
+import { startSuiteProvider } from "../../support/ai-calls.ts";
+import { freshStorage } from "../../support/databases.ts";
 import { type Process, startApart, startProcess } from "../../support/deployment.ts";
 import { createHttpClient } from "../../support/http-client.ts";
+import { listen } from "../../support/sockets.ts";
 
-/** A span as a collector gets it. */
+/** A span at a collector. */
 type Span = { traceId: string; spanId: string; parentSpanId?: string; name: string; kind: number; attributes: object };
 type Export = {
   resourceSpans: { resource: unknown; scopeSpans: { spans: (Span & { attributes: Attribute[] })[] }[] }[];
@@ -23,7 +19,7 @@ const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const CALLER = "b7ad6b7169203331";
 const [SERVER, CLIENT] = [2, 3];
 
-let simulator: Simulator;
+const simulator = await startSuiteProvider();
 const spans: Span[] = [];
 let received = "";
 const collector = createServer(async (request, response) => {
@@ -40,24 +36,21 @@ const collector = createServer(async (request, response) => {
   response.writeHead(200, { "content-type": "application/json" }).end("{}");
 });
 const running: Process[] = [];
+let collectorPort: number;
 beforeAll(async () => {
-  simulator = await startProviderSimulator({ dialect: "openai" });
-  await once(collector.listen(0, "127.0.0.1"), "listening");
+  collectorPort = await listen(collector);
 });
 afterAll(async () => {
   for (const each of running) await each.end("SIGKILL");
   collector.close();
-  await simulator.close();
 });
 
 const settings = async () => ({
-  ...(await anyDatabase()),
-  DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-traces-")),
-  OPENAI_API_KEY: "simulated-key",
-  OPENAI_BASE_URL: `${simulator.url}/v1`,
+  ...(await freshStorage()),
+  ...simulator.env,
   INTERNAL_SECRET: "shared-by-gateway-and-services",
   OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=trial",
-  OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}`,
+  OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${collectorPort}`,
 });
 
 const starts = {
@@ -71,7 +64,7 @@ const starts = {
 };
 
 describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
-  test("a trace leads from the caller's span over request and RPC to statements and the provider's reply", async () => {
+  test("a trace has the spans of caller, request, RPC, statements and provider call", async () => {
     spans.length = 0;
     await start();
     const { browser: httpClient, accessToken } = await signInAt(running[0]?.url ?? "");
@@ -82,7 +75,7 @@ describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
     };
     await ask("/ai/chat", "plain");
     await ask("/ai/stream", "reset-midway");
-    for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // what is left is sent at the end
+    for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
 
     const all = spans.filter(({ traceId }) => traceId === TRACE);
     const statements = all.filter(({ attributes }) => "db.query.text" in attributes);
@@ -117,7 +110,7 @@ describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
   });
 });
 
-test("Tracing: an unsampled caller stays unsampled, an unreadable header starts nothing", async () => {
+test("Tracing: the trace of an unsampled caller stays unsampled, an invalid header is ignored", async () => {
   const tracing = await openTracing("http://127.0.0.1:9", "gatehouse");
   const begin = (parent: string) => tracing?.start("span", "SERVER", parent, {}).traceparent;
   expect(begin(`00-${TRACE}-${CALLER}-01`)).toMatch(new RegExp(`^00-${TRACE}-(?!${CALLER}).*-01$`));
@@ -133,16 +126,15 @@ test("Tracing: an unsampled caller stays unsampled, an unreadable header starts 
   await tracing?.close();
 });
 
-test("Tracing: a collector that never answers delays neither requests nor the shutdown", async () => {
-  const silent = createServer(() => {});
-  await once(silent.listen(0, "127.0.0.1"), "listening");
-  const endpoint = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+test("Tracing: a collector that does not respond delays neither requests nor the shutdown", async () => {
+  const mute = createServer(() => {});
+  const endpoint = `http://127.0.0.1:${await listen(mute)}`;
   const service = await startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint });
   running.push(service);
   for (const _ of Array(20)) expect((await createHttpClient(service.url).get("/health/live")).status).toBe(200);
   const startedAt = performance.now();
   expect(await service.end("SIGTERM")).toBe(0);
-  expect(performance.now() - startedAt).toBeLessThan(6_000); // an exporter left alone takes ten seconds
-  silent.closeAllConnections();
-  silent.close();
+  expect(performance.now() - startedAt).toBeLessThan(6_000); // an exporter without a limit takes ten seconds
+  mute.closeAllConnections();
+  mute.close();
 });

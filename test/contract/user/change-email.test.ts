@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
+import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
-type Account = Awaited<ReturnType<typeof app.signIn>>;
 const fresh = () => `New.${randomUUID()}@example.com`;
-const ask = ({ browser, accessToken, user }: Account, newEmail: string, password = user.password) =>
+const ask = ({ browser, accessToken, user }: SignedIn, newEmail: string, password = user.password) =>
   browser.post("/user/change-email", { newEmail, password }, accessToken);
 const verify = (token: unknown) => app.httpClient().post("/auth/verify-email", { token });
 
@@ -28,11 +28,6 @@ test("POST /user/change-email: takes effect with the mailed token, and notifies 
   expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
   const { password } = account.user;
   expect((await app.httpClient().post("/auth/login", { email: newEmail, password })).status).toBe(200);
-  const events = await app.sql("select details from audit_events where user_id = ? and event = ?", [
-    account.user.id,
-    "user.email_changed",
-  ]);
-  expect(events).toEqual([{ details: {} }]);
 });
 
 test("POST /user/change-email: needs the password, and counts wrong ones as login failures", async () => {
@@ -43,7 +38,7 @@ test("POST /user/change-email: needs the password, and counts wrong ones as logi
   expect(answers[0]?.body.code).toBe("INVALID_CURRENT_PASSWORD");
 });
 
-test("POST /user/change-email: does not reveal an address in use, and notifies its owner; refuses one's own", async () => {
+test("POST /user/change-email: does not reveal an address in use, and notifies its owner; refuses the current address", async () => {
   const [account, other] = [await app.signIn(), await app.addUser()];
   const [taken, free] = [await ask(account, other.email.toUpperCase()), await ask(account, fresh())];
   expect(taken).toMatchObject({ status: 200, body: free.body });
@@ -54,10 +49,13 @@ test("POST /user/change-email: does not reveal an address in use, and notifies i
     status: 400,
     body: { violations: [{ field: "newEmail" }] },
   });
-  expect(await ask(account, "nobody")).toMatchObject({ status: 400, body: { violations: [{ field: "newEmail" }] } });
+  expect(await ask(account, "not-an-address")).toMatchObject({
+    status: 400,
+    body: { violations: [{ field: "newEmail" }] },
+  });
 });
 
-test("POST /user/change-email: accepts three requests an hour, however many arrive at once", async () => {
+test("POST /user/change-email: accepts three requests an hour, also in parallel", async () => {
   const account = await app.signIn();
   const answers = await Promise.all(times(10, () => ask(account, fresh())));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 3, 429: 7 });
@@ -68,7 +66,7 @@ test("POST /user/change-email: accepts three requests an hour, however many arri
   await app.signIn(account.user).then(async (again) => expect((await ask(again, fresh())).status).toBe(200));
 });
 
-test("POST /user/change-email: of two accounts that confirm one address, one gets it; the older link is void", async () => {
+test("POST /user/change-email: one of two accounts that confirm one address gets it, and the older link is void", async () => {
   const accounts = [await app.signIn(), await app.signIn()];
   const newEmail = fresh();
   const tokens = [];
@@ -79,7 +77,7 @@ test("POST /user/change-email: of two accounts that confirm one address, one get
   }
   const answers = await Promise.all(tokens.map(verify));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 409: 1 });
-  await ask(accounts[0] as Account, fresh());
+  await ask(accounts[0] as SignedIn, fresh());
   expect((await verify(tokens[0])).status).toBe(400);
 });
 
@@ -92,13 +90,4 @@ test("POST /user/change-email: voids reset links mailed to the old address", asy
   expect((await verify((await app.mail.emailTo(newEmail)).token)).status).toBe(200);
   const answer = await app.httpClient().post("/auth/reset-password", { token: old, password: "Brand-new-2" });
   expect(answer).toMatchObject({ status: 400, body: { code: "TOKEN_INVALID" } });
-});
-
-test("POST /user/change-email: 50 parallel uses of its token have one success", async () => {
-  const account = await app.signIn();
-  const newEmail = fresh();
-  await ask(account, newEmail);
-  const { token } = await app.mail.emailTo(newEmail);
-  const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
-  expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
 });

@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
+import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
-import { begin } from "../../support/transaction.ts";
+import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { tally, times, until } from "../../support/until.ts";
 
 const app = await testApp();
-type Account = Pick<Awaited<ReturnType<typeof app.signIn>>, "browser" | "accessToken" | "user">;
+type Account = Pick<SignedIn, "browser" | "accessToken" | "user">;
 const remove = ({ browser, accessToken }: Account, body?: object) =>
   browser.post("/user/delete-account", body, accessToken);
 const login = ({ user }: Account) => app.httpClient().post("/auth/login", user.credentials);
@@ -23,8 +24,8 @@ test("POST /user/delete-account: ends every session, and names the date in respo
     expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   }
-  const letter = await app.mail.emailTo(account.user.email, /will be deleted/);
-  expect(letter.text).toContain(body.deletionDate.slice(0, 10));
+  const mail = await app.mail.emailTo(account.user.email, /will be deleted/);
+  expect(mail.text).toContain(body.deletionDate.slice(0, 10));
 });
 
 test("POST /user/delete-account: needs the password once the login is 15 minutes old", async () => {
@@ -41,7 +42,7 @@ test("POST /user/delete-account: needs the password once the login is 15 minutes
   expect((await remove(refreshed, { password: account.user.password })).status).toBe(200);
 });
 
-test("POST /user/delete-account: accepts an empty body within 15 minutes; a login restores the account and says so", async () => {
+test("POST /user/delete-account: accepts an empty body within 15 minutes; a login restores the account and reports it", async () => {
   const account = await app.signIn();
   expect((await remove(account)).status).toBe(200);
   app.clock.advance("29d");
@@ -67,7 +68,7 @@ test.runIf(app.mode !== "embedded")("POST /user/delete-account: parallel logins 
   const held = await begin(app.settings.DATABASE_URL as string, hold, [account.user.id]);
   const logins = times(4, () => login(account));
   const waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-  await until("all of them to have seen the account as it is", async () => (await app.sql(waiting)).length === 4);
+  await until("all logins to wait for the lock", async () => (await app.sql(waiting)).length === 4);
   await held.commit();
   const answers = await Promise.all(logins);
   expect(tally(answers, (a) => `${a.status} ${a.body.restored ?? ""}`)).toEqual({ "200 true": 1, "200 ": 3 });
@@ -116,7 +117,7 @@ test("POST /user/delete-account: erases the account after the date, and leaves a
   expect(again.id).not.toBe(id);
 });
 
-test("POST /user/delete-account: an account that cannot be erased delays no other, and is erased later, even if the clock was set back", async () => {
+test("POST /user/delete-account: an account that cannot be erased delays no other and is erased later, even if the clock is set back", async () => {
   await app.sql("create table holds (user_id uuid references users)");
   const [held, due] = [await app.signIn(), await app.signIn()];
   await app.sql("insert into holds values (?)", [held.user.id]);
@@ -126,27 +127,10 @@ test("POST /user/delete-account: an account that cannot be erased delays no othe
     (await app.sql("select 1 from users where id = ?", [user.id])).length === 0;
   await until("the other account to be erased", () => isGone(due));
   expect(await isGone(held)).toBe(false);
-  expect((await login(held)).status).toBe(401); // its time has come all the same
+  expect((await login(held)).status).toBe(401); // its deletion date has passed
   await app.sql("drop table holds");
-  app.clock.advance("-1h"); // it is due all the same
+  app.clock.advance("-1h"); // it is still due
   await until("the account to be erased after all", () => isGone(held));
-});
-
-test("POST /user/delete-account: wins over refreshes that race it", async () => {
-  for (let round = 0; round < 5; round++) {
-    const account = await app.signIn();
-    const cookie = { cookie: `refreshToken=${account.refreshToken}` };
-    const [removed, ...racers] = await Promise.all([
-      remove(account),
-      ...times(4, () => app.httpClient().send("POST", "/auth/refresh", undefined, cookie)),
-    ]);
-    expect(removed?.status).toBe(200);
-    for (const { status, body } of racers) {
-      if (status === 200) {
-        expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
-      }
-    }
-  }
 });
 
 test("POST /user/delete-account: is refused to the last administrator", async () => {
@@ -171,15 +155,10 @@ test.runIf(app.mode !== "embedded")(
     const account = await app.signIn();
     const { id } = account.user;
     const admins = await app.sql<{ id: string }>("select id from users where role = 'admin'");
-    const exchange = await begin(
-      app.settings.DATABASE_URL as string,
-      "update users set role = case when id = $1 then 'admin' else 'user' end where id = $1 or role = 'admin'",
-      [id],
-    );
-    const asked = remove(account);
-    await exchange.toBeWaitedFor();
-    await exchange.commit();
-    const answer = await asked;
+    const exchange =
+      "update users set role = case when id = $1 then 'admin' else 'user' end where id = $1 or role = 'admin'";
+    const url = app.settings.DATABASE_URL as string;
+    const answer = await commitMeanwhile(url, exchange, [id], () => remove(account));
     await app.sql("update users set role = 'admin' where id in (?)", [admins.map((admin) => admin.id)]);
     expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
   },

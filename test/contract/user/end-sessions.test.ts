@@ -1,18 +1,19 @@
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
+import type { SignedIn } from "../../support/accounts.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { profileStatus, type SignedIn, sessionsOf } from "../../support/sessions.ts";
-import { tally, times } from "../../support/until.ts";
+import { profileStatus, sessionsOf } from "../../support/sessions.ts";
+import { tally } from "../../support/until.ts";
 
 const app = await testApp();
 
-/** What an administrator who has signed out since did in somebody's name. @returns the session's id */
-async function endedImpersonation(person: SignedIn): Promise<string> {
+/** Opens an impersonation, and ends it by the administrator's logout. @returns the id of its session */
+async function endedImpersonation(account: SignedIn): Promise<string> {
   const admin = await signInAdmin(app);
-  await admin.post(`/admin/impersonate/${person.user.id}`, {});
-  const [{ id, impersonated }] = await sessionsOf(person);
+  await admin.post(`/admin/impersonate/${account.user.id}`, {});
+  const [{ id, impersonated }] = await sessionsOf(account);
   expect(impersonated).toBe(true);
   await admin.post("/auth/logout");
   return id;
@@ -27,14 +28,9 @@ test("DELETE /user/sessions/:id: ends one session at once", async () => {
   expect([await profileStatus(mine), await profileStatus(other)]).toEqual([200, 401]);
   expect((await other.browser.post("/auth/refresh")).status).toBe(401);
   expect((await mine.browser.delete(`/user/sessions/${target.id}`, mine.accessToken)).status).toBe(404);
-  const events = await app.sql("select details from audit_events where user_id = ? and event = ?", [
-    user.id,
-    "user.session_revoked",
-  ]);
-  expect(events).toEqual([{ details: { sessionId: target.id } }]);
 });
 
-test("DELETE /user/sessions/:id: ending one's own session is a logout", async () => {
+test("DELETE /user/sessions/:id: ending the caller's own session signs out", async () => {
   const mine = await app.signIn();
   const [{ id }] = await sessionsOf(mine);
   expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(200);
@@ -68,15 +64,15 @@ test("DELETE /user/sessions/:id: answers 404 to other users' and expired session
 test("DELETE /user/sessions: ends every session but the caller's", async () => {
   const user = await app.addUser();
   const [mine, ...others] = [await app.signIn(user), await app.signIn(user), await app.signIn(user)];
-  const stranger = await app.signIn();
+  const other = await app.signIn();
   expect((await mine.browser.delete("/user/sessions", mine.accessToken)).status).toBe(200);
-  expect(await Promise.all([mine, ...others, stranger].map(profileStatus))).toEqual([200, 401, 401, 200]);
+  expect(await Promise.all([mine, ...others, other].map(profileStatus))).toEqual([200, 401, 401, 200]);
   expect(await sessionsOf(mine)).toHaveLength(1);
   const again = await mine.browser.delete("/user/sessions", mine.accessToken);
   expect(again).toMatchObject({ status: 200, body: { message: "0 other sessions have ended." } });
 });
 
-test("DELETE /user/sessions: counts the listed sessions only: no expired ones, and none that ended with an administrator's session", async () => {
+test("DELETE /user/sessions: does not count expired sessions, nor ended impersonations", async () => {
   const mine = await app.signIn();
   await endedImpersonation(mine);
   const [{ id: expired }] = await sessionsOf(await app.signIn(mine.user));
@@ -89,25 +85,6 @@ test("DELETE /user/sessions: counts the listed sessions only: no expired ones, a
   expect(await admin.delete(`/admin/users/${mine.user.id}/sessions`)).toMatchObject({
     body: { message: "1 session has ended." },
   });
-});
-
-test("DELETE /user/sessions: a refresh that races it leaves no session", async () => {
-  for (let round = 0; round < 5; round++) {
-    const user = await app.addUser();
-    const [mine, other] = [await app.signIn(user), await app.signIn(user)];
-    const cookie = { cookie: `refreshToken=${other.refreshToken}` };
-    const [ended, ...racers] = await Promise.all([
-      mine.browser.delete("/user/sessions", mine.accessToken),
-      ...times(4, () => app.httpClient().send("POST", "/auth/refresh", undefined, cookie)),
-    ]);
-    expect(ended?.status).toBe(200);
-    for (const { status, body } of racers) {
-      if (status !== 200) continue;
-      expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
-      const next = { cookie: `refreshToken=${body.refreshToken}` };
-      expect((await app.httpClient().send("POST", "/auth/refresh", undefined, next)).status).toBe(401);
-    }
-  }
 });
 
 test("ListSessions and RevokeSession: follow the same rules as REST", async () => {

@@ -10,8 +10,8 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   const account = await setUpFactor(app, await app.addVerifiedUser({ name: "Ann Öx" }));
   await account.browser.put("/user/profile", { bio: "Reads." }, account.accessToken);
   const { id } = account.user;
-  const isSent = () => app.sql("select 1 from emails where user_id = ? and status <> 'sent'", [id]);
-  await until("the letters to be sent", async () => (await isSent()).length === 0);
+  const unsent = () => app.sql("select 1 from emails where user_id = ? and status <> 'sent'", [id]);
+  await until("the e-mails to be sent", async () => (await unsent()).length === 0);
   const { status, body } = await account.browser.get("/user/export", account.accessToken);
   expect(status).toBe(200);
   expect(Object.keys(body).sort()).toEqual([
@@ -56,8 +56,8 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   });
   const mails = body.emails.map(({ template }: { template: string }) => template);
   expect(mails).toEqual(["mfa-enabled", "verify-email"]);
-  const letter = { id: expect.any(String), to: account.user.email, status: "sent", createdAt: time, sentAt: time };
-  expect(body.emails[0]).toEqual({ ...letter, template: "mfa-enabled" });
+  const email = { id: expect.any(String), to: account.user.email, status: "sent", createdAt: time, sentAt: time };
+  expect(body.emails[0]).toEqual({ ...email, template: "mfa-enabled" });
   expect(body.usage).toEqual([]);
   const { token } = await app.mail.emailTo(account.user.email, /Confirm/);
   for (const secret of [account.authenticator.secret, token, "argon2", account.refreshToken]) {
@@ -135,7 +135,7 @@ test("GET /user/export: pages until everything is returned", async () => {
   }
 });
 
-test("GET /user/export: names what an administrator did without address, device or reason", async () => {
+test("GET /user/export: has the actions of an administrator without address, device and reason", async () => {
   const admin = await signInAdmin(app);
   const { user, browser, accessToken } = await app.signIn();
   const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Do not tell" });
@@ -143,8 +143,8 @@ test("GET /user/export: names what an administrator did without address, device 
   await admin.browser.put("/user/profile", { name: "Bea" }, impersonated.accessToken);
   await app.httpClient(address).post("/auth/login", { ...user.credentials, password: "Wrong-1-guess" });
   const { body } = await browser.get("/user/export", accessToken);
-  const theirs = body.auditEvents.filter(({ actorId }: { actorId?: string }) => actorId === admin.user.id);
-  expect(theirs).toEqual(
+  const byAdmin = body.auditEvents.filter(({ actorId }: { actorId?: string }) => actorId === admin.user.id);
+  expect(byAdmin).toEqual(
     ["user.profile_updated", "admin.impersonated"].map((event) => ({
       id: expect.any(String),
       event,
@@ -156,7 +156,7 @@ test("GET /user/export: names what an administrator did without address, device 
     })),
   );
   const guess = body.auditEvents.find(({ event }: { event: string }) => event === "auth.login_failed");
-  expect(guess).toMatchObject({ ip: address, userAgent: "node" }); // by nobody known
+  expect(guess).toMatchObject({ ip: address, userAgent: "node" }); // an unknown caller
   const [session] = body.sessions;
   expect(session).toMatchObject({ impersonated: true });
   for (const name of ["ip", "device", "location"]) expect(session).not.toHaveProperty(name);

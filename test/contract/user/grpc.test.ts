@@ -12,7 +12,7 @@ const auth = app.grpc(AuthService);
 const user = app.grpc(UserService);
 const NEW = "Brand-new-2";
 
-/** Code and reason that a call is refused with. */
+/** The code and reason of a refused call. */
 async function refusal(call: Promise<unknown>): Promise<[Code, Reason | undefined]> {
   const error = ConnectError.from(
     await call.then(
@@ -23,9 +23,9 @@ async function refusal(call: Promise<unknown>): Promise<[Code, Reason | undefine
   return [error.code, error.findDetails(FailureSchema)[0]?.reason];
 }
 
-test("gRPC: the whole life of an account follows the rules of REST", async () => {
-  const person = await app.addUser();
-  const { email, password } = person;
+test("gRPC: every operation of an account follows the rules of REST", async () => {
+  const account = await app.addUser();
+  const { email, password } = account;
   const login = (changes = {}) => auth.login({ email, password, ...changes });
   const bearer = (token: string | undefined) => ({ headers: { authorization: `Bearer ${token}` } });
 
@@ -43,7 +43,8 @@ test("gRPC: the whole life of an account follows the rules of REST", async () =>
     Code.Unauthenticated,
     Reason.TICKET_INVALID,
   ]);
-  await auth.verifyMfa({ tempToken, code: await authenticator.code() });
+  const verified = await auth.verifyMfa({ tempToken, code: await authenticator.code() });
+  expect(verified.user?.id).toBe(account.id);
   expect(await refusal(auth.setupTotp({}, headers))).toEqual([Code.FailedPrecondition, Reason.MFA_ALREADY_ENABLED]);
   app.clock.advance("30s");
   const { backupCodes } = await auth.createBackupCodes({ password, code: await authenticator.code() }, headers);
@@ -74,7 +75,7 @@ test("gRPC: the whole life of an account follows the rules of REST", async () =>
 
   const again = bearer((await login({ email: newEmail, password: NEW })).accessToken);
   const { data } = await user.exportData({}, again);
-  expect(data).toMatchObject({ profile: { id: person.id, email: newEmail, emailVerifiedAt: expect.any(String) } });
+  expect(data).toMatchObject({ profile: { id: account.id, email: newEmail, emailVerifiedAt: expect.any(String) } });
   const { deletionDate } = await user.deleteAccount({}, again);
   expect(deletionDate && timestampDate(deletionDate) > app.clock.now()).toBe(true);
   expect((await login({ email: newEmail, password: NEW })).restored).toBe(true);

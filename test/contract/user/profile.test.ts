@@ -25,7 +25,7 @@ test("GET /user/profile: returns the documented fields, and no other", async () 
 
 test("GET /user/profile: refuses an ended access token", async () => {
   const { browser, accessToken } = await app.signIn();
-  expect((await browser.get("/user/profile", accessToken)).status).toBe(200); // remembered from here on
+  expect((await browser.get("/user/profile", accessToken)).status).toBe(200); // the token is cached from here on
   app.clock.advance("15m");
   expect(await browser.get("/user/profile", accessToken)).toMatchObject({
     status: 401,
@@ -46,7 +46,7 @@ test("GET /user/profile: allows 100 requests a minute per user, from any address
   expect((await app.httpClient().get("/user/profile", accessToken)).status).toBe(200);
 });
 
-test("PUT /user/profile: changes name and bio; absent fields stay", async () => {
+test("PUT /user/profile: changes name and bio, and keeps absent fields", async () => {
   const { user, browser, accessToken } = await app.signIn();
   const put = async (body: unknown) => (await browser.put("/user/profile", body, accessToken)).body;
   expect(await put({ name: "  Bea  " })).toEqual({

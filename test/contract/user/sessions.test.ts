@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { TestUser } from "../../support/accounts.ts";
+import type { SignedIn, TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { profileStatus, type SignedIn, sessionsOf } from "../../support/sessions.ts";
+import { profileStatus, sessionsOf } from "../../support/sessions.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
@@ -19,10 +19,10 @@ async function signInWith(user: TestUser, agent: string): Promise<SignedIn> {
 test("GET /user/sessions: names every device, whatever its User-Agent", async () => {
   const user = await app.addUser();
   const long = "x".repeat(1_000);
-  for (const agent of ["/", "/1.0 (of nobody)", "Nobody's/1.0", long]) await signInWith(user, agent);
+  for (const agent of ["/", "/1.0 (no name)", "Bob's/1.0", long]) await signInWith(user, agent);
   const sessions = await sessionsOf(await signInWith(user, CHROME));
   const devices = sessions.map((s: { device: string }) => s.device);
-  expect(devices).toEqual(["Chrome on Windows", "x".repeat(200), "Nobody's", "1.0", "Unknown device"]);
+  expect(devices).toEqual(["Chrome on Windows", "x".repeat(200), "Bob's", "1.0", "Unknown device"]);
 });
 
 test("GET /user/sessions: returns a bare array with the documented fields, newest first", async () => {
@@ -77,12 +77,12 @@ test("GET /user/sessions: shows the last use within a minute, and the address of
 test("GET /user/sessions: shows the caller's session as active now", async () => {
   const account = await app.signIn();
   app.clock.advance("10m");
-  const askedAt = app.clock.now().getTime();
+  const requestedAt = app.clock.now().getTime();
   const [session] = await sessionsOf(account);
-  expect(new Date(session.lastActive).getTime()).toBeGreaterThanOrEqual(askedAt);
+  expect(new Date(session.lastActive).getTime()).toBeGreaterThanOrEqual(requestedAt);
 });
 
-test("GET /user/sessions: keeps a hundred sessions per user; the oldest goes", async () => {
+test("GET /user/sessions: keeps a hundred sessions per user, and deletes the oldest", async () => {
   const user = await app.addUser();
   const [first, second] = [await app.signIn(user), await app.signIn(user)];
   await app.sql(
@@ -99,7 +99,7 @@ test("GET /user/sessions: keeps a hundred sessions per user; the oldest goes", a
   ]);
 });
 
-test("POST /auth/login: a hundred sessions that have ended, by logout or in time, end no other", async () => {
+test("POST /auth/login: a hundred sessions that ended or expired displace no other", async () => {
   const user = await app.addUser();
   const kept = await app.signIn(user);
   await app.sql(

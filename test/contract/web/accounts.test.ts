@@ -72,7 +72,7 @@ describeWeb("Web app: accounts", (web) => {
     expect(problems).toEqual([]);
   });
 
-  test("a place is kept: back button, unknown place, German, violations too", async () => {
+  test("keeps the page: back button, unknown page, and violations in German", async () => {
     const tab = await web.signIn(await web.app.addUser());
     const { page } = tab;
     await page.getByRole("link", { name: "Profile" }).click();

@@ -39,7 +39,7 @@ describeWeb("Web app: chat", (web) => {
     expect(tab.problems).toEqual([]);
   });
 
-  test("two tabs keep the conversations of both, and more than the browser can store", async () => {
+  test("two tabs keep the conversations of both, also when the storage is full", async () => {
     const context = await web.newBrowser();
     const one = await web.signIn(await web.app.addUser(), context);
     const other = await web.open("/", context);
@@ -94,7 +94,7 @@ describeWeb("Web app: chat", (web) => {
     expect(tab.problems).toEqual([]);
   });
 
-  test("follows a long reply with Stop in view, and keeps what was said on leaving", async () => {
+  test("follows a long reply with Stop in view, and keeps its text after leaving the page", async () => {
     const tab = await web.signIn(await web.app.addUser());
     const { page } = tab;
     const boxOf = async (name: string) =>
@@ -113,12 +113,12 @@ describeWeb("Web app: chat", (web) => {
     await expect
       .poll(() => page.evaluate("document.documentElement.scrollHeight - scrollY - innerHeight"))
       .toBeLessThan(2);
-    const said = await replies.last().textContent();
+    const before = await replies.last().textContent();
     await page.getByRole("link", { name: "Profile" }).click();
     await page.getByRole("heading", { name: "Profile" }).waitFor();
     await page.goBack();
     await page.getByText("Stopped.").waitFor();
-    expect(await replies.last().textContent()).toBe(said);
+    expect(await replies.last().textContent()).toBe(before);
     expect(tab.problems).toEqual([]);
   });
 

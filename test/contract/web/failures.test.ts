@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { describeMore, fillIn, goTo } from "../../support/web-fixture.ts";
 
 describeMore("Web app: failures", (web) => {
-  test("423: says why, counts down, and refuses further attempts until then", async () => {
+  test("423: shows the reason, counts down, and refuses further attempts until then", async () => {
     const user = await web.app.addUser();
     for (let i = 0; i < 5; i++)
       await web.app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
@@ -35,7 +35,7 @@ describeMore("Web app: failures", (web) => {
     await page.getByText("an e-mail is on its way").waitFor();
   });
 
-  test("503: is tried again by itself; slow requests show progress; a lost connection is reported", async () => {
+  test("503: is repeated automatically; slow requests show progress; a lost connection is reported", async () => {
     const user = await web.app.addUser();
     const { page } = await web.signIn(user);
     await goTo(page, "/profile");

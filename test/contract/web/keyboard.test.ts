@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
 import { describeMore, goTo } from "../../support/web-fixture.ts";
 
-/** Presses Tab until an element with that name has the focus, as a person would who sees where it is. */
+/** Presses Tab until an element with this name has the focus. */
 async function tabTo(page: Page, name: string): Promise<void> {
   const focused = page.locator(":focus");
   for (let i = 0; i < 40; i++) {
@@ -13,7 +13,7 @@ async function tabTo(page: Page, name: string): Promise<void> {
   }
   throw new Error(`Tab does not lead to ${name}`);
 }
-/** The elements that would move for longer than a moment. */
+/** The elements with a visible transition or animation. */
 const MOVING = `[...document.querySelectorAll("*")].filter((element) => {
   const { transitionDuration, animationName, animationDuration } = getComputedStyle(element);
   return Number.parseFloat(transitionDuration) > 0 || (animationName !== "none" && Number.parseFloat(animationDuration) > 0.01);

@@ -3,13 +3,13 @@ import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
 import { describeWeb, expectAccessible, goTo, screenshot, type Tab } from "../../support/web-fixture.ts";
 
-/** Every place of the app. */
-const PLACES = [...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]*)": page/g)].map(
+/** Every page of the app. */
+const PATHS = [...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]*)": page/g)].map(
   ([, path = ""]) => path,
 );
-/** Those that other tests picture with content, and those that say little. */
+/** Pages that other tests picture with content, and pages with little content. */
 const PICTURED = ["/", "/usage", "/sessions", "/admin", "/forgot-password", "/reset-password", "/verify-email"];
-/** What a browser has received so far. */
+/** The bytes that a browser has received so far. */
 const LOADED_BYTES = `performance.getEntriesByType("resource").concat(performance.getEntriesByType("navigation"))
   .reduce((sum, { transferSize }) => sum + transferSize, 0)`;
 
@@ -23,7 +23,7 @@ describeWeb(
       await expect.poll(() => tab.page.locator("[aria-busy=true]").count()).toBe(0);
     };
 
-    test("each place has a title and is accessible: wide, light and English; narrow, dark and German", async () => {
+    test("each page has a title and is accessible: wide, light and English; narrow, dark and German", async () => {
       await web.app.addVerifiedUser({ name: "Ann Example", email: "ann@example.com" });
       const signedOut = await web.open("/sign-in");
       await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
@@ -37,9 +37,9 @@ describeWeb(
       const loaded = await wide.page.evaluate(LOADED_BYTES);
       expect(loaded).toBeGreaterThan(50 * 1024);
       expect(loaded, "the sign-in and the chat").toBeLessThan(150 * 1024);
-      expect(PLACES.length).toBeGreaterThan(14);
+      expect(PATHS.length).toBeGreaterThan(14);
       const titles = new Set<string>();
-      for (const path of PLACES) {
+      for (const path of PATHS) {
         for (const tab of [wide, narrow]) {
           await visit(tab, path);
           await expectAccessible(tab);
@@ -47,7 +47,7 @@ describeWeb(
         titles.add(await wide.page.title());
         if (!PICTURED.includes(path)) await screenshot(wide, path.slice(1).replace("/", "-"));
       }
-      expect(titles.size).toBe(PLACES.length);
+      expect(titles.size).toBe(PATHS.length);
       expect([...wide.problems, ...narrow.problems]).toEqual([]);
     });
   },

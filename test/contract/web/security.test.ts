@@ -3,7 +3,7 @@ import { authenticatorOf } from "../../support/authenticator.ts";
 import { describeWeb, expectAccessible, fillIn, goTo, screenshot } from "../../support/web-fixture.ts";
 
 describeWeb("Web app: security and sessions", (web) => {
-  test("the content security policy refuses inline scripts and foreign images, and tests see it", async () => {
+  test("the content security policy refuses inline scripts and foreign images, and tests detect it", async () => {
     const { page, problems } = await web.open("/sign-in");
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     expect(problems).toEqual([]);
@@ -78,7 +78,7 @@ describeWeb("Web app: security and sessions", (web) => {
     expect([...one.problems, ...other.problems]).toEqual([]);
   });
 
-  test("a session that ends while a form is filled in: signs in again, and nothing typed is lost", async () => {
+  test("a session that ends while a form is filled in: signs in again, and the input is kept", async () => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);
     const { page } = tab;

@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Started, start } from "../../support/gateway.ts";
+import { describe, expect, test } from "vitest";
+import { start, startSuiteGateway } from "../../support/gateway.ts";
 
-describe("GET /, the web app", () => {
-  let server: Started;
-  beforeAll(async () => {
-    server = await start(() => {});
-  });
-  afterAll(() => server.close());
+describe("GET /, the web app", async () => {
+  const server = await startSuiteGateway(() => {});
   const get = (path: string, headers?: Record<string, string>) => fetch(server.url + path, headers ? { headers } : {});
   const assets = async () => {
     const html = await (await get("/")).text();

@@ -1,29 +1,30 @@
-import { pino } from "pino";
 import { v7 as uuid } from "uuid";
 import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import type { ChatDeps } from "../../../services/ai/chat.ts";
 import type { Conversation } from "../../../services/ai/check-conversation.ts";
 import { type AiContext, createAiContext } from "../../../services/ai/context.ts";
 import { createMetrics } from "../../../services/metrics.ts";
-import { openStore } from "../../../services/store/open-store.ts";
-import type { DatabaseLocation, Store } from "../../../services/store/store.ts";
+import type { Store } from "../../../services/store/store.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
+import { silent } from "../../support/log.ts";
+import { openQuietStore } from "../../support/stores.ts";
 
-export const log = pino({ level: "silent" });
 export const clock = { now: () => new Date("2026-11-21T12:00:00Z") };
 
 /** The AI operations on an empty database, with provider-a simulated and the others without a key. */
 export type Desk = { ai: AiContext; store: Store; simulator: Simulator; close(): Promise<void> };
 
-export async function openDesk(location: DatabaseLocation = { kind: "memory" }): Promise<Desk> {
-  const [store, simulator] = await Promise.all([
-    openStore(location, log),
-    startProviderSimulator({ dialect: "openai" }),
-  ]);
+export async function openDesk(url?: string): Promise<Desk> {
+  const [store, simulator] = await Promise.all([openQuietStore(url), startProviderSimulator({ dialect: "openai" })]);
   await store.migrate();
-  const variables = { OPENAI_API_KEY: "simulated-key", OPENAI_BASE_URL: `${simulator.url}/v1` };
   const proxyEnv = { HTTPS_PROXY: undefined, NO_PROXY: undefined };
   const limits = { firstByteMs: 5_000, idleMs: 5_000, totalMs: 10_000, retries: 2 };
-  const ai = createAiContext({ ai: { catalogue: undefined, proxyEnv, variables, ...limits } }, store, clock, log);
+  const ai = createAiContext(
+    { ai: { catalogue: undefined, proxyEnv, variables: simulator.env, ...limits } },
+    store,
+    clock,
+    silent,
+  );
   const close = async () => {
     await ai.close();
     await Promise.all([store.close(), simulator.close()]);
@@ -50,21 +51,18 @@ export async function newCall({ ai, store }: Desk): Promise<ChatDeps & { userId:
   );
   const caller = { user: { id: userId }, session: { id: sessionId } } as ChatDeps["caller"];
   const measured = { metrics: createMetrics(), startedAt: performance.now(), tracing: undefined, traceparent: null };
-  return { ai, caller, log, requestId: "request", signal: client.signal, ...measured, userId, client };
+  return { ai, caller, log: silent, requestId: "request", signal: client.signal, ...measured, userId, client };
 }
 
-/** What an erasure needs. */
+/** The dependencies of an erasure. */
 export const erasureOn = ({ store }: Pick<Desk, "store">) => {
   const client = { address: "127.0.0.1", agent: "" };
   return { em: store.fork(), clock, client, requestId: "request", caller: undefined };
 };
 
-export const saying = (content: string): Conversation => ({
-  provider: "provider-a",
-  messages: [{ role: "user", content }],
-});
+export const saying = (content: string) => conversationOf(content) as Conversation;
 
-/** What the books say of a user's calls. */
+/** The usage rows of a user. */
 export async function rowsOf({ ai, store }: Desk, userId: string) {
   await ai.usage.flush();
   return store.fork().execute(

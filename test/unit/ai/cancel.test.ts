@@ -1,28 +1,24 @@
 import { getEventListeners } from "node:events";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { measureStalls } from "../../support/event-loop.ts";
 import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
 import { until } from "../../support/until.ts";
-import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
-/** Upstream must be closed that soon after the client has gone, blocked event loop aside. */
+/** The provider connection must close within this time after the client has disconnected, without stalls of the event loop. */
 const CLOSED_WITHIN_MS = 50;
-const patience = () => new Promise((resolve) => setTimeout(resolve, 20));
+const pause = () => new Promise((resolve) => setTimeout(resolve, 20));
 
-describe.each(DIALECTS)("provider client for %s, when the caller disconnects", RETRY_ON_SLOW_CI, (dialect) => {
-  let bench: Bench;
-  beforeAll(async () => {
-    bench = await startBench(dialect);
-    await readWhole(bench.provider, promptOf(bench, "case: plain")); // loads what is loaded late
-  });
-  afterAll(() => bench.close());
+describe.each(DIALECTS)("Provider client for %s, when the caller disconnects", RETRY_ON_SLOW_CI, async (dialect) => {
+  const bench = await startSuiteBench(dialect);
+  await readWhole(bench.provider, promptOf(bench, "case: plain")); // loads lazy modules
 
   describe.each([
     ["before the headers", "silent"],
     ["before the first token", "silent-after-headers"],
     ["in the middle", "silent-midway"],
     ["in the middle of endless text", "endless"],
-    ["while a further attempt is being waited for", "retry-after 30000"],
+    ["during the wait for another attempt", "retry-after 30000"],
   ])("%s", (_, name) => {
     test.each([
       ["stream", readStream],
@@ -35,13 +31,13 @@ describe.each(DIALECTS)("provider client for %s, when the caller disconnects", R
       const reading = read(bench.provider, promptOf(bench, `case: ${name} (${kind})`), client.signal);
       const failed = expect(reading).rejects.toBe(reason);
       await until("the request", () => requests.length > before);
-      await patience();
+      await pause();
       const stalledMs = measureStalls();
       const leftAt = performance.now();
       client.abort(reason);
       await failed;
       const failedAt = performance.now();
-      await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+      await until("the end of the connection", () => requests[before]?.closedAt !== undefined);
       const latest = Math.max(failedAt, requests[before]?.closedAt ?? 0);
       expect(latest - leftAt - stalledMs()).toBeLessThan(CLOSED_WITHIN_MS);
       expect(requests).toHaveLength(before + 1);
@@ -49,7 +45,7 @@ describe.each(DIALECTS)("provider client for %s, when the caller disconnects", R
     });
   });
 
-  test("frees the connection although nothing is reading", async () => {
+  test("frees the connection while the stream is not read", async () => {
     const { requests } = bench.simulator;
     const before = requests.length;
     const client = new AbortController();
@@ -58,7 +54,7 @@ describe.each(DIALECTS)("provider client for %s, when the caller disconnects", R
     const stalledMs = measureStalls();
     const leftAt = performance.now();
     client.abort();
-    await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+    await until("the end of the connection", () => requests[before]?.closedAt !== undefined);
     expect((requests[before]?.closedAt ?? 0) - leftAt - stalledMs()).toBeLessThan(CLOSED_WITHIN_MS);
     await pieces.return?.();
   });
@@ -68,7 +64,7 @@ describe.each(DIALECTS)("provider client for %s, when the caller disconnects", R
     const before = requests.length;
     const client = new AbortController();
     for await (const _ of bench.provider.stream(promptOf(bench, "case: endless"), client.signal)) break;
-    await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+    await until("the end of the connection", () => requests[before]?.closedAt !== undefined);
     expect(getEventListeners(client.signal, "abort")).toEqual([]);
   });
 
@@ -82,7 +78,7 @@ describe.each(DIALECTS)("provider client for %s, when the caller disconnects", R
         for await (const _ of bench.provider.stream(promptOf(bench, `case: ${name}`), signal)) throw broke;
       };
       await expect(read()).rejects.toBe(broke);
-      await until("the provider to be left", () => requests[before]?.closedAt !== undefined);
+      await until("the end of the connection", () => requests[before]?.closedAt !== undefined);
       expect(getEventListeners(signal, "abort")).toEqual([]);
     });
   });
@@ -96,12 +92,12 @@ describe.each(DIALECTS)("provider client for %s, when the caller disconnects", R
     await expect(readWhole(bench.provider, promptOf(bench, "case: plain"), AbortSignal.abort(reason))).rejects.toBe(
       reason,
     );
-    await patience();
+    await pause();
     expect(bench.simulator.requests).toHaveLength(before);
   });
 });
 
-test("500 streams, a third of them aborted, leave no connection or timer behind", async () => {
+test("Provider client: 500 streams, a third of them aborted, leave no connection or timer", async () => {
   const bench = await startBench("openai");
   await readStream(bench.provider, promptOf(bench, "case: plain"));
   const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
@@ -116,7 +112,7 @@ test("500 streams, a third of them aborted, leave no connection or timer behind"
     }),
   );
   expect(getEventListeners(shared.signal, "abort")).toEqual([]);
-  await until("the provider to be left", () =>
+  await until("the end of the connection", () =>
     bench.simulator.requests.every(({ closedAt }) => closedAt !== undefined),
   );
   await until("no timer to be left", () => timers() <= before);

@@ -1,27 +1,22 @@
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { type Catalogue, findModel, findProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { readConfig } from "../../../services/platform/config.ts";
+import { configOf } from "../../support/config.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { promptOf, readWhole } from "./support.ts";
 
-/** A catalogue file with that content. */
+/** Writes a catalogue file. @returns its path */
 function file(content: unknown): string {
-  const path = join(mkdtempSync(join(tmpdir(), "catalogue-")), "catalogue.json");
+  const path = join(temporaryFolder(), "catalogue.json");
   writeFileSync(path, typeof content === "string" || Buffer.isBuffer(content) ? content : JSON.stringify(content));
   return path;
 }
 
-/** What a catalogue may name in that environment. */
-function variablesIn(environment: Record<string, string>) {
-  const read = readConfig(environment);
-  if ("problems" in read) throw new Error(read.problems.join("\n"));
-  return read.config.ai.variables;
-}
+const variablesIn = (environment: Record<string, string>) => configOf(environment).ai.variables;
 
 const names = (catalogue: Catalogue) =>
   Object.fromEntries(catalogue.providers.map(({ id, models }) => [id, models.map(({ name }) => name)]));

@@ -7,8 +7,8 @@ import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
 type Counts = Record<string, unknown>;
 const LARGE = 2 ** 30;
 
-/** Anthropic's counts at the start and at the end of a stream, and what they come to; undefined has to be estimated. */
-const TOLD: [start: Counts | null, end: Counts | null, usage: [input: number, output: number] | undefined][] = [
+/** Anthropic's counts at the start and at the end of a stream, and the usage; undefined means an estimate. */
+const COUNTS: [start: Counts | null, end: Counts | null, usage: [input: number, output: number] | undefined][] = [
   [{ input_tokens: 11, output_tokens: 2 }, { output_tokens: 7 }, [11, 7]],
   [{ input_tokens: 11, cache_read_input_tokens: 2000 }, { input_tokens: 11, output_tokens: 7 }, [2011, 7]],
   [
@@ -25,7 +25,7 @@ const TOLD: [start: Counts | null, end: Counts | null, usage: [input: number, ou
   [{ input_tokens: LARGE, cache_read_input_tokens: LARGE }, { output_tokens: 7 }, undefined],
 ];
 
-test.each(TOLD)("usage of a stream that reports %j and then %j", (start, end, usage) => {
+test.each(COUNTS)("Anthropic dialect: usage of a stream that reports %j and then %j", (start, end, usage) => {
   const transcript = new ReplyDecoder(anthropicParser, DEFAULT_BOUNDS.eventBytes);
   const events = [
     { type: "message_start", message: { usage: start } },
@@ -37,7 +37,7 @@ test.each(TOLD)("usage of a stream that reports %j and then %j", (start, end, us
   expect(transcript.usage).toEqual(usage && { inputTokens: usage[0], outputTokens: usage[1] });
 });
 
-test("usage of a complete reply includes cached input", () => {
+test("Anthropic dialect: usage of a complete reply includes cached input", () => {
   const usage = {
     input_tokens: 1,
     cache_read_input_tokens: 20,
@@ -51,7 +51,7 @@ test("usage of a complete reply includes cached input", () => {
   });
 });
 
-test("chunks of choices other than the first are ignored", () => {
+test("OpenAI dialect: ignores the chunks of all choices but the first", () => {
   const decoder = new ReplyDecoder(openaiParser, DEFAULT_BOUNDS.eventBytes);
   const chunk = (index: number, content: string, finish_reason: string | null) =>
     `data: ${JSON.stringify({ choices: [{ index, delta: { content }, finish_reason }] })}\n\n`;
@@ -63,7 +63,7 @@ test("chunks of choices other than the first are ignored", () => {
 test.each([
   ["an event", 'data: {"choices":[{"index":0,"delta":{"content":"cut'],
   ["a character", Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"ü').subarray(0, -1)],
-])("a stream that ends inside %s is reported as broken off", (_where, last) => {
+])("OpenAI dialect: a stream that ends inside %s is reported as broken off", (_where, last) => {
   const decoder = new ReplyDecoder(openaiParser, DEFAULT_BOUNDS.eventBytes);
   const first = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "Hello" } }] })}\n\n`;
   expect(decoder.push(Buffer.concat([Buffer.from(first), Buffer.from(last)]))).toBe("Hello");

@@ -2,12 +2,12 @@ import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { CASES } from "../../../scripts/simulators/simulator.ts";
 import type { ProviderErrorKind } from "../../../services/ai/providers/errors.ts";
 
-/** The text that arrives, and what ends it. */
+/** The text of a reply and its failure, if any. */
 export type Expected = { text: string; failure?: ProviderErrorKind };
 const prefix = (failure: ProviderErrorKind): Expected => ({ text: PREFIX, failure });
 const nothing = (failure: ProviderErrorKind): Expected => ({ text: "", failure });
 
-/** What stream and chat must give, where that isn't the whole reply; an entry that names one outcome means both. */
+/** The outcomes of stream and chat that differ from the whole reply. A single outcome is that of both. */
 const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = {
   "text-after-finish": [{ text: `${REPLY} P.S.` }, { text: REPLY }],
   "empty-at-maximum": { text: "" },
@@ -64,7 +64,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   "endless-event": [prefix("reply too large"), nothing("reply too large")],
 };
 
-/** Cases that call for an argument or need a test of their own. */
+/** Cases with an argument, or with their own tests. */
 const ELSEWHERE = [
   "tiny-frames",
   "large-reply",
@@ -78,17 +78,17 @@ const ELSEWHERE = [
 export const NAMES = [...new Set([...Object.keys(CASES), ...Object.keys(EXPECTED)])].filter(
   (name) => !ELSEWHERE.includes(name),
 );
-/** Cases that only an alarm ends. */
+/** Cases that only a timeout ends. */
 export const NEVER_ENDING = /^silent|^pings|^kept-open/;
 
-/** What a case must give. */
+/** The outcomes of a case. */
 export function expectedOf(name: string): { stream: Expected; chat: Expected } {
   const expected = EXPECTED[name] ?? { text: REPLY };
   const [stream, chat] = Array.isArray(expected) ? expected : [expected, expected];
   return { stream, chat };
 }
 
-/** Long texts in failure reports help nobody. */
+/** Shortens long texts in failure reports. */
 export const summary = ({ text, failure }: { text: string; failure?: string }) => ({
   text: text.length > 500 ? `${text.slice(0, 20)}… of ${text.length}` : text,
   failure,

@@ -1,31 +1,20 @@
 import { describe, expect, test } from "vitest";
-import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
-import { googleEncoder } from "../../../scripts/simulators/google.ts";
-import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
 import { encode, PIECES, PREFIX, prefix, REPLY } from "../../../scripts/simulators/script.ts";
-import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
 import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
-import { googleParser } from "../../../services/ai/providers/google.ts";
 import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
+import { CODECS, REQUEST, TOKENS } from "./support.ts";
 
-const REQUEST = { model: "simulated", stream: true, usage: true, lastMessage: "", input: "" };
-const TOKENS = { input: 11, output: 22 };
 const ENDINGS = ["\n", "\r\n", "\r"];
 const RANDOM_CUTS = 20_000;
 
-describe.each([
-  ["openai", openaiEncoder, openaiParser],
-  ["openai-compatible", mistralEncoder, openaiParser],
-  ["anthropic", anthropicEncoder, anthropicParser],
-  ["google", googleEncoder, googleParser],
-] as const)("golden transcript of %s", (_, encoderOf, mapping) => {
+describe.each(CODECS)("Golden transcript of %s", (_, encoderOf, mapping) => {
   const encoder = encoderOf("key");
   const events = encoder
     .events(PIECES, TOKENS, REQUEST)
     .flatMap((event, index) => (index === 1 ? [...encoder.idle, event] : [event]));
 
-  /** The transcript in bytes, each event with the next of the line endings, or all with one. */
+  /** The transcript in bytes. The line endings of its events take turns. */
   const bytes = (endings: readonly string[], shift = 0) =>
     Buffer.from(
       events.map((event, index) => encode(event, endings[(index + shift) % endings.length] ?? "\n")).join(""),
@@ -72,7 +61,7 @@ describe.each([
   });
 });
 
-/** The same numbers every time (mulberry32), so that a failure can be repeated. */
+/** Random numbers that are the same in every run (mulberry32). */
 function randomNumbers(seed: number): () => number {
   let state = seed;
   return () => {

@@ -5,21 +5,21 @@ import { CONTENTS, SHAPES } from "../../../scripts/simulators/whole-cases.ts";
 import { expectedOf, NAMES, summary } from "./expectations.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
-/** A short reply may be in flight for long on a busy machine; only what never ends waits for these. */
-const LIMITS = { firstByteMs: 1_000, idleMs: 1_000, afterFinishMs: 100, totalMs: 5_000, chatBytes: 2_000_000 };
-const PATIENT = { firstByteMs: 10_000, idleMs: 10_000, afterFinishMs: 100, totalMs: 20_000, chatBytes: 2_000_000 };
+/** Short limits for replies that never end, and long ones for other replies on a busy machine. */
+const SHORT = { firstByteMs: 1_000, idleMs: 1_000, afterFinishMs: 100, totalMs: 5_000, chatBytes: 2_000_000 };
+const LONG = { firstByteMs: 10_000, idleMs: 10_000, afterFinishMs: 100, totalMs: 20_000, chatBytes: 2_000_000 };
 
-describe.each(DIALECTS)("provider client, simulator cases of %s", (dialect: SimulatedDialect) => {
-  let patient: Bench;
-  let hasty: Bench;
+describe.each(DIALECTS)("Provider client, simulator cases of %s", (dialect: SimulatedDialect) => {
+  let lenient: Bench;
+  let strict: Bench;
   beforeAll(async () => {
-    [patient, hasty] = await Promise.all([startBench(dialect, PATIENT), startBench(dialect, LIMITS)]);
+    [lenient, strict] = await Promise.all([startBench(dialect, LONG), startBench(dialect, SHORT)]);
   });
-  afterAll(() => Promise.all([patient.close(), hasty.close()]));
+  afterAll(() => Promise.all([lenient.close(), strict.close()]));
 
   describe.concurrent.each(NAMES)("%s", (name) => {
     const expected = expectedOf(name);
-    const benchFor = ({ failure }: { failure?: string | undefined }) => (failure === "timed out" ? hasty : patient);
+    const benchFor = ({ failure }: { failure?: string | undefined }) => (failure === "timed out" ? strict : lenient);
 
     test.concurrent("stream", async () => {
       const bench = benchFor(expected.stream);
@@ -34,7 +34,7 @@ describe.each(DIALECTS)("provider client, simulator cases of %s", (dialect: Simu
   });
 });
 
-test("the case table has at least 40 cases, good replies and failures", () => {
+test("Provider simulator: has at least 40 cases, good replies and failures", () => {
   expect(NAMES.length).toBeGreaterThan(40);
   for (const whole of [SHAPES, CONTENTS, PASSING]) expect(Object.keys(whole).length).toBeGreaterThan(10);
 });

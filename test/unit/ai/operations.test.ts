@@ -1,10 +1,10 @@
-import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { chat, streamChat } from "../../../services/ai/chat.ts";
 import { listProviders } from "../../../services/ai/list-providers.ts";
+import { captureLog } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
 import { type Desk, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
 
@@ -16,24 +16,9 @@ afterAll(() => desk.close());
 
 const exact = { input_tokens: 3, output_tokens: tokensIn(REPLY), estimated: false };
 
-describe("chat operation", () => {
-  test("returns content, public names and usage, and records usage", async () => {
-    const call = await newCall(desk);
-    expect(await chat(call, saying("case: plain"))).toEqual({
-      content: REPLY,
-      model: "model-a-1",
-      provider: "provider-a",
-      usage: { inputTokens: 3, outputTokens: tokensIn(REPLY) },
-      finishReason: "stop",
-    });
-    expect(await rowsOf(desk, call.userId)).toMatchObject([
-      { provider: "provider-a", model: "model-a-1", outcome: "completed", ...exact, latency_ms: expect.any(Number) },
-    ]);
-  });
-
+describe("Chat operation", () => {
   test("reports a provider failure by its kind, and records usage", async () => {
-    const logged: string[] = [];
-    const log = pino({}, { write: (line: string) => void logged.push(line) });
+    const { lines, log } = captureLog();
     const call = { ...(await newCall(desk)), log };
     await expect(chat(call, saying("case: bad-key"))).rejects.toMatchObject({
       reason: Reason.PROVIDER_ERROR,
@@ -43,7 +28,7 @@ describe("chat operation", () => {
       { outcome: "refused the key", input_tokens: 0, output_tokens: 0, estimated: true },
     ]);
     await expect(chat(call, saying("case: reset"))).rejects.toThrow("unreachable");
-    expect(logged.map((line) => JSON.parse(line))).toMatchObject([
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
       { requestId: "request", detail: "HTTP 401", msg: expect.stringContaining("refused the key") },
       { requestId: "request", detail: "ECONNRESET" },
     ]);
@@ -73,7 +58,7 @@ describe("chat operation", () => {
   });
 });
 
-describe("streamChat operation", () => {
+describe("StreamChat operation", () => {
   test("passes text on as it arrives, and records usage", async () => {
     const call = await newCall(desk);
     let text = "";
@@ -107,7 +92,7 @@ describe("streamChat operation", () => {
     expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "cancelled" }]);
   });
 
-  test("reports a break after the text", async () => {
+  test("reports a failure after the text", async () => {
     const call = await newCall(desk);
     let text = "";
     const reading = (async () => {
@@ -122,7 +107,7 @@ describe("streamChat operation", () => {
   });
 });
 
-test("listProviders lists all providers, configured or not", () => {
+test("ListProviders operation: lists all providers, configured or not", () => {
   expect(listProviders(desk.ai)).toMatchObject([
     { provider: "provider-a", defaultModel: "model-a-1", configured: true },
     { provider: "provider-b", defaultModel: "model-b-1", configured: false },
@@ -131,7 +116,7 @@ test("listProviders lists all providers, configured or not", () => {
   ]);
 });
 
-test("concurrent calls each receive their own text", async () => {
+test("Chat and StreamChat operations: each of 200 concurrent calls gets its own text", async () => {
   const call = await newCall(desk);
   const answers = await Promise.all(
     Array.from({ length: 200 }, async (_, index) => {

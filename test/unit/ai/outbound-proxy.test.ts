@@ -1,21 +1,21 @@
 import { readFileSync } from "node:fs";
 import http from "node:http";
-import { type AddressInfo, connect, type Server, type Socket } from "node:net";
+import { connect, type Server, type Socket } from "node:net";
 import tls from "node:tls";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { createHttpClient } from "../../../services/ai/providers/http-client.ts";
 import { startApp } from "../../support/app.ts";
+import { listen } from "../../support/sockets.ts";
 
 const CERT = readFileSync("test/support/tls/ours.pem", "utf8"); // for localhost
 const KEY = readFileSync("test/support/tls/ours.key");
 beforeAll(() => tls.setDefaultCACertificates([CERT]));
 
-async function listen(server: Server): Promise<number> {
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+function listenForTest(server: Server): Promise<number> {
   onTestFinished(() => void server.close());
-  return (server.address() as AddressInfo).port;
+  return listen(server);
 }
 
 /** Starts a proxy that records the targets and credentials of CONNECT requests. */
@@ -25,7 +25,7 @@ async function startConnectProxy(onConnect: (client: Socket) => unknown) {
     requests.push(`${url} ${headers["proxy-authorization"]}`);
     onConnect(client.on("error", () => {}) as Socket);
   });
-  return { requests, HTTPS_PROXY: `http://me:secret@127.0.0.1:${await listen(proxy)}` };
+  return { requests, HTTPS_PROXY: `http://me:secret@127.0.0.1:${await listenForTest(proxy)}` };
 }
 
 test("HTTPS_PROXY: providers are reached by CONNECT through the proxy, except those of NO_PROXY", async () => {
@@ -47,7 +47,7 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to the provider, w
     for (const socket of [near, far]) socket.on("error", () => {});
     near.pipe(far).pipe(near);
   });
-  const port = await listen(provider);
+  const port = await listenForTest(provider);
   const { requests, HTTPS_PROXY } = await startConnectProxy((client) => {
     const tunnel = connect(port, "127.0.0.1", () => client.write("HTTP/1.1 200 OK\r\n\r\n"));
     tunnel
@@ -55,7 +55,7 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to the provider, w
       .pipe(client)
       .pipe(tunnel);
   });
-  const [ours, others] = ["https://localhost:1/v1", "https://provider.invalid:1/v1"]; // only the tunnel leads there
+  const [ours, others] = ["https://localhost:1/v1", "https://provider.invalid:1/v1"]; // only the tunnel reaches them
   const app = await startApp({
     mode: "embedded",
     env: { HTTPS_PROXY, OPENAI_BASE_URL: ours, MISTRAL_BASE_URL: others },
@@ -78,7 +78,7 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to the provider, w
 test.each([
   ["never opens its tunnel", ""],
   ["opens a tunnel to nowhere", "HTTP/1.1 200 OK\r\n\r\n"],
-])("HTTPS_PROXY: a proxy that %s is given up in time, and at an abort", async (_, answer) => {
+])("HTTPS_PROXY: a request to a proxy that %s ends at its limit, and at an abort", async (_, answer) => {
   const sockets: Socket[] = [];
   const { HTTPS_PROXY } = await startConnectProxy((client) => sockets.push(client) && client.write(answer));
   onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));

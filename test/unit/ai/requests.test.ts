@@ -1,12 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
 import { findModel } from "../../../services/ai/catalogue.ts";
 import type { Prompt } from "../../../services/ai/providers/provider.ts";
-import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
-/** A conversation with everything in it that some provider would refuse as it stands. */
+/** A conversation with everything that some provider refuses. */
 const demanding = (bench: Bench, model?: string): Prompt => ({
   model: findModel(bench.entry, model) ?? bench.entry.models[0],
   system: "Be brief.",
@@ -21,7 +21,7 @@ const demanding = (bench: Bench, model?: string): Prompt => ({
   temperature: 2,
 });
 
-/** What must have been sent: model that takes a temperature, and the body for it. */
+/** A model with a temperature, and the body that must be sent to it. */
 const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
   openai: {
     model: "model-a-3",
@@ -72,12 +72,8 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
   },
 };
 
-describe.each(DIALECTS)("provider requests to %s", (dialect) => {
-  let bench: Bench;
-  beforeAll(async () => {
-    bench = await startBench(dialect);
-  });
-  afterAll(() => bench.close());
+describe.each(DIALECTS)("Provider requests to %s", async (dialect) => {
+  const bench = await startSuiteBench(dialect);
   const body = () => bench.simulator.requests.at(-1)?.body;
 
   test("are accepted by the provider for every kind of prompt", async () => {
@@ -113,7 +109,7 @@ describe.each(DIALECTS)("provider requests to %s", (dialect) => {
   });
 });
 
-describe.each(DIALECTS)("conversation order that %s refuses", (dialect) => {
+describe.each(DIALECTS)("Conversation order that %s refuses", (dialect) => {
   test.each<[string, Prompt["messages"]]>([
     [
       "has a system message after an assistant message",
@@ -140,7 +136,7 @@ describe.each(DIALECTS)("conversation order that %s refuses", (dialect) => {
   });
 });
 
-test("a stream requests usage where the model allows it, and no padding from OpenAI", async () => {
+test("Provider requests: a stream requests usage where the model allows it, and no padding from OpenAI", async () => {
   for (const [dialect, stream_options] of [
     ["openai", { include_usage: true, include_obfuscation: false }],
     ["openai-compatible", undefined],
@@ -154,7 +150,7 @@ test("a stream requests usage where the model allows it, and no padding from Ope
   }
 });
 
-test("a refused key appears in no error", async () => {
+test("Provider errors: contain no refused key", async () => {
   for (const dialect of DIALECTS) {
     const bench = await startBench(dialect, {}, "a-wrong-key");
     const thrown = await bench.provider
@@ -166,7 +162,7 @@ test("a refused key appears in no error", async () => {
   }
 });
 
-test("text that a provider echoes appears in no error", async () => {
+test("Provider errors: contain no text that the provider echoes", async () => {
   for (const dialect of DIALECTS) {
     const bench = await startBench(dialect);
     for (const name of ["bad-key", "invalid", "html-502", "html-200", "malformed-event", "error-event-named"]) {
@@ -180,7 +176,7 @@ test("text that a provider echoes appears in no error", async () => {
   }
 });
 
-test("a redirect is not followed", async () => {
+test("Provider requests: follow no redirect", async () => {
   const [bench, elsewhere] = await Promise.all([startBench("openai"), startBench("openai")]);
   const target = `${elsewhere.simulator.url}/v1/chat/completions`;
   expect(await readWhole(bench.provider, promptOf(bench, `case: redirect ${target}`))).toMatchObject({

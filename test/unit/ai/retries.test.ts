@@ -1,16 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
-describe.each(DIALECTS)("provider client, retries against %s", (dialect) => {
-  let bench: Bench;
-  beforeAll(async () => {
-    bench = await startBench(dialect);
-  });
-  afterAll(() => bench.close());
+describe.each(DIALECTS)("Provider client, retries against %s", async (dialect) => {
+  const bench = await startSuiteBench(dialect);
 
-  /** The number of requests that one streamed and one whole reply cost. */
+  /** The numbers of requests of a streamed and of a whole reply. */
   async function attemptsOf(name: string): Promise<[number, number]> {
     const { requests } = bench.simulator;
     const before = requests.length;
@@ -79,7 +75,7 @@ describe.each(DIALECTS)("provider client, retries against %s", (dialect) => {
   });
 });
 
-test("waits between attempts grow and have jitter", async () => {
+test("Provider client: waits between attempts grow and have jitter", async () => {
   const bench = await startBench("openai", { backoffMs: 100 });
   const chance = vi.spyOn(Math, "random").mockReturnValue(0.99);
   const start = performance.now();
@@ -91,7 +87,7 @@ test("waits between attempts grow and have jitter", async () => {
   expect(tookMs).toBeGreaterThan(1.49 * (100 + 200) - 5);
 });
 
-test("a retryDelay inside an error of Google is obeyed", async () => {
+test("Provider client: obeys the retryDelay in an error of Google", async () => {
   const bench = await startBench("google");
   const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "86400s" }];
   const body = { error: { code: 429, status: "RESOURCE_EXHAUSTED", details } };
@@ -101,7 +97,7 @@ test("a retryDelay inside an error of Google is obeyed", async () => {
   await bench.close();
 });
 
-test("the first-byte limit does not count the wait between attempts", async () => {
+test("Provider client: the first-byte limit does not count the wait between attempts", async () => {
   const bench = await startBench("openai", { backoffMs: 800, firstByteMs: 350 });
   expect(await readWhole(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
   await bench.close();

@@ -7,10 +7,10 @@ import { times } from "../../support/until.ts";
 import { erasureOn, newCall, openDesk } from "./ai-fixture.ts";
 
 test.runIf(process.env.TEST_SERVERS)(
-  "usage is rolled up by many at once, beside erasures and late records: no call is lost or counted twice",
+  "Usage: parallel roll-ups with erasures and late records lose no call and count none twice",
   async () => {
-    const url = await createDatabase("roll_up");
-    const desk = await openDesk({ kind: "postgres", url });
+    const url = await createDatabase();
+    const desk = await openDesk(url);
     const sql = <T>(text: string, values: unknown[] = []) => desk.store.fork().execute<T[]>(text, values);
     const users = await Promise.all(times(30, async () => (await newCall(desk)).userId));
     await sql(
@@ -31,7 +31,7 @@ test.runIf(process.env.TEST_SERVERS)(
       while ((await rollUpUsage({ em: desk.store.fork() }, before, 50)) > 0);
     };
     const detailed = () => sql("select count(*)::int as detailed from ai_usage");
-    const erasure = await begin(url, "select 1 from users where id = $1 for update", [users[29]]); // would wait for the calls
+    const erasure = await begin(url, "select 1 from users where id = $1 for update", [users[29]]); // waits for the roll-up of the calls
     const erased = users.slice(0, 10).map(async (id) => {
       const call = erasureOn(desk);
       return call.em.transactional(() => eraseUser(call, id));

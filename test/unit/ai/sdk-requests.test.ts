@@ -4,15 +4,15 @@ import { GoogleGenAI } from "@google/genai";
 import { OpenAI } from "openai";
 import { describe, expect, test } from "vitest";
 import type { SimulatedDialect, SimulatedRequest } from "../../../scripts/simulators/simulator.ts";
-import { baseUrlOf, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 const apiKey = "simulated-key";
 type Body = Record<string, unknown>;
-/** Has a dialect's official SDK send a request whose body says the same. */
+/** Sends a request with this body by the official SDK of a dialect. */
 type SendBySdk = (origin: string, body: Body, model: string, isStream: boolean) => Promise<unknown>;
 
 const openai: SendBySdk = (origin, body) =>
-  new OpenAI({ apiKey, baseURL: baseUrlOf("openai", origin), maxRetries: 0 }).chat.completions.create(
+  new OpenAI({ apiKey, baseURL: `${origin}/v1`, maxRetries: 0 }).chat.completions.create(
     body as unknown as OpenAI.ChatCompletionCreateParams,
   );
 const SDKS: Record<SimulatedDialect, SendBySdk> = {
@@ -36,13 +36,13 @@ const SDKS: Record<SimulatedDialect, SendBySdk> = {
   },
 };
 
-/** What each client says of its connection and of itself. */
+/** The headers that differ by client. */
 const OWN = ["accept-encoding", "connection", "content-length", "host"];
 const headersOf = (headers: IncomingHttpHeaders) =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !OWN.includes(name)));
 const target = ({ path, body }: SimulatedRequest) => ({ path, body });
 
-describe.each(DIALECTS)("provider client for %s", (dialect) => {
+describe.each(DIALECTS)("Provider client for %s", (dialect) => {
   test.each([
     ["whole", readWhole],
     ["streamed", readStream],

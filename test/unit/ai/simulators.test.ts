@@ -12,7 +12,7 @@ const tokens = { input: 3, output: Math.ceil(REPLY.length / 4) };
 describe.each([
   ["openai", "gpt-4.1"],
   ["openai-compatible", "mistral-large-latest"],
-] as const)("provider simulator of %s, as the official openai SDK sees it", (dialect, model) => {
+] as const)("Provider simulator of %s, by the official OpenAI SDK", (dialect, model) => {
   let simulator: Simulator;
   let sdk: OpenAI;
   beforeAll(async () => {
@@ -59,7 +59,7 @@ describe.each([
   });
 });
 
-describe("provider simulator of anthropic, as the official SDK sees it", () => {
+describe("Provider simulator of anthropic, by the official SDK", () => {
   let simulator: Simulator;
   let sdk: Anthropic;
   beforeAll(async () => {
@@ -98,7 +98,7 @@ describe("provider simulator of anthropic, as the official SDK sees it", () => {
   });
 });
 
-describe("provider simulator of google, as the official SDK sees it", () => {
+describe("Provider simulator of google, by the official SDK", () => {
   let simulator: Simulator;
   let sdk: GoogleGenAI;
   const connect = (apiKey: string) =>

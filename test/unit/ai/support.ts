@@ -1,17 +1,33 @@
+import { afterAll } from "vitest";
+import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
+import { googleEncoder } from "../../../scripts/simulators/google.ts";
+import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
 import {
   type SimulatedDialect,
   type Simulator,
   startProviderSimulator,
 } from "../../../scripts/simulators/simulator.ts";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
+import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
+import { googleParser } from "../../../services/ai/providers/google.ts";
+import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import type { Prompt, Provider, ProviderBounds, Usage } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 
 export const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
 const KEY = "simulated-key";
+/** The encoder of the simulator and the parser of the product, by dialect. */
+export const CODECS = [
+  ["openai", openaiEncoder, openaiParser],
+  ["openai-compatible", mistralEncoder, openaiParser],
+  ["anthropic", anthropicEncoder, anthropicParser],
+  ["google", googleEncoder, googleParser],
+] as const;
+export const REQUEST = { model: "simulated", stream: true, usage: true, lastMessage: "", input: "" };
+export const TOKENS = { input: 11, output: 22 };
 
-/** One simulated provider and the real adapter in front of it. */
+/** A simulated provider and the adapter that calls it. */
 export type Bench = {
   entry: CatalogueProvider;
   provider: Provider;
@@ -19,7 +35,7 @@ export type Bench = {
   close(): Promise<void>;
 };
 
-/** Starts the simulator of a dialect and opens the shipped catalogue's provider on it. */
+/** Starts the simulator of a dialect, and opens its provider of the shipped catalogue. */
 export async function startBench(
   dialect: SimulatedDialect,
   limits: Partial<ProviderBounds> = {},
@@ -31,7 +47,7 @@ export async function startBench(
   const simulator = await startProviderSimulator({ dialect, key: KEY });
   const providers = openProviders(
     catalogue,
-    { [entry.keyVariable]: key, [entry.baseUrlVariable]: baseUrlOf(dialect, simulator.url) },
+    { ...simulator.env, [entry.keyVariable]: key },
     { backoffMs: 1, ...limits },
   );
   const provider = providers.byId.get(entry.id);
@@ -43,18 +59,22 @@ export async function startBench(
   return { entry, provider, simulator, close };
 }
 
-export const baseUrlOf = (dialect: SimulatedDialect, origin: string) =>
-  dialect.startsWith("openai") ? `${origin}/v1` : origin;
+/** Starts a bench for one suite, and closes it after the suite. */
+export async function startSuiteBench(...options: Parameters<typeof startBench>): Promise<Bench> {
+  const bench = await startBench(...options);
+  afterAll(() => bench.close());
+  return bench;
+}
 
 /** A prompt of one message, for the default model. */
 export function promptOf({ entry }: Pick<Bench, "entry">, content: string): Prompt {
   return { model: entry.models[0], messages: [{ role: "user", content }] };
 }
 
-/** What came of a call. */
+/** The outcome of a call. */
 export type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
 
-/** Reads a stream to its end, however it ends. */
+/** Reads a stream to its end or failure. */
 export async function readStream(
   provider: Provider,
   prompt: Prompt,
@@ -76,7 +96,7 @@ export async function readStream(
   return outcome;
 }
 
-/** Asks for a whole reply. */
+/** Requests a whole reply. */
 export async function readWhole(
   provider: Provider,
   prompt: Prompt,

@@ -9,8 +9,9 @@ import { openUsageLedger } from "../../../services/ai/usage.ts";
 import type { Config } from "../../../services/platform/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createDatabase } from "../../support/databases.ts";
+import { silent } from "../../support/log.ts";
 import { begin } from "../../support/transaction.ts";
-import { clock, type Desk, erasureOn, log, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
+import { clock, type Desk, erasureOn, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
 
 let desk: Desk;
 beforeAll(async () => {
@@ -20,7 +21,7 @@ afterAll(() => desk.close());
 const config = { usageRetentionMs: 0 } as Config;
 const list = (filter: UsageFilter) => listUsage({ em: desk.store.fork(), clock, config, ai: desk.ai }, filter);
 
-test("usage is summed by day, user, provider and model", async () => {
+test("Usage: is summed by day, user, provider and model", async () => {
   const call = await newCall(desk);
   await chat(call, saying("case: plain"));
   await chat(call, saying("case: plain"));
@@ -39,7 +40,7 @@ test("usage is summed by day, user, provider and model", async () => {
   expect(await list({})).toContainEqual(line);
 });
 
-test("a page of everybody's usage reads the days that it shows, not all of the period", async () => {
+test("Usage: a page of the usage of all users reads only the days that it shows", async () => {
   const insert = (days: number, calls: number) =>
     desk.store.fork().execute(
       `insert into ai_usage (id, provider, model, outcome, created_at)
@@ -60,24 +61,24 @@ test("a page of everybody's usage reads the days that it shows, not all of the p
   });
 });
 
-test("usage of an erased account is kept without the user", async () => {
+test("Usage: an erased account keeps its usage, without the user", async () => {
   const call = await newCall(desk);
   const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
   await chunks.next();
   await desk.store.fork().execute("delete from users where id = ?", [call.userId]);
   const before = await list({});
   await chunks.return?.();
-  const nobodys = (lines: typeof before) =>
+  const callsWithoutUser = (lines: typeof before) =>
     lines.filter(({ userId }) => userId === undefined).reduce((sum, { calls }) => sum + calls, 0);
-  expect(nobodys(await list({}))).toBe(nobodys(before));
-  expect(nobodys(before)).toBeGreaterThan(0);
+  expect(callsWithoutUser(await list({}))).toBe(callsWithoutUser(before));
+  expect(callsWithoutUser(before)).toBeGreaterThan(0);
 });
 
 test.runIf(process.env.TEST_SERVERS)(
-  "usage of an account being erased waits for that, not the other way round",
+  "Usage: writing waits for the erasure of the account, and the erasure does not wait",
   async () => {
-    const url = await createDatabase("usage_erased");
-    const onServer = await openDesk({ kind: "postgres", url });
+    const url = await createDatabase();
+    const onServer = await openDesk(url);
     const { userId, signal } = await newCall(onServer);
     const start = () => onServer.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
     const open = start();
@@ -96,7 +97,7 @@ test.runIf(process.env.TEST_SERVERS)(
   },
 );
 
-test("usage of years is deleted in short statements", async () => {
+test("Usage: an erasure updates the rows of years in short statements", async () => {
   const { userId } = await newCall(desk);
   const sql = (text: string, values: unknown[] = []) => desk.store.fork().execute(text, values);
   await sql(
@@ -116,7 +117,7 @@ test("usage of years is deleted in short statements", async () => {
   expect(left).toEqual({ rows: 50_001, owned: 0 });
 });
 
-test("an unavailable database delays usage rows and loses none", async () => {
+test("Usage: an unavailable database delays usage rows and loses none", async () => {
   const call = await newCall(desk);
   let away = true;
   const query: Store["query"] = (statement, values) =>
@@ -127,7 +128,7 @@ test("an unavailable database delays usage rows and loses none", async () => {
     { ai: { catalogue: undefined, proxyEnv, variables: {}, ...limits } },
     { query },
     clock,
-    log,
+    silent,
   );
   shaky.usage
     .start({ userId: call.userId, provider: "p", model: "m", inputCharacters: 8 }, call.signal)
@@ -139,7 +140,7 @@ test("an unavailable database delays usage rows and loses none", async () => {
   expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "completed", input_tokens: 2 }]);
 });
 
-test("a long database outage drops the oldest usage rows", async () => {
+test("Usage: a long database outage drops the oldest usage rows", async () => {
   const written: string[] = [];
   let away = true;
   const query = async (_: unknown, values: unknown[]) => {
@@ -147,7 +148,7 @@ test("a long database outage drops the oldest usage rows", async () => {
     written.push(...JSON.parse(String(values[0])).map(({ model }: { model: string }) => model));
     return [];
   };
-  const ledger = openUsageLedger({ query } as never, clock, log);
+  const ledger = openUsageLedger({ query } as never, clock, silent);
   for (let i = 0; i <= 20_000; i++) {
     const { signal } = new AbortController();
     ledger.start({ userId: "u", provider: "p", model: String(i), inputCharacters: 8 }, signal);
@@ -158,7 +159,7 @@ test("a long database outage drops the oldest usage rows", async () => {
   expect([written.length, written[0]]).toEqual([20_000, "1"]);
 });
 
-test("usage of a long reply is updated while it arrives", async () => {
+test("Usage: is updated while a long reply arrives", async () => {
   const { userId, signal } = await newCall(desk);
   const entry = desk.ai.usage.start({ userId, provider: "p", model: "m", inputCharacters: 8 }, signal);
   await desk.ai.usage.flush();

@@ -1,18 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
-import { type Bench, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { promptOf, readStream, readWhole, startSuiteBench } from "./support.ts";
 
-let bench: Bench;
-beforeAll(async () => {
-  bench = await startBench("openai-compatible");
-});
-afterAll(() => bench.close());
+const bench = await startSuiteBench("openai-compatible");
 
 const errorOf = (type: string | null, code: string | number | null) => ({ error: { message: "prose", type, code } });
 const delta = (content: string) => ({ data: JSON.stringify({ choices: [{ index: 0, delta: { content } }] }) });
 const done = { data: "[DONE]" };
 
-describe("errors of OpenAI-compatible servers", () => {
+describe("Errors of OpenAI-compatible servers", () => {
   test.each([
     ["DeepSeek, without balance", 402, errorOf("unknown_error", "invalid_request_error"), "quota exhausted"],
     ["DeepSeek, of a wrong key", 401, errorOf("authentication_error", "invalid_request_error"), "refused the key"],
@@ -35,7 +31,6 @@ describe("errors of OpenAI-compatible servers", () => {
     const before = bench.simulator.requests.length;
     expect(await readStream(bench.provider, prompt)).toEqual({ text: "", failure });
     expect(await readWhole(bench.provider, prompt)).toEqual({ text: "", failure });
-    // what an empty purse or a filter says is said once
     const attempts = failure === "rate limited" ? 3 : 1;
     expect(bench.simulator.requests).toHaveLength(before + 2 * attempts);
   });
@@ -54,7 +49,7 @@ describe("errors of OpenAI-compatible servers", () => {
   });
 });
 
-describe("replies of OpenAI-compatible servers", () => {
+describe("Replies of OpenAI-compatible servers", () => {
   const finish = (usage?: object) => ({
     data: JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }], usage }),
   });
@@ -64,7 +59,7 @@ describe("replies of OpenAI-compatible servers", () => {
     ["xAI and Gemini count reasoning in the total", { completion_tokens: 9, total_tokens: 135 }, 103],
     ["others count it as written", { completion_tokens: 103, total_tokens: 135 }, 103],
     ["no total", { completion_tokens: 9 }, 9],
-    ["a total that says nothing", { completion_tokens: 9, total_tokens: 0 }, 9],
+    ["a total of zero", { completion_tokens: 9, total_tokens: 0 }, 9],
   ])("count all output tokens: %s", async (_, counts, outputTokens) => {
     const usage = { prompt_tokens: 32, ...counts };
     const answer = { events: [delta("Hi"), finish(usage), done], whole: whole({ content: "Hi" }, usage) };

@@ -92,9 +92,9 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
 
   test("finds a row that was sealed twice, and the one that it displaced", async () => {
     const ids = await sealedLog();
-    const stranger = randomUUID();
+    const inserted = randomUUID();
     await tamper(
-      `insert into audit_events select '${stranger}', event, outcome, user_id, actor_id, ip, user_agent,
+      `insert into audit_events select '${inserted}', event, outcome, user_id, actor_id, ip, user_agent,
       request_id, details, created_at from audit_events limit 1;
       insert into audit_unsealed values ('${ids[5]}')`,
     );
@@ -114,7 +114,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     },
   );
 
-  test.each(["0", "-9223372036854775808"])("finds seal %s before the first one, with a row to hide", async (place) => {
+  test.each(["0", "-9223372036854775808"])("finds seal %s before the first one, which hides a row", async (place) => {
     await sealedLog();
     const id = randomUUID();
     await tamper(
@@ -129,7 +129,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     const ids = await sealedLog();
     const head = await headOf({ em: store.fork() });
     await tamper(`delete from audit_seals where position = 3; delete from audit_events where id >= '${ids[7]}'`);
-    expect((await verify()).findings).toEqual([]); // whole in itself: only the head in the log tells
+    expect((await verify()).findings).toEqual([]); // consistent: only the logged head differs
     expect((await verify(head)).findings).toEqual([{ kind: "cut-off", position: 3 }]);
     await sealedLog();
     await tamper("delete from audit_seals where position = 2");
@@ -139,7 +139,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     expect((await verify()).findings).toEqual([{ kind: "seal-broken", position: 3 }]);
   });
 
-  test("finds a chain that was rewritten from some row on, by the logged head", async () => {
+  test("finds a rewritten chain by the logged head", async () => {
     const ids = await sealedLog();
     const head = await headOf({ em: store.fork() });
     await tamper(

@@ -9,7 +9,7 @@ import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 const DAY = 86_400_000;
 const RETENTION = 400 * DAY;
 
-/** What somebody can do who owns the tables but has no secret key. */
+/** Forgeries by an owner of the tables without the secret key. */
 describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
   const { store, clock, tamper, record, seal, sealDeps, sealedLog, verify } = await openAuditFixture(engine);
   const kinds = async (...how: Parameters<typeof verify>) => [
@@ -21,7 +21,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     return row?.id ?? "";
   };
 
-  /** Appends a seal that excuses every missing event below an id, as a release without MACs made it. */
+  /** Appends a seal of the release before MACs that declares all events below an id as dropped. */
   async function appendDrop(below: string, sealedAt: Date): Promise<void> {
     const { position = 0, hash = "" } = (await headOf(sealDeps())) ?? {};
     const link = dropLinkOf(hash, below);
@@ -31,7 +31,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     );
   }
 
-  /** Recomputes every link from the events as they are now. @param mac what becomes of the MACs */
+  /** Recomputes every link from the present events. @param mac SQL for the new MACs */
   async function rewriteChain(mac = "mac"): Promise<void> {
     let last = GENESIS;
     for (const { position, ids } of await readSeals(sealDeps(), undefined, 100)) {
@@ -45,29 +45,29 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     }
   }
 
-  test("finds events that were deleted under a forged retention seal, whatever it says", async () => {
-    for (const excuse of ["next id", "month to come", "month to come, in the future", "old month"]) {
+  test("finds deleted events under a forged retention seal", async () => {
+    for (const claim of ["next id", "month to come", "month to come, in the future", "old month"]) {
       const ids = await sealedLog();
       const now = clock.now();
       const nextMonth = await beginningOf(new Date(now.getTime() + 31 * DAY));
       const below = { "next id": "ffffffff-ffff-7fff-bfff-ffffffffffff", "old month": await beginningOf(new Date(0)) };
       await tamper(`delete from audit_events where id in ('${ids.slice(2, 9).join("','")}')`);
-      const sealedAt = excuse.endsWith("future") ? new Date(now.getTime() + 500 * DAY) : now;
-      await appendDrop(below[excuse as keyof typeof below] ?? nextMonth, sealedAt);
+      const sealedAt = claim.endsWith("future") ? new Date(now.getTime() + 500 * DAY) : now;
+      await appendDrop(below[claim as keyof typeof below] ?? nextMonth, sealedAt);
       const { hash } = (await headOf(sealDeps())) ?? {};
       const early = { retentionMs: RETENTION, now };
       const { findings } = await verify({ position: 4, hash: hash as string }, early);
       expect(findings.filter(({ kind }) => kind === "deleted").map(({ id }) => id)).toEqual(ids.slice(2, 9));
       expect(findings).toContainEqual({ kind: "seal-forged", position: 4 });
       await record(0);
-      await seal(); // the service does not make it true
+      await seal(); // a later seal of the service does not hide it
       expect(await kinds(undefined, early)).toEqual(["deleted", "seal-forged"]);
     }
   });
 
   test.each(["mac", "null", "'\\x00'"])("finds a chain whose links were recomputed, with %s as MAC", async (mac) => {
     const ids = await sealedLog();
-    await rewriteChain(); // the same links
+    await rewriteChain(); // with the same links
     expect(await kinds()).toEqual([]);
     await tamper(`update audit_events set ip = '10.9.9.9' where id = '${ids[5]}'`);
     await rewriteChain(mac);
@@ -112,7 +112,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     await tamper("drop table restored");
   });
 
-  test("accepts a chain of the release before MACs once the service has sealed it, and no such seal later", async () => {
+  test("accepts a chain without MACs once the service has sealed it, and no later seal without a MAC", async () => {
     const ids = await sealedLog();
     const old = (await headOf(sealDeps())) ?? { position: 0, hash: "" };
     await tamper("update audit_seals set mac = null");
@@ -136,7 +136,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     expect(ids).toHaveLength(12);
   });
 
-  test("keeps processes of the release before MACs from sealing", async () => {
+  test("refuses seals of processes of the release before MACs", async () => {
     await sealedLog([1]);
     const insert = store.fork().execute(
       `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at)
@@ -145,14 +145,14 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     await expect(insert).rejects.toThrow("append-only");
   });
 
-  test("verifies after a change of keys by the new one alone, and not by the old one alone", async () => {
+  test("verifies a chain after a change of keys with the new key only", async () => {
     const keys = createCipher(randomBytes(32));
     await sealedLog();
     await record(0);
     await sealEvents({ em: store.fork(), cipher: keys }, clock.now());
     expect(await verify(undefined, { keys })).toMatchObject({ findings: [], authenticFrom: 4 });
     expect((await verify()).findings).toEqual([{ kind: "seal-forged", position: 4 }]);
-    const stranger = createCipher(randomBytes(32));
-    expect((await verify(undefined, { keys: stranger })).findings).toEqual([{ kind: "seal-forged", position: 4 }]);
+    const foreign = createCipher(randomBytes(32));
+    expect((await verify(undefined, { keys: foreign })).findings).toEqual([{ kind: "seal-forged", position: 4 }]);
   });
 });

@@ -1,14 +1,14 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { addPartitions, dropPartitions, startAuditWorker } from "../../../services/audit/worker.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
+import { silent } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
 
 describe.each(engines)("Audit partitions on %s", async (engine) => {
   const { store, clock, tamper, record, sealedLog, verify, seal, sealDeps, cipher } = await openAuditFixture(engine);
 
-  // PGlite has one connection: nobody waits for another
+  // PGlite has one connection, so that no statement waits for another
   test.skipIf(engine === "PGlite")("a new month's partition blocks no writer during a long read", async () => {
     await sealedLog([1]);
     const later = new Date(clock.now().getTime() + 200 * 86_400_000);
@@ -49,19 +49,13 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     await sealedLog([1]);
     await record(0, { now: () => new Date(clock.now().getTime() - 80 * 86_400_000) });
     await seal();
-    await startAuditWorker({
-      store,
-      cipher,
-      clock,
-      config: { auditRetentionMs },
-      log: pino({ level: "silent" }),
-    }).close();
+    await startAuditWorker({ store, cipher, clock, config: { auditRetentionMs }, log: silent }).close();
     expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
   });
 
   test("drops sealed old months as a whole, and the chain records it", async () => {
     await sealedLog([3]);
-    const now = new Date(clock.now().getTime() + 70 * 86_400_000); // the months to come have their partitions
+    const now = new Date(clock.now().getTime() + 70 * 86_400_000); // a month that has a partition
     await record(0);
     await record(0, { now: () => now });
     expect(await dropPartitions(sealDeps(), now, now)).toEqual([]); // one is not sealed yet
@@ -70,17 +64,17 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     expect((await dropPartitions(sealDeps(), now, retention)).length).toBeGreaterThan(0);
     expect(await verify()).toMatchObject({ findings: [], events: 1, dropped: 4 });
     expect(await dropPartitions(sealDeps(), now, retention)).toEqual([]);
-    await tamper("delete from audit_events"); // what is left was not retention's to drop
+    await tamper("delete from audit_events"); // retention does not drop these
     expect(await verify()).toMatchObject({ findings: [{ kind: "deleted" }], dropped: 4 });
     await tamper(`update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`);
     expect((await verify()).findings.map(({ kind }) => kind)).toContain("seal-broken");
   });
 
-  test("keeps events that precede their month's partition, and drops them in time", async () => {
+  test("keeps events that are older than the partition of their month, and drops them later", async () => {
     await sealedLog([1]);
     const late = new Date(clock.now().getTime() + 400 * 86_400_000);
     await record(0, { now: () => late });
-    await addPartitions({ em: store.fork() }, late); // not the late one's month: its row is in the way
+    await addPartitions({ em: store.fork() }, late); // except the month of the late event, whose row prevents it
     await seal(late);
     expect(await verify()).toMatchObject({ findings: [], events: 2 });
     const muchLater = new Date(late.getTime() + 70 * 86_400_000);

@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { sealEvents } from "../../../services/audit/seal.ts";
 import { startAuditWorker } from "../../../services/audit/worker.ts";
@@ -8,9 +7,10 @@ import { headOf } from "../../../services/store/audit-seals.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { createClock } from "../../support/clock.ts";
+import { captureLog, silent } from "../../support/log.ts";
 import { times, until } from "../../support/until.ts";
 
-/** Events of a log that is long for a test. */
+/** The events of a long log. */
 const MANY = 20_000;
 
 describe.each(engines)("Audit worker on %s", async (engine) => {
@@ -34,8 +34,8 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     expect(await verify()).toMatchObject({ findings: [], events: 12 });
   });
 
-  // PGlite has one connection: nothing commits late
-  test.skipIf(engine === "PGlite")("seals events that commit late, and blocks nobody", async () => {
+  // PGlite has one connection, so that no transaction commits late
+  test.skipIf(engine === "PGlite")("seals events that commit late, and blocks no writer", async () => {
     await sealedLog([2]);
     let commit = () => {};
     const held = new Promise<void>((resolve) => {
@@ -89,41 +89,38 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
   test("closes within two batches, however many events wait", async () => {
     await sealedLog([1]);
     await recordMany(MANY);
-    const log = pino({ level: "silent" });
-    await startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log }).close();
+    await startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log: silent }).close();
     expect((await headOf({ em: store.fork() }))?.position).toBeLessThan(5);
     expect((await verify()).findings).toEqual([]);
   });
 
   test("seals in the background and logs the head", async () => {
-    const lines: string[] = [];
-    const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+    const { lines, log } = captureLog();
     await sealedLog([2]);
     await record(3);
-    const keeper = startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log: told });
+    const worker = startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log });
     await until("the event to be sealed", async () => (await headOf({ em: store.fork() }))?.position === 2);
     await record(4);
-    await keeper.close();
+    await worker.close();
     const head = await headOf({ em: store.fork() });
     expect(head?.position).toBe(3);
     expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ msg: "audit chain head", ...head });
     expect(await verify(head)).toMatchObject({ findings: [], events: 4, unsealed: 0 });
   });
 
-  test("logs an error once a head that it has logged is gone", async () => {
-    const lines: string[] = [];
-    const told = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+  test("logs an error if a logged head is missing", async () => {
+    const { lines, log } = captureLog();
     await sealedLog([2, 2]);
-    const keeper = startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log: told });
+    const worker = startAuditWorker({ store, cipher, clock, config: { auditRetentionMs: 0 }, log });
     await until("the head to be logged", () => lines.some((line) => line.includes("audit chain head")));
     await tamper("delete from audit_seals; insert into audit_unsealed select id from audit_events limit 1");
     clock.advance("61s");
     await until("the error", () => lines.some((line) => /"level":50.*"position":2.*was rewritten/.test(line)));
-    await keeper.close();
+    await worker.close();
   });
 });
 
-test("Audit worker: closes even if the database goes between the last seal and the logged head", async () => {
+test("Audit worker: closes even if the database fails between the last seal and the logged head", async () => {
   const em = {
     async execute(sql: string) {
       if (sql.includes("audit_seals")) throw new Error("Connection terminated");
@@ -132,13 +129,7 @@ test("Audit worker: closes even if the database goes between the last seal and t
     transactional: async () => {},
   };
   const store = { fork: () => em } as unknown as Store;
-  const config = { auditRetentionMs: 0 };
-  const keeper = startAuditWorker({
-    store,
-    cipher: createCipher(randomBytes(32)),
-    clock: createClock(),
-    config,
-    log: pino({ level: "silent" }),
-  });
-  await expect(keeper.close()).resolves.toBeUndefined();
+  const deps = { store, cipher: createCipher(randomBytes(32)), clock: createClock(), log: silent };
+  const worker = startAuditWorker({ ...deps, config: { auditRetentionMs: 0 } });
+  await expect(worker.close()).resolves.toBeUndefined();
 });

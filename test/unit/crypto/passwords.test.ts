@@ -29,7 +29,7 @@ test("Passwords: hashes with other parameters match and are reported", async () 
   expect([passwords.isOutdated(weaker), passwords.isOutdated(await passwords.hash(password))]).toEqual([true, false]);
 });
 
-test("Passwords: hashing is bounded in flight and in the queue; more is refused with a time to retry", async () => {
+test("Passwords: hashing and its queue are bounded, and more requests are refused with a time to retry", async () => {
   const passwords = await createPasswords(CHEAP);
   const bound = IN_FLIGHT + WAITING;
   const outcomes = await Promise.allSettled(times(bound + 10, () => passwords.hash(password)));
@@ -41,10 +41,10 @@ test("Passwords: hashing is bounded in flight and in the queue; more is refused 
   expect(await passwords.matches(await passwords.hash(password), password)).toBe(true);
 });
 
-test("Passwords: later callers delay no earlier one, and a failure affects its own caller only", async () => {
+test("Passwords: later callers delay no earlier one, and a failure affects only its caller", async () => {
   const passwords = await createPasswords();
   const answered: string[] = [];
-  const ask = (who: string, hash: string) => passwords.matches(hash, password).finally(() => answered.push(who));
+  const ask = (caller: string, hash: string) => passwords.matches(hash, password).finally(() => answered.push(caller));
   const right = await passwords.hash(password);
   const first = times(IN_FLIGHT, () => ask("first", right));
   const later = [ask("later", right), ask("broken", "no hash"), ask("later", right)];

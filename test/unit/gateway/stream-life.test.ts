@@ -22,11 +22,11 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
       await gates[1].promise;
       yield { chunk: "second" };
     });
-    const asked = edge.ask();
-    const early = await Promise.race([asked, new Promise((resolve) => setTimeout(resolve, 100, "silence"))]);
+    const response = edge.ask();
+    const early = await Promise.race([response, new Promise((resolve) => setTimeout(resolve, 100, "silence"))]);
     expect(early).toBe("silence");
     gates[0].resolve();
-    const reader = (await asked).body?.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = (await response).body?.pipeThrough(new TextDecoderStream()).getReader();
     expect((await reader?.read())?.value).toBe('data: {"chunk":"first"}\n\n');
     gates[1].resolve();
     let rest = "";
@@ -58,7 +58,7 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
   });
 
   test.each(["before the first message", "in mid-stream", "while it reads nothing"])(
-    "frees the call at once when its client leaves %s",
+    "ends the call at once if its client disconnects %s",
     async (when) => {
       let context: HandlerContext | undefined;
       let isClosed = false;
@@ -73,9 +73,9 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
         }
       });
       const client = new AbortController();
-      const asked = edge.ask(client.signal);
-      asked.catch(() => {});
-      if (when !== "before the first message") await (await asked).body?.getReader().read();
+      const response = edge.ask(client.signal);
+      response.catch(() => {});
+      if (when !== "before the first message") await (await response).body?.getReader().read();
       await until("the handler", () => context);
       client.abort();
       await until("the abort", () => context?.signal.aborted && isClosed);

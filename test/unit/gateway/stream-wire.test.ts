@@ -13,7 +13,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
   let edge: ChatServices;
   afterEach(() => edge.close());
 
-  /** A client that asks for the stream and takes nothing of it, until it is resumed. */
+  /** A client that requests the stream and reads nothing until it is resumed. */
   async function askAndPause() {
     let made = 0;
     edge = await startChatServices(way, async function* () {
@@ -21,7 +21,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
     });
     const socket = net.connect(edge.port, "127.0.0.1").pause();
     socket.write(post("/ai/stream", CONVERSATION));
-    await untilStill("the service to be held up", () => made);
+    await untilStill("the service to be paused", () => made);
     const seen = { bytes: 0, tail: "" };
     socket.on("data", (data) => {
       seen.bytes += data.length;
@@ -92,7 +92,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
       text += part;
     });
     for (let i = 1; i <= 15; i++) {
-      socket.write(post("/ai/stream", CONVERSATION)); // Node warns of the eleventh listener
+      socket.write(post("/ai/stream", CONVERSATION)); // Node warns at the eleventh listener
       await until("the answer", () => text.split("[DONE]").length > i);
     }
     socket.destroy();

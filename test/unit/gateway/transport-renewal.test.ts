@@ -1,16 +1,13 @@
 import http2 from "node:http2";
-import net, { type AddressInfo } from "node:net";
+import net from "node:net";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { listen } from "../../support/sockets.ts";
 import { chat } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
-
-const portOf = (server: net.Server) => (server.address() as AddressInfo).port;
-const listening = (server: net.Server) =>
-  new Promise<number>((resolve) => server.listen(0, "127.0.0.1", () => resolve(portOf(server))));
 
 test("Services transport: calls reach all services behind a load balancer, and streams stay on their connection", async () => {
   let finish = () => {};
@@ -31,19 +28,19 @@ test("Services transport: calls reach all services behind a load balancer, and s
       }),
     );
   const services = ["one", "two"].map(serviceOf);
-  const ports = await Promise.all(services.map(listening));
+  const ports = await Promise.all(services.map(listen));
   let turn = 0;
   const proxy = net.createServer((near) => {
     const far = net.connect(ports[turn++ % ports.length] as number, "127.0.0.1");
     near.on("error", () => {}).pipe(far.on("error", () => {}));
     far.pipe(near);
   });
-  const transport = createServicesTransport(`http://127.0.0.1:${await listening(proxy)}`, {}, 20);
+  const transport = createServicesTransport(`http://127.0.0.1:${await listen(proxy)}`, {}, 20);
 
   const stream = (await chat(transport)).message[Symbol.asyncIterator]();
   const { chunk } = (await stream.next()).value as { chunk: string };
   const answered = new Set<string>();
-  await until("an answer of each", async () => {
+  await until("a response of each", async () => {
     const answer = await transport.unary(AuthService.method.login, undefined, undefined, undefined, {});
     answered.add((answer.message as unknown as { accessToken: string }).accessToken);
     return answered.size === 2;

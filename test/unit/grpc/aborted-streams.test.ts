@@ -6,9 +6,24 @@ import { listenGrpc } from "../../../services/grpc/server.ts";
 import { framed } from "../../support/raw-grpc.ts";
 import { times, until } from "../../support/until.ts";
 
-test("a gRPC stream ends when its client leaves without having read a message larger than its window", async () => {
+/** Serves an AI service on a gRPC port. `open` begins a call and waits for an event of its stream. */
+async function serve(routes: Parameters<typeof listenGrpc>[0]["routes"]) {
+  const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: null };
+  const server = await listenGrpc({ routes, interceptors: [] }, { grpc });
+  const open = async (client: http2.ClientHttp2Session, method: string, event: "response" | "data") => {
+    const path = `/${AIService.typeName}/${method}`;
+    const stream = client.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    stream.on("error", () => {}).end(framed(new Uint8Array()));
+    await once(stream, event);
+    return stream;
+  };
+  const session = () => http2.connect(`http://127.0.0.1:${server.port}`);
+  return { open, session, close: () => server.close(0) };
+}
+
+test("gRPC stream: the handler ends if its client disconnects before it reads a message larger than its window", async () => {
   let isEnded = false;
-  const routes: Parameters<typeof listenGrpc>[0]["routes"] = (router) =>
+  const { open, session, close } = await serve((router) =>
     router.service(AIService, {
       async *streamChat() {
         try {
@@ -17,27 +32,23 @@ test("a gRPC stream ends when its client leaves without having read a message la
           isEnded = true;
         }
       },
-    });
-  const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: null };
-  const server = await listenGrpc({ routes, interceptors: [] }, { grpc });
-  const session = http2.connect(`http://127.0.0.1:${server.port}`);
-  const path = `/${AIService.typeName}/StreamChat`;
-  const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
-  stream.end(framed(new Uint8Array()));
-  await once(stream, "response");
+    }),
+  );
+  const client = session();
+  const stream = await open(client, "StreamChat", "response");
+  expect(isEnded).toBe(false);
   stream.close(http2.constants.NGHTTP2_CANCEL);
   await until("the end of the handler", () => isEnded);
-  expect(isEnded).toBe(true);
-  session.destroy();
-  await server.close(0);
+  client.destroy();
+  await close();
 });
 
-test("nothing is printed about clients that leave while their response is written", async () => {
+test("gRPC port: prints nothing about clients that disconnect while their response is written", async () => {
   const printed = vi.spyOn(console, "error").mockImplementation(() => {});
   onTestFinished(() => printed.mockRestore());
   const content = "x".repeat(200_000);
   const ended: string[] = [];
-  const routes: Parameters<typeof listenGrpc>[0]["routes"] = (router) =>
+  const { open, session, close } = await serve((router) =>
     router.service(AIService, {
       chat: (_request, { signal }) => {
         signal.addEventListener("abort", () => ended.push("Chat"));
@@ -47,37 +58,23 @@ test("nothing is printed about clients that leave while their response is writte
         signal.addEventListener("abort", () => ended.push("StreamChat"));
         for (;;) yield { chunk: content };
       },
-    });
-  const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: null };
-  const server = await listenGrpc({ routes, interceptors: [] }, { grpc });
+    }),
+  );
   for (const leave of ["cancel", "destroy"]) {
-    const session = http2.connect(`http://127.0.0.1:${server.port}`);
-    const open = async (method: string) => {
-      const path = `/${AIService.typeName}/${method}`;
-      const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
-      stream.on("error", () => {}).end(framed(new Uint8Array()));
-      await once(stream, "response");
-      return stream;
-    };
-    const streams = await Promise.all(times(20, (i) => open(i % 2 ? "Chat" : "StreamChat")));
+    const client = session();
+    const methods = times(20, (i) => (i % 2 ? "Chat" : "StreamChat"));
+    const streams = await Promise.all(methods.map((method) => open(client, method, "response")));
     if (leave === "cancel") for (const stream of streams) stream.close(http2.constants.NGHTTP2_CANCEL);
-    else session.destroy();
+    else client.destroy();
     await until("the end of the calls", () => ended.length >= 20);
     ended.splice(0);
-    session.destroy();
+    client.destroy();
   }
-  await server.close(0);
+  await close();
   expect(printed).not.toHaveBeenCalled();
 });
 
-test("no abort signal has a listener for each open gRPC call: every start and end would look through them all", async () => {
-  const routes: Parameters<typeof listenGrpc>[0]["routes"] = (router) =>
-    router.service(AIService, {
-      async *streamChat(_request, { signal }) {
-        yield { chunk: "one" };
-        await once(signal, "abort");
-      },
-    });
+test("gRPC port: no abort signal has a listener per open call, since each start and end would visit all", async () => {
   const counts = new Map<unknown, number>();
   const { addEventListener } = EventTarget.prototype;
   const spy = vi.spyOn(EventTarget.prototype, "addEventListener").mockImplementation(function (
@@ -88,20 +85,17 @@ test("no abort signal has a listener for each open gRPC call: every start and en
     addEventListener.apply(this as EventTarget, given);
   });
   onTestFinished(() => spy.mockRestore());
-  const server = await listenGrpc(
-    { routes, interceptors: [] },
-    { grpc: { host: "127.0.0.1", port: 0, reflection: false, tls: null } },
-  );
-  const session = http2.connect(`http://127.0.0.1:${server.port}`);
-  const path = `/${AIService.typeName}/StreamChat`;
-  await Promise.all(
-    times(50, async () => {
-      const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
-      stream.on("error", () => {}).end(framed(new Uint8Array()));
-      await once(stream, "data");
+  const { open, session, close } = await serve((router) =>
+    router.service(AIService, {
+      async *streamChat(_request, { signal }) {
+        yield { chunk: "one" };
+        await once(signal, "abort");
+      },
     }),
   );
+  const client = session();
+  await Promise.all(times(50, () => open(client, "StreamChat", "data")));
   expect(Math.max(...counts.values())).toBeLessThan(20);
-  session.destroy();
-  await server.close(0);
+  client.destroy();
+  await close();
 });

@@ -7,9 +7,9 @@ import { createMetrics } from "../../../services/metrics.ts";
 import { times } from "../../support/until.ts";
 
 test("gRPC health: concurrent checks and watches check each dependency once", async () => {
-  let looks = 0;
+  let checks = 0;
   const database = async () => {
-    looks += 1;
+    checks += 1;
     await wait(20);
   };
   const nothing = async () => {};
@@ -18,16 +18,16 @@ test("gRPC health: concurrent checks and watches check each dependency once", as
     Health,
     createRouterTransport((router) => router.service(Health, handler)),
   );
-  const asked = times(200, () => health.check({}));
+  const checked = times(200, () => health.check({}));
   const watched = times(200, async () => {
     for await (const { status } of health.watch({ service: "database" })) return { status };
   });
-  for (const answer of await Promise.all([...asked, ...watched]))
+  for (const answer of await Promise.all([...checked, ...watched]))
     expect(answer).toMatchObject({ status: Status.SERVING });
-  expect(looks).toBeLessThan(5);
+  expect(checks).toBeLessThan(5);
 });
 
-test("gRPC health: a dependency that cannot be checked is reported as unknown and delays no metrics", async () => {
+test("gRPC health: a gauge that fails or hangs is reported as NaN and delays no metrics", async () => {
   const metrics = createMetrics();
   metrics.gauge("failing", "Fails.", () => Promise.reject(new Error("away")));
   metrics.gauge("hanging", "Never comes.", () => new Promise(() => {}));

@@ -8,19 +8,15 @@ import { expect, test } from "vitest";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
+import { questions, REFLECTION } from "../../support/hostile.ts";
 import { framed } from "../../support/raw-grpc.ts";
 import { times, until, untilStill } from "../../support/until.ts";
 
 const app = await testApp();
-const asked = (content: string) => ({ provider: "provider-a", messages: [{ role: "user", content }] });
-const reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-const messageRequest = { case: "fileContainingSymbol", value: AIService.typeName } as const;
-const question = framed(
-  toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest })),
-);
-const large = asked("x".repeat(250_000));
+const question = questions(1);
+const large = conversationOf("x".repeat(250_000));
 
 test.each([
   ["a client's connection", createGrpcTransport({ baseUrl: app.grpcUrl })],
@@ -38,7 +34,7 @@ test.each([
     }
     const { accessToken } = await app.signIn();
     for (let i = 0; i < 8; i++)
-      expect(await read(asked("case: plain"), { authorization: `Bearer ${accessToken}` })).toBeTruthy();
+      expect(await read(conversationOf("case: plain"), { authorization: `Bearer ${accessToken}` })).toBeTruthy();
   },
   60_000,
 );
@@ -59,7 +55,7 @@ test.each(["chat", "streamChat"] as const)(
     }
     const { accessToken } = await app.signIn();
     const headers = { authorization: `Bearer ${accessToken}` };
-    for (let i = 0; i < 8; i++) expect(await read(asked("case: plain"), { headers })).toBeTruthy();
+    for (let i = 0; i < 8; i++) expect(await read(conversationOf("case: plain"), { headers })).toBeTruthy();
     transport.close();
   },
 );
@@ -67,7 +63,7 @@ test.each(["chat", "streamChat"] as const)(
 test("gRPC port: aborted responses do not block their connection", async () => {
   const session = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 1_000 } });
   for (let i = 0; i < 300; i++) {
-    const stream = session.request({ ":method": "POST", ":path": reflection, "content-type": "application/grpc" });
+    const stream = session.request({ ":method": "POST", ":path": REFLECTION, "content-type": "application/grpc" });
     stream.write(question);
     const [head] = await once(stream, "response");
     expect(head[":status"]).toBe(200);
@@ -85,7 +81,7 @@ test.each([
   const logged = app.logs.length;
   for (const sent of [new Uint8Array(), new Uint8Array(2), question]) {
     const session = http2.connect(app.grpcUrl).on("error", () => {});
-    const stream = session.request({ ":method": "POST", ":path": reflection, "content-type": "application/grpc" });
+    const stream = session.request({ ":method": "POST", ":path": REFLECTION, "content-type": "application/grpc" });
     stream.on("error", () => {}).resume();
     if (sent.length > 0) stream.write(sent);
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -104,13 +100,13 @@ test("gRPC port: a thousand calls that wait for a provider do not delay others",
   const { chat } = createClient(AIService, transport);
   for (const { accessToken } of await Promise.all(times(12, () => app.signIn()))) {
     const options = { signal: leaving.signal, headers: { authorization: `Bearer ${accessToken}` } };
-    for (let i = 0; i < 90; i++) chat(asked("case: silent"), options).catch(() => {});
+    for (let i = 0; i < 90; i++) chat(conversationOf("case: silent"), options).catch(() => {});
   }
   const waiting = () => app.providers[0]?.requests.filter(({ closedAt }) => closedAt === undefined).length ?? 0;
   await until("a thousand calls to wait", () => waiting() >= 1_000);
   await createClient(AuthService, transport).listKeys({}, { timeoutMs: 5_000 });
   leaving.abort();
-  await until("the provider to be left", () => waiting() === 0);
+  await until("the end of the request at the provider", () => waiting() === 0);
   transport.close();
 });
 
@@ -125,15 +121,15 @@ test("gRPC port: a client that reads nothing and disconnects ends the call", asy
     "x-request-id": requestId,
     authorization: `Bearer ${accessToken}`,
   });
-  const question = { ...asked("case: endless"), systemPrompt: requestId };
-  stream.end(framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, question))));
+  const request = { ...conversationOf("case: endless"), systemPrompt: requestId };
+  stream.end(framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, request))));
   await once(stream, "response");
-  const upstream = await until("the provider to be asked", () =>
+  const upstream = await until("the request at the provider", () =>
     app.providers[0]?.requests.find(({ body }) => JSON.stringify(body).includes(requestId)),
   );
   await untilStill("the provider to be paused", () => upstream.sentBytes);
   stream.close(http2.constants.NGHTTP2_CANCEL);
-  await until("the provider to be left", () => upstream.closedAt !== undefined);
+  await until("the end of the request at the provider", () => upstream.closedAt !== undefined);
   const line = await until("the call to end", () =>
     app.logs.find((l) => l.includes("StreamChat") && l.includes(requestId)),
   );

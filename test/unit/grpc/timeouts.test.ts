@@ -2,11 +2,13 @@ import { once } from "node:events";
 import http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { ChatRequestSchema, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createAdmission } from "../../../services/platform/admission.ts";
-import { startApp, type TestApp } from "../../support/app.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
+import { startSuiteApp } from "../../support/app.ts";
+import { CHAT, REFLECTION } from "../../support/hostile.ts";
 import { answerTo, failureOf, framed } from "../../support/raw-grpc.ts";
 import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
 import { tally, times, until } from "../../support/until.ts";
@@ -14,15 +16,11 @@ import { tally, times, until } from "../../support/until.ts";
 const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
 
-let app: TestApp;
-beforeAll(async () => {
-  const env = { GRPC_REFLECTION: "off", RATE_LIMITS: "off" };
-  const timeouts = { requestMs: 500, writeMs: 500, idleMs: 1_500, reflectionMs: 500 };
-  app = await startApp({ env, timeouts, admission: createAdmission({ budgetBytes: 30_000_000 }) });
-});
-afterAll(() => app.close());
+const env = { GRPC_REFLECTION: "off", RATE_LIMITS: "off" };
+const timeouts = { requestMs: 500, writeMs: 500, idleMs: 1_500, reflectionMs: 500 };
+const app = await startSuiteApp({ env, timeouts, admission: createAdmission({ budgetBytes: 30_000_000 }) });
 
-/** A connection of somebody's own, fresh, since idle ones are let go, and what their requests begin with. */
+/** Opens a connection of a new user. @returns it with the headers of its requests */
 async function connect() {
   const { accessToken } = await app.signIn();
   return { session: http2.connect(app.grpcUrl), head: { ":method": "POST", authorization: `Bearer ${accessToken}` } };
@@ -42,7 +40,7 @@ describe.concurrent.each([
     const { session, head } = await connect();
     const stream = session.request({ ...head, ":path": path, "content-type": type });
     if (part.length > 0) stream.write(part);
-    const closed = once(stream, "close"); // by the server, though this side goes on
+    const closed = once(stream, "close"); // by the server, while the client still sends
     const [answer] = await Promise.all([answerTo(stream), closed]);
     expect(failureOf(answer)).toEqual({ code: Code.DeadlineExceeded, reason: Reason.REQUEST_TIMEOUT });
     expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
@@ -60,7 +58,7 @@ describe("gRPC port", () => {
 
   test("ends a call whose body never ends", async () => {
     const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
-    stream.on("error", () => {}); // what is written to a stream that has been closed
+    stream.on("error", () => {}); // of writes to the closed stream
     const drops = setInterval(() => stream.write(new Uint8Array(1)), 1);
     stream.on("close", () => clearInterval(drops));
     expect(failureOf(await answerTo(stream)).reason).toBe(Reason.REQUEST_TIMEOUT);
@@ -75,45 +73,37 @@ describe("gRPC port", () => {
         stream.write(framed(Buffer.alloc(size), { length: size + 1 }));
         return answerTo(stream).then((answer) => failureOf(answer).reason);
       };
-      const large = times(20, () => send("/gatehouse.ai.v1.AIService/Chat", 200_000));
+      const large = times(20, () => send(CHAT, 200_000));
       expect(await send(PROFILE, 10)).toBe(Reason.REQUEST_TIMEOUT);
-      const told = tally(await Promise.all(large), (reason) => String(reason));
-      expect(told[Reason.REQUEST_TIMEOUT]).toBeGreaterThan(0);
-      expect(told[Reason.TOO_MANY_CONCURRENT]).toBe(20 - Number(told[Reason.REQUEST_TIMEOUT]));
-      expect(told[Reason.TOO_MANY_CONCURRENT]).toBeGreaterThan(5);
-      expect(await send("/gatehouse.ai.v1.AIService/Chat", 200_000)).toBe(Reason.REQUEST_TIMEOUT); // there is room again
+      const reasons = tally(await Promise.all(large), (reason) => String(reason));
+      expect(reasons[Reason.REQUEST_TIMEOUT]).toBeGreaterThan(0);
+      expect(reasons[Reason.TOO_MANY_CONCURRENT]).toBe(20 - Number(reasons[Reason.REQUEST_TIMEOUT]));
+      expect(reasons[Reason.TOO_MANY_CONCURRENT]).toBeGreaterThan(5);
+      expect(await send(CHAT, 200_000)).toBe(Reason.REQUEST_TIMEOUT); // the share is free again
     },
   );
 
   test("ends a stream that its client does not read, and its request to the provider", async () => {
-    const message = create(StreamChatRequestSchema, {
-      provider: "provider-a",
-      messages: [{ role: "user", content: "case: endless" }],
-    });
+    const message = create(StreamChatRequestSchema, conversationOf("case: endless"));
     const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
     stream.end(framed(toBinary(StreamChatRequestSchema, message)));
     await once(stream, "close");
     expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
-    await until("a settled usage", async () => {
+    await until("the usage of the end", async () => {
       const [row] = await app.sql<{ outcome: string }>("select outcome from ai_usage");
       return row?.outcome === "cancelled";
     });
   });
 
   test("waits for a provider longer than for a client", async () => {
-    const message = create(ChatRequestSchema, {
-      provider: "provider-a",
-      messages: [{ role: "user", content: "case: retry-after 800" }],
-    });
-    const path = "/gatehouse.ai.v1.AIService/Chat";
-    const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
+    const message = create(ChatRequestSchema, conversationOf("case: retry-after 800"));
+    const stream = session.request({ ...head, ":path": CHAT, "content-type": "application/grpc" });
     stream.end(framed(toBinary(ChatRequestSchema, message)));
     expect((await answerTo(stream)).trailers).toMatchObject({ "grpc-status": "0" });
   });
 
   test("has no reflection if it is off", async () => {
-    const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-    const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    const stream = session.request({ ":method": "POST", ":path": REFLECTION, "content-type": "application/grpc" });
     stream.end();
     expect(await answerTo(stream)).toMatchObject({ status: 404, text: "" });
   });

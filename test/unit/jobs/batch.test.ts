@@ -1,18 +1,19 @@
-import { pino } from "pino";
 import { expect, test } from "vitest";
 import { type BatchOptions, createBatch } from "../../../services/jobs/batch.ts";
+import { captureLog } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
 
 /** A batch of numbers whose writes are recorded, and fail while `failing` is set. */
 function open(options: Partial<BatchOptions<number>> = {}) {
-  const state = { failing: false, written: [] as number[][], lines: [] as string[] };
+  const { lines, log } = captureLog();
+  const state = { failing: false, written: [] as number[][], lines };
   const batch = createBatch<number>({
     name: "test",
     intervalMs: 10,
     retryMs: 10,
     batchSize: 100,
     maxItems: 100,
-    log: pino({}, { write: (line: string) => void state.lines.push(line) }),
+    log,
     async write(items) {
       if (state.failing) throw new Error("no");
       state.written.push(items);

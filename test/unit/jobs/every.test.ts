@@ -1,14 +1,13 @@
-import { pino } from "pino";
 import { expect, test } from "vitest";
 import { every, type Job } from "../../../services/jobs/every.ts";
 import { createClock } from "../../support/clock.ts";
+import { captureLog } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
 
 /** Starts a job that counts its runs. */
 function start({ run = async () => {}, ...job }: Partial<Job>) {
-  const lines: string[] = [];
+  const { lines, log } = captureLog();
   const clock = createClock();
-  const log = pino({}, { write: (line: string) => void lines.push(line) });
   const counted = { runs: 0, clock, lines };
   const counting = (signal: AbortSignal) => {
     counted.runs++;

@@ -4,7 +4,7 @@ import { reserveAttempt } from "../../../services/lockout/reserve-attempt.ts";
 
 afterEach(() => vi.restoreAllMocks());
 
-test("Lockout: no guess waits longer than 15 seconds for others, however slow the database", async () => {
+test("Lockout: a guess waits for others no longer than 15 seconds", async () => {
   let now = 0;
   vi.spyOn(performance, "now").mockImplementation(() => now);
   const call = {

@@ -1,12 +1,13 @@
-import { type AddressInfo, createServer, type Socket } from "node:net";
-import { pino } from "pino";
+import { createServer, type Socket } from "node:net";
 import { expect, test } from "vitest";
 import { createMailTransport } from "../../../services/mail/transport.ts";
+import { silent } from "../../support/log.ts";
+import { listen } from "../../support/sockets.ts";
 import { times } from "../../support/until.ts";
 
 const PACE_MS = 50;
 const LETTER_MS = 400;
-/** As many as the pool has connections. */
+/** The connections of the pool. */
 const LETTERS = 10;
 
 test("SMTP: a server that never ends its reply delays a mail only for a bounded time", async () => {
@@ -23,12 +24,11 @@ test("SMTP: a server that never ends its reply delays a mail only for a bounded 
       socket.write(isData ? "354 go on\r\n" : "250 ok\r\n");
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const smtpUrl = `smtp://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const smtpUrl = `smtp://127.0.0.1:${await listen(server)}`;
   const config = { mail: { smtpUrl, from: { name: "", address: "us@example.com" } }, dataDir: "" } as Parameters<
     typeof createMailTransport
   >[0];
-  const sender = createMailTransport(config, pino({ level: "silent" }), LETTER_MS);
+  const sender = createMailTransport(config, silent, LETTER_MS);
   const send = () => sender.send({ to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" });
   const startedAt = performance.now();
   for (const { status } of await Promise.allSettled(times(LETTERS, send))) expect(status).toBe("rejected");
@@ -40,7 +40,7 @@ test("SMTP: a server that never ends its reply delays a mail only for a bounded 
   server.close();
 });
 
-/** Goes on with an answer that has no last line. */
+/** Sends a reply without a last line. */
 function drip(socket: Socket): void {
   const timer = setInterval(() => socket.write("250-wait\r\n"), PACE_MS);
   socket.once("close", () => clearInterval(timer));

@@ -11,7 +11,7 @@ const facts = {
   date: "2026-12-24 18:00 UTC",
 };
 
-const letters: [TemplateName, RegExp, string | undefined][] = [
+const emails: [TemplateName, RegExp, string | undefined][] = [
   ["verify-email", /Confirm your e-mail address/, "/verify-email"],
   ["change-email", /Confirm your new e-mail address/, "/verify-email"],
   ["reset-password", /Reset your password/, "/reset-password"],
@@ -27,15 +27,15 @@ const letters: [TemplateName, RegExp, string | undefined][] = [
   ["deletion-requested", /will be deleted/, undefined],
 ];
 
-describe.each(letters)("Mail template %s", (name, subject, path) => {
-  const letter = renderEmail(name, facts, { appUrl: "https://app.example", appName: "Acme & Sons" }, path && TOKEN);
+describe.each(emails)("Mail template %s", (name, subject, path) => {
+  const email = renderEmail(name, facts, { appUrl: "https://app.example", appName: "Acme & Sons" }, path && TOKEN);
 
   test("greets by name in text and HTML, escaped", () => {
-    expect(letter.subject).toMatch(subject);
-    expect(letter.text).toContain(`Hello ${facts.name},`);
-    expect(letter.html).toContain("Hello Ann &lt;b&gt;&quot;O&#39;Neil&quot;&lt;/b&gt; &amp; Co,");
-    expect(letter.html).not.toMatch(/<[biu]>/);
-    expect(letter.text + letter.html).not.toMatch(/undefined|\[object/);
+    expect(email.subject).toMatch(subject);
+    expect(email.text).toContain(`Hello ${facts.name},`);
+    expect(email.html).toContain("Hello Ann &lt;b&gt;&quot;O&#39;Neil&quot;&lt;/b&gt; &amp; Co,");
+    expect(email.html).not.toMatch(/<[biu]>/);
+    expect(email.text + email.html).not.toMatch(/undefined|\[object/);
   });
 
   test("greets without a name if there is none, and names the app", () => {
@@ -47,17 +47,17 @@ describe.each(letters)("Mail template %s", (name, subject, path) => {
     expect(anonymous.html).toContain("sent by Acme &amp; Sons.");
   });
 
-  test("has link and token where there is one to follow, and no link otherwise", () => {
+  test("has link and token if it needs an action, and no link otherwise", () => {
     const href = `https://app.example${path}#token=${TOKEN}`;
-    for (const body of [letter.text, letter.html]) {
+    for (const body of [email.text, email.html]) {
       expect(body.includes(href)).toBe(path !== undefined);
       expect(body.replaceAll(href, "").includes(TOKEN)).toBe(path !== undefined);
     }
-    if (!path) expect(letter.html).not.toContain("href");
+    if (!path) expect(email.html).not.toContain("href");
   });
 });
 
 test("Mail templates: lifetimes read naturally", () => {
-  const told = [86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(formatDuration);
-  expect(told).toEqual(["24 hours", "1 hour", "5 minutes", "90 minutes", "1 minute"]);
+  const durations = [86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(formatDuration);
+  expect(durations).toEqual(["24 hours", "1 hour", "5 minutes", "90 minutes", "1 minute"]);
 });

@@ -1,16 +1,7 @@
 import { expect, test } from "vitest";
-import { type ProcessRole, readConfig } from "../../../services/platform/config.ts";
+import { configOf, problemsOf } from "../../support/config.ts";
 
-const problemsOf = (env: Record<string, string>, role?: ProcessRole) => {
-  const read = readConfig(env, role);
-  return "problems" in read ? read.problems : [];
-};
 const subject = (problem: string) => problem.split(" ")[0];
-const configOf = (env: Record<string, string>, role?: ProcessRole) => {
-  const read = readConfig(env, role);
-  if ("problems" in read) throw new Error(read.problems.join());
-  return read.config;
-};
 
 test("Gateway configuration: has the documented defaults", () => {
   expect(configOf({})).toMatchObject({
@@ -93,9 +84,9 @@ test("Gateway configuration: reports every mistake at once with what is allowed,
 });
 
 test("Gateway configuration: requires a certificate with its key", () => {
-  const told = ["GRPC_TLS_CERT and GRPC_TLS_KEY must be set together"];
-  expect(problemsOf({ GRPC_TLS_CERT: "own.pem" })).toEqual(told);
-  expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual(told);
+  const expected = ["GRPC_TLS_CERT and GRPC_TLS_KEY must be set together"];
+  expect(problemsOf({ GRPC_TLS_CERT: "own.pem" })).toEqual(expected);
+  expect(problemsOf({ GRPC_TLS_KEY: "own.key" })).toEqual(expected);
 });
 
 test("Gateway configuration: requires a secret between a gateway and services that run apart", () => {

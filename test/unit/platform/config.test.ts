@@ -1,16 +1,7 @@
 import { expect, test, vi } from "vitest";
-import { type ProcessRole, readConfig } from "../../../services/platform/config.ts";
+import { configOf, problemsOf } from "../../support/config.ts";
 
-const problemsOf = (env: Record<string, string>, role?: ProcessRole) => {
-  const read = readConfig(env, role);
-  return "problems" in read ? read.problems : [];
-};
 const subject = (problem: string) => problem.split(" ")[0];
-const configOf = (env: Record<string, string>, role?: ProcessRole) => {
-  const read = readConfig(env, role);
-  if ("problems" in read) throw new Error(read.problems.join());
-  return read.config;
-};
 
 test("Services configuration: has the documented defaults", () => {
   expect(configOf({})).toMatchObject({
@@ -69,12 +60,12 @@ test("Services configuration: reports every bad variable at once and no secret's
   expect(problems.join()).not.toContain("secret-");
 });
 
-test("Services configuration: refuses durations that no timer can keep", () => {
+test("Services configuration: refuses durations beyond the range of timers", () => {
   const endless = { AI_TOTAL_TIMEOUT: "25d", SHUTDOWN_TIMEOUT: "25d", DELETION_GRACE: "36501d" };
   expect(problemsOf(endless).map(subject)).toEqual(["SHUTDOWN_TIMEOUT", "DELETION_GRACE", "AI_TOTAL_TIMEOUT"]);
   const dead = { ACCESS_TOKEN_TTL: "0", MFA_TOKEN_TTL: "999ms", AI_IDLE_TIMEOUT: "0" };
   expect(problemsOf(dead).map(subject)).toEqual(["ACCESS_TOKEN_TTL", "MFA_TOKEN_TTL", "AI_IDLE_TIMEOUT"]);
-  const unarmed = { MAIL_RETRY_BASE: "0", LOCKOUT_RESET: "0" }; // retried without a pause, locked never
+  const unarmed = { MAIL_RETRY_BASE: "0", LOCKOUT_RESET: "0" }; // no pause between retries, no lock
   expect(problemsOf(unarmed).map(subject)).toEqual(Object.keys(unarmed));
   expect(configOf({ PASSWORD_MAX_AGE: "0", REFRESH_GRACE: "0", AI_TOTAL_TIMEOUT: "24d" })).toMatchObject({
     passwordMaxAgeMs: 0,
@@ -87,7 +78,7 @@ test("Services configuration: applies the rules of registration to the first adm
   expect(problemsOf({ ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "secret" })).toEqual([
     "ADMIN_PASSWORD must be 8 to 128 characters, must contain an uppercase letter, must contain a digit, must contain a special character",
   ]);
-  const both = { ADMIN_EMAIL: "secret-nobody", ADMIN_PASSWORD: "secret-word", LOG_LEVEL: "loud" };
+  const both = { ADMIN_EMAIL: "secret-address", ADMIN_PASSWORD: "secret-word", LOG_LEVEL: "loud" };
   expect(problemsOf(both).map(subject)).toEqual(["LOG_LEVEL", "ADMIN_EMAIL", "ADMIN_PASSWORD"]);
   expect(problemsOf(both).join()).not.toContain("secret");
   expect(configOf({ ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "Correct-horse-1" }).admin).toEqual({
@@ -119,7 +110,7 @@ test("Services configuration: refuses a URL with surrounding blanks", () => {
   expect(problemsOf(blank).map(subject)).toEqual(Object.keys(blank));
 });
 
-test("Services configuration: keeps a sender's name as it is, and requires an address that every mail server accepts", () => {
+test("Services configuration: keeps the name of a sender, and requires an address that every mail server accepts", () => {
   const senderOf = (MAIL_FROM: string) => configOf({ MAIL_FROM }).mail.from;
   const address = "no-reply@example.com";
   for (const name of ["Größe & Söhne, GmbH", "Acme: Accounts", "Acme (Europe)", "acme@work, again", ""]) {
@@ -142,7 +133,7 @@ test("Services configuration: keeps a sender's name as it is, and requires an ad
   }
 });
 
-test("Services configuration: requires what a deployment cannot do without", () => {
+test("Services configuration: requires the variables of a production deployment", () => {
   const SECRET_KEY = Buffer.alloc(32).toString("base64");
   const careless = { NODE_ENV: "production", SECRET_KEY, SMTP_URL: "smtp://127.0.0.1" };
   expect(problemsOf({ NODE_ENV: "production" })).toEqual([
@@ -161,7 +152,7 @@ test("Services configuration: requires what a deployment cannot do without", () 
   const careful = { PUBLIC_URL: "https://a.example", DATABASE_URL: "postgres://127.0.0.1/a", REQUIRE_ADMIN_MFA: "on" };
   expect(configOf({ ...careless, ...careful }).warnings).toEqual([]);
   expect(configOf({}).warnings).toEqual([]);
-  const flags = vi.spyOn(process, "allowedNodeEnvironmentFlags", "get").mockReturnValue(new Set()); // an older Node
+  const flags = vi.spyOn(process, "allowedNodeEnvironmentFlags", "get").mockReturnValue(new Set()); // of an older Node
   expect(configOf({ HTTPS_PROXY: "http://proxy:1" }).warnings).toEqual([expect.stringContaining("has no effect")]);
   flags.mockRestore();
   expect(configOf({ HTTPS_PROXY: "http://proxy:1" }).warnings).toEqual([]);

@@ -1,31 +1,31 @@
 import { randomUUID } from "node:crypto";
-import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createRateLimiter } from "../../../services/platform/rate-limiter.ts";
 import { openRedis } from "../../../services/platform/redis.ts";
+import { silent } from "../../support/log.ts";
 import { times } from "../../support/until.ts";
 
 const clock = { now: () => new Date() };
 const windowMs = 60_000;
 
-/** What a request of an account counts towards: its address in all, and the account there. */
-const asked = (address: string, account: string) => [
+/** The limits of a request: of its address, and of its account at this address. */
+const limitsOf = (address: string, account: string) => [
   { key: `{${address}}`, max: 3, windowMs },
   { key: `{${address}}:account:${account}`, max: 2, windowMs },
 ];
 
-test("Rate limiter: an address stays limited however many accounts it invents", async () => {
+test("Rate limiter: an address stays limited, whatever number of accounts it uses", async () => {
   const limits = createRateLimiter(undefined, clock);
-  let letIn = 0;
+  let accepted = 0;
   for (const account of times(100_001, String)) {
-    // more than one process counts
-    const { remaining } = await limits.consume(asked("address", account));
-    if (remaining >= 0) letIn++;
+    // more accounts than one process counts
+    const { remaining } = await limits.consume(limitsOf("address", account));
+    if (remaining >= 0) accepted++;
   }
-  expect(letIn).toBe(3);
+  expect(accepted).toBe(3);
 });
 
-test("Rate limiter: nobody waits longer than a window, whenever the machine's clock is set", async () => {
+test("Rate limiter: no wait is longer than a window, also after a change of the clock", async () => {
   let now = Date.now();
   const limits = createRateLimiter(undefined, { now: () => new Date(now) });
   const take = async () => await limits.consume([{ key: "address", max: 1, windowMs }]);
@@ -38,7 +38,7 @@ test("Rate limiter: nobody waits longer than a window, whenever the machine's cl
 });
 
 test.runIf(process.env.TEST_SERVERS)("Rate limiter: a shared Redis reports no wait longer than a window", async () => {
-  const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
+  const cache = await openRedis([process.env.TEST_REDIS_URL as string], silent);
   const key = randomUUID();
   const takeAt = (time: number) =>
     createRateLimiter(cache, { now: () => new Date(time) }).consume([{ key, max: 1, windowMs }]);
@@ -51,11 +51,11 @@ test.runIf(process.env.TEST_SERVERS)("Rate limiter: a shared Redis reports no wa
 test.runIf(process.env.TEST_SERVERS)(
   "Rate limiter: refused requests for new accounts leave no counter in Redis",
   async () => {
-    const cache = await openRedis([process.env.TEST_REDIS_URL as string], pino({ enabled: false }));
+    const cache = await openRedis([process.env.TEST_REDIS_URL as string], silent);
     const address = randomUUID();
     const limits = createRateLimiter(cache, clock);
     const standings = [];
-    for (const account of ["a", "a", "a", "b", "c"]) standings.push(await limits.consume(asked(address, account)));
+    for (const account of ["a", "a", "a", "b", "c"]) standings.push(await limits.consume(limitsOf(address, account)));
     expect(standings.map(({ limit, remaining }) => [limit, remaining])).toEqual([
       [2, 1],
       [2, 0],

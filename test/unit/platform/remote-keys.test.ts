@@ -7,7 +7,7 @@ const published = (kid: string) => ({
   x: generateKeyPairSync("ed25519").publicKey.export({ format: "jwk" }).x as string,
 });
 
-test("Remote keys: finds a new key right after a fetch, however many unknown key ids come", async () => {
+test("Remote keys: finds a new key after a fetch, also with a hundred unknown key ids", async () => {
   const keys = [published("first")];
   let fetches = 0;
   const remote = createRemoteKeys(async () => {

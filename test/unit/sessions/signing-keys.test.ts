@@ -1,17 +1,16 @@
-import { pino } from "pino";
 import { expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { openKeyRing } from "../../../services/sessions/key-ring.ts";
 import { createTokenPair, readRefreshToken } from "../../../services/sessions/tokens.ts";
-import { openStore } from "../../../services/store/open-store.ts";
 import { createClock } from "../../support/clock.ts";
+import { openQuietStore } from "../../support/stores.ts";
 import { times } from "../../support/until.ts";
 
 const ID = "01890a5d-ac96-774b-bcce-b302099a8057";
 
-/** Two processes' key rings, of which the other has made a key since that the one has not heard of. */
+/** The key rings of two processes. One has made a key that the other has not read yet. */
 async function twoRings() {
-  const store = await openStore({ kind: "memory" }, pino({ level: "silent" }));
+  const store = await openQuietStore();
   await store.migrate();
   const clock = createClock();
   const open = () => openKeyRing(store, createCipher(Buffer.alloc(32, 1)), clock, 0);
@@ -27,11 +26,11 @@ test("Signing keys: parallel callers get the same new key", async () => {
   const kid = other.jwks().at(-1)?.kid as string;
   const found = await Promise.all(times(5, () => one.verificationKey(kid)));
   expect(found.map((key) => key !== undefined)).toEqual(times(5, () => true));
-  expect(await one.verificationKey("nobody's")).toBeUndefined();
+  expect(await one.verificationKey("unknown")).toBeUndefined();
   await store.close();
 });
 
-test("Signing keys: a token whose key cannot be looked up is not called invalid", async () => {
+test("Signing keys: a token whose key cannot be read is not refused as invalid", async () => {
   const { store, clock, one, other } = await twoRings();
   const config = { publicUrl: "http://gatehouse.test" } as Parameters<typeof createTokenPair>[0]["config"];
   const now = clock.now();

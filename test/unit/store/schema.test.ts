@@ -1,11 +1,12 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
-import { pino } from "pino";
 import { expect, test } from "vitest";
 import { openStore } from "../../../services/store/open-store.ts";
 import { checkSchema } from "../../../services/store/schema.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";
+import { captureLog, silent } from "../../support/log.ts";
+import { openQuietStore } from "../../support/stores.ts";
 
 test("Start without migrating: is refused by a database that lacks migrations, with the command to run", async () => {
   const start = startApp({ mode: "embedded", env: { MIGRATE: "off" } });
@@ -16,7 +17,7 @@ test.runIf(process.env.TEST_SERVERS)(
   "Start without migrating: serves a database of a newer version, with a warning",
   async () => {
     const env = {
-      DATABASE_URL: await createDatabase(`newer_${randomUUID().slice(0, 8)}`),
+      DATABASE_URL: await createDatabase(),
       SECRET_KEY: randomBytes(32).toString("base64"),
     };
     const first = await startApp({ mode: "servers", env });
@@ -24,14 +25,14 @@ test.runIf(process.env.TEST_SERVERS)(
     await first.close();
     const again = await startApp({ mode: "servers", env: { ...env, MIGRATE: "off" } });
     expect((await again.httpClient().get("/health/ready")).status).toBe(200);
-    const told = [...first.logs, ...again.logs].filter((line) => line.includes("schema is newer"));
-    expect(told).toEqual([expect.stringContaining("Migration30000101000000_later")]);
+    const warnings = [...first.logs, ...again.logs].filter((line) => line.includes("schema is newer"));
+    expect(warnings).toEqual([expect.stringContaining("Migration30000101000000_later")]);
     await again.close();
   },
 );
 
 test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other statements", async () => {
-  const url = await createDatabase(`slow_${randomUUID().slice(0, 8)}`);
+  const url = await createDatabase();
   const client = new pg.Client(url);
   await client.connect();
   await client.query(`
@@ -47,7 +48,7 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other sta
         execute format('alter database %I set %I = %L', current_database(), name, '20s');
       end loop;
     end $$`);
-  const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+  const store = await openQuietStore(url);
   await store.migrate();
   const { rows } = await client.query("select limits from noted where made = 'public.users'");
   expect(rows[0]).toEqual({ limits: null });
@@ -56,11 +57,11 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other sta
 });
 
 test.runIf(process.env.TEST_SERVERS)("Migrations: the search extension may be in a schema of its own", async () => {
-  const url = await createDatabase(`apart_${randomUUID().slice(0, 8)}`);
+  const url = await createDatabase();
   const client = new pg.Client(url);
   await client.connect();
   await client.query('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
-  const store = await openStore({ kind: "postgres", url }, pino({ level: "silent" }));
+  const store = await openQuietStore(url);
   await store.migrate();
   const { rows } = await client.query("select indexdef from pg_indexes where indexname = 'users_search'");
   expect(rows).toEqual([{ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') }]);
@@ -69,19 +70,16 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: the search extension may be in
 });
 
 test.runIf(process.env.TEST_SERVERS)(
-  "Migrations: without the search extension there is a warning and no index; the index follows later",
+  "Migrations: without the search extension there is a warning and no index, until the extension exists",
   async () => {
     const role = `modest_${randomUUID().slice(0, 8)}`;
     const url = new URL(await createDatabase(role));
     const owner = new pg.Client(url.href);
     await owner.connect();
     await owner.query(`create role ${role} login password 'modest'; create schema authorization ${role}`);
-    const lines: string[] = [];
-    const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
-    const modest = await openStore(
-      { kind: "postgres", url: Object.assign(url, { username: role, password: "modest" }).href },
-      log,
-    );
+    const { lines, log } = captureLog({ level: "warn" });
+    const modestUrl = Object.assign(url, { username: role, password: "modest" }).href;
+    const modest = await openStore({ kind: "postgres", url: modestUrl }, log);
     try {
       await modest.migrate();
       await checkSchema(modest.fork(), log);
@@ -99,25 +97,21 @@ test.runIf(process.env.TEST_SERVERS)(
 );
 
 test.runIf(process.env.TEST_SERVERS)(
-  "Migrations: a role without rights is named the rights and the schema that it needs",
+  "Migrations: the error for a role without rights names the missing rights and the schema",
   async () => {
     const role = `lowly_${randomUUID().slice(0, 8)}`;
     const url = new URL(await createDatabase(role));
-    const log = pino({ level: "silent" });
-    const owner = await openStore({ kind: "postgres", url: url.href }, log);
+    const owner = await openQuietStore(url.href);
     const ask = (sql: string) => owner.fork().execute(sql);
-    await ask("revoke create on schema public from public"); // as it is from PostgreSQL 15 on
+    await ask("revoke create on schema public from public"); // the default from PostgreSQL 15 on
     await ask(`create role ${role} login password 'lowly'`);
-    const lowly = await openStore(
-      { kind: "postgres", url: Object.assign(url, { username: role, password: "lowly" }).href },
-      log,
-    );
+    const lowly = await openQuietStore(Object.assign(url, { username: role, password: "lowly" }).href);
     try {
-      const told =
+      const missing =
         /^DATABASE_URL: the role lacks a privilege: permission denied for (schema|table) .*\. Make it the owner/;
-      await expect(lowly.migrate()).rejects.toThrow(told);
+      await expect(lowly.migrate()).rejects.toThrow(missing);
       await owner.migrate();
-      await expect(checkSchema(lowly.fork(), log)).rejects.toThrow(told);
+      await expect(checkSchema(lowly.fork(), silent)).rejects.toThrow(missing);
     } finally {
       await lowly.close();
       await ask(`drop role ${role}`);

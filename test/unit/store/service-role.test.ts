@@ -1,29 +1,26 @@
 import { randomUUID } from "node:crypto";
-import { pino } from "pino";
 import { afterAll, expect, test } from "vitest";
 import { addPartitions } from "../../../services/audit/worker.ts";
 import { ownsPartitions } from "../../../services/store/audit-events.ts";
-import { openStore } from "../../../services/store/open-store.ts";
 import { grantServiceRole } from "../../../services/store/schema.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { describeIf } from "../../support/skip-without.ts";
+import { openQuietStore } from "../../support/stores.ts";
 import { until } from "../../support/until.ts";
-
-const log = pino({ level: "silent" });
 
 describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async () => {
   const role = `gatehouse_test_${randomUUID().slice(0, 8)}`;
-  const url = await createDatabase(`role_${randomUUID().slice(0, 8)}`);
-  const first = await openStore({ kind: "postgres", url }, log);
+  const url = await createDatabase();
+  const first = await openQuietStore(url);
   const database = new URL(url).pathname.slice(1);
   await first.fork().execute(`create schema own; alter database ${database} set search_path = own`);
   await first.close();
-  const owner = await openStore({ kind: "postgres", url }, log);
+  const owner = await openQuietStore(url);
   await owner.migrate();
   await owner.fork().execute(`create role ${role} login password 'of its own'`);
-  await owner.fork().execute("grant create on schema own to public"); // as it is with public before PostgreSQL 15
+  await owner.fork().execute("grant create on schema own to public"); // the default of public before PostgreSQL 15
   await expect(grantServiceRole(owner.fork(), role)).rejects.toThrow(/may create in the schema own.*revoke create on/);
   await owner.fork().execute("revoke create on schema own from public");
   await grantServiceRole(owner.fork(), role);
@@ -36,8 +33,8 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
     await owner.close();
   });
 
-  test("finds its migrations done, where its tables are", async () => {
-    const again = await openStore({ kind: "postgres", url }, log);
+  test("finds its migrations in the schema of its tables", async () => {
+    const again = await openQuietStore(url);
     await again.migrate();
     const [tables] = await again
       .fork()
@@ -48,7 +45,7 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
     expect(tables).toEqual({ schemas: ["own"] });
   });
 
-  test("serves, audits and seals", async () => {
+  test("serves requests, and records and seals audit events", async () => {
     const admin = await signInAdmin(app);
     const user = await app.addUser();
     expect((await admin.put(`/admin/users/${user.id}`, { name: "Bea" })).status).toBe(200);
@@ -62,7 +59,7 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
 
   test("leaves old months to their owner, and reports missing new ones", async () => {
     expect(app.logs.filter((line) => line.includes("update audit partitions"))).toEqual([]);
-    const service = await openStore({ kind: "postgres", url: own }, log);
+    const service = await openQuietStore(own);
     try {
       expect(await ownsPartitions({ em: service.fork() })).toBe(false);
       expect(await ownsPartitions({ em: owner.fork() })).toBe(true);
@@ -82,16 +79,16 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
       );
     const tables = ["audit_events", "audit_seals", ...parts.map(({ name }) => name)];
     for (const table of tables) {
-      for (const deed of [
+      for (const statement of [
         `update ${table} set id = id`,
         `delete from ${table}`,
         `truncate ${table}`,
         `drop table ${table}`,
         `alter table ${table} disable trigger all`,
       ]) {
-        await expect(app.sql(deed.replace("audit_seals set id = id", "audit_seals set position = 1"))).rejects.toThrow(
-          /permission denied|must be owner/,
-        );
+        await expect(
+          app.sql(statement.replace("audit_seals set id = id", "audit_seals set position = 1")),
+        ).rejects.toThrow(/permission denied|must be owner/);
       }
     }
   });

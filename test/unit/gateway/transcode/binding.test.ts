@@ -52,7 +52,7 @@ const fieldOf = ({ cookie, ...facts }: Field, index: number) => {
   return field;
 };
 
-/** A method made for the test, by default one that can be served. */
+/** A method for a test, by default a valid one. */
 function methodWith({ rule = {}, policy: rules = {}, request = [], response = [], streams }: Facts) {
   const options = create(MethodOptionsSchema);
   const base = { pattern: { case: "post" as const, value: "/notes" }, body: "*" };
@@ -147,10 +147,10 @@ describe("Binding: the start is refused for a method", () => {
     ],
     ["with a path variable twice", { rule: path("/{name}/{name}"), request: [{}] }, /appears twice/],
     ["with a response_body of no field", { rule: { responseBody: "notes" } }, /response_body notes names no/],
-    ["with a success that is none", { policy: { successStatus: 404 } }, /success_status 404/],
-    ["to be kept that is one caller's own", { policy: { maxAgeSeconds: 9 } }, /max_age_seconds/],
+    ["with a success status of an error", { policy: { successStatus: 404 } }, /success_status 404/],
+    ["with max_age_seconds for one caller only", { policy: { maxAgeSeconds: 9 } }, /max_age_seconds/],
     [
-      "to be kept that depends on what is asked",
+      "with max_age_seconds that depends on its request",
       { policy: { access: Access.PUBLIC, maxAgeSeconds: 9 }, request: [{}] },
       /max_age_seconds/,
     ],
@@ -170,7 +170,11 @@ describe("Binding: the start is refused for a method", () => {
     ["that streams and sets a cookie", { streams: "server", response: [{ cookie: "a" }] }, /event stream/],
     ["that takes bytes", { request: [{ type: Type.BYTES }] }, /field name is of a type/],
     ["that takes a 64-bit number", { request: [{ type: Type.INT64 }] }, /field name is of a type/],
-    ["that takes one deep inside", { request: [{ type: Type.MESSAGE, typeName: NOTE }] }, /field size is of a type/],
+    [
+      "that takes one in a nested message",
+      { request: [{ type: Type.MESSAGE, typeName: NOTE }] },
+      /field size is of a type/,
+    ],
     ["that takes an enum", { request: [{ type: Type.ENUM, typeName: ".test.Kind" }] }, /field name is of a type/],
     [
       "that takes a Struct",

@@ -2,20 +2,21 @@ import http2 from "node:http2";
 import net from "node:net";
 import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { createGateway } from "../../../../gateway/server.ts";
 import { createServicesTransport } from "../../../../gateway/transport/services.ts";
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import {
-  configOf,
   failWith,
+  gatewayConfig,
   openGateways,
   start,
   startStubServices,
   transportKinds,
 } from "../../../support/gateway.ts";
+import { captureLog, silent } from "../../../support/log.ts";
+import { listen } from "../../../support/sockets.ts";
 
 describe.each(transportKinds)("Error response %s", (transportKind) => {
   const server = openGateways(transportKind);
@@ -116,8 +117,7 @@ test("Error response: unavailable services are 503 with a time to retry, and no 
 
 test("Error response: services that reset the connection are 503", async () => {
   const resetting = net.createServer((socket) => socket.resetAndDestroy());
-  await new Promise<void>((resolve) => resetting.listen(0, "127.0.0.1", resolve));
-  await expectAway(`http://127.0.0.1:${(resetting.address() as net.AddressInfo).port}`);
+  await expectAway(`http://127.0.0.1:${await listen(resetting)}`);
   await new Promise((resolve) => resetting.close(resolve));
 });
 
@@ -127,18 +127,17 @@ test.each([
   ["INTERNAL_ERROR", http2.constants.NGHTTP2_INTERNAL_ERROR],
 ])("Error response: services that end a call by HTTP/2 (%s) are 503", async (_, code) => {
   const breaking = http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
-  await new Promise<void>((resolve) => breaking.listen(0, "127.0.0.1", resolve));
-  await expectAway(`http://127.0.0.1:${(breaking.address() as net.AddressInfo).port}`);
+  await expectAway(`http://127.0.0.1:${await listen(breaking)}`);
   await new Promise((resolve) => breaking.close(resolve));
 });
 
 test("Error response: services that cannot be connected to are 503, whatever the reason", async () => {
-  await expectAway("http://127.255.255.255:50051"); // a broadcast address, refused by the system
+  await expectAway("http://127.255.255.255:50051"); // a broadcast address, which the system refuses
 });
 
 async function expectAway(servicesUrl: string) {
   const transport = createServicesTransport(servicesUrl);
-  const gateway = createGateway({ config: configOf(), transport, log: pino({ level: "silent" }) });
+  const gateway = createGateway({ config: gatewayConfig(), transport, log: silent });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });
   const headers = { "content-type": "application/json" };
@@ -152,10 +151,9 @@ async function expectAway(servicesUrl: string) {
 }
 
 test("Error response: a bug outside of every method is masked and logged", async () => {
-  const logs: string[] = [];
-  const log = pino({}, { write: (line: string) => void logs.push(line) });
+  const { lines, log } = captureLog();
   const stub = await startStubServices("in process", () => {});
-  const gateway = createGateway({ config: configOf(), transport: stub.transport, log });
+  const gateway = createGateway({ config: gatewayConfig(), transport: stub.transport, log });
   gateway.app.get("/bug", () => {
     throw new TypeError("x is not a function: password=hunter2");
   });
@@ -164,7 +162,7 @@ test("Error response: a bug outside of every method is masked and logged", async
   const text = await answer.text();
   expect(JSON.parse(text)).toMatchObject({ code: "INTERNAL", error: "Internal Server Error" });
   expect(text).not.toContain("hunter2");
-  expect(logs.map((line) => JSON.parse(line)).filter(({ level }) => level >= 50)).toMatchObject([
+  expect(lines.map((line) => JSON.parse(line)).filter(({ level }) => level >= 50)).toMatchObject([
     { requestId: answer.headers.get("x-request-id") },
   ]);
   await gateway.drain();

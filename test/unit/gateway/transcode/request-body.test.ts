@@ -1,13 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { transportKinds } from "../../../support/gateway.ts";
-import { blamed, JSON_TYPE, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
+import { blamed, JSON_TYPE, startRecordingServices } from "../../../support/stub-services.ts";
 
-describe.each(transportKinds)("Request body %s", (transportKind) => {
-  let server: RecordingServices;
-  beforeAll(async () => {
-    server = await startRecordingServices(transportKind);
-  });
-  afterAll(() => server.close());
+describe.each(transportKinds)("Request body %s", async (transportKind) => {
+  const server = await startRecordingServices(transportKind);
 
   test.each([
     ["broken JSON", '{"email":'],

@@ -1,13 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { transportKinds } from "../../../support/gateway.ts";
-import { blamed, type RecordingServices, startRecordingServices } from "../../../support/stub-services.ts";
+import { blamed, startRecordingServices } from "../../../support/stub-services.ts";
 
-describe.each(transportKinds)("Query, path and cookies %s", (transportKind) => {
-  let server: RecordingServices;
-  beforeAll(async () => {
-    server = await startRecordingServices(transportKind);
-  });
-  afterAll(() => server.close());
+describe.each(transportKinds)("Query, path and cookies %s", async (transportKind) => {
+  const server = await startRecordingServices(transportKind);
 
   test("convert query values by the types of their fields", async () => {
     const query = "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";

@@ -51,11 +51,11 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
   });
 
   test("is cacheable if the policy says so, and never if it is an error", async () => {
-    let asked = 0;
+    let calls = 0;
     await open((router) =>
       router.service(AuthService, {
         listKeys: () => {
-          if (asked++ > 0) throw failWith(Reason.UNAVAILABLE, Code.Unavailable);
+          if (calls++ > 0) throw failWith(Reason.UNAVAILABLE, Code.Unavailable);
           return {};
         },
       }),
@@ -88,7 +88,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
       const refreshToken = await token(NOW.getTime() / 1000 + 7 * DAY);
       await open((router) => router.service(AuthService, { login: () => ({ accessToken: "a", refreshToken }) }), {
         env: { PUBLIC_URL: publicUrl },
-        clock: { now: () => new Date(NOW.getTime() + 600) }, // tokens know whole seconds only
+        clock: { now: () => new Date(NOW.getTime() + 600) }, // tokens have whole seconds
       });
       const answer = await login();
       expect(answer.body).toEqual({ accessToken: "a", refreshToken, requiresMfa: false });

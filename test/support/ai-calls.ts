@@ -1,0 +1,39 @@
+import { afterAll } from "vitest";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import type { TestApp } from "./app.ts";
+import { postJson } from "./http-client.ts";
+
+/** A conversation of one message. The provider simulator answers the case of a message such as `case: plain`. */
+export const conversationOf = (content: string, provider = "provider-a") => ({
+  provider,
+  messages: [{ role: "user", content }],
+});
+
+/** Starts a simulated provider for one suite, and closes it after the suite. */
+export async function startSuiteProvider(dialect: SimulatedDialect = "openai") {
+  const simulator = await startProviderSimulator({ dialect });
+  afterAll(() => simulator.close());
+  return simulator;
+}
+
+/** A call that resolves when its reply has ended. */
+export type AiCall = (content: string, token: string, signal: AbortSignal) => Promise<unknown>;
+
+/** The routes and RPCs that call a model. */
+export function aiCallsOf(app: TestApp): Record<string, AiCall> {
+  const rest =
+    (path: string): AiCall =>
+    async (content, token, signal) =>
+      (await postJson(app.url + path, conversationOf(content), token, signal)).text();
+  const optionsOf = (token: string, signal: AbortSignal) => ({ signal, headers: { authorization: `Bearer ${token}` } });
+  return {
+    "POST /ai/stream": rest("/ai/stream"),
+    "POST /ai/chat": rest("/ai/chat"),
+    StreamChat: async (content, token, signal) => {
+      const stream = app.grpc(AIService).streamChat(conversationOf(content), optionsOf(token, signal));
+      for await (const _ of stream);
+    },
+    Chat: (content, token, signal) => app.grpc(AIService).chat(conversationOf(content), optionsOf(token, signal)),
+  };
+}
