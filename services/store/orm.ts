@@ -29,14 +29,18 @@ export function ormOptions(log: Logger, onStatement?: OnStatement) {
   };
 }
 
+/** Returns a row if the database can be written to. */
+export const PING = "select 1 where current_setting('transaction_read_only') = 'off'";
+
+export function assertWritable(rows: unknown[]): void {
+  if (rows.length === 0) throw new Error("the database is read-only");
+}
+
 /** The part of a store that is the same for both engines. */
 export function baseStore(orm: { em: unknown }): Pick<Store, "fork" | "ping"> {
   const em = orm.em as SqlEntityManager;
   return {
     fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query outside the current transaction would wait for ever
-    async ping() {
-      const rows = await em.fork().execute("select 1 where current_setting('transaction_read_only') = 'off'");
-      if (rows.length === 0) throw new Error("the database is read-only");
-    },
+    ping: async () => assertWritable(await em.fork().execute(PING)),
   };
 }

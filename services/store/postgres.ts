@@ -1,13 +1,13 @@
 import { Socket } from "node:net";
 import { MikroORM, type Transaction } from "@mikro-orm/core";
 import { type PostgreSqlConnection, PostgreSqlDriver } from "@mikro-orm/postgresql";
-import type { TypeOverrides } from "pg";
+import pg, { type TypeOverrides } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
 import type { OnStatement } from "../platform/tracing.ts";
 import { asDatabaseUrlError } from "./errors.ts";
 import { USERS_SEARCH } from "./migrations/Migration20261121000400_lists.ts";
-import { baseStore, ormOptions } from "./orm.ts";
+import { assertWritable, baseStore, ormOptions, PING } from "./orm.ts";
 import { MIGRATION_TABLE } from "./schema.ts";
 import { LOCKS, parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
 
@@ -19,9 +19,9 @@ const CONNECT_TIMEOUT_MS = 3_000;
 const STATEMENT_TIMEOUT_MS = 15_000;
 /** Part of that time that a statement waits for a lock, so that a locked table does not occupy every connection. */
 const LOCK_FRACTION = 1 / 5;
-/** Longest statement of a health check in ms, and its connection, which closes before it counts as silent. */
+/** Longest statement of a health check, in ms. Its connection closes when idle, before it counts as silent. */
 const PROBE_TIMEOUT_MS = 1_000;
-const PROBE_POOL = { max: 1, idleTimeoutMillis: 2_500 };
+const PROBE_IDLE_MS = 2_500;
 /** How long after its timeout a statement's result may arrive, in ms. */
 const RESPONSE_GRACE_MS = 2_000;
 /** Settings that our statements rely on, whatever a server, database or role sets. */
@@ -43,10 +43,10 @@ export async function openPostgres(
   releaseBrokenConnections(pool);
   (pool.options.types as TypeOverrides).setTypeParser(TIMESTAMPTZ, parseTime);
   await checkServer(pool, url, log);
-  const probe = await connect(url, log, PROBE_TIMEOUT_MS, PROBE_TIMEOUT_MS + RESPONSE_GRACE_MS, undefined, PROBE_POOL);
+  const probe = openProbe(pool);
   return {
     fork: baseStore(orm).fork,
-    ping: baseStore(probe).ping,
+    ping: async () => assertWritable((await probe.query(PING)).rows),
     async query<Row>(statement: Statement, values: unknown[]) {
       return (await pool.query({ ...statement, values })).rows as Row[];
     },
@@ -55,25 +55,30 @@ export async function openPostgres(
       const { totalCount, idleCount: idle, waitingCount: waiting } = pool;
       return { used: totalCount - idle, idle, waiting };
     },
-    close: async () => void (await Promise.all([orm.close(true), probe.close(true)])),
+    close: async () => void (await Promise.all([orm.close(true), probe.end()])),
   };
 }
 
+/** The connection of health checks. They do not wait behind the calls of a busy process. */
+function openProbe({ options }: Pool): pg.Pool {
+  const probe = new pg.Pool({
+    ...options,
+    max: 1,
+    idleTimeoutMillis: PROBE_IDLE_MS,
+    statement_timeout: PROBE_TIMEOUT_MS,
+    stream: () => createSocket(PROBE_TIMEOUT_MS + RESPONSE_GRACE_MS),
+  });
+  return probe.on("error", () => {}); // while it was idle: the next check connects again
+}
+
 /** @param silenceMs closes connections that receive nothing for this time; 0: never */
-function connect(
-  url: string,
-  log: Logger,
-  statementMs: number,
-  silenceMs: number,
-  onStatement?: OnStatement,
-  pool: { max: number; idleTimeoutMillis?: number } = { max: POOL_SIZE },
-) {
+function connect(url: string, log: Logger, statementMs: number, silenceMs: number, onStatement?: OnStatement) {
   const { options = "", ...urlOptions } = parseConnectionUrl(url);
   return MikroORM.init({
     ...ormOptions(log, onStatement),
     driver: PostgreSqlDriver,
     clientUrl: url,
-    pool: { min: 0, ...pool },
+    pool: { min: 0, max: POOL_SIZE },
     driverOptions: {
       ...urlOptions,
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
