@@ -26,7 +26,7 @@ try {
   const app = await openApp(config, { log, clock: systemClock, internalSecret, tracing });
   await collectGarbage();
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
-  const options = { url: config.internalUrl ?? "", secret: internalSecret, tls: grpc.tls, log };
+  const options = { url: config.internalUrl ?? "", secret: internalSecret, tls: grpc.tls };
   const internal = config.internalUrl
     ? await listenOrExplain("INTERNAL_URL", "INTERNAL_URL", () => listenInternal(app, options))
     : undefined;

@@ -4,8 +4,10 @@ import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { readTlsFiles, type TlsFiles } from "../../services/platform/process.ts";
-import { MAX_MESSAGE_BYTES, type ServicesTransport } from "./internal.ts";
+import type { ServicesTransport } from "./internal.ts";
 
+/** Maximum message from the services, in bytes: more than the largest reply of a provider. */
+const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
 /** HTTP/2 connections for the calls of the AI service. */
 const AI_SESSIONS = 4;
 /**

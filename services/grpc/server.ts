@@ -11,9 +11,9 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
 import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SECRET } from "../platform/client.ts";
 import type { Config } from "../platform/config.ts";
-import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
+import { connectErrorOf, ServiceError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
-import { readServerTls } from "../platform/process.ts";
+import { closeWithin, readServerTls } from "../platform/process.ts";
 import { addServerHooks, admittedKey } from "../platform/server-hooks.ts";
 import {
   abortOnShutdown,
@@ -34,8 +34,6 @@ export const TIMEOUTS: Timeouts = {
 };
 
 const MAX_HEADER_BYTES = 16 * 1024;
-/** Time for aborted calls to send their last response before their connections are closed, in ms. */
-const ABORT_GRACE_MS = 1_000;
 
 /** A listening gRPC server. */
 export type GrpcServer = {
@@ -138,12 +136,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     async close(graceMs) {
       const closed = server.close();
       connections.drain();
-      const timers = [
-        setTimeout(() => shutdown.abort(toConnectError(shuttingDown())), graceMs),
-        setTimeout(connections.cut, graceMs + ABORT_GRACE_MS),
-      ];
-      await closed;
-      for (const timer of timers) clearTimeout(timer);
+      await closeWithin(closed, graceMs, [shutdown], connections.cut);
     },
   };
 }
@@ -165,7 +158,7 @@ async function openGate({ values, requestHeader, method }: HandlerContext, onRef
   if (!refusal) return;
   onRefused?.(method, requestId, refusal.error);
   await refusal.discarded;
-  throw refusal.error instanceof ServiceError ? toConnectError(refusal.error) : internalError();
+  throw connectErrorOf(refusal.error);
 }
 
 function refuseEncoding({ headers, admitted }: FastifyRequest): ServiceError | undefined {

@@ -102,3 +102,9 @@ export const INTERNAL_MESSAGE = "Something went wrong on our side. Please try ag
 
 /** The error that hides the cause of a bug from the client. */
 export const internalError = (): ConnectError => toConnectError(new ServiceError(Reason.UNSPECIFIED, INTERNAL_MESSAGE));
+
+/** The error that the client gets for what was thrown before interceptors could map it. */
+export function connectErrorOf(thrown: unknown): ConnectError {
+  if (thrown instanceof ConnectError) return thrown;
+  return thrown instanceof ServiceError ? toConnectError(thrown) : internalError();
+}

@@ -4,6 +4,7 @@ import { connect } from "node:net";
 import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { parseEnv } from "node:util";
 import { type Config, type ProcessRole, readConfig } from "./config.ts";
+import { shuttingDown, toConnectError } from "./errors.ts";
 
 /** Ends a process that can't start, with one line per problem on standard error. */
 export function refuseStart(problems: string[]): never {
@@ -89,6 +90,27 @@ export function shutdownOnSignal(drain: () => Promise<unknown>, close: () => Pro
     process.exit(0);
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, shutdown);
+}
+
+/** Time for aborted calls to send their last response before their connections are closed, in ms. */
+const ABORT_GRACE_MS = 1_000;
+
+/**
+ * Waits until a server has closed. Open calls have `graceMs` to end. Then they are aborted, and at last cut off.
+ * @param cut closes every connection
+ */
+export async function closeWithin(
+  closed: Promise<unknown>,
+  graceMs: number,
+  calls: Iterable<AbortController>,
+  cut: () => void,
+): Promise<void> {
+  const abort = () => {
+    for (const call of calls) call.abort(toConnectError(shuttingDown()));
+  };
+  const timers = [setTimeout(abort, graceMs), setTimeout(cut, graceMs + ABORT_GRACE_MS)];
+  await closed;
+  for (const timer of timers) clearTimeout(timer);
 }
 
 /** Removes the Unix socket of a process that has died, whose address would be in use for ever. */

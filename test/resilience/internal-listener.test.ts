@@ -59,6 +59,18 @@ test("INTERNAL_URL: refuses callers without the secret, and a second process at 
   expect((await errorOf(second)).message).toMatch(/INTERNAL_URL is taken: .*EADDRINUSE/);
 });
 
+/** A transport to services that `routes` implements. */
+async function connectTo(routes: Routes, silenceMs: number) {
+  const app = { routes, interceptors: [] };
+  const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null });
+  const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET, { silenceMs });
+  onTestFinished(async () => {
+    transport.close();
+    await server.close(0);
+  });
+  return transport;
+}
+
 test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole stream", async () => {
   const pieces = times(200, (i) => `${i} ${"x".repeat(20_000)}`);
   const routes: Routes = (router) =>
@@ -67,23 +79,38 @@ test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole 
         for (const chunk of pieces) yield { chunk };
       },
     });
-  const app = { routes, interceptors: [] };
-  const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null, log: { warn() {} } });
-  const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET, {}, 50);
-  onTestFinished(async () => {
-    transport.close();
-    await server.close(0);
-  });
+  const transport = await connectTo(routes, 1_000);
   const read: string[] = [];
   for await (const { chunk } of (await chat(transport)).message) {
-    if (read.push(chunk) === 1) await wait(300);
+    if (read.push(chunk) === 1) await wait(2_500);
   }
   expect(read).toEqual(pieces);
 });
 
+test("SERVICES_URL: calls whose services work for longer than the idle timeout succeed", async () => {
+  const workMs = 7_000; // one sign of life
+  const routes: Routes = (router) =>
+    router.service(AuthService, { listKeys: () => wait(workMs, { keys: [] }) }).service(AIService, {
+      async *streamChat() {
+        yield { chunk: "a" };
+        await wait(workMs);
+        yield { chunk: "b" };
+      },
+    });
+  const transport = await connectTo(routes, 6_000);
+  const read = async () => {
+    const chunks: string[] = [];
+    for await (const { chunk } of (await chat(transport)).message) chunks.push(chunk);
+    return chunks;
+  };
+  const [{ keys }, chunks] = await Promise.all([createClient(AuthService, transport).listKeys({}), read()]);
+  expect(keys).toEqual([]);
+  expect(chunks).toEqual(["a", "b"]);
+});
+
 test("SERVICES_URL: a call to silent services fails by UNAVAILABLE", async () => {
   const mute = net.createServer();
-  const transport = createInternalTransport(`tcp://127.0.0.1:${await listen(mute)}`, SECRET, {}, 50);
+  const transport = createInternalTransport(`tcp://127.0.0.1:${await listen(mute)}`, SECRET, { silenceMs: 50 });
   onTestFinished(() => {
     transport.close();
     mute.close();

@@ -75,7 +75,7 @@ export async function startApp({
   const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
   const grpc = await listenGrpc(app, config, timeouts);
   const grpcUrl = `http://127.0.0.1:${grpc.port}`;
-  const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null, log };
+  const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null };
   const internal = mode === "apart" ? await listenInternal(app, options) : undefined;
   const remote = internal && createInternalTransport(`tcp://127.0.0.1:${internal.port}`, SECRET);
   const standalone = remote && (await openStandaloneGate(config, remote, { log, clock }));

@@ -38,12 +38,7 @@ export async function startStubServices(
   }
   if (transportKind === "over the internal listener") {
     const app = { routes, interceptors };
-    const server = await listenInternal(app, {
-      url: "tcp://127.0.0.1:0",
-      secret: SECRET,
-      tls: null,
-      log: { warn() {} },
-    });
+    const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null });
     const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET);
     const close = async () => {
       transport.close();

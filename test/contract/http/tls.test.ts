@@ -23,7 +23,7 @@ const ways = {
     connect: (port: number, files: TlsFiles) => createServicesTransport(`https://127.0.0.1:${port}`, files),
   },
   "the internal listener": {
-    listen: (tls: TlsFiles) => listenInternal(app, { url: "tls://127.0.0.1:0", secret, tls, log: { warn() {} } }),
+    listen: (tls: TlsFiles) => listenInternal(app, { url: "tls://127.0.0.1:0", secret, tls }),
     connect: (port: number, files: TlsFiles) => createInternalTransport(`tls://127.0.0.1:${port}`, secret, files),
   },
 };
