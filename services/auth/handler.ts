@@ -74,7 +74,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
 };
 
 /** The flags of a login that are sent only when set. */
-function loginFlags({ passwordExpired, restored }: LoginResult) {
+function loginFlags({ passwordExpired, user: { restored } }: LoginResult) {
   return { ...(passwordExpired && { passwordExpired }), ...(restored && { restored }) };
 }
 

@@ -5,9 +5,8 @@ import type { Call } from "../call.ts";
 import { type Attempt, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
 import { reasonName, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired, type LoginResult, openSession } from "../sessions/open-session.ts";
-import type { GuessedUser } from "../store/attempts.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
-import { User } from "../store/users.ts";
+import { findLoginUser, type LoginUser, User } from "../store/users.ts";
 import { queueReset } from "./mail-token.ts";
 import { issueMfaToken } from "./verify-mfa.ts";
 
@@ -23,7 +22,7 @@ export async function login(call: Call, email: string, password: string): Promis
   const { canonical } = readEmailAddress(email);
   const attempt = await reserveAttempt(call, { kind: "password", subject: canonical });
   try {
-    const { user } = attempt;
+    const user = await findLoginUser(call, canonical, call.clock.now());
     const matches = await call.passwords.matches(user?.passwordHash, password, call.client.address);
     if (!user || !matches) {
       await recordFailedAttempt(call, attempt, "auth.login_failed", user);
@@ -43,7 +42,7 @@ export async function login(call: Call, email: string, password: string): Promis
 }
 
 /** Rejects a correct password that the configuration does not allow to sign in. The audit log has the reason. */
-async function assertMaySignIn(call: Call, user: GuessedUser, attempt: Attempt): Promise<void> {
+async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): Promise<void> {
   const refuse = async (reason: Reason) => {
     await attempt.succeed();
     const details = { reason: reasonName(reason) };
@@ -61,12 +60,12 @@ async function assertMaySignIn(call: Call, user: GuessedUser, attempt: Attempt):
   }
 }
 
-async function signIn(call: Call, user: GuessedUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
+async function signIn(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
   const result = await attempt.succeedWith((reservation) => openSession(call, user, reservation));
   return result && { kind: "signed-in", ...result };
 }
 
-async function requireSecondFactor(call: Call, user: GuessedUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
+async function requireSecondFactor(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
   await attempt.succeed();
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
@@ -75,7 +74,7 @@ async function requireSecondFactor(call: Call, user: GuessedUser, attempt: Attem
 }
 
 /** Replaces a hash with outdated parameters, unless the password has changed. */
-async function rehash(call: Call, user: GuessedUser, password: string): Promise<void> {
+async function rehash(call: Call, user: LoginUser, password: string): Promise<void> {
   const passwordHash = await call.passwords.hash(password, call.client.address);
   await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });
 }

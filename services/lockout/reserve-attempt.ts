@@ -8,7 +8,6 @@ import type { Clock } from "../platform/process.ts";
 import {
   type AttemptKey,
   findLock,
-  type GuessedUser,
   insertReservation,
   LOCKED_FOR_GOOD,
   type Lock,
@@ -19,11 +18,10 @@ import {
 } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
 import type { Db, HotDb } from "../store/store.ts";
+import type { User } from "../store/users.ts";
 
 /** A guess that is counted and may be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */
 export type Attempt = {
-  /** The account whose password is guessed; undefined if there is none, and for second factors. */
-  user: GuessedUser | undefined;
   /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
   succeed(): Promise<void>;
   /** The same in a statement of the caller, which returns undefined if it changed nothing. */
@@ -93,8 +91,7 @@ async function tryReserve(call: Deps, key: AttemptKey): Promise<Attempt | undefi
   const reservation = { ...key, id: newId(rules.now) };
   const attempt = createAttempt(call, reservation, performance.now());
   try {
-    const reserved = await insertReservation(call, reservation, rules);
-    return reserved && { ...attempt, ...reserved };
+    return (await insertReservation(call, reservation, rules)) ? attempt : undefined;
   } catch (error) {
     void attempt.release(); // it may have been inserted
     throw error;
@@ -129,7 +126,7 @@ export async function recordFailedAttempt(
   call: AuditDeps & QueueDeps,
   attempt: Attempt,
   event: "auth.login_failed" | "auth.mfa_failed",
-  owner: Owner | undefined,
+  owner: Pick<User, "id" | "email" | "name"> | undefined,
 ): Promise<void> {
   const userId = owner?.id;
   const isCode = event === "auth.mfa_failed";
@@ -147,8 +144,6 @@ export async function recordFailedAttempt(
   });
 }
 
-type Owner = Pick<GuessedUser, "id" | "email" | "name">;
-
 function rulesAt({ clock, config: { lockout } }: Deps) {
   const now = clock.now();
   const before = (ms: number) => new Date(now.getTime() - ms);
@@ -161,7 +156,7 @@ function rulesAt({ clock, config: { lockout } }: Deps) {
 }
 
 /** @param startedAt from before the reservation, by `performance.now()` */
-function createAttempt(call: Deps, reservation: Reservation, startedAt: number): Omit<Attempt, "user"> {
+function createAttempt(call: Deps, reservation: Reservation, startedAt: number): Attempt {
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
   /** If the statement fails, or its result is unknown, the attempt is released: that ends no other one. */

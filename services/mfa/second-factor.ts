@@ -13,9 +13,6 @@ import { matchingStep } from "./totp.ts";
 /** A submitted factor: a code of the authenticator, or a backup code. */
 export type SecondFactor = { code: string } | { backupCode: string };
 
-/** The parts of a user that the second factor is verified with. */
-export type SecondFactorOwner = Pick<User, "id" | "email" | "name" | "mfaSecret">;
-
 /** The operation that a second factor allows. Both functions run in its transaction. */
 type Work<T> = {
   /** Locks the user's row and checks its preconditions. */
@@ -29,12 +26,7 @@ type Work<T> = {
  * from wrong passwords. The count is committed before the error is thrown.
  * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
-export async function withSecondFactor<T>(
-  call: Call,
-  user: SecondFactorOwner,
-  factor: SecondFactor,
-  work: Work<T>,
-): Promise<T> {
+export async function withSecondFactor<T>(call: Call, user: User, factor: SecondFactor, work: Work<T>): Promise<T> {
   const attempt = await reserveFactor(call, user.id, factor);
   try {
     return await evaluateSecondFactor(call, attempt, user, factor, work);
@@ -47,7 +39,7 @@ export async function withSecondFactor<T>(
 export async function evaluateSecondFactor<T>(
   call: Call,
   attempt: Attempt,
-  user: SecondFactorOwner,
+  user: User,
   factor: SecondFactor,
   { before, work }: Work<T>,
 ): Promise<T> {
@@ -73,7 +65,7 @@ export async function reserveFactor(call: Call, userId: string, factor: SecondFa
 }
 
 /** Consumes a factor by a guarded statement: of several callers with the same one succeeds. @returns whether it was right. */
-async function consumeSecondFactor(call: Call, user: SecondFactorOwner, factor: SecondFactor): Promise<boolean> {
+async function consumeSecondFactor(call: Call, user: User, factor: SecondFactor): Promise<boolean> {
   const { id, mfaSecret } = user;
   if (!mfaSecret) return false;
   if ("backupCode" in factor) return useBackupCode(call, user, factor.backupCode);
@@ -81,7 +73,7 @@ async function consumeSecondFactor(call: Call, user: SecondFactorOwner, factor: 
   return step !== undefined && consumeTotpStep(call, id, mfaSecret, step, call.clock.now());
 }
 
-async function useBackupCode(call: Call, user: SecondFactorOwner, code: string): Promise<boolean> {
+async function useBackupCode(call: Call, user: User, code: string): Promise<boolean> {
   const left = await takeBackupCode(call, user.id, digestsOf(call.cipher, user.id, code));
   if (left === undefined) return false;
   await recordAudit(call, "auth.backup_code_used", { userId: user.id, details: { left } });

@@ -3,21 +3,12 @@ import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Reservation } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
-import { signIn } from "../store/sign-in.ts";
-import type { User } from "../store/users.ts";
+import { type SignedInUser, signIn } from "../store/sign-in.ts";
+import type { LoginUser, User } from "../store/users.ts";
 import { createTokenPair, type TokenPair } from "./tokens.ts";
 
-/** The parts of a user that a sign-in needs. */
-export type LoginUser = Pick<User, "id" | "email" | "name" | "role" | "passwordChangedAt" | "mfaSecret">;
-
 /** A completed login. */
-export type LoginResult = {
-  user: LoginUser;
-  tokens: TokenPair;
-  passwordExpired: boolean;
-  /** A requested deletion was cancelled. */
-  restored: boolean;
-};
+export type LoginResult = { user: SignedInUser; tokens: TokenPair; passwordExpired: boolean };
 
 /**
  * Opens a session for a user whose password or second factor was checked against this row. Cancels a requested deletion.
@@ -45,10 +36,8 @@ export async function openSession(
   const events = (["user.restored", "auth.login"] as const).map((event) => auditRow(call, event, { userId: user.id }));
   const signedIn = await signIn(call, user, session, events, attempt);
   if (!signedIn) return undefined;
-  const { restored, ...current } = signedIn;
-  const loginUser = { ...user, ...current };
-  const tokens = createTokenPair(call, { ...session, generation: 0, rotatedAt: createdAt, actorId: null }, loginUser);
-  return { user: loginUser, tokens, passwordExpired: isPasswordExpired(call, user), restored };
+  const tokens = createTokenPair(call, { ...session, generation: 0, rotatedAt: createdAt, actorId: null }, signedIn);
+  return { user: signedIn, tokens, passwordExpired: isPasswordExpired(call, user) };
 }
 
 /** Whether the password has reached its maximum age. */

@@ -1,6 +1,5 @@
 import { lowestId } from "./ids.ts";
 import type { Db, HotDb, Statement } from "./store.ts";
-import type { User } from "./users.ts";
 
 /**
  * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user id. A confirmation is a
@@ -33,50 +32,30 @@ const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as async_com
 /** A guess that is counted. Its id holds its time: it expires by itself, and ending it twice changes nothing. */
 export type Reservation = AttemptKey & { id: string };
 
-/** The account whose password is guessed, as it stood when the guess was counted. */
-export type GuessedUser = Pick<
-  User,
-  "id" | "email" | "name" | "role" | "passwordHash" | "passwordChangedAt" | "emailVerified" | "mfaEnabled" | "mfaSecret"
->;
+const FAILED = "(case when a.locked_until is null and a.failed_at > $4 then a.failed else 0 end)";
+const RESERVATIONS = "array(select r from unnest(a.reservations) as r where a.locked_until is null and r >= $5::uuid)";
+const RESERVED = `cardinality(${RESERVATIONS})`;
 
-const RESERVE: Statement = (() => {
-  const failed = "(case when a.locked_until is null and a.failed_at > $4 then a.failed else 0 end)";
-  const reservations =
-    "array(select r from unnest(a.reservations) as r where a.locked_until is null and r >= $5::uuid)";
-  const reserved = `cardinality(${reservations})`;
-  return {
-    name: "reserve_attempt",
-    text: `with counted as (
-       insert into attempts as a (kind, subject, reservations, reserved_at)
-       select $1::text, $2::text, array[$7::uuid], $3::timestamptz from ${ASYNC_COMMIT}
-       on conflict (kind, subject) do update set
-         failed = ${failed}, reservations = ${reservations} || $7::uuid, reserved_at = excluded.reserved_at,
-         locked_until = null
-       where a.locked_until <= $3 or (a.locked_until is null and ${failed} + ${reserved} < $6
-         and a.consecutive + ${reserved} < ${MAX_CONSECUTIVE})
-       returning kind)
-     select u.id, u.email, u.name, u.role, u.password_hash as "passwordHash", u.password_changed_at as "passwordChangedAt",
-       u.email_verified_at is not null as "emailVerified", u.mfa_secret is not null as "mfaEnabled",
-       u.mfa_secret as "mfaSecret"
-     from counted left join users as u
-       on kind = 'password' and u.canonical_email = $2 and (u.deletion_at is null or u.deletion_at > $3)`,
-  };
-})();
+const RESERVE: Statement = {
+  name: "reserve_attempt",
+  text: `insert into attempts as a (kind, subject, reservations, reserved_at)
+     select $1::text, $2::text, array[$7::uuid], $3::timestamptz from ${ASYNC_COMMIT}
+     on conflict (kind, subject) do update set
+       failed = ${FAILED}, reservations = ${RESERVATIONS} || $7::uuid, reserved_at = excluded.reserved_at,
+       locked_until = null
+     where a.locked_until <= $3 or (a.locked_until is null and ${FAILED} + ${RESERVED} < $6
+       and a.consecutive + ${RESERVED} < ${MAX_CONSECUTIVE})
+     returning kind`,
+};
 
-/**
- * Counts a guess before it is evaluated, and reads the account whose password is guessed; an account whose deletion is
- * due counts as gone. One prepared statement.
- * @returns undefined while locked, or while as many are in flight as would lock.
- */
+/** Counts a guess before it is evaluated. @returns false while locked, or while as many are in flight as would lock. */
 export async function insertReservation(
   { query }: HotDb,
   { kind, subject, id }: Reservation,
-  rules: AttemptRules,
-): Promise<{ user: GuessedUser | undefined } | undefined> {
-  const { now, failuresAfter, reservationsAfter, threshold } = rules;
+  { now, failuresAfter, reservationsAfter, threshold }: AttemptRules,
+): Promise<boolean> {
   const values = [kind, subject, now, failuresAfter, lowestId(reservationsAfter), threshold, id];
-  const [row] = await query<GuessedUser>(RESERVE, values);
-  return row && { user: row.id === null ? undefined : row };
+  return (await query(RESERVE, values)).length > 0;
 }
 
 const FIND_LOCK: Statement = {

@@ -1,24 +1,21 @@
 import type { Reservation } from "./attempts.ts";
 import type { Session } from "./sessions.ts";
 import { type Db, type HotDb, prepared } from "./store.ts";
-import type { User } from "./users.ts";
+import type { LoginUser, User } from "./users.ts";
 
 /** Most sessions of one user. */
 const MAX_SESSIONS = 100;
-
-/** The part of a user's row that proofs are checked against. */
-export type CheckedUser = Pick<User, "id" | "passwordChangedAt" | "mfaSecret">;
 
 /** The row of a session to be opened. */
 export type NewSession = Pick<Session, "id" | "device" | "ip" | "location" | "createdAt" | "expiresAt" | "endsAt">;
 
 /** The user as of the moment from which a revocation finds the session; `restored`: a requested deletion was cancelled. */
-export type SignedInUser = Pick<User, "email" | "name" | "role"> & { restored: boolean };
+export type SignedInUser = Pick<User, "id" | "email" | "name" | "role"> & { restored: boolean };
 
 const ROW_UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct from ?
   and (u.deletion_at is null or u.deletion_at > ?)`;
 
-const unchangedValues = (user: CheckedUser, now: Date) => [user.passwordChangedAt, user.mfaSecret ?? null, now];
+const unchangedValues = (user: LoginUser, now: Date) => [user.passwordChangedAt, user.mfaSecret ?? null, now];
 
 /** Sessions of a user beyond the limit once one more is opened: ended ones go first, then impersonations, then the oldest. */
 const SURPLUS = `order by least(s.revoked_at, s.expires_at) <= ?, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
@@ -55,7 +52,7 @@ const SIGN_IN = `with signed as (
     update attempts as a set reservations = array_remove(a.reservations, ?::uuid), failed = 0, failed_at = null, consecutive = 0
     from signed
     where a.kind = 'password' and a.subject = ? and a.locked_until is null)
-  select email, name, role, restored from signed`;
+  select id, email, name, role, restored from signed`;
 const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
 
 /**
@@ -67,7 +64,7 @@ const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
  */
 export async function signIn(
   db: Db & HotDb,
-  user: CheckedUser,
+  user: LoginUser,
   session: NewSession,
   auditRows: object[],
   attempt: Reservation | undefined,
@@ -94,7 +91,7 @@ export async function signIn(
 }
 
 /** Locks a user whose password was checked against this row. @returns false if the row has changed. */
-export async function lockIfUnchanged({ em }: Db, user: CheckedUser, now: Date): Promise<boolean> {
+export async function lockIfUnchanged({ em }: Db, user: LoginUser, now: Date): Promise<boolean> {
   const rows = await em.execute<unknown[]>(
     `select u.id from users as u where u.id = ? and ${ROW_UNCHANGED} for no key update`,
     [user.id, ...unchangedValues(user, now)],

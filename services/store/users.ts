@@ -46,6 +46,25 @@ export class User extends table.class {
 }
 table.setClass(User);
 
+/** The part of an account that a login checks. */
+export type LoginUser = Pick<
+  User,
+  "id" | "email" | "name" | "role" | "passwordHash" | "passwordChangedAt" | "emailVerified" | "mfaEnabled" | "mfaSecret"
+>;
+
+const FIND_LOGIN_USER = prepared(
+  "find_login_user",
+  `select id, email, name, role, password_hash as "passwordHash", password_changed_at as "passwordChangedAt",
+     email_verified_at is not null as "emailVerified", mfa_secret is not null as "mfaEnabled", mfa_secret as "mfaSecret"
+   from users where canonical_email = ? and (deletion_at is null or deletion_at > ?)`,
+);
+
+/** Finds the account of a canonical address. One whose deletion is due counts as gone. One prepared statement. */
+export async function findLoginUser({ query }: HotDb, email: string, now: Date): Promise<LoginUser | undefined> {
+  const [user] = await query<LoginUser>(FIND_LOGIN_USER, [email, now]);
+  return user;
+}
+
 /**
  * Locks a user's row until the transaction ends. A transaction that changes several rows of a user begins with it:
  * then no two transactions deadlock, and a sign-in either sees a new password or is seen by its revocation.
