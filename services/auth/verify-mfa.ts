@@ -1,9 +1,8 @@
-import { LockMode } from "@mikro-orm/core";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { evaluateSecondFactor, reserveFactor, type SecondFactor } from "../mfa/second-factor.ts";
+import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { type LoginResult, openSession } from "../sessions/open-session.ts";
 import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
@@ -20,31 +19,23 @@ const MAX_CODES = 5;
  */
 export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<LoginResult> {
   const token = await readMfaToken(call, tempToken);
-  if (!token) throw invalidMfaToken();
-  const attempt = await reserveFactor(call, token.userId, factor);
-  try {
-    if (!(await countMfaTokenAttempt(call, token.id, MAX_CODES))) throw invalidMfaToken();
-    const user = await call.em.findOne(User, { id: token.userId });
-    if (!user) throw invalidMfaToken();
-    return await evaluateSecondFactor(call, attempt, user, factor, {
-      async before() {
-        await lockUser(call, user.id);
-        const lockMode = LockMode.PESSIMISTIC_WRITE;
-        const unused = await call.em.findOne(OneTimeToken, { id: token.id }, { lockMode });
-        if (!unused) throw invalidMfaToken(); // a concurrent caller was faster: this code does not count as wrong
-      },
-      async work() {
-        await call.em.nativeDelete(OneTimeToken, { id: token.id });
-        const result = await openSession(call, user);
-        if (!result) throw invalidMfaToken(); // password or second factor have changed since the row was read
-        const method = "code" in factor ? "totp" : "backup-code";
-        await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
-        return result;
-      },
-    });
-  } finally {
-    await attempt.release();
-  }
+  const user = token && (await call.em.findOne(User, { id: token.userId }));
+  if (!user) throw invalidMfaToken();
+  return withSecondFactor(call, user, factor, {
+    async before() {
+      await lockUser(call, user.id);
+      // false: used up, or a concurrent caller was faster; this code does not count as wrong
+      if (!(await countMfaTokenAttempt(call, token.id, MAX_CODES))) throw invalidMfaToken();
+    },
+    async work() {
+      await call.em.nativeDelete(OneTimeToken, { id: token.id });
+      const result = await openSession(call, user);
+      if (!result) throw invalidMfaToken(); // password or second factor have changed since the row was read
+      const method = "code" in factor ? "totp" : "backup-code";
+      await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
+      return result;
+    },
+  });
 }
 
 /** Issues the MFA token of a login that waits for its second factor; it replaces an older one. Joins the transaction. */

@@ -15,7 +15,7 @@ export type SecondFactor = { code: string } | { backupCode: string };
 
 /** The operation that a second factor allows. Both functions run in its transaction. */
 type Work<T> = {
-  /** Locks the user's row and checks its preconditions. */
+  /** Locks the user's row and checks its preconditions. What it writes stays if the factor is wrong. */
   before(): Promise<void>;
   /** Runs once the factor is consumed. */
   work(): Promise<T>;
@@ -26,39 +26,33 @@ type Work<T> = {
  * from wrong passwords. The count is committed before the error is thrown.
  * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
-export async function withSecondFactor<T>(call: Call, user: User, factor: SecondFactor, work: Work<T>): Promise<T> {
+export async function withSecondFactor<T>(
+  call: Call,
+  user: User,
+  factor: SecondFactor,
+  { before, work }: Work<T>,
+): Promise<T> {
   const attempt = await reserveFactor(call, user.id, factor);
   try {
-    return await evaluateSecondFactor(call, attempt, user, factor, work);
+    const outcome = await call.em.transactional(async () => {
+      await before();
+      return (await consumeSecondFactor(call, user, factor)) ? { result: await work() } : undefined;
+    });
+    if (!outcome) {
+      await recordFailedAttempt(call, attempt, "auth.mfa_failed", user);
+      throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
+    }
+    await attempt.succeed();
+    if ("backupCode" in factor)
+      await clearLock(call, { kind: "second-factor", subject: user.id }, call.clock.now(), true);
+    return outcome.result;
   } finally {
     await attempt.release();
   }
 }
 
-/** The same for an attempt that the caller has reserved and releases. */
-export async function evaluateSecondFactor<T>(
-  call: Call,
-  attempt: Attempt,
-  user: User,
-  factor: SecondFactor,
-  { before, work }: Work<T>,
-): Promise<T> {
-  const outcome = await call.em.transactional(async () => {
-    await before();
-    return (await consumeSecondFactor(call, user, factor)) ? { result: await work() } : undefined;
-  });
-  if (!outcome) {
-    await recordFailedAttempt(call, attempt, "auth.mfa_failed", user);
-    throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
-  }
-  await attempt.succeed();
-  if ("backupCode" in factor)
-    await clearLock(call, { kind: "second-factor", subject: user.id }, call.clock.now(), true);
-  return outcome.result;
-}
-
 /** Counts a factor before it is evaluated. Once codes are locked for good, backup codes have a counter of their own. */
-export async function reserveFactor(call: Call, userId: string, factor: SecondFactor): Promise<Attempt> {
+async function reserveFactor(call: Call, userId: string, factor: SecondFactor): Promise<Attempt> {
   const codes = { kind: "second-factor", subject: userId } as const;
   const isLastResort = "backupCode" in factor && isForGood(await findLock(call, codes, call.clock.now()));
   return reserveAttempt(call, isLastResort ? { kind: "backup-code", subject: userId } : codes);
