@@ -1,7 +1,11 @@
 import { domainToASCII } from "node:url";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
+import { type QueueDeps, queueEmail } from "../mail/queue.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
+import { deleteAttempts } from "../store/attempts.ts";
 import { isDuplicate } from "../store/errors.ts";
+import type { User } from "../store/users.ts";
 
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
@@ -38,6 +42,17 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
   const canonical = `${local.toLowerCase()}@${domain.toLowerCase()}`;
   const valid = at > 0 && LOCAL_PART.test(local) && !typed.includes("%") && DOMAIN.test(domain);
   return valid && stored.length <= MAX_LENGTH && canonical.length <= MAX_LENGTH ? { stored, canonical } : undefined;
+}
+
+/** Gives up the address of an account for a new one: its links and its failed passwords go, and its owner is notified. */
+export async function leaveAddress(
+  call: QueueDeps,
+  old: Pick<User, "id" | "email" | "canonicalEmail" | "name">,
+  newEmail: string,
+): Promise<void> {
+  await invalidateOneTimeTokens(call, old.id);
+  await deleteAttempts(call, { kind: "password", subject: old.canonicalEmail });
+  await queueEmail(call, old, "email-changed", { newEmail });
 }
 
 /** The error for an address of another account. */

@@ -3,13 +3,14 @@ import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { clearLocks } from "../lockout/clear-locks.ts";
+import type { QueueDeps } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/revoke-sessions.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
 import { newId } from "../store/ids.ts";
 import { User } from "../store/users.ts";
 
-type Deps = AuditDeps & Pick<Call, "passwords" | "onComplete" | "mailWorker">;
+type Deps = AuditDeps & QueueDeps & Pick<Call, "passwords">;
 
 /**
  * Creates an administrator, or promotes the account that has the address. An account whose address was never

@@ -1,14 +1,12 @@
-import { type EmailAddress, emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
+import { type EmailAddress, emailTakenOr, leaveAddress, readEmailAddress } from "../accounts/email-address.ts";
 import { eraseUser } from "../accounts/erase-user.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { clearLocks } from "../lockout/clear-locks.ts";
-import { queueEmail } from "../mail/queue.ts";
+import type { QueueDeps } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { endImpersonations, revokeSessions } from "../sessions/revoke-sessions.ts";
 import type { AdminUser } from "../store/admin-users.ts";
-import { deleteAttempts } from "../store/attempts.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
 import { readAdminUser, userNotFound } from "./admin-user.ts";
 import { assertEditableAccess, assertRecentAdminSignIn, assertRemovableAdmin, assertStillAdmin } from "./guards.ts";
@@ -25,7 +23,7 @@ export type UserChanges = {
   mfaEnabled?: false | undefined;
 };
 
-type Deps = AuditDeps & Pick<Call, "config" | "onComplete" | "mailWorker">;
+type Deps = AuditDeps & QueueDeps & Pick<Call, "config">;
 
 /** Fields whose change requires a recent sign-in. */
 const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
@@ -68,8 +66,8 @@ function changesAccess(user: User, { emailVerified, mfaEnabled }: UserChanges, a
 
 async function applyChanges(call: Deps, user: User, changes: UserChanges, address?: EmailAddress): Promise<void> {
   const now = call.clock.now();
-  const old = { name: user.name, email: user.email, canonicalEmail: user.canonicalEmail, role: user.role };
-  const isMoving = address !== undefined && address.canonical !== old.canonicalEmail;
+  const { id, name, email, canonicalEmail, role } = user;
+  const isMoving = address !== undefined && address.canonical !== canonicalEmail;
   const emailVerified = changes.emailVerified ?? (isMoving ? false : user.emailVerified);
   call.em.assign(user, {
     name: changes.name?.trim() ?? user.name,
@@ -81,23 +79,11 @@ async function applyChanges(call: Deps, user: User, changes: UserChanges, addres
     updatedAt: now,
   });
   await call.em.flush();
-  if (isMoving) await onEmailChanged(call, user, old);
+  if (isMoving) await leaveAddress(call, { id, name, email, canonicalEmail }, user.email);
   if (changes.locked === false) await clearLocks(call, user, "operator");
-  const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, user.id, { audit: false, notify: true }));
-  if (isMoving || losesFactor || (old.role === "admin" && user.role === "user")) await revokeSessions(call, user.id);
-  if (old.role === "user" && user.role === "admin") await endImpersonations(call, user.id); // administrators can't be impersonated
-}
-
-/** Invalidates what was mailed to the old address, forgets its failed passwords, and notifies it. */
-async function onEmailChanged(
-  call: Deps,
-  user: User,
-  old: Pick<User, "name" | "email" | "canonicalEmail">,
-): Promise<void> {
-  await invalidateOneTimeTokens(call, user.id);
-  await deleteAttempts(call, { kind: "password", subject: old.canonicalEmail });
-  const variables = { name: old.name, newEmail: user.email };
-  await queueEmail(call, { userId: user.id, to: old.email, template: "email-changed", variables });
+  const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, id, { audit: false, notify: true }));
+  if (isMoving || losesFactor || (role === "admin" && user.role === "user")) await revokeSessions(call, id);
+  if (role === "user" && user.role === "admin") await endImpersonations(call, id); // administrators can't be impersonated
 }
 
 /** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */

@@ -57,14 +57,13 @@ export async function queueToken(
   user: Pick<User, "id" | "email" | "name">,
   sameForMs = 0,
 ): Promise<void> {
-  const { id: userId, email, name } = user;
   const lifetimeMs = kind === "verify-email" ? call.config.verifyTokenMs : call.config.resetTokenMs;
+  const { id, email } = user;
   const now = call.clock.now();
   const recent = { createdAt: { $gt: new Date(now.getTime() - sameForMs) }, expiresAt: { $gt: now } };
-  const known = sameForMs > 0 ? await call.em.findOne(OneTimeToken, { user: userId, kind, email, ...recent }) : null;
-  const tokenId = known?.id ?? (await issueOneTimeToken(call, { kind, userId, email, lifetimeMs }));
-  const variables = { name, lifetime: formatDuration(lifetimeMs) };
-  await queueEmail(call, { userId, to: email, template: kind, variables, tokenId });
+  const known = sameForMs > 0 ? await call.em.findOne(OneTimeToken, { user: id, kind, email, ...recent }) : null;
+  const tokenId = known?.id ?? (await issueOneTimeToken(call, kind, user, lifetimeMs));
+  await queueEmail(call, user, kind, { lifetime: formatDuration(lifetimeMs) }, tokenId);
 }
 
 /** Minimum duration, longer than the work, so that it reveals nothing. In ms. */

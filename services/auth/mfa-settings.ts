@@ -32,8 +32,7 @@ export async function setupTotp(call: SignedInCall, password: string | undefined
       throw new ServiceError(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
     }
     await recordAudit(call, "auth.mfa_setup", { userId: user.id });
-    const { id: userId, email: to, name } = user;
-    await queueEmail(call, { userId, to, template: "mfa-enabled", variables: { name } });
+    await queueEmail(call, user, "mfa-enabled");
     return createBackupCodeSet(call, user.id);
   });
   return { secret, qrCode, backupCodes };
@@ -69,8 +68,7 @@ export async function createBackupCodes(call: SignedInCall, password: string, co
   const before = () => lockCaller(call);
   const work = async () => {
     await recordAudit(call, "auth.mfa_setup", { userId: user.id, details: { renewed: "backup-codes" } });
-    const { id: userId, email: to, name } = user;
-    await queueEmail(call, { userId, to, template: "backup-codes-created", variables: { name } });
+    await queueEmail(call, user, "backup-codes-created");
     return createBackupCodeSet(call, user.id);
   };
   return withSecondFactor(call, user, { code }, { before, work });

@@ -47,8 +47,7 @@ async function endReused(call: Call, { id, device, user }: RefreshedSession): Pr
     if (!(await revokeSession(call, id))) return;
     const details = { sessionId: id };
     await recordAudit(call, "auth.refresh_reused", { userId: user.id, outcome: "failure", details });
-    const variables = { name: user.name, device };
-    await queueEmail(call, { userId: user.id, to: user.email, template: "session-reused", variables });
+    await queueEmail(call, user, "session-reused", { device });
   });
 }
 

@@ -37,7 +37,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     await invalidateOneTimeTokens(call, userId);
     await clearLocks(call, user, "reset");
     await recordAudit(call, "auth.password_reset", { userId });
-    await queueEmail(call, { userId, to: email, template: "password-reset", variables: { name: user.name } });
+    await queueEmail(call, user, "password-reset");
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
     if (!mfaConfirmedAt || (!emailVerified && !wasVerified))
       await disableMfa(call, userId, { audit: true, notify: true });

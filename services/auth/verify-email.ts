@@ -1,11 +1,9 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { emailTakenOr, readEmailAddress } from "../accounts/email-address.ts";
+import { emailTakenOr, leaveAddress, readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { consumeOneTimeToken, invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
-import { queueEmail } from "../mail/queue.ts";
+import { consumeOneTimeToken } from "../crypto/one-time-token.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { deleteAttempts } from "../store/attempts.ts";
 import { User } from "../store/users.ts";
 
 /**
@@ -34,16 +32,12 @@ async function markEmailVerified(call: Call, user: User, email: string): Promise
   await recordAudit(call, "auth.email_verified", { userId: user.id });
 }
 
-/** Invalidates links mailed to the old address, clears its failed attempts, and notifies its owner. */
 async function applyEmailChange(call: Call, user: User, email: string): Promise<void> {
-  const { id: userId, email: oldEmail, canonicalEmail: oldCanonical, name } = user;
+  const old = { id: user.id, email: user.email, canonicalEmail: user.canonicalEmail, name: user.name };
   const now = call.clock.now();
   const canonicalEmail = readEmailAddress(email).canonical;
   Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now, updatedAt: now });
   await call.em.flush();
-  await invalidateOneTimeTokens(call, userId);
-  await recordAudit(call, "user.email_changed", { userId });
-  await deleteAttempts(call, { kind: "password", subject: oldCanonical });
-  const variables = { name, newEmail: email };
-  await queueEmail(call, { userId, to: oldEmail, template: "email-changed", variables });
+  await recordAudit(call, "user.email_changed", { userId: user.id });
+  await leaveAddress(call, old, email);
 }

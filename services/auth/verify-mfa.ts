@@ -41,11 +41,11 @@ export async function verifyMfa(call: Call, tempToken: string, factor: SecondFac
 /** Issues the MFA token of a login that waits for its second factor; it replaces an older one. Joins the transaction. */
 export async function issueMfaToken(
   call: Pick<Call, "em" | "clock" | "config" | "keys">,
-  user: { id: string; email: string },
+  user: Pick<User, "id" | "email">,
 ): Promise<string> {
   const createdAt = call.clock.now();
   const lifetimeMs = call.config.mfaTokenMs;
-  const id = await issueOneTimeToken(call, { kind: "sign-in", userId: user.id, email: user.email, lifetimeMs });
+  const id = await issueOneTimeToken(call, "sign-in", user, lifetimeMs);
   const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
   return createMfaToken(call, { id, userId: user.id, createdAt, expiresAt });
 }

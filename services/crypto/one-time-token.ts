@@ -11,6 +11,7 @@ import {
   type VerifiedToken,
 } from "../store/one-time-tokens.ts";
 import type { Db } from "../store/store.ts";
+import type { User } from "../store/users.ts";
 import type { Cipher } from "./cipher.ts";
 
 const MAC_BYTES = 16;
@@ -24,11 +25,14 @@ type Deps = Db & { clock: Clock; cipher: Cipher };
  */
 export async function issueOneTimeToken(
   call: Db & { clock: Clock },
-  { lifetimeMs, ...token }: VerifiedToken & { lifetimeMs: number },
+  kind: OneTimeTokenKind,
+  { id: userId, email }: Pick<User, "id" | "email">,
+  lifetimeMs: number,
 ): Promise<string> {
   const createdAt = call.clock.now();
   const id = newId(createdAt);
-  await putOneTimeToken(call, { ...token, id, createdAt, expiresAt: new Date(createdAt.getTime() + lifetimeMs) });
+  const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
+  await putOneTimeToken(call, { id, kind, userId, email, createdAt, expiresAt });
   return id;
 }
 

@@ -130,17 +130,13 @@ export async function recordFailedAttempt(
 ): Promise<void> {
   const userId = owner?.id;
   const isCode = event === "auth.mfa_failed";
-  const notify = async (template: "account-locked" | "wrong-code") => {
-    if (!owner) return;
-    await queueDailyEmail(call, { userId: owner.id, to: owner.email, template, variables: { name: owner.name } });
-  };
   await attempt.fail(async (locked) => {
     await recordAudit(call, event, { userId, outcome: "failure" });
-    if (isCode) await notify("wrong-code");
+    if (owner && isCode) await queueDailyEmail(call, owner, "wrong-code");
     if (!locked) return;
     const details = isCode ? { factor: "second" } : {};
     await recordAudit(call, "auth.locked", { userId, outcome: "failure", details });
-    await notify("account-locked");
+    if (owner) await queueDailyEmail(call, owner, "account-locked");
   });
 }
 

@@ -1,10 +1,6 @@
 import type { Call } from "../call.ts";
-import { emailTimes, insertEmail, type NewEmail } from "../store/emails.ts";
-import { newId } from "../store/ids.ts";
+import { emailTimes, insertEmail, type Recipient } from "../store/emails.ts";
 import type { TemplateName } from "./templates.ts";
-
-/** An e-mail to be sent to the stored address of a user. `variables` fill the template and never hold a secret. */
-export type QueuedEmail = Omit<NewEmail, "id"> & { template: TemplateName };
 
 /** What queueing an e-mail needs. */
 export type QueueDeps = Pick<Call, "em" | "clock" | "onComplete" | "mailWorker">;
@@ -12,10 +8,17 @@ export type QueueDeps = Pick<Call, "em" | "clock" | "onComplete" | "mailWorker">
 /**
  * Queues an e-mail. Call it in the transaction of its cause: both happen or neither.
  * The worker of this process wakes up when the call has ended.
+ * @param variables fill the template, beside the name of the recipient. They never hold a secret.
+ * @param tokenId the one-time token that the text contains
  */
-export async function queueEmail(call: QueueDeps, email: QueuedEmail): Promise<void> {
-  const now = call.clock.now();
-  await insertEmail(call, { id: newId(now), ...email }, now);
+export async function queueEmail(
+  call: QueueDeps,
+  to: Recipient,
+  template: TemplateName,
+  variables: Record<string, string> = {},
+  tokenId?: string,
+): Promise<void> {
+  await insertEmail(call, to, { template, variables: { name: to.name, ...variables }, tokenId }, call.clock.now());
   call.onComplete.push(() => call.mailWorker.wake());
 }
 
@@ -32,7 +35,7 @@ export function recentEmails(
 }
 
 /** Queues an e-mail unless the user has got one of this template in the last 24 hours. */
-export async function queueDailyEmail(call: QueueDeps, email: QueuedEmail): Promise<void> {
-  const recent = await recentEmails(call, email.userId, email.template, DAY_MS);
-  if (recent.length === 0) await queueEmail(call, email);
+export async function queueDailyEmail(call: QueueDeps, to: Recipient, template: TemplateName): Promise<void> {
+  const recent = await recentEmails(call, to.id, template, DAY_MS);
+  if (recent.length === 0) await queueEmail(call, to, template);
 }

@@ -1,10 +1,7 @@
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
-import { queueEmail } from "../mail/queue.ts";
+import { type QueueDeps, queueEmail } from "../mail/queue.ts";
 import { replaceBackupCodes, User } from "../store/users.ts";
-
-type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 
 /**
  * Disables a user's second factor: secret, backup codes and pending MFA tokens. Joins the caller's transaction, which
@@ -14,7 +11,7 @@ type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
  * @returns false if the user had no second factor.
  */
 export async function disableMfa(
-  call: Deps,
+  call: AuditDeps & QueueDeps,
   userId: string,
   options: { audit: boolean; notify: boolean },
 ): Promise<boolean> {
@@ -25,8 +22,6 @@ export async function disableMfa(
   await replaceBackupCodes(call, userId, []);
   await invalidateOneTimeTokens(call, userId, ["sign-in"]);
   if (options.audit) await recordAudit(call, "auth.mfa_disabled", { userId });
-  if (options.notify) {
-    await queueEmail(call, { userId, to: user.email, template: "mfa-disabled", variables: { name: user.name } });
-  }
+  if (options.notify) await queueEmail(call, user, "mfa-disabled");
   return true;
 }

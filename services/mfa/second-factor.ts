@@ -71,8 +71,7 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
   const left = await takeBackupCode(call, user.id, digestsOf(call.cipher, user.id, code));
   if (left === undefined) return false;
   await recordAudit(call, "auth.backup_code_used", { userId: user.id, details: { left } });
-  const variables = { name: user.name, left: String(left) };
-  await queueEmail(call, { userId: user.id, to: user.email, template: "backup-code-used", variables });
+  await queueEmail(call, user, "backup-code-used", { left: String(left) });
   return true;
 }
 

@@ -1,27 +1,26 @@
+import { newId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import { type Db, type HotDb, prepared } from "./store.ts";
+import type { User } from "./users.ts";
 
 /** How far an e-mail is. */
 export type EmailStatus = "queued" | "sending" | "sent" | "failed";
 
-/** An e-mail to be queued. `variables` fill the template and never hold a secret. */
-export type NewEmail = {
-  id: string;
-  userId: string;
-  to: string;
-  template: string;
-  variables: Record<string, string>;
-  /** The one-time token that the text contains; it is derived again when the e-mail is sent. */
-  tokenId?: string | undefined;
-};
+/** The user whom an e-mail is for, with the address that it goes to. */
+export type Recipient = Pick<User, "id" | "email" | "name">;
 
-/** Queues an e-mail. It is due at once. */
-export async function insertEmail({ em }: Db, email: NewEmail, now: Date): Promise<void> {
-  const { id, userId, to, template, variables, tokenId = null } = email;
+/** Queues an e-mail. It is due at once. The text of its one-time token is derived again when it is sent. */
+export async function insertEmail(
+  { em }: Db,
+  to: Recipient,
+  email: { template: string; variables: Record<string, string>; tokenId: string | undefined },
+  now: Date,
+): Promise<void> {
+  const { template, variables, tokenId = null } = email;
   await em.execute(
     `insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
      values (?, ?, ?, ?, ?, ?, 'queued', ?, ?)`,
-    [id, userId, to, template, JSON.stringify(variables), tokenId, now, now],
+    [newId(now), to.id, to.email, template, JSON.stringify(variables), tokenId, now, now],
   );
 }
 

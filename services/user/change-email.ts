@@ -26,22 +26,14 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
     await lockCaller(call);
     await limitRequests(call);
     const lifetime = formatDuration(call.config.verifyTokenMs);
-    const variables = { name: user.name, newEmail: address.stored, lifetime };
-    const { id: userId, email: to } = user;
-    await queueEmail(call, { userId, to, template: "email-change-requested", variables });
+    const variables = { newEmail: address.stored, lifetime };
+    await queueEmail(call, user, "email-change-requested", variables);
     const owner = await call.em.findOne(User, { canonicalEmail: address.canonical });
-    if (owner) {
-      const { id, email, name } = owner;
-      return queueDailyEmail(call, { userId: id, to: email, template: "address-in-use", variables: { name } });
-    }
-    const token = {
-      kind: "change-email",
-      userId,
-      email: address.stored,
-      lifetimeMs: call.config.verifyTokenMs,
-    } as const;
-    const tokenId = await issueOneTimeToken(call, token);
-    await queueEmail(call, { userId, to: address.stored, template: "change-email", variables, tokenId });
+    if (owner) return queueDailyEmail(call, owner, "address-in-use");
+    const { id, name } = user;
+    const to = { id, email: address.stored, name };
+    const tokenId = await issueOneTimeToken(call, "change-email", to, call.config.verifyTokenMs);
+    await queueEmail(call, to, "change-email", variables, tokenId);
   });
 }
 

@@ -28,7 +28,6 @@ export async function changePassword(call: SignedInCall, currentPassword: string
     await revokeSessions(call, user.id, call.caller.session.id);
     await invalidateOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
     await recordAudit(call, "user.password_changed", { userId: user.id });
-    const variables = { name: user.name };
-    await queueEmail(call, { userId: id, to: user.email, template: "password-changed", variables });
+    await queueEmail(call, user, "password-changed");
   });
 }

@@ -30,8 +30,7 @@ export async function deleteAccount(call: SignedInCall, password: string | undef
     await invalidateOneTimeTokens(call, user.id);
     await recordAudit(call, "user.deletion_requested", { userId: user.id });
     const date = `${deletionAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
-    const variables = { name: user.name, date };
-    await queueEmail(call, { userId: user.id, to: user.email, template: "deletion-requested", variables });
+    await queueEmail(call, user, "deletion-requested", { date });
     return deletionAt;
   });
 }
