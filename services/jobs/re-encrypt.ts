@@ -1,10 +1,12 @@
+import { NIL } from "uuid";
 import type { AppContext } from "../call.ts";
 import { contextOf } from "../mfa/totp.ts";
-import { type EncryptedColumn, readWithoutPrefix, replaceEncrypted } from "../store/encrypted-columns.ts";
+import { SigningKey } from "../store/signing-keys.ts";
 import type { Store } from "../store/store.ts";
+import { User } from "../store/users.ts";
 
-/** What binds the text of a row to it. */
-const CONTEXTS: Record<EncryptedColumn, (id: string) => string> = { totp: contextOf, "signing-key": (kid) => kid };
+/** Users per query. */
+const BATCH_SIZE = 100;
 
 /** Encrypts with the first key of `SECRET_KEY` what an earlier one has encrypted. Does nothing with one key. */
 export async function reEncrypt(
@@ -12,20 +14,22 @@ export async function reEncrypt(
   store: Store,
   signal: AbortSignal,
 ) {
-  const { prefix } = cipher;
-  if (!prefix) return;
+  if (!cipher.prefix) return;
+  const isNew = { $like: `${cipher.prefix}%` };
+  const renew = (sealed: string, context: string) => cipher.encrypt(cipher.decrypt(sealed, context), context);
+  const page = { orderBy: { id: "asc" }, limit: BATCH_SIZE } as const;
+  const findUsers = (after: string = NIL) =>
+    store.fork().find(User, { $not: { mfaSecret: isNew }, id: { $gt: after } }, page);
   let count = 0;
-  for (const kind of Object.keys(CONTEXTS) as EncryptedColumn[]) {
-    for (let after = "", size = 1; size > 0 && !signal.aborted; ) {
-      const db = { em: store.fork() };
-      const rows = await readWithoutPrefix(db, kind, prefix, after);
-      for (const row of rows) {
-        const context = CONTEXTS[kind](row.id);
-        await replaceEncrypted(db, kind, row, cipher.encrypt(cipher.decrypt(row.sealed, context), context));
-      }
-      size = rows.length;
-      count += size;
-      after = rows.at(-1)?.id ?? after;
+  // each statement changes nothing if another process was faster
+  for (const { kid, privateKey } of await store.fork().find(SigningKey, { $not: { privateKey: isNew } })) {
+    const changes = { privateKey: renew(privateKey, kid) };
+    count += await store.fork().nativeUpdate(SigningKey, { kid, privateKey }, changes);
+  }
+  for (let users = await findUsers(); users.length > 0 && !signal.aborted; users = await findUsers(users.at(-1)?.id)) {
+    for (const { id, mfaSecret } of users) {
+      const changes = { mfaSecret: renew(mfaSecret ?? "", contextOf(id)) };
+      count += await store.fork().nativeUpdate(User, { id, mfaSecret }, changes);
     }
   }
   if (count > 0) log.info({ count }, "secrets are encrypted with the first key of SECRET_KEY now");
