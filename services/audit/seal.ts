@@ -34,7 +34,7 @@ export async function sealEvents(db: SealDeps, now: Date): Promise<(Head & { mor
     const digests = await digestsOf(db, ids);
     const links: string[] = [];
     for (const id of ids) links.push(linkOf(links.at(-1) ?? last.head, id, digests.get(id) ?? ""));
-    const head = await appendSeal(db, last, { ids, links, droppedBelow: undefined, sealedAt: now });
+    const head = await appendSeal(db, last, { ids, links, droppedBelow: null, sealedAt: now });
     return { ...head, more: ids.length === BATCH };
   });
 }
@@ -60,7 +60,7 @@ async function appendSeal(
 /** Locks the chain until the transaction ends. @returns its last seal; undefined while another process holds the lock */
 export async function beginSeal(db: Db): Promise<SealHead | undefined> {
   if (!(await lockChain(db))) return undefined;
-  const genesis = { position: 0, head: GENESIS, droppedBelow: undefined, sealedAt: new Date(0), mac: undefined };
+  const genesis = { position: 0, head: GENESIS, droppedBelow: null, sealedAt: new Date(0), mac: null };
   return (await readLastSeal(db)) ?? genesis;
 }
 
@@ -72,7 +72,7 @@ const authenticated = ({ position, head, droppedBelow, sealedAt }: Omit<SealHead
 
 /** Whether a seal was made with one of our secret keys. */
 export function isAuthentic(cipher: SealDeps["cipher"], seal: SealHead): boolean {
-  return seal.mac !== undefined && cipher.isMac(authenticated(seal), MAC_CONTEXT, Buffer.from(seal.mac, "hex"));
+  return seal.mac !== null && cipher.isMac(authenticated(seal), MAC_CONTEXT, Buffer.from(seal.mac, "hex"));
 }
 
 /** The link before the first one. */

@@ -68,7 +68,7 @@ async function verifySnapshot(deps: VerifyDeps, known: Head | undefined): Promis
     previous: GENESIS,
   };
   const { findings } = scan;
-  let seals = await readSeals(deps, undefined, SEALS_AT_ONCE);
+  let seals = await readSeals(deps, null, SEALS_AT_ONCE);
   while (seals.length > 0) {
     const ids = seals.flatMap((seal) => seal.ids);
     const digests = await digestsOf(deps, ids);
@@ -78,7 +78,7 @@ async function verifySnapshot(deps: VerifyDeps, known: Head | undefined): Promis
         findings.push({ kind: "cut-off", position: seal.position });
       }
     }
-    seals = await readSeals(deps, seals.at(-1)?.rawPosition, SEALS_AT_ONCE);
+    seals = await readSeals(deps, seals.at(-1)?.rawPosition ?? null, SEALS_AT_ONCE);
   }
   const { head, events: sealed, dropped, authenticFrom } = scan;
   if (known && known.position > head.position) findings.push({ kind: "cut-off", position: known.position });

@@ -9,12 +9,12 @@ export type Seal = {
   ids: string[];
   links: string[];
   /** In a retention seal, which covers no events: events below this id were dropped. */
-  droppedBelow: string | undefined;
+  droppedBelow: string | null;
   sealedAt: Date;
   /** The last link, or that of the seal before if there is none. */
   head: string;
-  /** Authenticates the seal, in hex; undefined in seals of releases before MACs. */
-  mac: string | undefined;
+  /** Authenticates the seal, in hex; null in seals of releases before MACs. */
+  mac: string | null;
 };
 
 /** A seal without what it covers. */
@@ -58,23 +58,15 @@ export async function lockChain({ em }: Db): Promise<boolean> {
   return lock?.mine === true;
 }
 
-type SealRow = { position: string; below: string | null; head: string; sealedAt: Date; mac: string | null };
-
-const HEAD_COLUMNS = `position, dropped_below as below, encode(head, 'hex') as head, sealed_at as "sealedAt",
-  encode(mac, 'hex') as mac`;
-
-const toSealHead = ({ position, below, head, sealedAt, mac }: SealRow): SealHead => ({
-  position: Number(position),
-  droppedBelow: below ?? undefined,
-  head,
-  sealedAt,
-  mac: mac ?? undefined,
-});
+const HEAD_COLUMNS = `s.position::float8 as position, s.dropped_below as "droppedBelow", encode(s.head, 'hex') as head,
+  s.sealed_at as "sealedAt", encode(s.mac, 'hex') as mac`;
 
 /** The last seal; undefined while nothing has been sealed. */
 export async function readLastSeal({ em }: Db): Promise<SealHead | undefined> {
-  const [row] = await em.execute<SealRow[]>(`select ${HEAD_COLUMNS} from audit_seals order by position desc limit 1`);
-  return row && toSealHead(row);
+  const [row] = await em.execute<SealHead[]>(
+    `select ${HEAD_COLUMNS} from audit_seals s order by s.position desc limit 1`,
+  );
+  return row;
 }
 
 /** The end of the chain; undefined while nothing has been sealed. */
@@ -117,7 +109,7 @@ export async function digestsOf({ em }: Db, ids: string[]): Promise<Map<string, 
 
 /** Appends a seal. */
 export async function insertSeal({ em }: Db, seal: Seal): Promise<void> {
-  const { position, ids, links, droppedBelow = null, head, sealedAt, mac = null } = seal;
+  const { position, ids, links, droppedBelow, head, sealedAt, mac } = seal;
   await em.execute(
     `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at, mac)
      values (?, ?::uuid[], decode(?, 'hex'), ?, decode(?, 'hex'), ?, decode(?, 'hex'))`,
@@ -131,20 +123,15 @@ export async function insertSeal({ em }: Db, seal: Seal): Promise<void> {
  */
 export async function readSeals(
   { em }: Db,
-  after: string | undefined,
+  after: string | null,
   limit: number,
 ): Promise<(Seal & { rawPosition: string })[]> {
-  const rows = await em.execute<(SealRow & { ids: string; links: string })[]>(
-    `select ${HEAD_COLUMNS}, array_to_string(ids, ',') as ids, encode(links, 'hex') as links
-     from audit_seals ${after === undefined ? "" : "where position > ?"} order by position limit ?`,
-    [...(after === undefined ? [] : [after]), limit],
+  const rows = await em.execute<(Seal & { rawPosition: string; chain: string })[]>(
+    `select ${HEAD_COLUMNS}, s.position::text as "rawPosition", s.ids::text[] as ids, encode(s.links, 'hex') as chain
+     from audit_seals s where ?::bigint is null or s.position > ?::bigint order by s.position limit ?`,
+    [after, after, limit],
   );
-  return rows.map(({ ids, links, ...row }) => ({
-    ...toSealHead(row),
-    rawPosition: row.position,
-    ids: ids ? ids.split(",") : [],
-    links: links.match(/.{64}/g) ?? [],
-  }));
+  return rows.map(({ chain, ...row }) => ({ ...row, links: chain.match(/.{64}/g) ?? [] }));
 }
 
 /** Reads the seals that say that retention has dropped events. */
@@ -165,22 +152,21 @@ export async function findBelow({ em }: Db, id: string, limit: number): Promise<
 }
 
 /** Events that several seals cover, each with the last of these seals. */
-export async function findSealedTwice({ em }: Db, limit: number): Promise<{ id: string; position: number }[]> {
-  const rows = await em.execute<{ id: string; position: string }[]>(
-    `select id, max(position) as position from audit_seals, unnest(ids) as id group by id having count(*) > 1
+export function findSealedTwice({ em }: Db, limit: number): Promise<{ id: string; position: number }[]> {
+  return em.execute(
+    `select id, max(position)::float8 as position from audit_seals, unnest(ids) as id group by id having count(*) > 1
      order by id limit ?`,
     [limit],
   );
-  return rows.map(({ id, position }) => ({ id, position: Number(position) }));
 }
 
 /** Number of events, and of those that wait to be sealed. */
 export async function countEvents({ em }: Db): Promise<{ events: number; unsealed: number }> {
-  const [row] = await em.execute<{ events: string; unsealed: string }[]>(
-    `select (select count(*) from audit_events) as events,
-       (select count(*) from audit_unsealed u join audit_events e on e.id = u.event_id) as unsealed`,
+  const [counts = { events: 0, unsealed: 0 }] = await em.execute<{ events: number; unsealed: number }[]>(
+    `select (select count(*)::float8 from audit_events) as events,
+       (select count(*)::float8 from audit_unsealed u join audit_events e on e.id = u.event_id) as unsealed`,
   );
-  return { events: Number(row?.events), unsealed: Number(row?.unsealed) };
+  return counts;
 }
 
 /** Ids of events that are neither sealed nor waiting to be: they were not inserted by `insertAuditEvent`. */

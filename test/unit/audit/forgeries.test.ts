@@ -34,7 +34,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
   /** Recomputes every link from the present events. @param mac SQL for the new MACs */
   async function rewriteChain(mac = "mac"): Promise<void> {
     let last = GENESIS;
-    for (const { position, ids } of await readSeals(sealDeps(), undefined, 100)) {
+    for (const { position, ids } of await readSeals(sealDeps(), null, 100)) {
       const digests = await digestsOf(sealDeps(), ids);
       const kept = ids.filter((id) => digests.has(id));
       const links = kept.map((id) => (last = linkOf(last, id, digests.get(id) ?? "")));
