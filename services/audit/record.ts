@@ -1,3 +1,4 @@
+import type { JsonObject } from "@bufbuild/protobuf";
 import type { Call } from "../call.ts";
 import { type AuditEventRow, insertAuditEvent } from "../store/audit-events.ts";
 import { newId } from "../store/ids.ts";
@@ -41,7 +42,7 @@ export type AuditData = {
   actorId?: string;
   outcome?: "success" | "failure";
   /** Never a secret. */
-  details?: Record<string, unknown>;
+  details?: JsonObject;
 };
 
 /** What recording an event needs. */
@@ -60,13 +61,13 @@ export function auditRow(
     id: newId(now),
     event,
     outcome,
-    user_id: userId ?? null,
-    actor_id: actor ?? null,
+    userId: userId ?? null,
+    actorId: actor ?? null,
     ip: call.client.address,
-    user_agent: call.client.agent,
-    request_id: call.requestId,
+    userAgent: call.client.agent,
+    requestId: call.requestId,
     details,
-    created_at: now,
+    createdAt: now,
   };
 }
 

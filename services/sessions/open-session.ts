@@ -3,7 +3,7 @@ import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Reservation } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
-import { type SignedInUser, signIn } from "../store/sign-in.ts";
+import { type NewSession, type SignedInUser, signIn } from "../store/sign-in.ts";
 import type { LoginUser, User } from "../store/users.ts";
 import { createTokenPair, type TokenPair } from "./tokens.ts";
 
@@ -21,23 +21,26 @@ export async function openSession(
   user: LoginUser,
   attempt?: Reservation,
 ): Promise<LoginResult | undefined> {
-  const { config, client } = call;
-  const createdAt = call.clock.now();
-  const after = (ms: number) => new Date(createdAt.getTime() + ms);
-  const session = {
-    id: newId(createdAt),
-    device: deviceOf(client.agent),
-    ip: client.address,
-    location: call.locate(client.address),
-    createdAt,
-    expiresAt: after(config.refreshTokenMs),
-    endsAt: after(config.sessionMaxAgeMs),
-  };
+  const session = newSession(call, call.config.refreshTokenMs, call.config.sessionMaxAgeMs);
   const events = (["user.restored", "auth.login"] as const).map((event) => auditRow(call, event, { userId: user.id }));
   const signedIn = await signIn(call, user, session, events, attempt);
   if (!signedIn) return undefined;
-  const tokens = createTokenPair(call, { ...session, generation: 0, rotatedAt: createdAt, actorId: null }, signedIn);
+  const tokenSession = { ...session, generation: 0, rotatedAt: session.createdAt, actorId: null };
+  const tokens = createTokenPair(call, tokenSession, signedIn);
   return { user: signedIn, tokens, passwordExpired: isPasswordExpired(call, user) };
+}
+
+/** The row of a session that begins now. @param lifetimeMs without a refresh, at most `maxAgeMs` with */
+export function newSession(
+  { client, clock, locate }: Pick<Call, "client" | "clock" | "locate">,
+  lifetimeMs: number,
+  maxAgeMs: number,
+): NewSession {
+  const createdAt = clock.now();
+  const after = (ms: number) => new Date(createdAt.getTime() + ms);
+  const { address: ip, agent } = client;
+  const times = { createdAt, expiresAt: after(lifetimeMs), endsAt: after(maxAgeMs) };
+  return { id: newId(createdAt), device: deviceOf(agent), ip, location: locate(ip), ...times };
 }
 
 /** Whether the password has reached its maximum age. */
@@ -49,7 +52,7 @@ export function isPasswordExpired(
 }
 
 /** The device of a User-Agent, such as "Chrome on Windows". At most 200 characters. */
-export function deviceOf(agent: string): string {
+function deviceOf(agent: string): string {
   const [word] = /[^/\s]+/.exec(agent) ?? [];
   if (!word) return "Unknown device";
   const { browser, os } = Bowser.parse(agent);

@@ -103,32 +103,3 @@ export async function upsertAdmin(
   );
   return row;
 }
-
-/** An impersonation session to be opened. It ends at `expiresAt`, or with the administrator's session. */
-export type NewImpersonation = {
-  id: string;
-  userId: string;
-  adminSessionId: string;
-  device: string;
-  ip: string;
-  location: string | null;
-  expiresAt: Date;
-};
-
-/** Opens an impersonation session unless the user is an administrator. @returns when it ends */
-export async function insertImpersonation(
-  { em }: Db,
-  { id, userId, adminSessionId, device, ip, location, expiresAt }: NewImpersonation,
-  now: Date,
-): Promise<Date | undefined> {
-  const [row] = await em.execute<{ ends_at: Date }[]>(
-    `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
-       expires_at, ends_at)
-     select ?::uuid, u.id, ?::timestamptz, ?, ?, ?, s.user_id, s.id, ?::timestamptz, ?::timestamptz,
-       least(?::timestamptz, s.expires_at), least(?::timestamptz, s.expires_at)
-     from users u, sessions s where u.id = ? and u.role <> 'admin' and s.id = ?
-     returning ends_at`,
-    [id, now, device, ip, location, now, now, expiresAt, expiresAt, userId, adminSessionId],
-  );
-  return row?.ends_at;
-}

@@ -1,20 +1,21 @@
+import type { JsonObject } from "@bufbuild/protobuf";
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
-import type { Db } from "./store.ts";
+import { type Db, toColumns } from "./store.ts";
 
-/** A row of `audit_events`, by the names of its columns. */
+/** A recorded fact about an account. */
 export type AuditEventRow = {
   id: string;
   event: string;
   outcome: "success" | "failure";
   /** The user whom the event concerns. */
-  user_id: string | null;
+  userId: string | null;
   /** The user who caused it. */
-  actor_id: string | null;
+  actorId: string | null;
   ip: string;
-  user_agent: string;
-  request_id: string;
-  details: Record<string, unknown>;
-  created_at: Date;
+  userAgent: string;
+  requestId: string;
+  details: JsonObject;
+  createdAt: Date;
 };
 
 /** Inserts an event. It waits in `audit_unsealed` to be sealed, so that writers never wait for each other. */
@@ -23,7 +24,7 @@ export async function insertAuditEvent({ em }: Db, row: AuditEventRow): Promise<
     `with recorded as (
        insert into audit_events select * from jsonb_populate_record(null::audit_events, ?::jsonb) returning id)
      insert into audit_unsealed (event_id) select id from recorded`,
-    [JSON.stringify(row)],
+    [JSON.stringify(toColumns(row))],
   );
 }
 
@@ -36,20 +37,6 @@ export type AuditFilter = {
   to?: Date | undefined;
 };
 
-/** A listed event. */
-export type ListedAuditEvent = {
-  id: string;
-  event: string;
-  outcome: string;
-  userId: string | null;
-  actorId: string | null;
-  ip: string;
-  userAgent: string;
-  requestId: string;
-  details: Record<string, string>;
-  createdAt: Date;
-};
-
 const COLUMNS = `t.id, t.event, t.outcome, t.user_id as "userId", t.actor_id as "actorId", t.ip, t.user_agent as "userAgent",
   t.request_id as "requestId", t.details, t.created_at as "createdAt"`;
 
@@ -58,7 +45,7 @@ export function listAuditEvents(
   { em }: Db,
   { userId, actorId, event, from, to }: AuditFilter,
   request: PageRequest,
-): Promise<Page<ListedAuditEvent>> {
+): Promise<Page<AuditEventRow>> {
   const where = [
     whereIf(userId, "t.user_id = ?"),
     whereIf(actorId, "t.actor_id = ?"),
@@ -66,7 +53,7 @@ export function listAuditEvents(
     whereIf(from && firstIdAt(from), "t.id >= ?"),
     whereIf(to && firstIdAt(to), "t.id < ?"),
   ];
-  return readPage<ListedAuditEvent>(em, { columns: COLUMNS, from: "audit_events", where }, request);
+  return readPage<AuditEventRow>(em, { columns: COLUMNS, from: "audit_events", where }, request);
 }
 
 /** Greatest time that a UUIDv7 can hold, in ms. */

@@ -1,6 +1,7 @@
 import type { Reservation } from "./attempts.ts";
+import type { AuditEventRow } from "./audit-events.ts";
 import type { Session } from "./sessions.ts";
-import { type Db, type HotDb, prepared } from "./store.ts";
+import { type Db, type HotDb, prepared, toColumns } from "./store.ts";
 import type { LoginUser, User } from "./users.ts";
 
 /** Most sessions of one user. */
@@ -66,19 +67,18 @@ export async function signIn(
   db: Db & HotDb,
   user: LoginUser,
   session: NewSession,
-  auditRows: object[],
+  events: AuditEventRow[],
   attempt: Reservation | undefined,
 ): Promise<SignedInUser | undefined> {
   const now = session.createdAt;
-  const { createdAt, expiresAt, endsAt, ...row } = session;
   const values = [
     now,
     now,
     user.id,
     ...unchangedValues(user, now),
     now,
-    JSON.stringify({ ...row, created_at: createdAt, expires_at: expiresAt, ends_at: endsAt }),
-    JSON.stringify(auditRows),
+    JSON.stringify(toColumns(session)),
+    JSON.stringify(events.map(toColumns)),
     attempt?.id ?? null,
     attempt?.subject ?? null,
   ];
@@ -107,17 +107,38 @@ export async function pruneImpersonations({ em }: Db, userId: string, now: Date)
   );
 }
 
+/**
+ * Opens an impersonation session unless the user is an administrator.
+ * @returns when it ends: with the administrator's session at the latest
+ */
+export async function insertImpersonation(
+  { em }: Db,
+  session: NewSession,
+  userId: string,
+  adminSessionId: string,
+): Promise<Date | undefined> {
+  const [row] = await em.execute<{ ends_at: Date }[]>(
+    `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
+       expires_at, ends_at)
+     select r.id, u.id, r.created_at, r.device, r.ip, r.location, s.user_id, s.id, r.created_at, r.created_at,
+       least(r.expires_at, s.expires_at), least(r.ends_at, s.expires_at)
+     from jsonb_populate_record(null::sessions, ?::jsonb) as r, users u, sessions s
+     where u.id = ? and u.role <> 'admin' and s.id = ?
+     returning ends_at`,
+    [JSON.stringify(toColumns(session)), userId, adminSessionId],
+  );
+  return row?.ends_at;
+}
+
 /** A session and its user, as a refresh needs them. */
 export type RefreshedSession = Pick<
   Session,
   "id" | "generation" | "successorUsed" | "rotatedAt" | "expiresAt" | "device" | "actorId"
 > & { isRevoked: boolean; user: Pick<User, "id" | "email" | "name" | "role"> };
 
-type Row = Omit<RefreshedSession, "user"> & Pick<User, "email" | "name" | "role"> & { userId: string };
-
 const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotated_at as "rotatedAt",
   s.expires_at as "expiresAt", s.revoked_at is not null as "isRevoked", s.device, s.actor_id as "actorId",
-  u.id as "userId", u.email, u.name, u.role`;
+  json_build_object('id', u.id, 'email', u.email, 'name', u.name, 'role', u.role) as "user"`;
 
 const ROTATE = prepared(
   "rotate_session",
@@ -143,8 +164,8 @@ export async function rotateSession(
 ): Promise<RefreshedSession | undefined> {
   const { now, address, location, expiresAt } = seen;
   const values = [now, now, address, location, expiresAt, sessionId, userId, generation, now];
-  const [row] = await query<Row>(ROTATE, values);
-  return row && toRefreshedSession(row);
+  const [session] = await query<RefreshedSession>(ROTATE, values);
+  return session;
 }
 
 /** Reads a session as it stands, open or not. @returns undefined if that user has no such session. */
@@ -152,13 +173,9 @@ export async function findSessionForRefresh(
   { em }: Db,
   { sessionId, userId }: Claims,
 ): Promise<RefreshedSession | undefined> {
-  const [row] = await em.execute<Row[]>(
+  const [session] = await em.execute<RefreshedSession[]>(
     `select ${COLUMNS} from sessions as s join users as u on u.id = s.user_id where s.id = ? and s.user_id = ?`,
     [sessionId, userId],
   );
-  return row && toRefreshedSession(row);
-}
-
-function toRefreshedSession({ userId: id, email, name, role, ...session }: Row): RefreshedSession {
-  return { ...session, user: { id, email, name, role } };
+  return session;
 }

@@ -25,6 +25,12 @@ export function prepared(name: string, sql: string): Statement {
   return { name, text: sql.replaceAll("?", () => `$${++count}`) };
 }
 
+/** A row by the names of its columns, for `jsonb_populate_record`. */
+export function toColumns(row: object): Record<string, unknown> {
+  const columnOf = (field: string) => field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return Object.fromEntries(Object.entries(row).map(([field, value]) => [columnOf(field), value]));
+}
+
 /** An open database. */
 export type Store = {
   /** A new unit of work for one call. Inside `transactional` it joins the transaction. */

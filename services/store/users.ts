@@ -1,6 +1,6 @@
 import { defineEntity, type OptionalProps, p } from "@mikro-orm/core";
 import type { AuditEventRow } from "./audit-events.ts";
-import { type Db, type HotDb, prepared } from "./store.ts";
+import { type Db, type HotDb, prepared, toColumns } from "./store.ts";
 
 const table = defineEntity({
   name: "User",
@@ -124,9 +124,7 @@ export async function insertRegistration(
   { query }: HotDb,
   { user, token, mail, event }: Registration,
 ): Promise<boolean> {
-  const { canonicalEmail, passwordHash, createdAt, ...same } = user;
-  const row = { ...same, canonical_email: canonicalEmail, password_hash: passwordHash, created_at: createdAt };
-  const values = [row, token.id, token.expiresAt, mail.id, mail.variables, event];
+  const values = [toColumns(user), token.id, token.expiresAt, mail.id, mail.variables, toColumns(event)];
   return (await query(REGISTER, values)).length > 0;
 }
 
