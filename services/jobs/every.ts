@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Clock } from "../platform/process.ts";
 
@@ -20,31 +21,19 @@ export type RunningJob = {
 /** Starts a job: runs it at once, then once per interval. Logs the first of several failures in a row, and retries. */
 export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger, "warn"> }): RunningJob {
   const closing = new AbortController();
-  let isAwake = true;
-  let endPause = () => {};
-  const wake = () => {
-    isAwake = true;
-    endPause();
-  };
-  const pause = (ms: number) =>
-    new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      endPause = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
+  let waking = new AbortController();
+  const wake = () => waking.abort();
   const loop = async () => {
     let dueAt = 0;
     let isFailing = false;
     while (!closing.signal.aborted) {
       const now = clock.now().getTime();
       const waitMs = dueAt - now;
-      if (!isAwake && waitMs > 0 && waitMs <= job.intervalMs) {
-        await pause(Math.min(waitMs, POLL_INTERVAL_MS));
+      if (!waking.signal.aborted && waitMs > 0 && waitMs <= job.intervalMs) {
+        await wait(Math.min(waitMs, POLL_INTERVAL_MS), undefined, { signal: waking.signal }).catch(() => {}); // woken
         continue;
       }
-      isAwake = false;
+      waking = new AbortController();
       dueAt = now + job.intervalMs;
       try {
         await job.run(closing.signal);

@@ -1,6 +1,5 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import {
-  afterCursor,
   and,
   countMatches,
   EXACT_COUNT_LIMIT,
@@ -63,14 +62,14 @@ export async function readPartialPage<Row extends { id: string }>(
   request: PageRequest,
 ): Promise<Page<Row>> {
   const position = parsePosition(request);
-  const after = and([afterCursor(position)]);
+  const after = and([position.after]);
   const [last] = await em.execute<{ id: string }[]>(
     `select t.id from ${query.from} t where ${after.sql} order by t.id desc limit 1 offset ${MAX_SCANNED_ROWS - 1}`,
     [...after.values],
   );
   const isInRange = last && position.offset === 0 ? { sql: "t.id >= ?", values: [last.id] } : undefined;
   const rows = await readRows<Row>(em, { ...query, where: [isInRange, ...query.where] }, position);
-  const total = position.total ?? (await (last ? estimateMatches : countMatches)(em, query.from, query.where));
+  const total = position.total ?? (await (last ? estimateMatches : countMatches)(em, query));
   if (!last || !isInRange || rows.length > position.limit) return toPage(rows, position.limit, total);
   return { items: rows, ...total, nextCursor: encodeCursor(last.id, total) };
 }
@@ -87,11 +86,12 @@ async function estimateTableSize(em: SqlEntityManager, { from }: ListQuery): Pro
 /** Counts the matches. Returns the page's ids too if counting has found them. */
 async function estimateMatchesAndIds(
   em: SqlEntityManager,
-  { from, where }: ListQuery,
+  query: ListQuery,
   { limit, offset }: PagePosition,
   size: number,
 ): Promise<{ total: Total; ids?: string[] }> {
-  const estimate = await estimateMatches(em, from, where);
+  const { from, where } = query;
+  const estimate = await estimateMatches(em, query);
   const inOrder = (EXACT_COUNT_LIMIT * size) / estimate.total <= INDEX_ROW_COST * estimate.total;
   const matching = and(where);
   const count = () =>
@@ -124,7 +124,7 @@ async function scanInOrder(
 ): Promise<string[] | undefined> {
   const rowsNeeded = ((position.offset + position.limit + 1) * size) / total;
   if (!(rowsNeeded <= TABLE_ROW_COST * total)) return undefined; // also if it is NaN: no rows, no matches
-  const [after, matching] = [and([afterCursor(position)]), and(where)];
+  const [after, matching] = [and([position.after]), and(where)];
   const rows = await em.execute<{ id: string }[]>(
     `select t.id from (select t.* from ${from} t where ${after.sql} order by t.id desc limit ?) t
      where ${matching.sql} order by t.id desc limit ? offset ?`,
@@ -139,7 +139,7 @@ async function collectByIndex(
   { from, where }: ListQuery,
   position: PagePosition,
 ): Promise<string[]> {
-  const matching = and([...where, afterCursor(position)]);
+  const matching = and([...where, position.after]);
   const rows = await usingIndex(em, () =>
     em.execute<{ id: string }[]>(
       `with found as materialized (select t.id from ${from} t where ${matching.sql})

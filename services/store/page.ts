@@ -24,11 +24,11 @@ export type Total = { total: number; totalEstimated?: true };
 export type Page<Row> = Total & { items: Row[]; nextCursor?: string };
 
 /** Where a page starts, and its length. The total is counted for the first page and carried by the cursors. */
-export type PagePosition = { limit: number; after: string | undefined; offset: number; total: Total | undefined };
+export type PagePosition = { limit: number; after?: Condition; offset: number; total?: Total };
 
 /** Parses the position of a page. @throws ServiceError VALIDATION_FAILED */
 export function parsePosition({ limit = DEFAULT_LIMIT, cursor, page }: PageRequest): PagePosition {
-  if (cursor === undefined) return { limit, after: undefined, offset: ((page ?? 1) - 1) * limit, total: undefined };
+  if (cursor === undefined) return { limit, offset: ((page ?? 1) - 1) * limit };
   if (page !== undefined) throw invalid("page", "can't be combined with cursor");
   const bytes = Buffer.from(cursor, "base64url");
   if (bytes.length !== CURSOR_BYTES || bytes.toString("base64url") !== cursor) {
@@ -37,7 +37,7 @@ export function parsePosition({ limit = DEFAULT_LIMIT, cursor, page }: PageReque
   const total = bytes.readUInt32BE(ID_BYTES + 1);
   return {
     limit,
-    after: idOfBytes(bytes),
+    after: { sql: "t.id < ?", values: [idOfBytes(bytes)] },
     offset: 0,
     total: bytes[ID_BYTES] ? { total, totalEstimated: true } : { total },
   };
@@ -64,7 +64,7 @@ export async function readPage<Row extends { id: string }>(
   const position = parsePosition(request);
   const [rows, total] = await Promise.all([
     readRows<Row>(em, query, position),
-    position.total ?? countMatches(em, query.from, query.where),
+    position.total ?? countMatches(em, query),
   ]);
   return toPage(rows, position.limit, total);
 }
@@ -83,34 +83,29 @@ export function toPage<Row extends { id: string }>(rows: Row[], limit: number, t
 export async function readRows<Row>(
   em: SqlEntityManager,
   { columns, from, joins = "", where }: ListQuery,
-  position: Pick<PagePosition, "limit" | "after" | "offset">,
+  { limit, after, offset }: PagePosition,
 ): Promise<Row[]> {
-  const { sql, values } = and([...where, afterCursor(position)]);
+  const { sql, values } = and([...where, after]);
   return em.execute<Row[]>(
     `select ${columns} from (select t.id from ${from} t where ${sql} order by t.id desc limit ? offset ?) p
      join ${from} t on t.id = p.id ${joins} order by t.id desc`,
-    [...values, position.limit + 1, position.offset],
+    [...values, limit + 1, offset],
   );
-}
-
-/** The condition that a row follows the cursor. */
-export function afterCursor({ after }: Pick<PagePosition, "after">): Condition | undefined {
-  return whereIf(after, "t.id < ?");
 }
 
 /** Counts up to 10,000 matches, in the order of pages. Returns the planner's estimate if there are more. */
-export async function countMatches(em: SqlEntityManager, from: string, where: ListQuery["where"]): Promise<Total> {
-  const { sql, values } = and(where);
+export async function countMatches(em: SqlEntityManager, query: ListQuery): Promise<Total> {
+  const { sql, values } = and(query.where);
   const [row] = await em.execute<{ n: number }[]>(
-    `select count(*)::int as n from (select 1 from ${from} t where ${sql} order by t.id desc limit ${EXACT_COUNT_LIMIT + 1}) as counted`,
+    `select count(*)::int as n from (select 1 from ${query.from} t where ${sql} order by t.id desc limit ${EXACT_COUNT_LIMIT + 1}) as counted`,
     values,
   );
   const total = row?.n ?? 0;
-  return total > EXACT_COUNT_LIMIT ? estimateMatches(em, from, where) : { total };
+  return total > EXACT_COUNT_LIMIT ? estimateMatches(em, query) : { total };
 }
 
 /** The planner's estimate of the number of matches, for conditions with more than 10,000 of them. */
-export async function estimateMatches(em: SqlEntityManager, from: string, where: ListQuery["where"]): Promise<Total> {
+export async function estimateMatches(em: SqlEntityManager, { from, where }: ListQuery): Promise<Total> {
   const { sql, values } = and(where);
   const [row] = await em.execute<{ "QUERY PLAN": unknown }[]>(
     `explain (format json) select 1 from ${from} t where ${sql}`,
@@ -134,10 +129,6 @@ export function and(conditions: ListQuery["where"]): Condition {
 }
 
 /** A condition that applies if its value is given. */
-export function whereIf<T>(
-  value: T | undefined,
-  sql: string,
-  values: readonly unknown[] = [value],
-): Condition | undefined {
+export function whereIf(value: unknown, sql: string, values: readonly unknown[] = [value]): Condition | undefined {
   return value === undefined ? undefined : { sql, values };
 }
