@@ -28,7 +28,13 @@ export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "
     if (!(await lockUser(call, user.id))) return;
     const recent = await recentEmails(call, user.id, "reset-password", HOUR_MS);
     if (call.config.rateLimits && recent.length >= MAX_RESETS_PER_HOUR) return;
-    await queueToken(call, "reset-password", user, SAME_TOKEN_MS);
+    const { resetTokenMs } = call.config;
+    const now = call.clock.now();
+    const valid = { createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) }, expiresAt: { $gt: now } };
+    const { id, email } = user;
+    const known = await call.em.findOne(OneTimeToken, { user: id, kind: "reset-password", email, ...valid });
+    const tokenId = known?.id ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenMs));
+    await queueEmail(call, user, "reset-password", { lifetime: formatDuration(resetTokenMs) }, tokenId);
     await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
   });
 }
@@ -41,29 +47,12 @@ export async function resendVerification(call: Call, email: string): Promise<voi
   await withAccount(call, email, async (user) => {
     if (user.emailVerified) return;
     await call.em.transactional(async () => {
-      if (await lockUser(call, user.id)) await queueToken(call, "verify-email", user);
+      if (!(await lockUser(call, user.id))) return;
+      const { verifyTokenMs } = call.config;
+      const tokenId = await issueOneTimeToken(call, "verify-email", user, verifyTokenMs);
+      await queueEmail(call, user, "verify-email", { lifetime: formatDuration(verifyTokenMs) }, tokenId);
     });
   });
-}
-
-/**
- * Queues the mail with a one-time token to the user's address; the token replaces an older one of its kind. Joins the
- * caller's transaction.
- * @param sameForMs age up to which the older token is mailed again instead
- */
-export async function queueToken(
-  call: Call,
-  kind: "verify-email" | "reset-password",
-  user: Pick<User, "id" | "email" | "name">,
-  sameForMs = 0,
-): Promise<void> {
-  const lifetimeMs = kind === "verify-email" ? call.config.verifyTokenMs : call.config.resetTokenMs;
-  const { id, email } = user;
-  const now = call.clock.now();
-  const recent = { createdAt: { $gt: new Date(now.getTime() - sameForMs) }, expiresAt: { $gt: now } };
-  const known = sameForMs > 0 ? await call.em.findOne(OneTimeToken, { user: id, kind, email, ...recent }) : null;
-  const tokenId = known?.id ?? (await issueOneTimeToken(call, kind, user, lifetimeMs));
-  await queueEmail(call, user, kind, { lifetime: formatDuration(lifetimeMs) }, tokenId);
 }
 
 /** Minimum duration, longer than the work, so that it reveals nothing. In ms. */

@@ -49,7 +49,7 @@ export async function disableTotp(call: SignedInCall, password: string, factor?:
   const work = async () => {
     if (!(await disableMfa(call, user.id, { audit: true, notify: true }))) throw mfaNotEnabled();
   };
-  if (factor) return withSecondFactor(call, user, factor, { before, work });
+  if (factor) return withSecondFactor(call, user, factor, before, work);
   await call.em.transactional(async () => {
     await before();
     const current = await call.em.findOne(User, { id: user.id }, { refresh: true });
@@ -66,12 +66,11 @@ export async function createBackupCodes(call: SignedInCall, password: string, co
   const user = await confirmPassword(call, password);
   if (!user.mfaEnabled) throw mfaNotEnabled();
   const before = () => lockCaller(call);
-  const work = async () => {
+  return withSecondFactor(call, user, { code }, before, async () => {
     await recordAudit(call, "auth.mfa_setup", { userId: user.id, details: { renewed: "backup-codes" } });
     await queueEmail(call, user, "backup-codes-created");
     return createBackupCodeSet(call, user.id);
-  };
-  return withSecondFactor(call, user, { code }, { before, work });
+  });
 }
 
 function mfaNotEnabled(): ServiceError {

@@ -21,20 +21,18 @@ export async function verifyMfa(call: Call, tempToken: string, factor: SecondFac
   const token = await readMfaToken(call, tempToken);
   const user = token && (await call.em.findOne(User, { id: token.userId }));
   if (!user) throw invalidMfaToken();
-  return withSecondFactor(call, user, factor, {
-    async before() {
-      await lockUser(call, user.id);
-      // false: used up, or a concurrent caller was faster; this code does not count as wrong
-      if (!(await countMfaTokenAttempt(call, token.id, MAX_CODES))) throw invalidMfaToken();
-    },
-    async work() {
-      await call.em.nativeDelete(OneTimeToken, { id: token.id });
-      const result = await openSession(call, user);
-      if (!result) throw invalidMfaToken(); // password or second factor have changed since the row was read
-      const method = "code" in factor ? "totp" : "backup-code";
-      await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
-      return result;
-    },
+  const before = async () => {
+    await lockUser(call, user.id);
+    // false: used up, or a concurrent caller was faster; this code does not count as wrong
+    if (!(await countMfaTokenAttempt(call, token.id, MAX_CODES))) throw invalidMfaToken();
+  };
+  return withSecondFactor(call, user, factor, before, async () => {
+    await call.em.nativeDelete(OneTimeToken, { id: token.id });
+    const result = await openSession(call, user);
+    if (!result) throw invalidMfaToken(); // password or second factor have changed since the row was read
+    const method = "code" in factor ? "totp" : "backup-code";
+    await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
+    return result;
   });
 }
 

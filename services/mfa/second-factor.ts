@@ -13,24 +13,19 @@ import { matchingStep } from "./totp.ts";
 /** A submitted factor: a code of the authenticator, or a backup code. */
 export type SecondFactor = { code: string } | { backupCode: string };
 
-/** The operation that a second factor allows. Both functions run in its transaction. */
-type Work<T> = {
-  /** Locks the user's row and checks its preconditions. What it writes stays if the factor is wrong. */
-  before(): Promise<void>;
-  /** Runs once the factor is consumed. */
-  work(): Promise<T>;
-};
-
 /**
  * Verifies a second factor and runs the operation that it allows, in one transaction. Wrong factors are counted apart
  * from wrong passwords. The count is committed before the error is thrown.
+ * @param before locks the user's row and checks the preconditions. What it writes stays if the factor is wrong.
+ * @param work runs once the factor is consumed
  * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function withSecondFactor<T>(
   call: Call,
   user: User,
   factor: SecondFactor,
-  { before, work }: Work<T>,
+  before: () => Promise<void>,
+  work: () => Promise<T>,
 ): Promise<T> {
   const attempt = await reserveFactor(call, user.id, factor);
   try {
@@ -64,7 +59,7 @@ async function consumeSecondFactor(call: Call, user: User, factor: SecondFactor)
   if (!mfaSecret) return false;
   if ("backupCode" in factor) return useBackupCode(call, user, factor.backupCode);
   const step = await matchingStep(call, { id, encryptedSecret: mfaSecret }, factor.code);
-  return step !== undefined && consumeTotpStep(call, id, mfaSecret, step, call.clock.now());
+  return step !== undefined && consumeTotpStep(call, user, step, call.clock.now());
 }
 
 async function useBackupCode(call: Call, user: User, code: string): Promise<boolean> {

@@ -41,7 +41,7 @@ export async function openKeyRing(
   const rotate = async () => {
     const now = clock.now();
     await deleteRetiredKeys({ em: store.fork() }, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
-    await addNextKey(store, cipher, now);
+    await addKey({ em: store.fork() }, cipher, now, new Date(now.getTime() - KEY_AGE_MS));
     keys = await load(store, cipher);
   };
   if (keys.length === 0) await rotate();
@@ -76,17 +76,10 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
   );
 }
 
-/** Adds a key unless a recent one exists. */
-async function addNextKey(store: Store, cipher: Cipher, now: Date): Promise<void> {
-  const youngEnough = new Date(now.getTime() - KEY_AGE_MS);
-  if ((await store.fork().count(SigningKey, { createdAt: { $gt: youngEnough } })) === 0) {
-    await addKey({ em: store.fork() }, cipher, now, youngEnough);
-  }
-}
-
 /** Adds a key whatever the age of the others. It signs once every process has loaded it. */
 export const addSigningKey = (db: Db, cipher: Cipher, now: Date): Promise<void> => addKey(db, cipher, now, now);
 
+/** Adds a key unless one was created after `youngEnough`. */
 async function addKey(db: Db, cipher: Cipher, now: Date, youngEnough: Date): Promise<void> {
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = newId(now);

@@ -1,5 +1,5 @@
 import { lowestId } from "./ids.ts";
-import type { Db, HotDb, Statement } from "./store.ts";
+import { type Db, type HotDb, prepared, type Statement } from "./store.ts";
 
 /**
  * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user id. A confirmation is a
@@ -58,31 +58,31 @@ export async function insertReservation(
   return (await query(RESERVE, values)).length > 0;
 }
 
-const FIND_LOCK: Statement = {
-  name: "find_lock",
-  text: `select case when locked_until > $3 then locked_until end as "lockedUntil", cleared_at as "clearedAt"
-     from attempts where kind = $1 and subject = $2`,
-};
+const FIND_LOCK = prepared(
+  "find_lock",
+  `select case when locked_until > ? then locked_until end as "lockedUntil", cleared_at as "clearedAt"
+   from attempts where kind = ? and subject = ?`,
+);
 
 /** Until when guesses are refused, and when they were last forgotten. */
 export type Lock = { lockedUntil?: Date | null; clearedAt?: Date | null };
 
 /** Reads the lock of a subject; it is empty for one without guesses. */
 export async function findLock({ query }: HotDb, { kind, subject }: AttemptKey, now: Date): Promise<Lock> {
-  const [row] = await query<Lock>(FIND_LOCK, [kind, subject, now]);
+  const [row] = await query<Lock>(FIND_LOCK, [now, kind, subject]);
   return row ?? {};
 }
 
-const SUCCEED: Statement = {
-  name: "attempt_succeeded",
-  text: `update attempts set reservations = array_remove(reservations, $3::uuid), failed = 0, failed_at = null, consecutive = 0
-     from ${ASYNC_COMMIT}
-     where kind = $1 and subject = $2 and locked_until is null`,
-};
+const SUCCEED = prepared(
+  "attempt_succeeded",
+  `update attempts set reservations = array_remove(reservations, ?::uuid), failed = 0, failed_at = null, consecutive = 0
+   from ${ASYNC_COMMIT}
+   where kind = ? and subject = ? and locked_until is null`,
+);
 
 /** Ends a reservation whose guess was right: the failures are forgotten, unless they have locked meanwhile. */
 export async function recordSuccess({ query }: HotDb, { kind, subject, id }: Reservation): Promise<void> {
-  await query(SUCCEED, [kind, subject, id]);
+  await query(SUCCEED, [id, kind, subject]);
 }
 
 /** Ends a reservation whose guess was wrong. Joins the transaction. @returns whether that locks, which it does for good at 100 failures in a row */

@@ -135,12 +135,12 @@ export async function partitionsBefore({ em }: Db, firstDay: string): Promise<st
 
 /** The least id of a month. @returns undefined while events below it wait to be sealed */
 export async function sealedBound({ em }: Db, firstDay: string): Promise<string | undefined> {
-  const [bound] = await em.execute<{ id: string; unsealed: boolean }[]>(
-    `select b.id, exists (select from audit_unsealed where event_id < b.id) as unsealed
-     from (select audit_id_at(?::date) as id) as b`,
+  const [bound] = await em.execute<{ id: string }[]>(
+    `select b.id from (select audit_id_at(?::date) as id) as b
+     where not exists (select from audit_unsealed where event_id < b.id)`,
     [firstDay],
   );
-  return bound && !bound.unsealed ? bound.id : undefined;
+  return bound?.id;
 }
 
 /** Drops partitions with their events. The default partition is replaced by an empty one. */

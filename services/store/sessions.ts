@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/core";
-import type { Db, HotDb, Statement } from "./store.ts";
+import { type Db, type HotDb, prepared } from "./store.ts";
 import { User } from "./users.ts";
 
 const table = defineEntity({
@@ -28,8 +28,8 @@ const table = defineEntity({
 export class Session extends table.class {}
 table.setClass(Session);
 
-/** Whether session `s` is open at `$2` and, under impersonation, the administrator's own, which expires no sooner. */
-const IS_OPEN = `s.revoked_at is null and s.expires_at > $2
+/** Whether session `s` is open at a time and, under impersonation, the administrator's own, which expires no sooner. */
+const IS_OPEN = `s.revoked_at is null and s.expires_at > ?
        and (s.actor_session_id is null or exists (
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
@@ -65,17 +65,17 @@ type FoundRow = CallerUser &
     usedSecondFactor: boolean;
   };
 
-const FIND_OPEN: Statement = {
-  name: "find_open_sessions",
-  text: `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
+const FIND_OPEN = prepared(
+  "find_open_sessions",
+  `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
        s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
        coalesce(u.mfa_confirmed_at <= s.created_at, false) as "usedSecondFactor",
        u.id, u.email, u.name, u.bio, u.role, u.email_verified_at is not null as "emailVerified",
        u.mfa_secret is not null as "mfaEnabled", u.password_changed_at as "passwordChangedAt",
        u.created_at as "createdAt", u.updated_at as "updatedAt"
      from sessions s join users u on u.id = s.user_id
-     where s.id = any((select $1::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
-};
+     where s.id = any((select ?::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
+);
 
 /** Reads those of the sessions that are open, each with its user. One prepared statement. @returns them by session id. */
 export async function findOpenSessions({ query }: HotDb, ids: string[], now: Date): Promise<Map<string, FoundSession>> {
@@ -90,10 +90,10 @@ function toFoundSession(row: FoundRow): FoundSession {
   return { user, session, usedSecondFactor, actorId: actorId ?? undefined };
 }
 
-const SELECT_OPEN: Statement = {
-  name: "open_sessions_among",
-  text: `select s.id from sessions s where s.id = any($1::uuid[]) and ${IS_OPEN}`,
-};
+const SELECT_OPEN = prepared(
+  "open_sessions_among",
+  `select s.id from sessions s where s.id = any(?::uuid[]) and ${IS_OPEN}`,
+);
 
 /** The ids of those sessions that are open. One prepared statement. */
 export async function selectOpenSessions({ query }: HotDb, ids: string[], now: Date): Promise<Set<string>> {
@@ -130,7 +130,7 @@ export async function lockOpenSession({ em }: Db, id: string, userId: string): P
 /** Revokes a session of a user if it is open. @returns whether it was. */
 export async function revokeOpenSession({ em }: Db, id: string, userId: string, now: Date): Promise<boolean> {
   const rows = await em.execute<unknown[]>(
-    `update sessions as s set revoked_at = ? where s.id = ? and s.user_id = ? and ${IS_OPEN.replace("$2", "?")}
+    `update sessions as s set revoked_at = ? where s.id = ? and s.user_id = ? and ${IS_OPEN}
      returning s.id`,
     [now, id, userId, now],
   );

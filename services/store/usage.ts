@@ -1,4 +1,4 @@
-import type { Db, HotDb, Statement } from "./store.ts";
+import { type Db, type HotDb, prepared } from "./store.ts";
 
 /** A row of `ai_usage`, by the names of its columns. */
 export type UsageRow = {
@@ -20,13 +20,9 @@ export type UsageRow = {
  * The user may have been erased meanwhile; the usage stays. `for key share` waits for an erasure in progress before any row
  * is locked, because the erasure waits for the rows.
  */
-const UPSERT_USAGE: Statement = {
-  name: "upsert_usage",
-  text: `
-  with given as (
-    select * from jsonb_to_recordset($1::jsonb) as t (id uuid, user_id uuid, provider text, model text, outcome text,
-      input_tokens int, output_tokens int, estimated boolean, latency_ms int, first_chunk_ms int,
-      created_at timestamptz)),
+const UPSERT_USAGE = prepared(
+  "upsert_usage",
+  `with given as (select * from jsonb_populate_recordset(null::ai_usage, ?::jsonb)),
   owners as (select id from users where id in (select user_id from given) for key share)
   insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
                         first_chunk_ms, created_at)
@@ -36,7 +32,7 @@ const UPSERT_USAGE: Statement = {
   on conflict (id) do update set
     outcome = excluded.outcome, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
     estimated = excluded.estimated, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`,
-};
+);
 
 /** Inserts rows, or brings them up to date. */
 export async function upsertUsage({ query }: HotDb, rows: readonly UsageRow[]): Promise<void> {

@@ -1,4 +1,4 @@
-import { defineEntity, type OptionalProps, p } from "@mikro-orm/core";
+import { defineEntity, type OptionalProps, p, raw } from "@mikro-orm/core";
 import type { AuditEventRow } from "./audit-events.ts";
 import { type Db, type HotDb, prepared, toColumns } from "./store.ts";
 
@@ -133,20 +133,11 @@ export async function insertRegistration(
  * used before: of several callers with the same code one succeeds.
  * @returns whether the step was unused.
  */
-export async function consumeTotpStep(
-  { em }: Db,
-  id: string,
-  mfaSecret: string,
-  step: number,
-  now: Date,
-): Promise<boolean> {
-  const { affectedRows } = await em.execute<{ affectedRows: number }>(
-    `update users set mfa_last_step = ?, mfa_confirmed_at = coalesce(mfa_confirmed_at, ?)
-     where id = ? and mfa_secret = ? and (mfa_last_step is null or mfa_last_step < ?)`,
-    [step, now, id, mfaSecret, step],
-    "run",
-  );
-  return affectedRows > 0;
+export async function consumeTotpStep({ em }: Db, user: User, step: number, now: Date): Promise<boolean> {
+  const { id, mfaSecret } = user;
+  const isUnused = { $or: [{ mfaLastStep: null }, { mfaLastStep: { $lt: step } }] };
+  const mfaConfirmedAt = raw("coalesce(mfa_confirmed_at, ?)", [now]);
+  return (await em.nativeUpdate(User, { id, mfaSecret, ...isUnused }, { mfaLastStep: step, mfaConfirmedAt })) > 0;
 }
 
 /** Replaces all backup codes of a user. Lock the user first. */
