@@ -1,5 +1,5 @@
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import { endAllTokens } from "../store/end-tokens.ts";
+import { endAllTokens } from "../store/sessions.ts";
 
 /**
  * Ends what a restored backup has open again: sessions that were revoked since, links that were used since. Signing keys go

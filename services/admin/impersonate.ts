@@ -13,14 +13,12 @@ import { assertRecentAdminSignIn } from "./guards.ts";
 /** Longest impersonation, in ms. */
 const MAX_DURATION_MS = 15 * 60_000;
 
-/** An impersonation session. It has no refresh token, so it ends with its access token. */
-export type Impersonation = { accessToken: string; user: User; expiresAt: Date };
-
 /**
- * Opens a session in a user's name. It ends with the administrator's own session.
+ * Opens a session in a user's name. It has no refresh token, so it ends with its access token, or with the
+ * administrator's own session.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
  */
-export async function impersonate(call: SignedInCall, userId: string, reason = ""): Promise<Impersonation> {
+export async function impersonate(call: SignedInCall, userId: string, reason = "") {
   const admin = call.caller.user;
   assertRecentAdminSignIn(call);
   if (admin.id === userId) throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");

@@ -22,12 +22,6 @@ const PUBLISH_INTERVAL_MS = 60_000;
 /** How often partitions are added and dropped, in ms. */
 const PARTITION_INTERVAL_MS = 3_600_000;
 
-/** Seals the audit log in the background, logs its head, and adds and drops its monthly partitions. */
-export type AuditWorker = {
-  /** Seals one more batch, logs the head, and stops. */
-  close(): Promise<void>;
-};
-
 type Deps = Pick<SealDeps, "cipher"> & {
   store: Store;
   clock: Clock;
@@ -35,7 +29,11 @@ type Deps = Pick<SealDeps, "cipher"> & {
   log: Logger;
 };
 
-export function startAuditWorker({ store, cipher, clock, config, log }: Deps): AuditWorker {
+/**
+ * Seals the audit log in the background, logs its head, and adds and drops its monthly partitions. `close` seals one more
+ * batch, logs the head, and stops.
+ */
+export function startAuditWorker({ store, cipher, clock, config, log }: Deps): { close(): Promise<void> } {
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
   const seal = async (signal = AbortSignal.abort()) => {

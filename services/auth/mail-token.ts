@@ -3,8 +3,9 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { queueEmail, recentEmails } from "../mail/queue.ts";
+import { queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
+import { recentEmails } from "../store/emails.ts";
 import { OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 

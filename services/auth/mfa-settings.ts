@@ -11,16 +11,14 @@ import { isRecentSignIn, reauthenticationRequired } from "../sessions/recent-sig
 import { User } from "../store/users.ts";
 import { confirmPassword } from "./confirm-password.ts";
 
-/** The secrets of a new factor. Returned once, stored encrypted or as digests. */
-export type TotpSetup = { secret: string; qrCode: string; backupCodes: string[] };
-
 /**
  * Creates a TOTP secret and backup codes, which are required from the next login on. Until a first code has been
  * accepted, another call replaces both. A stolen access token must not bind a factor, so a recent sign-in or the password
  * is required.
+ * @returns what is shown once, and stored encrypted or as digests
  * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, MFA_ALREADY_ENABLED
  */
-export async function setupTotp(call: SignedInCall, password: string | undefined): Promise<TotpSetup> {
+export async function setupTotp(call: SignedInCall, password: string | undefined) {
   const { user } = call.caller;
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please give your password.");

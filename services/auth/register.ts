@@ -15,13 +15,12 @@ export async function register(call: Call, email: string, password: string, name
   const passwordHash = await call.passwords.hash(password, call.client.address);
   const { verifyTokenMs } = call.config;
   const now = call.clock.now();
-  const user = { id: newId(now), email: address.stored, name: name.trim() };
-  const isNew = await insertRegistration(call, {
-    user: { ...user, canonicalEmail: address.canonical, passwordHash, createdAt: now },
-    token: { id: newId(now), expiresAt: new Date(now.getTime() + verifyTokenMs) },
-    mail: { id: newId(now), variables: { name: user.name, lifetime: formatDuration(verifyTokenMs) } },
-    event: auditRow(call, "auth.register", { userId: user.id }),
-  });
+  const emails = { email: address.stored, canonicalEmail: address.canonical };
+  const user = { id: newId(now), ...emails, name: name.trim(), passwordHash, createdAt: now };
+  const token = { id: newId(now), expiresAt: new Date(now.getTime() + verifyTokenMs) };
+  const mail = { id: newId(now), variables: { name: user.name, lifetime: formatDuration(verifyTokenMs) } };
+  const event = auditRow(call, "auth.register", { userId: user.id });
+  const isNew = await insertRegistration(call, user, token, mail, event);
   if (!isNew) throw emailTaken();
   call.onComplete.push(() => call.mailWorker.wake());
   return user.id;

@@ -66,7 +66,6 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
   const startedAt = performance.now();
   const attempt = await tryReserve(call, key);
   if (attempt) return attempt;
-  await assertNotLocked(call, key);
   const name = `${key.kind} ${key.subject}`;
   const ahead = waiting.get(name) ?? 0;
   if (key.kind === "password" && ahead >= MAX_WAITING) throw tooBusy();
@@ -76,7 +75,6 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
       await wait(RETRY_MS, undefined, { signal: call.signal });
       const attempt = await tryReserve(call, key);
       if (attempt) return attempt;
-      await assertNotLocked(call, key);
     }
     throw tooBusy();
   } finally {
@@ -86,16 +84,18 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
   }
 }
 
+/** @returns undefined while the guesses in progress could lock the account. @throws ServiceError ACCOUNT_LOCKED */
 async function tryReserve(call: Deps, key: AttemptKey): Promise<Attempt | undefined> {
   const rules = rulesAt(call);
   const reservation = { ...key, id: newId(rules.now) };
   const attempt = createAttempt(call, reservation, performance.now());
   try {
-    return (await insertReservation(call, reservation, rules)) ? attempt : undefined;
+    if (await insertReservation(call, reservation, rules)) return attempt;
   } catch (error) {
     void attempt.release(); // it may have been inserted
     throw error;
   }
+  refuseLocked(await findLock(call, key, rules.now), key.kind, rules.now);
 }
 
 /** Refuses guesses while they are locked. @throws ServiceError ACCOUNT_LOCKED, with the seconds left if time ends the lock */
@@ -112,11 +112,6 @@ export function refuseLocked(lock: Lock, kind: AttemptKey["kind"], now: Date): v
 
 /** Whether a lock is ended by no time. */
 export const isForGood = ({ lockedUntil }: Lock): boolean => lockedUntil?.getTime() === LOCKED_FOR_GOOD.getTime();
-
-async function assertNotLocked(call: Pick<Deps, "query" | "clock">, key: AttemptKey): Promise<void> {
-  const now = call.clock.now();
-  refuseLocked(await findLock(call, key, now), key.kind, now);
-}
 
 /**
  * Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction. An e-mail

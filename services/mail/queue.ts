@@ -1,5 +1,5 @@
 import type { Call } from "../call.ts";
-import { emailTimes, insertEmail, type Recipient } from "../store/emails.ts";
+import { insertEmail, type Recipient, recentEmails } from "../store/emails.ts";
 import type { TemplateName } from "./templates.ts";
 
 /** What queueing an e-mail needs. */
@@ -23,16 +23,6 @@ export async function queueEmail(
 }
 
 const DAY_MS = 86_400_000;
-
-/** When a user got e-mails of a template in the last so many ms. Lock the user first. */
-export function recentEmails(
-  call: QueueDeps,
-  userId: string,
-  template: TemplateName,
-  windowMs: number,
-): Promise<Date[]> {
-  return emailTimes(call, userId, template, new Date(call.clock.now().getTime() - windowMs));
-}
 
 /** Queues an e-mail unless the user has got one of this template in the last 24 hours. */
 export async function queueDailyEmail(call: QueueDeps, to: Recipient, template: TemplateName): Promise<void> {

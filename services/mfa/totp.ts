@@ -5,18 +5,12 @@ import type { Clock } from "../platform/process.ts";
 /** Tolerated difference of a device's clock, in seconds: one step (RFC 6238 section 5.2). */
 const DRIFT_SECONDS = 30;
 
-/** A TOTP secret as text and as a QR code (data URL) for the authenticator, and encrypted for storage. */
-export type TotpSecret = { secret: string; qrCode: string; encryptedSecret: string };
-
 /**
  * Creates a secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every authenticator supports.
  * @param issuer the name that an authenticator shows above the account.
+ * @returns the secret as text and as a QR code (data URL) for the authenticator, and encrypted for storage
  */
-export async function createTotpSecret(
-  cipher: Cipher,
-  issuer: string,
-  user: { id: string; email: string },
-): Promise<TotpSecret> {
+export async function createTotpSecret(cipher: Cipher, issuer: string, user: { id: string; email: string }) {
   const secret = generateSecret();
   const uri = generateURI({ issuer, label: user.email, secret });
   const { toDataURL } = await import("qrcode"); // loaded on first use: it is large

@@ -75,9 +75,6 @@ function matches(search: string): Condition[] {
   return start === search ? [byIndex] : [byIndex, { sql: `strpos(${SEARCHED}, lower(?)) > 0`, values: [search] }];
 }
 
-/** An administrator account to be created, or to be made of the account that has the address. */
-export type NewAdmin = { id: string; email: string; canonicalEmail: string; passwordHash: string };
-
 /**
  * Creates an administrator or promotes the account with this address. An account whose address was never verified gets
  * the password. Concurrent calls create one account.
@@ -85,7 +82,7 @@ export type NewAdmin = { id: string; email: string; canonicalEmail: string; pass
  */
 export async function upsertAdmin(
   { em }: Db,
-  { id, email, canonicalEmail, passwordHash }: NewAdmin,
+  { id, email, canonicalEmail, passwordHash }: Pick<User, "id" | "email" | "canonicalEmail" | "passwordHash">,
   now: Date,
 ): Promise<{ id: string; isCreated: boolean; hasPassword: boolean } | undefined> {
   // xmax = 0 marks a row that was inserted, not updated

@@ -1,3 +1,4 @@
+import type { Clock } from "../platform/process.ts";
 import { newId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import { type Db, type HotDb, prepared } from "./store.ts";
@@ -24,8 +25,14 @@ export async function insertEmail(
   );
 }
 
-/** When e-mails of this template were queued for a user since then, oldest first. */
-export async function emailTimes({ em }: Db, userId: string, template: string, since: Date): Promise<Date[]> {
+/** When e-mails of a template were queued for a user in the last so many ms, oldest first. Lock the user first. */
+export async function recentEmails(
+  { em, clock }: Db & { clock: Clock },
+  userId: string,
+  template: string,
+  windowMs: number,
+): Promise<Date[]> {
+  const since = new Date(clock.now().getTime() - windowMs);
   const sql = "select created_at as at from emails where user_id = ? and template = ? and created_at > ? order by id";
   return (await em.execute<{ at: Date }[]>(sql, [userId, template, since])).map(({ at }) => at);
 }

@@ -111,18 +111,13 @@ const REGISTER = prepared(
   select id from registered`,
 );
 
-/** An account to be created, and the e-mail that verifies its address. */
-export type Registration = {
-  user: Pick<User, "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt">;
-  token: { id: string; expiresAt: Date };
-  mail: { id: string; variables: Record<string, string> };
-  event: AuditEventRow;
-};
-
 /** Registers a user. @returns false if the address is taken; an error would make PostgreSQL log the password hash. */
 export async function insertRegistration(
   { query }: HotDb,
-  { user, token, mail, event }: Registration,
+  user: Pick<User, "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt">,
+  token: { id: string; expiresAt: Date },
+  mail: { id: string; variables: Record<string, string> },
+  event: AuditEventRow,
 ): Promise<boolean> {
   const values = [toColumns(user), token.id, token.expiresAt, mail.id, mail.variables, toColumns(event)];
   return (await query(REGISTER, values)).length > 0;
@@ -155,14 +150,10 @@ export async function takeBackupCode(
   userId: string,
   digests: readonly string[],
 ): Promise<number | undefined> {
-  const taken = await em.execute<unknown[]>(
-    "delete from backup_codes where user_id = ? and digest in (?) returning user_id",
-    [userId, digests],
-  );
-  if (taken.length === 0) return undefined;
   const [row] = await em.execute<{ left: number }[]>(
-    "select count(*)::int as left from backup_codes where user_id = ?",
-    [userId],
+    `with taken as (delete from backup_codes where user_id = ? and digest in (?) returning digest)
+     select (count(*) - 1)::int as left from backup_codes where user_id = ? having exists (select from taken)`,
+    [userId, digests, userId],
   );
-  return row?.left ?? 0;
+  return row?.left;
 }

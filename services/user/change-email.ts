@@ -4,9 +4,10 @@ import { lockCaller } from "../accounts/lock-users.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { queueDailyEmail, queueEmail, recentEmails } from "../mail/queue.ts";
+import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
+import { recentEmails } from "../store/emails.ts";
 import { User } from "../store/users.ts";
 
 /** Requests of one user per hour: each sends an e-mail to an address of the user's choice. */

@@ -4,14 +4,11 @@ import type { SignedInCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { User } from "../store/users.ts";
 
-/** The part of a user that a profile update changes. */
-export type Profile = { id: string; name: string; bio: string };
-
 /** Changes name and bio of the caller; undefined leaves a field as it is. */
 export async function updateProfile(
   call: SignedInCall,
   changes: { name: string | undefined; bio: string | undefined },
-): Promise<Profile> {
+) {
   const { id, name, bio } = call.caller.user;
   if (changes.name === undefined && changes.bio === undefined) return { id, name, bio: bio ?? "" };
   return call.em.transactional(async () => {
