@@ -22,7 +22,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   async login(req, ctx) {
     const outcome = await login(callOf(ctx), req.email, req.password);
-    if (outcome.kind === "mfa-required") return { requiresMfa: true, tempToken: outcome.mfaToken };
+    if ("mfaToken" in outcome) return { requiresMfa: true, tempToken: outcome.mfaToken };
     const { id, email, name, role } = outcome.user;
     return { requiresMfa: false, ...outcome.tokens, user: { id, email, name, role }, ...loginFlags(outcome) };
   },

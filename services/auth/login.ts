@@ -11,7 +11,7 @@ import { queueReset } from "./mail-token.ts";
 import { issueMfaToken } from "./verify-mfa.ts";
 
 /** The result of a login. */
-export type LoginOutcome = ({ kind: "signed-in" } & LoginResult) | { kind: "mfa-required"; mfaToken: string };
+export type LoginOutcome = LoginResult | { mfaToken: string };
 
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is required.
@@ -30,7 +30,9 @@ export async function login(call: Call, email: string, password: string): Promis
     }
     await assertMaySignIn(call, user, attempt);
     if (call.passwords.isOutdated(user.passwordHash)) await rehash(call, user, password);
-    const outcome = await (user.mfaEnabled ? requireSecondFactor(call, user, attempt) : signIn(call, user, attempt));
+    const outcome = user.mfaEnabled
+      ? await requireSecondFactor(call, user, attempt)
+      : await attempt.succeedWith((reservation) => openSession(call, user, reservation));
     if (!outcome) {
       await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure" });
       throw invalidCredentials(); // password or second factor have changed since the row was read
@@ -60,16 +62,11 @@ async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): P
   }
 }
 
-async function signIn(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
-  const result = await attempt.succeedWith((reservation) => openSession(call, user, reservation));
-  return result && { kind: "signed-in", ...result };
-}
-
 async function requireSecondFactor(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
   await attempt.succeed();
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
-    return { kind: "mfa-required", mfaToken: await issueMfaToken(call, user) };
+    return { mfaToken: await issueMfaToken(call, user) };
   });
 }
 

@@ -2,17 +2,12 @@ import type { Clock } from "../platform/process.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Condition, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import type { Db } from "./store.ts";
-import type { Role, User } from "./users.ts";
+import { PROFILE_COLUMNS, type Profile, type Role, type User } from "./users.ts";
 
 /** A user as administrators see it. */
-export type AdminUser = Pick<
-  User,
-  "id" | "email" | "name" | "bio" | "role" | "emailVerified" | "mfaEnabled" | "createdAt" | "updatedAt" | "lastLoginAt"
-> & { deletionDate: Date | null; lockedUntil: Date | null };
+export type AdminUser = Profile & Pick<User, "lastLoginAt"> & { deletionDate: Date | null; lockedUntil: Date | null };
 
-const COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_verified_at is not null as "emailVerified",
-  t.mfa_secret is not null as "mfaEnabled", t.created_at as "createdAt", t.updated_at as "updatedAt",
-  t.last_login_at as "lastLoginAt", t.deletion_at as "deletionDate",
+const COLUMNS = `${PROFILE_COLUMNS}, t.last_login_at as "lastLoginAt", t.deletion_at as "deletionDate",
   greatest(a.locked_until, f.locked_until) as "lockedUntil"`;
 
 /** Password locks are kept by address, second-factor locks by user id. */

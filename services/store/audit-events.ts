@@ -1,4 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import { lowestId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import { type Db, toColumns } from "./store.ts";
 
@@ -50,20 +51,10 @@ export function listAuditEvents(
     whereIf(userId, "t.user_id = ?"),
     whereIf(actorId, "t.actor_id = ?"),
     whereIf(event, "t.event = ?"),
-    whereIf(from && firstIdAt(from), "t.id >= ?"),
-    whereIf(to && firstIdAt(to), "t.id < ?"),
+    whereIf(from && lowestId(from), "t.id >= ?"),
+    whereIf(to && lowestId(to), "t.id < ?"),
   ];
   return readPage<AuditEventRow>(em, { columns: COLUMNS, from: "audit_events", where }, request);
-}
-
-/** Greatest time that a UUIDv7 can hold, in ms. */
-const MAX_UUID_MS = 2 ** 48 - 1;
-
-/** The least id of a time. */
-function firstIdAt(time: Date): string {
-  const msecs = Math.min(Math.max(time.getTime(), 0), MAX_UUID_MS);
-  const hex = msecs.toString(16).padStart(12, "0");
-  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }
 
 /** How long a change of partitions may make writers wait, in ms. */

@@ -18,8 +18,9 @@ export function newId(now: Date): string {
   return v7({ msecs: now.getTime(), random });
 }
 
-/** The lowest id of a moment: ids of earlier rows sort before it. */
-export const lowestId = (at: Date): string => v7({ msecs: at.getTime(), random: new Uint8Array(ID_BYTES) });
+/** The lowest id of a moment, which is 1970 at the earliest: ids of earlier rows sort before it. */
+export const lowestId = (at: Date): string =>
+  v7({ msecs: Math.max(0, at.getTime()), random: new Uint8Array(ID_BYTES) });
 
 /** Encodes the first 16 bytes as an id, whether or not they are a UUID of any version. */
 export function idOfBytes(bytes: Buffer): string {

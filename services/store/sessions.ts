@@ -1,6 +1,6 @@
 import { defineEntity, p } from "@mikro-orm/core";
 import { type Db, type HotDb, prepared } from "./store.ts";
-import { User } from "./users.ts";
+import { PROFILE_COLUMNS, type Profile, User } from "./users.ts";
 
 const table = defineEntity({
   name: "Session",
@@ -34,19 +34,7 @@ const IS_OPEN = `s.revoked_at is null and s.expires_at > ?
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
 /** The caller's account as it stood when the call began. */
-export type CallerUser = Pick<
-  User,
-  | "id"
-  | "email"
-  | "name"
-  | "bio"
-  | "role"
-  | "emailVerified"
-  | "mfaEnabled"
-  | "passwordChangedAt"
-  | "createdAt"
-  | "updatedAt"
->;
+export type CallerUser = Profile & Pick<User, "passwordChangedAt">;
 
 /** An open session and its user, as read for every authenticated request. */
 export type FoundSession = {
@@ -69,11 +57,9 @@ const FIND_OPEN = prepared(
   "find_open_sessions",
   `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
        s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
-       coalesce(u.mfa_confirmed_at <= s.created_at, false) as "usedSecondFactor",
-       u.id, u.email, u.name, u.bio, u.role, u.email_verified_at is not null as "emailVerified",
-       u.mfa_secret is not null as "mfaEnabled", u.password_changed_at as "passwordChangedAt",
-       u.created_at as "createdAt", u.updated_at as "updatedAt"
-     from sessions s join users u on u.id = s.user_id
+       coalesce(t.mfa_confirmed_at <= s.created_at, false) as "usedSecondFactor",
+       t.password_changed_at as "passwordChangedAt", ${PROFILE_COLUMNS}
+     from sessions s join users t on t.id = s.user_id
      where s.id = any((select ?::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
 );
 

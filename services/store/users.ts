@@ -65,6 +65,16 @@ export async function findLoginUser({ query }: HotDb, email: string, now: Date):
   return user;
 }
 
+/** What others and the user see of an account. */
+export type Profile = Pick<
+  User,
+  "id" | "email" | "name" | "bio" | "role" | "emailVerified" | "mfaEnabled" | "createdAt" | "updatedAt"
+>;
+
+/** The columns of a profile in `users t`. */
+export const PROFILE_COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_verified_at is not null as "emailVerified",
+  t.mfa_secret is not null as "mfaEnabled", t.created_at as "createdAt", t.updated_at as "updatedAt"`;
+
 /**
  * Locks a user's row until the transaction ends. A transaction that changes several rows of a user begins with it:
  * then no two transactions deadlock, and a sign-in either sees a new password or is seen by its revocation.
