@@ -45,7 +45,6 @@ export type AuditData = {
   details?: JsonObject;
 };
 
-/** What recording an event needs. */
 export type AuditDeps = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">;
 
 /** The row of an event, for a statement that inserts it together with its cause. */

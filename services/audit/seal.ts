@@ -16,7 +16,6 @@ import type { Db } from "../store/store.ts";
 /** Events in one seal. */
 const BATCH = 1_000;
 
-/** What sealing and verifying need. */
 export type SealDeps = Db & { cipher: Pick<Cipher, "mac" | "isMac"> };
 
 /**

@@ -22,20 +22,16 @@ export type Finding = {
   kind:
     | ("edited" | "deleted" | "inserted" | "restored" | "sealed-twice")
     | ("seal-missing" | "seal-broken" | "seal-forged" | "dropped-early" | "cut-off");
-  /** The event. */
   id?: string;
-  /** The seal. */
   position?: number;
 };
 
-/** What a verification has found. */
 export type Verification = {
   head: Head;
   /** Sealed events. */
   events: number;
   /** Sealed events that retention has dropped. */
   dropped: number;
-  /** Events that wait to be sealed. */
   unsealed: number;
   /** The first seal with the MAC of a present key. It covers the seals before it, of earlier releases and keys. */
   authenticFrom: number | undefined;

@@ -10,7 +10,6 @@ import { findLoginUser, type LoginUser, User } from "../store/users.ts";
 import { queueReset } from "./mail-token.ts";
 import { issueMfaToken } from "./verify-mfa.ts";
 
-/** The result of a login. */
 export type LoginOutcome = LoginResult | { mfaToken: string };
 
 /**

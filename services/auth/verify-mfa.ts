@@ -48,7 +48,6 @@ export async function issueMfaToken(
   return createMfaToken(call, { id, userId: user.id, createdAt, expiresAt });
 }
 
-/** The error for an invalid, expired or used MFA token. */
 function invalidMfaToken(): ServiceError {
   const message = "The sign-in has expired or was already completed. Please sign in again.";
   return new ServiceError(Reason.TICKET_INVALID, message);

@@ -1,6 +1,5 @@
 import type { Logger } from "pino";
 
-/** How a batch is collected and written. */
 export type BatchOptions<Item> = {
   name: string;
   /** Time in ms from the first item until all are written together, and after a failure until the next try. */

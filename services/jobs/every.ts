@@ -10,7 +10,6 @@ const MAX_RETRY_MS = 60_000;
 /** Work that is repeated in the background, never twice at a time. `signal` aborts when the job is closed. */
 export type Job = { name: string; intervalMs: number; run(signal: AbortSignal): Promise<unknown> };
 
-/** A job that has been started. */
 export type RunningJob = {
   /** Runs the job without waiting for its interval; once more if it is running already. */
   wake(): void;

@@ -2,7 +2,6 @@ import type { Call } from "../call.ts";
 import { insertEmail, type Recipient, recentEmails } from "../store/emails.ts";
 import type { TemplateName } from "./templates.ts";
 
-/** What queueing an e-mail needs. */
 export type QueueDeps = Pick<Call, "em" | "clock" | "onComplete" | "mailWorker">;
 
 /**

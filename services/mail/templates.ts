@@ -1,13 +1,11 @@
 import type { Config } from "../platform/config.ts";
 
-/** Variables of a template. */
 export type TemplateVariables = {
   /** Display name of the recipient. Only for addresses that the recipient has verified: others receive it unasked. */
   name?: string;
   [variable: string]: string | undefined;
 };
 
-/** A rendered e-mail. */
 export type RenderedEmail = { subject: string; text: string; html: string };
 
 type Template = {

@@ -21,7 +21,6 @@ const EMAIL_TIMEOUT_MS = 120_000;
 /** Defaults of every e-mail. `Auto-Submitted` prevents out-of-office replies (RFC 3834). */
 const defaultsOf = (from: Config["mail"]["from"]) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
 
-/** Delivers e-mails. */
 export type MailTransport = {
   /** Resolves when the e-mail is accepted for delivery. Its errors have the SMTP `responseCode`, if there was a reply. */
   send(email: SendMailOptions & { messageId: string }): Promise<void>;

@@ -7,7 +7,6 @@ import { type NewSession, type SignedInUser, signIn } from "../store/sign-in.ts"
 import type { LoginUser, User } from "../store/users.ts";
 import { createTokenPair, type TokenPair } from "./tokens.ts";
 
-/** A completed login. */
 export type LoginResult = { user: SignedInUser; tokens: TokenPair; passwordExpired: boolean };
 
 /**

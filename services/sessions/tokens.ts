@@ -13,10 +13,8 @@ import {
 import type { Session } from "../store/sessions.ts";
 import type { User } from "../store/users.ts";
 
-/** Tokens of one sign-in or refresh. */
 export type TokenPair = { accessToken: string; refreshToken: string };
 
-/** The parts of a session that its tokens contain. */
 export type TokenSession = Pick<Session, "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId">;
 type TokenUser = Pick<User, "id" | "email" | "role">;
 

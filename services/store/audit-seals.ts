@@ -17,7 +17,6 @@ export type Seal = {
   mac: string | null;
 };
 
-/** A seal without what it covers. */
 export type SealHead = Omit<Seal, "ids" | "links">;
 
 /** Whether events wait to be sealed, or the last seal has no MAC. */

@@ -4,7 +4,6 @@ import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import { type Db, type HotDb, prepared } from "./store.ts";
 import type { User } from "./users.ts";
 
-/** How far an e-mail is. */
 export type EmailStatus = "queued" | "sending" | "sent" | "failed";
 
 /** The user whom an e-mail is for, with the address that it goes to. */

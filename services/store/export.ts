@@ -1,6 +1,5 @@
 import type { Db } from "./store.ts";
 
-/** A row by its column names. */
 export type ExportRow = Record<string, unknown>;
 
 const LISTS = {
@@ -26,7 +25,6 @@ const LISTS = {
       estimated_calls::float8 from ai_usage_days where user_id = ? order by day desc, provider, model`,
 };
 
-/** The lists of an export. */
 export type ExportList = keyof typeof LISTS;
 
 /** Reads a part of a list about a user, newest first. */

@@ -2,7 +2,6 @@ import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import { invalid } from "../platform/errors.ts";
 import { bytesOfId, ID_BYTES, idOfBytes } from "./ids.ts";
 
-/** Default number of rows in a page. */
 const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number and estimated beyond it. */
 export const EXACT_COUNT_LIMIT = 10_000;

@@ -132,7 +132,6 @@ async function migratePostgres(url: string, log: Logger): Promise<void> {
 
 /** Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: there is no fallback to a connection without TLS. */
 const MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
-/** Parameters that are supported. */
 const SUPPORTED =
   "host port user password application_name options ssl sslmode sslrootcert sslcert sslkey uselibpqcompat".split(" ");
 
@@ -159,7 +158,6 @@ function ignoredParameters(url: string): string[] {
   return [...new URL(url).searchParams.keys()].filter((name) => !SUPPORTED.includes(name));
 }
 
-/** The driver's pool of connections to PostgreSQL. */
 type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
 
 /**

@@ -87,7 +87,6 @@ export async function selectOpenSessions({ query }: HotDb, ids: string[], now: D
   return new Set(rows.map(({ id }) => id));
 }
 
-/** A session as lists show it. */
 export type ListedSession = Pick<Session, "id" | "device" | "ip" | "location" | "createdAt" | "lastActiveAt"> & {
   isImpersonation: boolean;
 };

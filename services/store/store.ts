@@ -31,7 +31,6 @@ export function toColumns(row: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(row).map(([field, value]) => [columnOf(field), value]));
 }
 
-/** An open database. */
 export type Store = {
   /** A new unit of work for one call. Inside `transactional` it joins the transaction. */
   fork(): SqlEntityManager;

@@ -30,7 +30,6 @@ const table = defineEntity({
 /** Roles, by their JSON names. */
 export type Role = "user" | "admin";
 
-/** An account. */
 export class User extends table.class {
   declare [OptionalProps]?: "emailVerified" | "mfaEnabled";
   get emailVerified(): boolean {
