@@ -1,8 +1,8 @@
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { revokeSessions } from "../sessions/revoke-sessions.ts";
-import { type ListedSession, listOpenSessions } from "../store/sessions.ts";
-import { requireUser } from "./admin-user.ts";
+import { type ListedSession, listOpenSessions, revokeSessions } from "../store/sessions.ts";
+import { lockUser } from "../store/users.ts";
+import { readAdminUser, userNotFound } from "./admin-user.ts";
 import { assertStillAdmin } from "./guards.ts";
 
 /** Lists a user's open sessions, newest first. @throws ServiceError NOT_FOUND */
@@ -10,14 +10,14 @@ export async function listUserSessions(
   call: Pick<SignedInCall, "em" | "clock">,
   userId: string,
 ): Promise<ListedSession[]> {
-  await requireUser(call, userId);
+  await readAdminUser(call, userId);
   return listOpenSessions(call, userId, call.clock.now());
 }
 
 /** Ends every session of a user. @returns how many ended. @throws ServiceError NOT_FOUND */
 export async function revokeUserSessions(call: AuditDeps, userId: string): Promise<number> {
   return call.em.transactional(async () => {
-    await requireUser(call, userId);
+    if (!(await lockUser(call, userId))) throw userNotFound();
     await assertStillAdmin(call);
     const sessions = await revokeSessions(call, userId);
     await recordAudit(call, "admin.sessions_revoked", { userId, details: { sessions } });

@@ -1,7 +1,7 @@
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { revokeSession } from "../sessions/revoke-sessions.ts";
 import { readRefreshToken } from "../sessions/tokens.ts";
+import { revokeSession } from "../store/sessions.ts";
 import { lockUser } from "../store/users.ts";
 
 /**

@@ -3,8 +3,8 @@ import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { revokeSession } from "../sessions/revoke-sessions.ts";
 import { createTokenPair, readRefreshToken, type TokenPair } from "../sessions/tokens.ts";
+import { revokeSession } from "../store/sessions.ts";
 import { findSessionForRefresh, type RefreshedSession, rotateSession } from "../store/sign-in.ts";
 import { lockUser } from "../store/users.ts";
 

@@ -8,7 +8,7 @@ import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
-import { revokeSessions } from "../sessions/revoke-sessions.ts";
+import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
 /**

@@ -1,7 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { equalSecrets } from "../platform/client.ts";
 import { ServiceError } from "../platform/errors.ts";
-import type { Clock } from "../platform/process.ts";
 import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
 import {
   OneTimeToken,
@@ -10,13 +9,13 @@ import {
   takeOneTimeToken,
   type VerifiedToken,
 } from "../store/one-time-tokens.ts";
-import type { Db } from "../store/store.ts";
+import type { ClockedDb, Db } from "../store/store.ts";
 import type { User } from "../store/users.ts";
 import type { Cipher } from "./cipher.ts";
 
 const MAC_BYTES = 16;
 
-type Deps = Db & { clock: Clock; cipher: Cipher };
+type Deps = ClockedDb & { cipher: Cipher };
 
 /**
  * Issues a token for an e-mail. It replaces an older one of the same user and kind. The row holds no secret: the token's
@@ -24,7 +23,7 @@ type Deps = Db & { clock: Clock; cipher: Cipher };
  * @returns the token's id, for the queued mail.
  */
 export async function issueOneTimeToken(
-  call: Db & { clock: Clock },
+  call: ClockedDb,
   kind: OneTimeTokenKind,
   { id: userId, email }: Pick<User, "id" | "email">,
   lifetimeMs: number,

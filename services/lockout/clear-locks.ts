@@ -1,16 +1,18 @@
-import type { Clock } from "../platform/process.ts";
 import { clearLock, deleteAttempts } from "../store/attempts.ts";
-import type { Db } from "../store/store.ts";
+import type { ClockedDb, Db } from "../store/store.ts";
 import type { User } from "../store/users.ts";
 
-type Deps = Db & { clock: Clock };
 type Owner = Pick<User, "id" | "canonicalEmail">;
 
 /**
  * Forgets the failed passwords and codes of an account. Its next login is not limited by earlier ones.
  * @param by A mailed reset leaves codes that are locked for good: only a backup code or an operator opens those.
  */
-export async function clearLocks(call: Deps, { id, canonicalEmail }: Owner, by: "operator" | "reset"): Promise<void> {
+export async function clearLocks(
+  call: ClockedDb,
+  { id, canonicalEmail }: Owner,
+  by: "operator" | "reset",
+): Promise<void> {
   const now = call.clock.now();
   await clearLock(call, { kind: "password", subject: canonicalEmail }, now, true);
   await clearLock(call, { kind: "confirmation", subject: id }, now, true);

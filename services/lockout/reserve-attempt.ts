@@ -32,9 +32,7 @@ export type Attempt = {
   release(): Promise<void>;
 };
 
-/** A reservation expires after this time, in ms: its process has died, and the result of the guess is unknown. */
-const EXPIRY_MS = 30_000;
-/** An attempt of this age can no longer end, in ms: a guess gets no result once its reservation has expired. */
+/** An attempt of this age can no longer end, in ms: a guess gets no result once its reservation has expired, after 30 s. */
 const MAX_AGE_MS = 25_000;
 /** How long a caller waits for the guesses of others, and how often it retries, in ms. */
 const MAX_WAIT_MS = 15_000;
@@ -86,16 +84,16 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
 
 /** @returns undefined while the guesses in progress could lock the account. @throws ServiceError ACCOUNT_LOCKED */
 async function tryReserve(call: Deps, key: AttemptKey): Promise<Attempt | undefined> {
-  const rules = rulesAt(call);
-  const reservation = { ...key, id: newId(rules.now) };
+  const now = call.clock.now();
+  const reservation = { ...key, id: newId(now) };
   const attempt = createAttempt(call, reservation, performance.now());
   try {
-    if (await insertReservation(call, reservation, rules)) return attempt;
+    if (await insertReservation(call, reservation, call.config.lockout, now)) return attempt;
   } catch (error) {
     void attempt.release(); // it may have been inserted
     throw error;
   }
-  refuseLocked(await findLock(call, key, rules.now), key.kind, rules.now);
+  refuseLocked(await findLock(call, key, now), key.kind, now);
 }
 
 /** Refuses guesses while they are locked. @throws ServiceError ACCOUNT_LOCKED, with the seconds left if time ends the lock */
@@ -135,17 +133,6 @@ export async function recordFailedAttempt(
   });
 }
 
-function rulesAt({ clock, config: { lockout } }: Deps) {
-  const now = clock.now();
-  const before = (ms: number) => new Date(now.getTime() - ms);
-  return {
-    now,
-    failuresAfter: before(lockout.resetMs),
-    reservationsAfter: before(EXPIRY_MS),
-    threshold: lockout.threshold,
-  };
-}
-
 /** @param startedAt from before the reservation, by `performance.now()` */
 function createAttempt(call: Deps, reservation: Reservation, startedAt: number): Attempt {
   let ended = false;
@@ -171,9 +158,7 @@ function createAttempt(call: Deps, reservation: Reservation, startedAt: number):
     fail: (record) =>
       end(() =>
         call.em.transactional(async () => {
-          const rules = rulesAt(call);
-          const lockedUntil = new Date(rules.now.getTime() + call.config.lockout.durationMs);
-          await record(await recordFailure(call, reservation, rules, lockedUntil));
+          await record(await recordFailure(call, reservation, call.config.lockout, call.clock.now()));
         }),
       ),
     release: () => (ended ? Promise.resolve() : tryRelease()),

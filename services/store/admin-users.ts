@@ -1,7 +1,6 @@
-import type { Clock } from "../platform/process.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Condition, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
-import type { Db } from "./store.ts";
+import type { ClockedDb, Db } from "./store.ts";
 import { PROFILE_COLUMNS, type Profile, type Role, type User } from "./users.ts";
 
 /** A user as administrators see it. */
@@ -46,7 +45,7 @@ const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject
 
 /** Lists users, newest first. Pages of a search for one or two characters may be short. @throws ServiceError VALIDATION_FAILED */
 export function listUsers(
-  { em, clock }: Db & { clock: Clock },
+  { em, clock }: ClockedDb,
   filter: UserFilter,
   request: PageRequest,
 ): Promise<Page<AdminUser>> {

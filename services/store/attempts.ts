@@ -1,3 +1,4 @@
+import type { Config } from "../platform/config.ts";
 import { lowestId } from "./ids.ts";
 import { type Db, type HotDb, prepared, type Statement } from "./store.ts";
 
@@ -12,16 +13,8 @@ export const LOCKED_FOR_GOOD = new Date("9999-12-31T00:00:00Z");
 /** Failures in a row, across locks, that lock for good (NIST SP 800-63B-4 section 3.2.2). */
 const MAX_CONSECUTIVE = 100;
 
-/** Times that decide what still counts, and how many failures lock. */
-export type AttemptRules = {
-  now: Date;
-  /** Failures up to this time are forgotten. */
-  failuresAfter: Date;
-  /** Reservations up to this time have expired: their process has ended. */
-  reservationsAfter: Date;
-  /** Failures until the lock. */
-  threshold: number;
-};
+/** A reservation expires after this time, in ms: its process has died, and the result of the guess is unknown. */
+const EXPIRY_MS = 30_000;
 
 /**
  * Commits asynchronously (`synchronous_commit = off`, PostgreSQL 20.5). Safe where losing the change in a crash of the
@@ -52,9 +45,12 @@ const RESERVE: Statement = {
 export async function insertReservation(
   { query }: HotDb,
   { kind, subject, id }: Reservation,
-  { now, failuresAfter, reservationsAfter, threshold }: AttemptRules,
+  { resetMs, threshold }: Config["lockout"],
+  now: Date,
 ): Promise<boolean> {
-  const values = [kind, subject, now, failuresAfter, lowestId(reservationsAfter), threshold, id];
+  const failuresAfter = new Date(now.getTime() - resetMs);
+  const firstValid = lowestId(new Date(now.getTime() - EXPIRY_MS));
+  const values = [kind, subject, now, failuresAfter, firstValid, threshold, id];
   return (await query(RESERVE, values)).length > 0;
 }
 
@@ -89,9 +85,11 @@ export async function recordSuccess({ query }: HotDb, { kind, subject, id }: Res
 export async function recordFailure(
   { em }: Db,
   { kind, subject, id }: Reservation,
-  { now, failuresAfter, threshold }: AttemptRules,
-  lockedUntil: Date,
+  { resetMs, threshold, durationMs }: Config["lockout"],
+  now: Date,
 ): Promise<boolean> {
+  const failuresAfter = new Date(now.getTime() - resetMs);
+  const lockedUntil = new Date(now.getTime() + durationMs);
   const failed = "(case when a.failed_at > ? then a.failed else 0 end) + 1";
   const [row] = await em.execute<{ locked: boolean }[]>(
     `update attempts as a set reservations = array_remove(a.reservations, ?::uuid), failed = ${failed}, failed_at = ?,

@@ -1,7 +1,6 @@
-import type { Clock } from "../platform/process.ts";
 import { newId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
-import { type Db, type HotDb, prepared } from "./store.ts";
+import { type ClockedDb, type Db, type HotDb, prepared } from "./store.ts";
 import type { User } from "./users.ts";
 
 export type EmailStatus = "queued" | "sending" | "sent" | "failed";
@@ -26,7 +25,7 @@ export async function insertEmail(
 
 /** When e-mails of a template were queued for a user in the last so many ms, oldest first. Lock the user first. */
 export async function recentEmails(
-  { em, clock }: Db & { clock: Clock },
+  { em, clock }: ClockedDb,
   userId: string,
   template: string,
   windowMs: number,

@@ -48,7 +48,11 @@ export async function readFilteredPage<Row extends { id: string }>(
     : await estimateMatchesAndIds(em, query, position, size);
   const found =
     ids ?? (await scanInOrder(em, query, position, size, total)) ?? (await collectByIndex(em, query, position));
-  return toPage(await fetchRows<Row>(em, query, found), position.limit, total);
+  const rows = await em.execute<Row[]>(
+    `select ${query.columns} from ${query.from} t ${query.joins ?? ""} where t.id = any(?::uuid[]) order by t.id desc`,
+    [`{${found}}`],
+  );
+  return toPage(rows, position.limit, total);
 }
 
 /**
@@ -148,14 +152,4 @@ async function collectByIndex(
     ),
   );
   return rows.map(({ id }) => id);
-}
-
-async function fetchRows<Row>(
-  em: SqlEntityManager,
-  { columns, from, joins = "" }: ListQuery,
-  ids: string[],
-): Promise<Row[]> {
-  return em.execute<Row[]>(`select ${columns} from ${from} t ${joins} where t.id = any(?::uuid[]) order by t.id desc`, [
-    `{${ids}}`,
-  ]);
 }

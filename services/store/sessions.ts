@@ -1,6 +1,6 @@
 import { defineEntity, p } from "@mikro-orm/core";
-import { type Db, type HotDb, prepared } from "./store.ts";
-import { PROFILE_COLUMNS, type Profile, User } from "./users.ts";
+import { type ClockedDb, type Db, type HotDb, prepared } from "./store.ts";
+import { lockUser, PROFILE_COLUMNS, type Profile, User } from "./users.ts";
 
 const table = defineEntity({
   name: "Session",
@@ -122,17 +122,29 @@ export async function revokeOpenSession({ em }: Db, id: string, userId: string, 
   return rows.length > 0;
 }
 
+/** Revokes a session; impersonations opened from it end with it. @returns false if it was revoked already. */
+export async function revokeSession({ em, clock }: ClockedDb, id: string): Promise<boolean> {
+  return (await em.nativeUpdate(Session, { id, revokedAt: null }, { revokedAt: clock.now() })) > 0;
+}
+
+/** Revokes the sessions that administrators have opened as this user. */
+export async function endImpersonations({ em, clock }: ClockedDb, userId: string): Promise<void> {
+  const isOpen = { user: userId, actorId: { $ne: null }, revokedAt: null };
+  await em.nativeUpdate(Session, isOpen, { revokedAt: clock.now() });
+}
+
 /**
- * Revokes a user's sessions but the excepted one. Lock the user in an earlier statement: this one then sees the session
- * of a sign-in that the lock waited for.
+ * Revokes a user's sessions but the excepted one. Joins the caller's transaction. The user is locked in an earlier
+ * statement, so that this one sees the session of a sign-in that the lock waited for.
  * @returns how many were open; expired ones, and those that ended with their administrator's, are not counted.
  */
-export async function revokeAllSessions(
-  { em }: Db,
+export async function revokeSessions(
+  { em, clock }: ClockedDb,
   userId: string,
-  exceptId: string | null,
-  now: Date,
+  exceptId: string | null = null,
 ): Promise<number> {
+  await lockUser({ em }, userId);
+  const now = clock.now();
   const rows = await em.execute<{ was_open: boolean }[]>(
     `update sessions as s set revoked_at = ?
      where s.user_id = ? and s.revoked_at is null and s.id is distinct from ?::uuid

@@ -1,4 +1,5 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
+import type { Clock } from "../platform/process.ts";
 
 /** The database: a PostgreSQL server, an embedded one in a folder, or an embedded one in memory. */
 export type DatabaseLocation =
@@ -8,6 +9,7 @@ export type DatabaseLocation =
 
 /** What a statement runs on: the unit of work of a call, and its transaction while one is open. */
 export type Db = { em: SqlEntityManager };
+export type ClockedDb = Db & { clock: Clock };
 
 /** What a prepared statement of a hot path runs on: a connection of its own, outside of any transaction. */
 export type HotDb = Pick<Store, "query">;

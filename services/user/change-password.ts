@@ -6,7 +6,7 @@ import type { SignedInCall } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid } from "../platform/errors.ts";
-import { revokeSessions } from "../sessions/revoke-sessions.ts";
+import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
 /**

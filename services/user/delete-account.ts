@@ -6,7 +6,7 @@ import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid } from "../platform/errors.ts";
 import { isRecentSignIn } from "../sessions/recent-sign-in.ts";
-import { revokeSessions } from "../sessions/revoke-sessions.ts";
+import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
 /**

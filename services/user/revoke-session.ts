@@ -3,8 +3,7 @@ import { lockCaller } from "../accounts/lock-users.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { revokeSessions } from "../sessions/revoke-sessions.ts";
-import { revokeOpenSession } from "../store/sessions.ts";
+import { revokeOpenSession, revokeSessions } from "../store/sessions.ts";
 
 /** Ends one open session of the caller. Another user's session is NOT_FOUND. @throws ServiceError NOT_FOUND, UNAUTHENTICATED */
 export async function revokeOwnSession(call: SignedInCall, sessionId: string): Promise<void> {
