@@ -5,7 +5,7 @@ import { callOf, signedInCallOf } from "../call.ts";
 import { type AdminUser, listUsers } from "../store/admin-users.ts";
 import { listAuditEvents } from "../store/audit-events.ts";
 import { readChainState } from "../store/audit-seals.ts";
-import { type EmailStatus, listEmails } from "../store/emails.ts";
+import { listEmails } from "../store/emails.ts";
 import type { Role } from "../store/users.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { readAdminUser } from "./admin-user.ts";
@@ -18,7 +18,7 @@ import { listUserSessions, revokeUserSessions } from "./user-sessions.ts";
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async listUsers(req, ctx) {
     const call = callOf(ctx);
-    const page = await listUsers(call, { ...req, role: req.role as Role | undefined }, req);
+    const page = await listUsers(call, req, req);
     return { ...page, items: page.items.map((user) => adminUser(user, call.clock.now())) };
   },
   async getUser(req, ctx) {
@@ -58,7 +58,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     return { ...page, items: page.items.map(toMessage), chain: toMessage(chain) };
   },
   async listEmailLogs(req, ctx) {
-    const page = await listEmails(callOf(ctx), { ...req, status: req.status as EmailStatus | undefined }, req);
+    const page = await listEmails(callOf(ctx), req, req);
     return { ...page, items: page.items.map(toMessage) };
   },
   async retryEmail(req, ctx) {

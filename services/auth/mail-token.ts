@@ -34,8 +34,8 @@ export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "
     const valid = { createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) }, expiresAt: { $gt: now } };
     const { id, email } = user;
     const known = await call.em.findOne(OneTimeToken, { user: id, kind: "reset-password", email, ...valid });
-    const tokenId = known?.id ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenMs));
-    await queueEmail(call, user, "reset-password", { lifetime: formatDuration(resetTokenMs) }, tokenId);
+    const token = known ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenMs));
+    await queueEmail(call, user, "reset-password", { lifetime: formatDuration(resetTokenMs) }, token.id);
     await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
   });
 }
@@ -50,8 +50,8 @@ export async function resendVerification(call: Call, email: string): Promise<voi
     await call.em.transactional(async () => {
       if (!(await lockUser(call, user.id))) return;
       const { verifyTokenMs } = call.config;
-      const tokenId = await issueOneTimeToken(call, "verify-email", user, verifyTokenMs);
-      await queueEmail(call, user, "verify-email", { lifetime: formatDuration(verifyTokenMs) }, tokenId);
+      const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenMs);
+      await queueEmail(call, user, "verify-email", { lifetime: formatDuration(verifyTokenMs) }, token.id);
     });
   });
 }

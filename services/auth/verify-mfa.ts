@@ -41,11 +41,7 @@ export async function issueMfaToken(
   call: Pick<Call, "em" | "clock" | "config" | "keys">,
   user: Pick<User, "id" | "email">,
 ): Promise<string> {
-  const createdAt = call.clock.now();
-  const lifetimeMs = call.config.mfaTokenMs;
-  const id = await issueOneTimeToken(call, "sign-in", user, lifetimeMs);
-  const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
-  return createMfaToken(call, { id, userId: user.id, createdAt, expiresAt });
+  return createMfaToken(call, await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenMs));
 }
 
 function invalidMfaToken(): ServiceError {

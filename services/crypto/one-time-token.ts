@@ -3,6 +3,7 @@ import { equalSecrets } from "../platform/client.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
 import {
+  type IssuedToken,
   OneTimeToken,
   type OneTimeTokenKind,
   putOneTimeToken,
@@ -20,19 +21,18 @@ type Deps = ClockedDb & { cipher: Cipher };
 /**
  * Issues a token for an e-mail. It replaces an older one of the same user and kind. The row holds no secret: the token's
  * text is derived from its id when the mail is sent.
- * @returns the token's id, for the queued mail.
  */
 export async function issueOneTimeToken(
   call: ClockedDb,
   kind: OneTimeTokenKind,
   { id: userId, email }: Pick<User, "id" | "email">,
   lifetimeMs: number,
-): Promise<string> {
+): Promise<IssuedToken> {
   const createdAt = call.clock.now();
-  const id = newId(createdAt);
   const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
-  await putOneTimeToken(call, { id, kind, userId, email, createdAt, expiresAt });
-  return id;
+  const token = { id: newId(createdAt), kind, userId, email, createdAt, expiresAt };
+  await putOneTimeToken(call, token);
+  return token;
 }
 
 /** The text in the e-mail: the id and 128 bits of its keyed digest, 43 characters. */

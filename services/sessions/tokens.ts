@@ -10,6 +10,7 @@ import {
   type TokenKind,
   verifyToken,
 } from "../platform/access-token.ts";
+import type { IssuedToken } from "../store/one-time-tokens.ts";
 import type { Session } from "../store/sessions.ts";
 import type { User } from "../store/users.ts";
 
@@ -50,11 +51,8 @@ export function createAccessToken(call: Signing, session: TokenSession, user: To
 }
 
 /** Signs the MFA token of a login that waits for its second factor. */
-export function createMfaToken(
-  call: Signing,
-  mfaToken: { id: string; userId: string; createdAt: Date; expiresAt: Date },
-) {
-  return signJwt(call, "mfa", mfaToken.createdAt, mfaToken.expiresAt, mfaToken.userId, { jti: mfaToken.id });
+export function createMfaToken(call: Signing, { id, userId, createdAt, expiresAt }: IssuedToken): string {
+  return signJwt(call, "mfa", createdAt, expiresAt, userId, { jti: id });
 }
 
 /** Reads a refresh token; undefined if it is not valid. */

@@ -1,7 +1,8 @@
+import type { ListUsersRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Condition, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import type { ClockedDb, Db } from "./store.ts";
-import { PROFILE_COLUMNS, type Profile, type Role, type User } from "./users.ts";
+import { PROFILE_COLUMNS, type Profile, type User } from "./users.ts";
 
 /** A user as administrators see it. */
 export type AdminUser = Profile & Pick<User, "lastLoginAt"> & { deletionDate: Date | null; lockedUntil: Date | null };
@@ -20,12 +21,7 @@ export async function findAdminUser({ em }: Db, id: string): Promise<AdminUser |
 }
 
 /** Which users. `search` is a part of the address or name, in any case. */
-export type UserFilter = {
-  search?: string | undefined;
-  role?: Role | undefined;
-  emailVerified?: boolean | undefined;
-  locked?: boolean | undefined;
-};
+export type UserFilter = Pick<ListUsersRequest, "search" | "role" | "emailVerified" | "locked">;
 
 /** The indexed expression of `users_search`. Search terms contain no line feed, so none matches across both parts. */
 const SEARCHED = "(lower(t.email) || chr(10) || lower(t.name))";

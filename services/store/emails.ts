@@ -1,3 +1,4 @@
+import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { newId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
 import { type ClockedDb, type Db, type HotDb, prepared } from "./store.ts";
@@ -132,12 +133,7 @@ export async function mailQueue({ em }: Db, now: Date): Promise<{ depth: number;
 }
 
 /** Which e-mails. `to` matches in any case. */
-export type EmailFilter = {
-  userId?: string | undefined;
-  to?: string | undefined;
-  template?: string | undefined;
-  status?: EmailStatus | undefined;
-};
+export type EmailFilter = Pick<ListEmailLogsRequest, "userId" | "to" | "template" | "status">;
 
 /** An e-mail without its text and token. */
 export type EmailRow = {

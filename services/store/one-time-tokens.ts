@@ -25,12 +25,10 @@ table.setClass(OneTimeToken);
 
 /** A token that was presented and is valid: its bearer reads the mail of this address. */
 export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: string };
+export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" | "expiresAt">;
 
 /** Inserts a token, or replaces the user's older one of that kind. */
-export async function putOneTimeToken(
-  { em }: Db,
-  token: VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" | "expiresAt">,
-): Promise<void> {
+export async function putOneTimeToken({ em }: Db, token: IssuedToken): Promise<void> {
   await em.execute(
     `insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at) values (?, ?, ?, ?, ?, ?)
      on conflict (user_id, kind) do update set

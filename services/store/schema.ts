@@ -45,10 +45,11 @@ const NO_SEARCH_INDEX =
  */
 export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<void> {
   const own = MIGRATIONS.map(({ name }) => name);
-  const [table] = await em.execute<{ there: boolean }[]>(
-    "select to_regclass('mikro_orm_migrations') is not null as there",
+  const [schema] = await em.execute<{ isMigrated: boolean; hasSearch: boolean }[]>(
+    `select to_regclass('mikro_orm_migrations') is not null as "isMigrated",
+       to_regclass('users_search') is not null as "hasSearch"`,
   );
-  const rows = table?.there
+  const rows = schema?.isMigrated
     ? await em.execute<{ name: string }[]>("select name from mikro_orm_migrations").catch(asDatabaseUrlError)
     : [];
   const done = new Set(rows.map(({ name }) => name));
@@ -59,8 +60,7 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
     const problem = `The database lacks ${missing.length} of ${own.length} migrations`;
     throw new Error(`${problem}. Run npm run migrate with this version first, or leave MIGRATE on.`);
   }
-  const [search] = await em.execute<{ there: boolean }[]>("select to_regclass('users_search') is not null as there");
-  if (!search?.there) log.warn(NO_SEARCH_INDEX);
+  if (!schema?.hasSearch) log.warn(NO_SEARCH_INDEX);
 }
 
 /**

@@ -33,8 +33,8 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
     if (owner) return queueDailyEmail(call, owner, "address-in-use");
     const { id, name } = user;
     const to = { id, email: address.stored, name };
-    const tokenId = await issueOneTimeToken(call, "change-email", to, call.config.verifyTokenMs);
-    await queueEmail(call, to, "change-email", variables, tokenId);
+    const token = await issueOneTimeToken(call, "change-email", to, call.config.verifyTokenMs);
+    await queueEmail(call, to, "change-email", variables, token.id);
   });
 }
 
