@@ -6,7 +6,6 @@ import { closeAfterRestore } from "../services/admin/after-restore.ts";
 import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
 import { updateUser } from "../services/admin/update-user.ts";
 import { revokeUserSessions } from "../services/admin/user-sessions.ts";
-import { verifyFromCommandLine } from "../services/audit/cli.ts";
 import { createCipher, openExistingCipher, readSecretKeys } from "../services/crypto/cipher.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
@@ -17,6 +16,7 @@ import { addSigningKey, openKeyRing } from "../services/sessions/key-ring.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { grantServiceRole } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";
+import { verifyFromCommandLine } from "./audit-report.ts";
 
 const USAGE = `npm run admin -- <command>
   promote <e-mail>         makes an account an administrator; creates it if there is none, and prints its password
