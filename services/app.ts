@@ -149,7 +149,7 @@ async function openContext(
   const mailWorker = startMailWorker({ store, sender, cipher, clock, config, log });
   disposers.push(() => mailWorker.close());
   const lastSeen = createLastSeen(store, log);
-  disposers.push(() => lastSeen.close());
+  disposers.push(() => lastSeen.flush());
   const ai = createAiContext(config, store, clock, log);
   disposers.push(() => ai.close());
   const locate = await openGeoIp(config.geoipDatabase);

@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import type { Logger } from "pino";
-import { createBatch } from "../jobs/batch.ts";
+import { type Batch, createBatch } from "../jobs/batch.ts";
 import type { SessionClaims } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
 import { unauthenticated } from "../platform/server-hooks.ts";
@@ -23,7 +23,7 @@ export async function identify(
     await call.em.nativeUpdate(Session, { id, generation }, { successorUsed: true });
   }
   const now = call.clock.now();
-  if (now.getTime() - lastActiveAt.getTime() >= LAST_SEEN_RESOLUTION_MS) call.lastSeen.touch(id, now);
+  if (now.getTime() - lastActiveAt.getTime() >= LAST_SEEN_RESOLUTION_MS) call.lastSeen.set(id, { id, at: now });
   return found;
 }
 
@@ -51,16 +51,12 @@ export function createFindSession(db: HotDb, clock: Clock): FindSession {
 /** Resolution of `last_active_at`, in ms. With the interval of the writer it is less than a minute. */
 const LAST_SEEN_RESOLUTION_MS = 30_000;
 
-/** Writes when sessions were last active, off the request path. */
-export type LastSeen = {
-  touch(sessionId: string, at: Date): void;
-  /** Writes the remaining uses. */
-  close(): Promise<void>;
-};
+/** When sessions were last active, by their ids. */
+export type LastSeen = Batch<{ id: string; at: Date }>;
 
-/** Starts the writer of `last_active_at`. */
+/** Starts the writer of `last_active_at`, which works off the request path. */
 export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "warn">): LastSeen {
-  const batch = createBatch<{ id: string; at: Date }>({
+  return createBatch({
     name: "last seen",
     intervalMs: 1_000,
     retryMs: 1_000,
@@ -69,5 +65,4 @@ export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "wa
     write: (sessions) => updateLastActive({ em: store.fork() }, sessions),
     log,
   });
-  return { touch: (id, at) => batch.set(id, { id, at }), close: batch.flush };
 }

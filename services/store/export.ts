@@ -3,6 +3,8 @@ import type { Db } from "./store.ts";
 export type ExportRow = Record<string, unknown>;
 
 const LISTS = {
+  profile: `select id, email, name, bio, role, email_verified_at, password_changed_at, terms_accepted_at,
+      mfa_secret is not null as mfa_enabled, last_login_at, created_at, updated_at from users where id = ?`,
   // ended sessions are kept for a while; the earliest of these times is their end
   // device and place of an impersonation are the administrator's
   sessions: `select s.id, case when s.actor_id is null then s.device end as device,
@@ -35,14 +37,4 @@ export function readExportList(
   { limit, offset }: { limit: number; offset: number },
 ): Promise<ExportRow[]> {
   return em.execute(`${LISTS[list]} limit ? offset ?`, [userId, limit, offset]);
-}
-
-/** Reads a user's own data, without secrets. */
-export async function readExportProfile({ em }: Db, userId: string): Promise<ExportRow> {
-  const [row = {}] = await em.execute<ExportRow[]>(
-    `select id, email, name, bio, role, email_verified_at, password_changed_at, terms_accepted_at,
-       mfa_secret is not null as mfa_enabled, last_login_at, created_at, updated_at from users where id = ?`,
-    [userId],
-  );
-  return row;
 }

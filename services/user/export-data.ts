@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { type ExportList, type ExportRow, readExportList, readExportProfile } from "../store/export.ts";
+import { type ExportRow, readExportList } from "../store/export.ts";
 
 /** Rows of each list per page, so that a page stays well below the largest message. */
 const PAGE_SIZES = { sessions: 1_000, auditEvents: 4_000, emails: 1_000, usage: 4_000, usageDays: 1_000 };
@@ -14,7 +14,7 @@ const PAGE_SIZES = { sessions: 1_000, auditEvents: 4_000, emails: 1_000, usage: 
 export async function exportData(call: SignedInCall, page: number): Promise<JsonObject> {
   const { id } = call.caller.user;
   const further: { nextPage?: number } = {};
-  const read = async (list: ExportList) => {
+  const read = async (list: keyof typeof PAGE_SIZES) => {
     const size = PAGE_SIZES[list];
     const rows = await readExportList(call, list, id, { limit: size + 1, offset: (page - 1) * size });
     if (rows.length > size) further.nextPage = page + 1;
@@ -22,9 +22,10 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
   };
   await call.ai.usage.flush();
   const lostBefore = new Date(call.clock.now().getTime() - call.ai.longestMs).toISOString();
+  const [profile = {}] = await readExportList(call, "profile", id, { limit: 1, offset: 0 });
   const data = {
     exportedAt: call.clock.now().toISOString(),
-    profile: toJsonRow(await readExportProfile(call, id)),
+    profile: toJsonRow(profile),
     sessions: await read("sessions"),
     auditEvents: await read("auditEvents"),
     emails: await read("emails"),
