@@ -64,7 +64,8 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const server = fastify({
     serverFactory: (handler) => connections.server.on("request", handler as never) as never,
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
-    trustProxy: proxies.option,
+    // With mutual TLS every peer is an internal caller, whose X-Forwarded-For names its client.
+    trustProxy: tls?.ca ? (address, hop) => hop === 0 || proxies.isTrusted(address) : proxies.option,
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
   }) as FastifyInstance;
@@ -86,7 +87,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
       return { method, authorization, address: clientAddressOf(request), isForwarded };
     },
     onRequest(request, reply) {
-      proxies.checkForwarded(request);
+      if (!tls?.ca) proxies.checkForwarded(request);
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
       }

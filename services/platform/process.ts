@@ -34,7 +34,7 @@ export async function readConfigOrExit(
 export function loadEnvFile(env: NodeJS.ProcessEnv): void {
   try {
     const text = readFileSync(".env", "utf8");
-    if (text.includes("\0")) throw new Error("it is to be UTF-8");
+    if (text.includes("\0")) throw new Error("it must be UTF-8");
     for (const [name, value] of Object.entries(parseEnv(text.replace(/^\uFEFF/, "")))) env[name] ??= value;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;

@@ -1,4 +1,6 @@
+import { readFileSync } from "node:fs";
 import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createInternalTransport, type ServicesTransport } from "../../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
@@ -6,6 +8,7 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { type GrpcServer, listenGrpc } from "../../../services/grpc/server.ts";
 import { listenInternal } from "../../../services/internal-server.ts";
 import type { TlsFiles } from "../../../services/platform/process.ts";
+import type { CallHead } from "../../../services/platform/server-hooks.ts";
 
 /** Two self-signed certificates. */
 const pair = (name: string) => ({ cert: `test/support/tls/${name}.pem`, key: `test/support/tls/${name}.key` });
@@ -27,6 +30,24 @@ const ways = {
     connect: (port: number, files: TlsFiles) => createInternalTransport(`tls://127.0.0.1:${port}`, secret, files),
   },
 };
+
+test("gRPC: a caller with a client certificate passes on its client's address, any other caller does not", async () => {
+  const addresses: (string | undefined)[] = [];
+  const gate = async (call: CallHead) => {
+    addresses.push(call.address);
+    return { ...call, claims: undefined, rateLimit: undefined, permit: { reserveBody() {}, release() {} } };
+  };
+  const headers = { "x-forwarded-for": "203.0.113.9" };
+  for (const ca of [ours.cert, undefined]) {
+    const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: { ...ours, ca } };
+    const server = await listenGrpc({ ...app, gate }, { grpc });
+    const nodeOptions = { ca: readFileSync(ours.cert), cert: readFileSync(ours.cert), key: readFileSync(ours.key) };
+    const transport = createGrpcTransport({ baseUrl: `https://127.0.0.1:${server.port}`, nodeOptions });
+    await createClient(AuthService, transport).forgotPassword({}, { headers });
+    await server.close(0);
+  }
+  expect(addresses).toEqual(["203.0.113.9", "127.0.0.1"]);
+});
 
 /** Whether a call over a transport succeeds. */
 async function succeeds(transport: ServicesTransport): Promise<boolean> {
