@@ -159,6 +159,12 @@ function createServer(
   // A connection is also silent while its client waits for a response.
   app.server.on("timeout", (socket) => socket.writableLength > 0 && socket.destroy());
   app.server.on("checkExpectation", app.routing);
+  // A client that waits for "100 Continue" sends its body once the request is admitted (RFC 9110 section 10.1.1).
+  app.server.on("checkContinue", app.routing);
+  app.addHook("preParsing", (request, reply, _payload, done) => {
+    if (request.headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
+    done();
+  });
   app.server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // the client may reset the connection
     onClientError(new Error("CONNECT is not served"), socket);

@@ -10,6 +10,7 @@ import { type Process, startProcess } from "../support/deployment.ts";
 import { bomb, CHAT, GZIP, grpcUrlIn, head, LOGIN, questions, REFLECTION, withSession } from "../support/hostile.ts";
 import { createHttpClient, sendHttp } from "../support/http-client.ts";
 import { failureOf, framed, send } from "../support/raw-grpc.ts";
+import { sendRawHttp } from "../support/raw-http.ts";
 import { times } from "../support/until.ts";
 
 /** The heap that the documentation gives a process in a container of 512 MB, in MB. */
@@ -125,4 +126,15 @@ test("Login flood from one address on both ports: other accounts are served, and
   session.destroy();
   expect([...statuses].every((status) => [401, 423, 429, 503].includes(status))).toBe(true);
   expect(await flooded.end("SIGTERM")).toBe(0);
+});
+
+test("POST /ai/chat: invites an announced body only with a valid token", async () => {
+  const announce = (token: string) =>
+    sendRawHttp(
+      Number(new URL(product.url).port),
+      "POST /ai/chat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n" +
+        `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`,
+    );
+  expect(await announce("invalid")).toMatch(/^HTTP\/1\.1 401 /);
+  expect(await announce(accessToken)).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 400 /);
 });
