@@ -1,5 +1,6 @@
 import { connect } from "node:net";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import type { Mode } from "./test/support/app.ts";
 import { FlakyTests } from "./test/support/flaky-tests.ts";
 
@@ -23,6 +24,17 @@ const races = [
   "test/contract/user/{delete-account,end-sessions,ended-meanwhile,sessions}.test.ts",
 ];
 
+/** Begins the longest suites of the last project first, so that neither worker waits for the other at the end. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ moduleId }: TestSpecification) => /resilience\/(faults|soak|replicas|attacks)\./.test(moduleId);
+    const last = sorted.filter(({ project }) => project.name === "parts");
+    const others = sorted.filter(({ project }) => project.name !== "parts");
+    return [...others, ...last.filter(isLong), ...last.filter((file) => !isLong(file))];
+  }
+}
+
 /** Deployments: all in one process on embedded parts, the same on servers, and gateway and services apart on servers. */
 const suites: Record<Mode, string[]> = { embedded: contract, servers: races, apart: stored };
 const modes: Mode[] = haveServers ? ["embedded", "servers", "apart"] : ["embedded"];
@@ -34,6 +46,7 @@ export default defineConfig({
     pool: "threads",
     isolate: false,
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     testTimeout: process.env.RACE_ROUNDS ? 3_600_000 : 120_000, // only what hangs waits for these
     hookTimeout: 120_000,
     retry: process.env.CI ? 1 : 0,

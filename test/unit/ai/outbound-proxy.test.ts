@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import { connect, type Server, type Socket } from "node:net";
 import tls from "node:tls";
-import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { createHttpClient } from "../../../services/ai/providers/http-client.ts";
@@ -11,7 +11,9 @@ import { listen } from "../../support/sockets.ts";
 
 const CERT = readFileSync("test/support/tls/ours.pem", "utf8"); // for localhost
 const KEY = readFileSync("test/support/tls/ours.key");
+const authorities = tls.getCACertificates("default");
 beforeAll(() => tls.setDefaultCACertificates([CERT]));
+afterAll(() => tls.setDefaultCACertificates(authorities)); // other suites run in this thread
 
 function listenForTest(server: Server): Promise<number> {
   onTestFinished(() => void server.close());
