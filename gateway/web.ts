@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { nothingHere } from "./hooks/request-hooks.ts";
 
 const FOLDER = fileURLToPath(new URL("../web/dist/", import.meta.url));
 /** The paths of the app. The first one is its home, the others are links in e-mails; all further ones are fragments. */
@@ -34,15 +35,22 @@ export const isWebBuilt = existsSync(`${FOLDER}index.html`);
 export function addWeb(app: FastifyInstance): void {
   const page = createFile("index.html", { "cache-control": "no-cache", "content-security-policy": POLICY });
   for (const path of PATHS) app.get(path, page);
-  for (const name of readdirSync(`${FOLDER}assets`)) {
-    if (name.endsWith(".gz")) continue;
-    const file = createFile(`assets/${name}`, { "cache-control": "public, max-age=31536000, immutable" });
-    app.get(`/assets/${name}`, file);
-  }
+  const names = readdirSync(`${FOLDER}assets`).filter((name) => !name.endsWith(".gz"));
+  const cached = { "cache-control": "public, max-age=31536000, immutable" };
+  const assets = new Map(names.map((name) => [name, createFile(`assets/${name}`, cached)]));
+  // One route: a route of each asset, with its 405 for every other method, took 5 MB in all.
+  app.get<{ Params: { name: string } }>("/assets/:name", (request, reply) => {
+    const send = assets.get(request.params.name);
+    if (!send) throw nothingHere();
+    send(request, reply);
+  });
 }
 
 /** A handler that sends a file of the build from memory, compressed where the client takes it. */
-function createFile(path: string, headers: Record<string, string>) {
+function createFile(
+  path: string,
+  headers: Record<string, string>,
+): (request: FastifyRequest, reply: FastifyReply) => void {
   const plain = readFileSync(FOLDER + path);
   const compressed = readFileSync(`${FOLDER + path}.gz`);
   const type = TYPES[extname(path)] ?? "application/octet-stream";

@@ -89,7 +89,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
       checkHost(request.raw);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
       const { allow } = request.routeOptions.config;
-      if (request.is404) throw new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
+      if (request.is404) throw nothingHere();
       if (!allow) return;
       reply.header("allow", allow);
       throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address allows ${allow}.`);
@@ -101,6 +101,8 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
     begin(request, reply);
   };
 }
+
+export const nothingHere = () => new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
 
 /** Discards the rest of a body after an early response. Many clients read the response only once they have sent all. */
 function closeLingering(request: IncomingMessage): void {
