@@ -52,7 +52,18 @@ describeChromium("GET /docs in Chromium", (visit) => {
     expect(foreign()).toEqual([]);
   });
 
-  test("sends a request as the user who is signed in, and shows samples", async () => {
+  test("shows samples in curl, fetch and Python", async () => {
+    const { page } = await visitDocs(PROFILE_SECTION);
+    const section = page.locator("section", { has: page.getByRole("heading", { name: "Get Profile" }) }).last();
+    await section.getByText("--header").first().waitFor(); // in curl
+    await section.getByRole("button", { name: "Curl" }).first().click();
+    await page.getByRole("option").first().waitFor();
+    expect((await page.getByRole("option").allInnerTexts()).sort()).toEqual(["Curl", "Fetch", "Requests"]);
+    await page.getByRole("option", { name: "Requests" }).click();
+    await section.getByText("requests.get(").first().waitFor();
+  });
+
+  test("sends a request as the user who is signed in", async () => {
     const { user, refreshToken } = await app.signIn();
     const { page, errors, foreign } = await visitDocs(PROFILE_SECTION, refreshToken);
     await sendProfileRequest(page);
