@@ -17,8 +17,8 @@ export type RateLimitResult = { limit: number; remaining: number; resetMs: numbe
 /** Counts requests in windows that start with the first of them. */
 export type RateLimiter = {
   /**
-   * Counts one request towards each key (at least one) in order, stopping at the first whose limit it exceeds, so that
-   * a client that invents accounts creates no counter for each. @returns the tightest result.
+   * Counts one request towards every key (at least one). One that exceeds a limit counts towards none, so that a client
+   * which invents accounts or addresses creates no counter for each. @returns the tightest result.
    */
   consume(keys: RateLimitKey[]): Promise<RateLimitResult>;
   /** Resolves if Redis works or is not configured. */
@@ -32,24 +32,28 @@ const CHECK_WINDOW_MS = 60_000;
 const PREFIX = "gatehouse:limit:";
 
 /**
- * Counts one request towards the keys, up to the first whose maximum it exceeds, in one round trip. It uses the caller's
- * clock, so that windows are the same with and without Redis.
+ * Counts one request towards every key, or towards none if it exceeds one, in one round trip. It uses the caller's clock, so
+ * that windows are the same with and without Redis.
  */
 const SCRIPT = `
 local now = tonumber(ARGV[1])
 local standing = {}
+local exceeded = false
 for i, key in ipairs(KEYS) do
-  local most, window = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
   local ends = tonumber(redis.call('hget', key, 'ends') or '0')
-  if ends <= now then
-    ends = now + window
-    redis.call('hset', key, 'ends', ends, 'count', 0)
-    redis.call('pexpire', key, window)
+  local count = ends > now and tonumber(redis.call('hget', key, 'count')) or 0
+  if count >= tonumber(ARGV[2 * i]) then exceeded = true end
+  standing[2 * i - 1] = count + 1
+  standing[2 * i] = ends > now and ends or now + tonumber(ARGV[2 * i + 1])
+end
+if exceeded then return standing end
+for i, key in ipairs(KEYS) do
+  if standing[2 * i - 1] > 1 then
+    redis.call('hincrby', key, 'count', 1)
+  else
+    redis.call('hset', key, 'ends', standing[2 * i], 'count', 1)
+    redis.call('pexpire', key, ARGV[2 * i + 1])
   end
-  local count = redis.call('hincrby', key, 'count', 1)
-  standing[2 * i - 1] = count
-  standing[2 * i] = ends
-  if count > most then break end
 end
 return standing`;
 
@@ -97,7 +101,7 @@ export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]
 }
 
 type Count = { count: number; endsAt: number };
-/** Counts one request towards the keys, up to the first that is exceeded. */
+/** Counts one request towards every key, or towards none if it exceeds one. @returns the counts with this request */
 type Counter = (keys: RateLimitKey[], now: number) => Count[] | Promise<Count[]>;
 
 /** Counts in Redis. Without Redis, and while it is unavailable, each process counts for itself. */
@@ -131,33 +135,25 @@ function countInRedis({ client, withBreaker }: RedisClient) {
     const names = keys.map(({ key }) => PREFIX + key);
     const values = keys.flatMap(({ max, windowMs }) => [max, windowMs]);
     const standing = await withBreaker(() => counter.takeLimits(names.length, ...names, now, ...values));
-    return keys
-      .slice(0, standing.length / 2)
-      .map((_, i) => ({ count: standing[2 * i] as number, endsAt: standing[2 * i + 1] as number }));
+    return keys.map((_, i) => ({ count: standing[2 * i] as number, endsAt: standing[2 * i + 1] as number }));
   };
 }
 
 function countInProcess() {
   const counts = new Map<string, Count>();
-  const countOne = ({ key, windowMs }: RateLimitKey, now: number): Count => {
-    let count = counts.get(key);
-    if (!count || count.endsAt <= now || count.endsAt > now + windowMs) {
-      // the window is over, or the clock was set back
-      counts.delete(key); // the new window becomes the last entry
-      count = { count: 0, endsAt: now + windowMs };
-      counts.set(key, count);
+  return (keys: RateLimitKey[], now: number): Count[] => {
+    const standings = keys.map(({ key, windowMs }) => {
+      const { count, endsAt } = counts.get(key) ?? { count: 0, endsAt: now };
+      const isOpen = endsAt > now && endsAt <= now + windowMs; // otherwise it is over, or the clock was set back
+      return isOpen ? { count: count + 1, endsAt } : { count: 1, endsAt: now + windowMs };
+    });
+    if (standings.some(({ count }, i) => count > (keys[i] as RateLimitKey).max)) return standings;
+    for (const [i, { key }] of keys.entries()) {
+      const standing = standings[i] as Count;
+      if (standing.count === 1) counts.delete(key); // a new window becomes the last entry
+      counts.set(key, standing);
       if (counts.size > MAX_KEYS) counts.delete(counts.keys().next().value as string);
     }
-    count.count++;
-    return { ...count }; // as it stands for this request: others are counted before it is looked at
-  };
-  return (keys: RateLimitKey[], now: number): Count[] => {
-    const seen: Count[] = [];
-    for (const limit of keys) {
-      const count = countOne(limit, now);
-      seen.push(count);
-      if (count.count > limit.max) break;
-    }
-    return seen;
+    return standings;
   };
 }

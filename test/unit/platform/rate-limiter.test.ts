@@ -25,6 +25,21 @@ test("Rate limiter: an address stays limited, whatever number of accounts it use
   expect(accepted).toBe(3);
 });
 
+test("Rate limiter: an address stays limited, whatever number of networks another site uses", async () => {
+  const limits = createRateLimiter(undefined, clock);
+  for (const site of ["one", "two", "three"]) {
+    for (const network of times(50_000, String)) {
+      await limits.consume([
+        { key: `{${site}}${network}`, max: 1, windowMs },
+        { key: `{${site}}`, max: 10, windowMs },
+      ]);
+    }
+    expect(await limits.consume([{ key: "address", max: 1, windowMs }])).toMatchObject({
+      remaining: site === "one" ? 0 : -1,
+    });
+  }
+});
+
 test("Rate limiter: no wait is longer than a window, also after a change of the clock", async () => {
   let now = Date.now();
   const limits = createRateLimiter(undefined, { now: () => new Date(now) });
@@ -55,16 +70,18 @@ test.runIf(process.env.TEST_SERVERS)(
     const address = randomUUID();
     const limits = createRateLimiter(cache, clock);
     const standings = [];
-    for (const account of ["a", "a", "a", "b", "c"]) standings.push(await limits.consume(limitsOf(address, account)));
+    for (const account of ["a", "a", "a", "b", "c", "d"])
+      standings.push(await limits.consume(limitsOf(address, account)));
     expect(standings.map(({ limit, remaining }) => [limit, remaining])).toEqual([
       [2, 1],
       [2, 0],
       [2, -1],
+      [3, 0],
       [3, -1],
-      [3, -2],
+      [3, -1],
     ]);
     const left = await cache.client.keys(`*${address}*`);
-    expect(left.filter((key) => key.includes("account"))).toHaveLength(1);
+    expect(left.filter((key) => key.includes("account"))).toHaveLength(2); // of a and b
     cache.close();
   },
 );
