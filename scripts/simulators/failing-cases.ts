@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as wait } from "node:timers/promises";
 import type { ErrorName } from "./dialect-encoder.ts";
 import { type Case, type Exchange, encode, prefix, respond, send, write } from "./script.ts";
 
@@ -13,12 +13,14 @@ const begin = async (exchange: Exchange) => {
   if (!chatRequest.stream) return write(response, '{"id":"half of a rep');
   for (const event of prefix(events)) await write(response, encode(event, encoder.lineEnd));
 };
-const forever = async ({ response }: Exchange, tick: () => string) => {
+/** @param pause between two parts: none while the next one may be written */
+const forever = async ({ response }: Exchange, tick: () => string, pause: () => Promise<unknown> = nextTurn) => {
   while (!response.destroyed) {
     await write(response, tick());
-    await nextTurn();
+    await pause();
   }
 };
+const PING_MS = 20;
 const error =
   (name: ErrorName, headers: Record<string, string> = {}, times = Number.POSITIVE_INFINITY) =>
   (exchange: Exchange) => {
@@ -181,10 +183,11 @@ export const FAILURES: Record<string, Case> = {
   "pings-midway": {
     answer: async (exchange) => {
       await begin(exchange);
-      await forever(exchange, () =>
-        exchange.chatRequest.stream
-          ? `: ping\n\n${exchange.encoder.idle.map((event) => encode(event, "\n")).join("")}`
-          : "\n",
+      const ping = `: ping\n\n${exchange.encoder.idle.map((event) => encode(event, "\n")).join("")}`;
+      await forever(
+        exchange,
+        () => (exchange.chatRequest.stream ? ping : "\n"),
+        () => wait(PING_MS),
       );
     },
   },

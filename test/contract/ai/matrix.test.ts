@@ -8,17 +8,12 @@ import { eventsIn } from "../../support/sse-events.ts";
 import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectations.ts";
 
 const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"];
-/** All cases but those that only a timeout ends, of which one is enough here. The tests of the adapters run them all. */
-const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name) || name === "pings-midway");
+/** All cases but those that only a timeout ends. The tests of the adapters run these too. */
+const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name));
 /** Every case with one provider, by turns. Over REST, apart, every case runs with all providers. */
 const IN_TURN = CASES.map((name, index) => [PROVIDERS[index % PROVIDERS.length] ?? "", name] as const);
 const ALL = PROVIDERS.flatMap((provider) => CASES.map((name) => [provider, name] as const));
-const env = {
-  RATE_LIMITS: "off",
-  AI_FIRST_BYTE_TIMEOUT: "15s", // one byte per turn is slow on a busy machine
-  AI_IDLE_TIMEOUT: "6s",
-  AI_TOTAL_TIMEOUT: "25s",
-};
+const env = { RATE_LIMITS: "off" };
 
 let app: TestApp;
 let token: string;
@@ -88,6 +83,16 @@ describe.concurrent.each(IN_TURN)("AI provider %s, case %s", (provider, name) =>
     }
     expect(summary(outcome)).toEqual(summary(expected.chat));
   });
+});
+
+test("AI: a reply that takes longer than AI_TOTAL_TIMEOUT fails, whole or streamed", async () => {
+  const impatient = await startApp({ env: { AI_TOTAL_TIMEOUT: "1s" } });
+  const { accessToken } = await impatient.signIn();
+  const ask = (path: string) => impatient.httpClient().post(path, conversationOf("case: pings-midway"), accessToken);
+  const [stream, whole] = await Promise.all(["/ai/stream", "/ai/chat"].map(ask));
+  expect(kindIn(eventsIn(stream?.body).error ?? "", "provider-a")).toBe("timed out");
+  expect(kindIn(whole?.body.message, "provider-a")).toBe("timed out");
+  await impatient.close();
 });
 
 const headers = {
