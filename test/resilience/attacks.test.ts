@@ -30,10 +30,9 @@ const ATTACKER = { "x-forwarded-for": "198.51.100.7" };
 const large = Buffer.from(JSON.stringify({ ...CONVERSATION, pad: "x".repeat(2_000_000) }));
 const simulator = await startSuiteProvider();
 
+/** The smallest process and the largest deployment. `npm run bench -- attacks` has the other two as well. */
 describe.each([
   [256, "in one process"],
-  [512, "in one process"],
-  [256, "apart"],
   [512, "apart"],
 ] as const)("Attacks on both ports of a heap of %i MB, %s", (heapMb, mode) => {
   let processes: Process[];

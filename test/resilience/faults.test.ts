@@ -10,7 +10,7 @@ import { tally, times, until } from "../support/until.ts";
 
 /** Every fault once in an ordinary run; `npm run faults` goes on for an hour. */
 const MINUTES = Number(process.env.FAULTS_MINUTES ?? 0);
-const CLIENTS = Number(process.env.FAULTS_CLIENTS ?? 8);
+const CLIENTS = Number(process.env.FAULTS_CLIENTS ?? (MINUTES ? 8 : 4));
 /** An hour shows what twenty seconds without a turn do to timers and leases. */
 const FREEZE_MS = MINUTES ? 20_000 : undefined;
 

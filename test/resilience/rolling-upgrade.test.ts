@@ -7,7 +7,7 @@ import { unpackPreviousRelease } from "../support/previous-release.ts";
 import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
 import { tally } from "../support/until.ts";
 
-const USERS = Number(process.env.ROLLING_USERS ?? 8);
+const USERS = Number(process.env.ROLLING_USERS ?? 4);
 const GRACE_MS = 1_500;
 const CURRENT = process.cwd();
 
