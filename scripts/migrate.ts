@@ -5,7 +5,7 @@ import { openExistingCipher } from "../services/crypto/cipher.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile } from "../services/platform/process.ts";
-import { isLockTimeout } from "../services/store/audit-events.ts";
+import { isLockTimeout } from "../services/store/errors.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { checkSchema } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";

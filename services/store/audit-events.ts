@@ -61,13 +61,7 @@ export function listAuditEvents(
 const LOCK_TIMEOUT_MS = 2_000;
 const DEFAULT_PARTITION = "audit_events_default";
 const CHECK_VIOLATION = "23514";
-const LOCK_NOT_AVAILABLE = "55P03";
 const codeOf = (error: unknown) => (error as { code?: string }).code;
-
-/** Whether a change of partitions was given up because it would have made writers wait. It is to be tried again later. */
-export function isLockTimeout(error: unknown): boolean {
-  return codeOf(error) === LOCK_NOT_AVAILABLE;
-}
 
 /** Limits the time that this transaction waits for locks. */
 export async function limitLockTime({ em }: Db): Promise<void> {

@@ -27,6 +27,11 @@ export function isDatabaseUnavailable(error: unknown): boolean {
   return false;
 }
 
+/** Whether a change of tables was given up because it would have made others wait. It is to be tried again later. */
+export function isLockTimeout(error: unknown): boolean {
+  return (error as { code?: unknown }).code === "55P03";
+}
+
 /** Whether an error means that a row with this unique key exists. @param constraint its name. */
 export function isDuplicate(error: unknown, constraint: string): boolean {
   return (

@@ -1,15 +1,14 @@
 import { Socket } from "node:net";
-import { MikroORM, type Transaction } from "@mikro-orm/core";
+import { MikroORM } from "@mikro-orm/core";
 import { type PostgreSqlConnection, PostgreSqlDriver } from "@mikro-orm/postgresql";
 import pg, { type TypeOverrides } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
 import type { OnStatement } from "../platform/tracing.ts";
 import { asDatabaseUrlError } from "./errors.ts";
-import { USERS_SEARCH } from "./migrations/Migration20261121000400_lists.ts";
 import { assertWritable, baseStore, ormOptions, PING } from "./orm.ts";
-import { MIGRATION_TABLE } from "./schema.ts";
-import { LOCKS, parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
+import { migrateUnderLock } from "./schema.ts";
+import { parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
 
 /** Connections to PostgreSQL of one process, beside one for health checks: a busy process is not a broken one. */
 const POOL_SIZE = 10;
@@ -27,9 +26,6 @@ const RESPONSE_GRACE_MS = 2_000;
 /** Settings that our statements rely on, whatever a server, database or role sets. */
 const SETTINGS =
   "-c datestyle=ISO -c timezone=UTC -c default_transaction_isolation=read\\ committed -c standard_conforming_strings=on";
-/** For migrations and those that wait for them: creating an index of a large table takes minutes. */
-const DISABLE_TIMEOUTS =
-  "select set_config(name, '0', true) from pg_settings where name ~ '^(statement|lock|.*transaction.*)_timeout$'";
 
 /** Opens a pool of connections to a PostgreSQL server. @throws Error for operators, when nothing answers at the URL */
 export async function openPostgres(
@@ -113,21 +109,9 @@ function releaseBrokenConnections(pool: Pool): void {
   });
 }
 
-/** Migrates in one transaction, whose end releases the lock, also behind a pooler. */
 async function migratePostgres(url: string, log: Logger): Promise<void> {
   const orm = await connect(url, log, STATEMENT_TIMEOUT_MS, 0);
-  try {
-    await orm.em.fork().transactional(async (em) => {
-      await em.execute(DISABLE_TIMEOUTS);
-      await em.execute("select pg_advisory_xact_lock(?)", [LOCKS.migrate]);
-      const [record] = await em.execute<{ name: string }[]>(MIGRATION_TABLE);
-      if (record) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: record.name });
-      await orm.migrator.up({ transaction: em.getTransactionContext() as Transaction });
-      await em.execute(USERS_SEARCH); // the extension may have been installed since
-    });
-  } finally {
-    await orm.close(true);
-  }
+  await migrateUnderLock(orm, log).finally(() => orm.close(true));
 }
 
 /** Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: there is no fallback to a connection without TLS. */

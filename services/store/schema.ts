@@ -1,9 +1,11 @@
-import type { SqlEntityManager } from "@mikro-orm/postgresql";
+import { setTimeout as wait } from "node:timers/promises";
+import type { MikroORM, Transaction } from "@mikro-orm/core";
+import type { PostgreSqlDriver, SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
-import { asDatabaseUrlError } from "./errors.ts";
+import { asDatabaseUrlError, isLockTimeout } from "./errors.ts";
 import { Migration20261121000000_house } from "./migrations/Migration20261121000000_house.ts";
 import { Migration20261121000100_identity } from "./migrations/Migration20261121000100_identity.ts";
-import { Migration20261121000400_lists } from "./migrations/Migration20261121000400_lists.ts";
+import { Migration20261121000400_lists, USERS_SEARCH } from "./migrations/Migration20261121000400_lists.ts";
 import { Migration20261121000500_audit } from "./migrations/Migration20261121000500_audit.ts";
 import { Migration20261121000600_usage } from "./migrations/Migration20261121000600_usage.ts";
 import { Migration20261121000700_scale } from "./migrations/Migration20261121000700_scale.ts";
@@ -12,6 +14,7 @@ import { Migration20261123000100_macs } from "./migrations/Migration202611230001
 import { Migration20261123000200_failures } from "./migrations/Migration20261123000200_failures.ts";
 import { Migration20261123000300_usage_days } from "./migrations/Migration20261123000300_usage_days.ts";
 import { Migration20261123000400_reservations } from "./migrations/Migration20261123000400_reservations.ts";
+import { LOCKS } from "./store.ts";
 
 /** All migrations, oldest first. A database records those it has by class name. */
 export const MIGRATIONS = [
@@ -34,6 +37,37 @@ export const MIGRATION_TABLE = `
   where nspname = coalesce(
     (select n.nspname from pg_namespace n join pg_class c on c.relnamespace = n.oid where c.oid = to_regclass('mikro_orm_migrations')),
     current_schema())`;
+
+/** For migrations and those that wait for them: the first ones create indexes. */
+const DISABLE_TIMEOUTS =
+  "select set_config(name, '0', true) from pg_settings where name ~ '^(statement|lock|.*transaction.*)_timeout$'";
+/** Longest wait of a migration for a table, since all later statements on the table wait behind it. */
+const LIMIT_LOCKS = "set local lock_timeout = '100ms'";
+/** Time between two attempts, in ms, in which those statements go on. */
+const RETRY_MS = 1_000;
+
+/**
+ * Migrates in one transaction, whose end releases the lock, also behind a pooler. Where another transaction uses a table
+ * it rolls back and tries again, until that transaction has ended.
+ */
+export async function migrateUnderLock(orm: MikroORM<PostgreSqlDriver>, log: Logger): Promise<void> {
+  const migrate = async (em: SqlEntityManager) => {
+    await em.execute(DISABLE_TIMEOUTS);
+    await em.execute("select pg_advisory_xact_lock(?)", [LOCKS.migrate]);
+    await em.execute(LIMIT_LOCKS);
+    const [record] = await em.execute<{ name: string }[]>(MIGRATION_TABLE);
+    if (record) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: record.name });
+    await orm.migrator.up({ transaction: em.getTransactionContext() as Transaction });
+    await em.execute(USERS_SEARCH); // the extension may have been installed since
+    return true;
+  };
+  const retry = async (error: unknown) => {
+    if (!isLockTimeout(error)) throw error;
+    log.warn("a migration waits for a table that a long transaction uses");
+    await wait(RETRY_MS);
+  };
+  while (!(await orm.em.fork().transactional(migrate).catch(retry)));
+}
 
 const NO_SEARCH_INDEX =
   "user search has no index: the extension pg_trgm is missing, or this role may not create it. Create it, then run npm run migrate";

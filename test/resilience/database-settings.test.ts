@@ -1,8 +1,7 @@
-import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { openStore } from "../../services/store/open-store.ts";
 import { startApp } from "../support/app.ts";
-import { createDatabase } from "../support/databases.ts";
+import { createDatabase, runSql } from "../support/databases.ts";
 import { captureLog } from "../support/log.ts";
 import { openQuietStore } from "../support/stores.ts";
 import { tallyGuesses, times } from "../support/until.ts";
@@ -21,12 +20,8 @@ const SETTINGS = [
 describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operator", () => {
   test("serves logins and profiles", async () => {
     const DATABASE_URL = await createDatabase();
-    const client = new pg.Client(DATABASE_URL);
-    await client.connect();
-    for (const setting of SETTINGS) {
-      await client.query(`alter database ${new URL(DATABASE_URL).pathname.slice(1)} set ${setting}`);
-    }
-    await client.end();
+    const name = new URL(DATABASE_URL).pathname.slice(1);
+    await runSql(DATABASE_URL, SETTINGS.map((setting) => `alter database ${name} set ${setting}`).join(";"));
     const app = await startApp({ mode: "servers", env: { DATABASE_URL } });
     const { user, browser, accessToken } = await app.signIn();
     const { body } = await browser.get("/user/profile", accessToken);
@@ -53,10 +48,7 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
   test("is refused if its encoding cannot hold every character", async () => {
     const url = new URL(await createDatabase());
     const name = `${url.pathname.slice(1)}_latin`;
-    const client = new pg.Client(url.href);
-    await client.connect();
-    await client.query(`create database ${name} encoding 'LATIN1' locale 'C' template template0`);
-    await client.end();
+    await runSql(url.href, `create database ${name} encoding 'LATIN1' locale 'C' template template0`);
     url.pathname = name;
     const opened = openQuietStore(url.href);
     await expect(opened).rejects.toThrow(

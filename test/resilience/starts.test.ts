@@ -1,9 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { readConfig } from "../../services/platform/config.ts";
-import { createDatabase, freshStorage } from "../support/databases.ts";
+import { createDatabase, freshStorage, runSql } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
 import { startProxy } from "../support/proxy.ts";
@@ -20,12 +19,10 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an emp
       ADMIN_PASSWORD: "Correct-horse-1",
     };
     const processes = await Promise.all(times(3, () => startProcess({ ...env, DATA_DIR: temporaryFolder() })));
-    const client = new pg.Client(DATABASE_URL);
-    await client.connect();
-    const { rows } = await client.query(
+    const rows = await runSql(
+      DATABASE_URL,
       "select (select count(*)::int from signing_keys) as keys, (select count(*)::int from users where role = 'admin') as admins",
     );
-    await client.end();
     const ends = await Promise.all(processes.map((process) => process.end("SIGTERM")));
     expect(rows).toEqual([{ keys: 1, admins: 1 }]);
     expect(ends).toEqual([0, 0, 0]);
@@ -101,19 +98,17 @@ describe("Start with wrong settings", () => {
 describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free connections", () => {
   test("reports the database's own message", async () => {
     const url = new URL(await createDatabase("crowded"));
-    const owner = new pg.Client(url.href);
-    await owner.connect();
+    const ownerUrl = url.href;
     url.username = `crowded_${process.env.TEST_RUN}`;
     url.password = "crowded"; // for servers that require one
-    await owner.query(`create role ${url.username} login password 'crowded' connection limit 0`);
+    await runSql(ownerUrl, `create role ${url.username} login password 'crowded' connection limit 0`);
     try {
       const started = startProcess({ DATABASE_URL: url.href });
       await expect(started).rejects.toThrow(
         `DATABASE_URL: the database refuses connections now: too many connections for role "${url.username}". Try`,
       );
     } finally {
-      await owner.query(`drop role ${url.username}`);
-      await owner.end();
+      await runSql(ownerUrl, `drop role ${url.username}`);
     }
   });
 });

@@ -30,12 +30,8 @@ export function createAccounts({
   async function addUser(changes: { email?: string; name?: string; role?: "admin" } = {}): Promise<TestUser> {
     const email = changes.email ?? `${randomUUID()}@example.com`;
     const name = changes.name ?? "Ann Example";
-    const { status, body } = await httpClient().post("/auth/register", {
-      email,
-      password: PASSWORD,
-      name,
-      acceptTerms: true,
-    });
+    const account = { email, password: PASSWORD, name, acceptTerms: true };
+    const { status, body } = await httpClient().post("/auth/register", account);
     if (status !== 201) throw new Error(`register answered ${status} ${JSON.stringify(body)}`);
     if (changes.role) await makeAdmin?.(body.userId);
     return { id: body.userId, email, name, password: PASSWORD, credentials: { email, password: PASSWORD } };

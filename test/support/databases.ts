@@ -9,7 +9,7 @@ const PREFIX = "gatehouse_test_";
 export async function createDatabase(label = randomUUID().slice(0, 8)): Promise<string> {
   const server = process.env.TEST_DATABASE_URL as string;
   const name = `${PREFIX}${process.env.TEST_RUN}_${label}`;
-  await onServer(server, (client) => client.query(`create database ${name}`));
+  await runSql(server, `create database ${name}`);
   return Object.assign(new URL(server), { pathname: `/${name}` }).href;
 }
 
@@ -27,21 +27,21 @@ export function setup(): () => Promise<void> {
   process.env.TEST_RUN = run;
   const server = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
   return async () => {
-    await onServer(server, async (client) => {
-      const { rows } = await client.query("select datname from pg_database where datname like $1", [
-        `${PREFIX}${run}_%`.replaceAll("_", "\\_"),
-      ]);
-      for (const { datname } of rows) await client.query(`drop database if exists ${datname} with (force)`);
-    }).catch(() => {}); // no server, no databases
+    const pattern = `${PREFIX}${run}_%`.replaceAll("_", "\\_");
+    const names = await runSql(server, `select datname from pg_database where datname like '${pattern}'`).catch(
+      () => [],
+    );
+    for (const { datname } of names) await runSql(server, `drop database if exists ${datname} with (force)`);
   };
 }
 
-async function onServer(url: string, work: (client: pg.Client) => Promise<unknown>): Promise<void> {
+/** Runs one statement, or several without results, on a connection of its own. @returns the rows */
+// biome-ignore lint/suspicious/noExplicitAny: as pg's own rows
+export async function runSql(url: string, sql: string): Promise<any[]> {
   const client = new pg.Client(url);
   await client.connect();
-  try {
-    await work(client);
-  } finally {
-    await client.end();
-  }
+  return client
+    .query(sql)
+    .then(({ rows }) => rows)
+    .finally(() => client.end());
 }

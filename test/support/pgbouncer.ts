@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import pg from "pg";
 import { startDaemon } from "./daemon.ts";
+import { runSql } from "./databases.ts";
 import { freePort } from "./metrics.ts";
 import { addressOf, throughPort } from "./sockets.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
@@ -12,10 +12,8 @@ export async function startPgBouncer(databaseUrl: string) {
   const server = addressOf(databaseUrl);
   const database = pathname.slice(1);
   const port = await freePort();
-  const client = new pg.Client(databaseUrl);
-  await client.connect();
-  await client.query(readFileSync("deploy/pooler.sql", "utf8").replaceAll("role gatehouse", `database ${database}`));
-  await client.end();
+  const pooler = readFileSync("deploy/pooler.sql", "utf8");
+  await runSql(databaseUrl, pooler.replaceAll("role gatehouse", `database ${database}`));
   const text = readFileSync("deploy/pgbouncer.ini", "utf8")
     .replace("host=127.0.0.1 port=5432", `host=${server.host} port=${server.port} user=${username}`)
     .replace("gatehouse = host", `${database} = host`)
@@ -25,12 +23,7 @@ export async function startPgBouncer(databaseUrl: string) {
   const file = join(temporaryFolder(), "pgbouncer.ini");
   writeFileSync(file, text, { mode: 0o644 });
   const url = throughPort(databaseUrl, Number(port));
-  const serves = async () => {
-    const probe = new pg.Client(url);
-    await probe.connect();
-    await probe.end();
-    return true;
-  };
+  const serves = async () => (await runSql(url, "select 1")).length === 1;
   const user = process.getuid?.() === 0 ? ["-u", "postgres"] : [];
   const program = process.platform === "linux" ? "/usr/sbin/pgbouncer" : "pgbouncer";
   const daemon = await startDaemon(program, [...user, file], serves);

@@ -2,8 +2,8 @@ import { execFileSync } from "node:child_process";
 import { chownSync, existsSync, readdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import pg from "pg";
 import { type Daemon, startDaemon } from "./daemon.ts";
+import { runSql } from "./databases.ts";
 import { freePort } from "./metrics.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 import { until } from "./until.ts";
@@ -50,11 +50,8 @@ export async function startPostgresServer(settings: Record<string, string> = {},
   const port = await freePort();
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const serves = async () => {
-    const client = new pg.Client(url);
-    await client.connect();
-    const { rows } = await client.query("select pg_is_in_recovery() as recovers");
-    await client.end();
-    return !rows[0].recovers || existsSync(join(folder, "standby.signal"));
+    const [{ recovers }] = (await runSql(url, "select pg_is_in_recovery() as recovers")) as [{ recovers: boolean }];
+    return !recovers || existsSync(join(folder, "standby.signal"));
   };
   const all = { listen_addresses: "127.0.0.1", max_connections: "60", ...settings };
   const options = [

@@ -1,8 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import pg from "pg";
 import { describe, expect, test } from "vitest";
-import { createDatabase } from "../../support/databases.ts";
+import { createDatabase, runSql } from "../../support/databases.ts";
 import { runScript } from "../../support/deployment.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { begin } from "../../support/transaction.ts";
@@ -14,10 +13,7 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     const url = await createDatabase();
     writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
     expect(await runScript("migrate", [], {}, folder)).toMatchObject({ code: 0 });
-    const client = new pg.Client(url);
-    await client.connect();
-    expect((await client.query("select 1 from users")).rows).toEqual([]);
-    await client.end();
+    expect(await runSql(url, "select 1 from users")).toEqual([]);
     const away = await runScript("migrate", [], { DATABASE_URL: "postgres://unknown@127.0.0.1:1/x" }, folder);
     expect(away).toMatchObject({ code: 2, out: expect.stringMatching(/^It didn't work: [^\n]+\n$/) });
     mkdirSync(join(folder, "sealed", ".env"), { recursive: true });
@@ -28,20 +24,17 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
   test("retries adding a month while a long read holds the audit log", async () => {
     const env = { DATABASE_URL: await createDatabase() };
     expect(await runScript("migrate", [], env)).toMatchObject({ code: 0 });
-    const client = new pg.Client(env.DATABASE_URL);
-    await client.connect();
+    const query = (sql: string) => runSql(env.DATABASE_URL, sql);
     const months = () =>
-      client.query(
-        "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
-      );
-    const before = (await months()).rows;
+      query("select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass");
+    const before = await months();
     const last = before.findLast(({ name }) => /\d$/.test(name))?.name;
-    await client.query(`drop table ${last}`);
+    await query(`drop table ${last}`);
     const reader = await begin(env.DATABASE_URL, "select 1 from audit_events limit 1", []);
     const migrated = runScript("migrate", [], env);
     await reader.toBeWaitedFor();
     await until("the end of the first attempt", async () => {
-      const { rows } = await client.query(
+      const rows = await query(
         `select 1 from pg_locks l join pg_database d on d.oid = l.database
            where d.datname = current_database() and relation = 'audit_events'::regclass and not granted`,
       );
@@ -49,7 +42,6 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     });
     await reader.commit();
     expect(await migrated).toMatchObject({ code: 0 });
-    expect((await months()).rows).toHaveLength(before.length);
-    await client.end();
+    expect(await months()).toHaveLength(before.length);
   });
 });

@@ -1,12 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import pg from "pg";
 import { expect, test } from "vitest";
 import { openStore } from "../../../services/store/open-store.ts";
-import { checkSchema } from "../../../services/store/schema.ts";
+import { checkSchema, MIGRATIONS } from "../../../services/store/schema.ts";
 import { startApp } from "../../support/app.ts";
-import { createDatabase } from "../../support/databases.ts";
+import { createDatabase, runSql } from "../../support/databases.ts";
 import { captureLog, silent } from "../../support/log.ts";
 import { openQuietStore } from "../../support/stores.ts";
+import { begin } from "../../support/transaction.ts";
+import { until } from "../../support/until.ts";
 
 test("Start without migrating: is refused by a database that lacks migrations, with the command to run", async () => {
   const start = startApp({ mode: "embedded", env: { MIGRATE: "off" } });
@@ -31,11 +32,17 @@ test.runIf(process.env.TEST_SERVERS)(
   },
 );
 
-test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other statements", async () => {
+/** A database after some statements, with a store that is not migrated yet. */
+async function openDatabase(statements: string) {
   const url = await createDatabase();
-  const client = new pg.Client(url);
-  await client.connect();
-  await client.query(`
+  const { lines, log } = captureLog({ level: "warn" });
+  const store = await openStore({ kind: "postgres", url }, log);
+  await runSql(url, statements);
+  return { url, store, lines, query: (sql: string) => runSql(url, sql) };
+}
+
+test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other statements", async () => {
+  const { store, query } = await openDatabase(`
     create table noted (made text, limits text);
     create function note() returns event_trigger language plpgsql as $$ begin
       insert into noted select object_identity, (select string_agg(name, ', ') from pg_settings where setting <> '0'
@@ -48,25 +55,65 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other sta
         execute format('alter database %I set %I = %L', current_database(), name, '20s');
       end loop;
     end $$`);
-  const store = await openQuietStore(url);
   await store.migrate();
-  const { rows } = await client.query("select limits from noted where made = 'public.users'");
-  expect(rows[0]).toEqual({ limits: null });
+  expect(await query("select distinct limits from noted where made = 'public.users'")).toEqual([
+    { limits: "lock_timeout" },
+  ]);
   await store.close();
-  await client.end();
+});
+
+/** Runs the migrations of the first schema. The later ones note which of its tables they read or write. */
+async function openFirstSchema() {
+  const later = MIGRATIONS.map(({ name }) => name).filter((name) => name > "Migration20261121000800_proof");
+  const opened = await openDatabase(`
+    create table mikro_orm_migrations (id serial primary key, name text, executed_at timestamptz);
+    insert into mikro_orm_migrations (name) select unnest('{${later}}'::text[])`);
+  await opened.store.migrate();
+  await opened.query(`
+    delete from mikro_orm_migrations where name = any('{${later}}');
+    create table noted (name text, uses bigint);
+    create table first as select relid from pg_stat_user_tables where relname not in ('noted', 'mikro_orm_migrations');
+    create function note() returns trigger language plpgsql as $$ begin
+      insert into noted select relname, seq_scan + coalesce(idx_scan, 0) + n_tup_ins + n_tup_upd + n_tup_del
+        from pg_stat_xact_user_tables join first using (relid);
+      return null;
+    end $$;
+    create constraint trigger note after insert on mikro_orm_migrations
+      initially deferred for each row execute function note()`);
+  return opened;
+}
+
+test.runIf(process.env.TEST_SERVERS)("Migrations: read and write no row of a table that they lock", async () => {
+  const { store, query } = await openFirstSchema();
+  const used = () => query("select distinct name from noted where uses > 0 order by name");
+  await store.migrate();
+  expect(await query("select from noted")).not.toEqual([]);
+  expect(await used()).toEqual([]);
+  await query(`alter table emails add check (attempts >= 0); create index on users (name);
+    alter table attempts add column spread float default random();
+    insert into mikro_orm_migrations (name) values ('slow')`);
+  expect(await used()).toEqual([{ name: "attempts" }, { name: "emails" }, { name: "users" }]);
+  await store.close();
+});
+
+test.runIf(process.env.TEST_SERVERS)("Migrations: do not wait for a table while others wait behind them", async () => {
+  const { url, store, query, lines } = await openFirstSchema();
+  const long = await begin(url, "select from attempts", []);
+  const migrated = store.migrate();
+  await until("the migration to give up", () => lines.join().includes("a long transaction uses"));
+  await query("set lock_timeout = '5s'; select from attempts");
+  await long.commit();
+  await migrated;
+  expect(await query("select reservations from attempts")).toEqual([]);
+  await store.close();
 });
 
 test.runIf(process.env.TEST_SERVERS)("Migrations: the search extension may be in a schema of its own", async () => {
-  const url = await createDatabase();
-  const client = new pg.Client(url);
-  await client.connect();
-  await client.query('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
-  const store = await openQuietStore(url);
+  const { store, query } = await openDatabase('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
   await store.migrate();
-  const { rows } = await client.query("select indexdef from pg_indexes where indexname = 'users_search'");
-  expect(rows).toEqual([{ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') }]);
+  const [index] = await query("select indexdef from pg_indexes where indexname = 'users_search'");
+  expect(index).toEqual({ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') });
   await store.close();
-  await client.end();
 });
 
 test.runIf(process.env.TEST_SERVERS)(
@@ -74,9 +121,8 @@ test.runIf(process.env.TEST_SERVERS)(
   async () => {
     const role = `modest_${randomUUID().slice(0, 8)}`;
     const url = new URL(await createDatabase(role));
-    const owner = new pg.Client(url.href);
-    await owner.connect();
-    await owner.query(`create role ${role} login password 'modest'; create schema authorization ${role}`);
+    const ownerUrl = url.href;
+    await runSql(ownerUrl, `create role ${role} login password 'modest'; create schema authorization ${role}`);
     const { lines, log } = captureLog({ level: "warn" });
     const modestUrl = Object.assign(url, { username: role, password: "modest" }).href;
     const modest = await openStore({ kind: "postgres", url: modestUrl }, log);
@@ -84,14 +130,13 @@ test.runIf(process.env.TEST_SERVERS)(
       await modest.migrate();
       await checkSchema(modest.fork(), log);
       expect(lines.splice(0)).toEqual([expect.stringContaining("user search has no index")]);
-      await owner.query("create extension pg_trgm");
+      await runSql(ownerUrl, "create extension pg_trgm");
       await modest.migrate();
       await checkSchema(modest.fork(), log);
       expect(lines).toEqual([]);
     } finally {
       await modest.close();
-      await owner.query(`drop owned by ${role} cascade; drop role ${role}`);
-      await owner.end();
+      await runSql(ownerUrl, `drop owned by ${role} cascade; drop role ${role}`);
     }
   },
 );
