@@ -101,7 +101,7 @@ async function attempt(deps: Deps, email: ClaimedEmail): Promise<Parameters<type
   }
 }
 
-/** Whether a failed attempt was the last one. A reply of 5yz is permanent (RFC 5321 section 4.2.1). */
+/** Whether a failed attempt was the last one. A reply of 5yz is permanent (RFC 5321 section 4.2.1), one of 6yz is none. */
 function isPermanent(code: number | undefined, ageMs: number): boolean {
-  return code === undefined ? ageMs > GIVE_UP_WITHOUT_REPLY_MS : code >= 500 || ageMs > GIVE_UP_MS;
+  return code === undefined ? ageMs > GIVE_UP_WITHOUT_REPLY_MS : /^5..$/.test(`${code}`) || ageMs > GIVE_UP_MS;
 }

@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { randomBytes, randomInt } from "node:crypto";
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { resolve } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
@@ -15,8 +15,17 @@ import { type SmtpResponse, startSmtpServer } from "./smtp-server.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 import { until } from "./until.ts";
 
+const TLS = resolve("test/support/tls/ours");
 /** How long a fault lasts, in ms. */
 const FAULT_MS = 1_000;
+const PARTS = ["mail", "rcpt", "data"] as const;
+type Part = (typeof PARTS)[number];
+/** Replies that are none of SMTP. */
+const NONSENSE: SmtpResponse[] = [
+  { code: 999, text: "what" },
+  { code: 7, text: "\0\u00ff\r\n" },
+  { code: -1, text: "x".repeat(100_000) },
+];
 
 /**
  * Two replicas on servers of their own, and the faults that may come over them.
@@ -25,7 +34,8 @@ const FAULT_MS = 1_000;
 export async function startFaultyDeployment(freezeMs = FAULT_MS) {
   const disk = mountDisk("400m");
   const startPostgres = (folder = postgresFolder(disk)) => startPostgresServer({ max_wal_size: "64MB" }, folder);
-  let [postgres, redis, smtp] = await Promise.all([startPostgres(), startRedis(), startSmtpServer()]);
+  const tls = { cert: readFileSync(`${TLS}.pem`), key: readFileSync(`${TLS}.key`) };
+  let [postgres, redis, smtp] = await Promise.all([startPostgres(), startRedis(), startSmtpServer(0, tls)]);
   const links = {
     PostgreSQL: await startProxy(postgres.url),
     Redis: await startProxy(`redis://127.0.0.1:${redis.port}`),
@@ -35,6 +45,7 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     DATABASE_URL: links.PostgreSQL.url,
     REDIS_URL: links.Redis.url,
     SMTP_URL: links.SMTP.url,
+    NODE_EXTRA_CA_CERTS: `${TLS}.pem`,
     MAIL_RETRY_BASE: "100ms",
     SECRET_KEY: randomBytes(32).toString("base64"),
     DATA_DIR: temporaryFolder(),
@@ -59,7 +70,7 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     await end();
   };
   const replica = () => replicas[randomInt(2)] as Process;
-  const smtpAnswers = (part: "mail" | "rcpt" | "data", answer: SmtpResponse) => {
+  const smtpAnswers = (part: Part, answer: SmtpResponse) => {
     const usual = smtp.responses[part];
     const set = (response: typeof usual) => Object.assign(smtp.responses, { [part]: response });
     return during(
@@ -107,7 +118,11 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     "SMTP puts senders off": () => smtpAnswers("mail", { code: 421, text: ["busy", "later"] }),
     "SMTP puts recipients off": () => smtpAnswers("rcpt", { code: 450, text: "later" }),
     "SMTP puts letters off": () => smtpAnswers("data", { code: 451, text: "later" }),
+    "SMTP refuses recipients": () => smtpAnswers("rcpt", { code: 550, text: "No such user" }),
+    "SMTP refuses letters": () => smtpAnswers("data", { code: 554, text: ["Looks like", "advertising"] }),
     "SMTP never answers a letter": () => smtpAnswers("data", "hang"),
+    "SMTP answers nonsense": () => smtpAnswers(PARTS[randomInt(3)] as Part, NONSENSE[randomInt(3)] as SmtpResponse),
+    "SMTP ends TLS in the middle": () => during(links.SMTP.truncate, links.SMTP.restore),
     async "a replica is killed"() {
       const i = randomInt(2);
       await replicas[i]?.end("SIGKILL");

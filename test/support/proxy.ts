@@ -1,3 +1,4 @@
+import { randomInt } from "node:crypto";
 import { connect, createServer, type Socket } from "node:net";
 import { addressOf, listen, throughPort } from "./sockets.ts";
 
@@ -8,7 +9,7 @@ import { addressOf, listen, throughPort } from "./sockets.ts";
 export async function startProxy(url: string, onData: (part: Buffer) => void = () => {}) {
   const target = addressOf(url);
   const sockets = new Set<Socket>();
-  let state: "open" | "cut" | "silent" | "uncommitted" = "open";
+  let state: "open" | "cut" | "silent" | "truncated" | "uncommitted" = "open";
   const server = createServer((near) => {
     if (state === "cut") return near.destroy();
     const far = connect(target.port, target.host);
@@ -26,6 +27,7 @@ export async function startProxy(url: string, onData: (part: Buffer) => void = (
       socket.on("data", (part) => {
         if (socket === far) onData(part);
         if (state === "uncommitted" && socket === far && part.includes("COMMIT\0")) return near.destroy();
+        if (state === "truncated" && socket === far) return near.end(part.subarray(0, randomInt(part.length)));
         if (state !== "silent") other.write(part);
       });
     }
@@ -43,6 +45,10 @@ export async function startProxy(url: string, onData: (part: Buffer) => void = (
     /** Accepts connections and forwards nothing. */
     silence() {
       state = "silent";
+    },
+    /** Ends connections within what the server sends. */
+    truncate() {
+      state = "truncated";
     },
     /** Breaks a connection between a commit and its reply. */
     cutAfterCommit() {

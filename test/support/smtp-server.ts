@@ -4,11 +4,11 @@ import { SMTPServer } from "smtp-server";
 /** A mail that has arrived. */
 export type ReceivedMail = { to: string; messageId: string; raw: string };
 
-/** The response to a recipient or a mail: acceptance, no response, or a refusal with a code and one or more lines. */
+/** The response to a recipient or a mail: acceptance, no response, or a refusal with a code, of any number, and one or more lines. */
 export type SmtpResponse = "accept" | "hang" | { code: number; text: string | string[] };
 
-/** An SMTP server that accepts everything; tests replace its `responses`. */
-export async function startSmtpServer(port = 0) {
+/** An SMTP server that accepts everything, over TLS if it gets a certificate; tests replace its `responses`. */
+export async function startSmtpServer(port = 0, tls?: { cert: Buffer; key: Buffer }) {
   const received: ReceivedMail[] = [];
   const tries: string[] = [];
   const responses = {
@@ -25,6 +25,7 @@ export async function startSmtpServer(port = 0) {
     authOptional: true,
     disabledCommands: ["STARTTLS", "AUTH"],
     closeTimeout: 200,
+    ...(tls && { secure: true, ...tls }),
     onMailFrom: (_address, _session, done) => answer(responses.mail(), done),
     onRcptTo({ address }, _session, done) {
       tries.push(address);
@@ -50,7 +51,7 @@ export async function startSmtpServer(port = 0) {
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
   const { port: actual } = server.server.address() as AddressInfo;
   return {
-    url: `smtp://127.0.0.1:${actual}`,
+    url: `${tls ? "smtps" : "smtp"}://127.0.0.1:${actual}`,
     port: actual,
     received,
     /** The recipient of each attempt. */

@@ -9,7 +9,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
   const { app, register, rowOf, receivedFor } = mail;
   const delayOf = (row: Row) => new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
 
-  test.each([421, 451])("retries after a %i with growing, jittered delays until accepted", async (code) => {
+  test.each([421, 451, 999])("retries after a %i with growing, jittered delays until accepted", async (code) => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("busy") ? { code, text: "Try again later" } : "accept");
     const emails = await Promise.all(times(5, () => register("busy")));
     for (const attempt of [1, 2, 3]) {
