@@ -20,7 +20,7 @@ import { addHealth } from "./health.ts";
 import { createClientErrorHandler, fromFastifyError } from "./hooks/client-error.ts";
 import { createOrigins } from "./hooks/cors.ts";
 import { instrumentRequests, type StartSpan } from "./hooks/instrument-requests.ts";
-import { addRequestHooks, commonHeaders, followRoutes } from "./hooks/request-hooks.ts";
+import { addRequestHooks, commonHeaders } from "./hooks/request-hooks.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
@@ -92,7 +92,6 @@ export function createGateway(options: GatewayOptions): Gateway {
   const lifecycle = createLifecycle(app, calls, config.shutdownMs);
   const { gate } = options;
   const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, instrumentation, calls, gate, proxies });
-  const addOtherMethods = followRoutes(app);
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
@@ -112,7 +111,6 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
   if (config.web && isWebBuilt) addWeb(app);
   else addPages(app);
-  addOtherMethods();
   return { app, metrics: instrumentation.registry, ...lifecycle };
 }
 

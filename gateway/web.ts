@@ -38,7 +38,6 @@ export function addWeb(app: FastifyInstance): void {
   const names = readdirSync(`${FOLDER}assets`).filter((name) => !name.endsWith(".gz"));
   const cached = { "cache-control": "public, max-age=31536000, immutable" };
   const assets = new Map(names.map((name) => [name, createFile(`assets/${name}`, cached)]));
-  // One route: a route of each asset, with its 405 for every other method, took 5 MB in all.
   app.get<{ Params: { name: string } }>("/assets/:name", (request, reply) => {
     const send = assets.get(request.params.name);
     if (!send) throw nothingHere();

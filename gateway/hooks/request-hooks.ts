@@ -1,6 +1,6 @@
-import { type IncomingMessage, METHODS } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { DescMethod } from "@bufbuild/protobuf";
-import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { clientAddressOf, type TrustedProxies } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
@@ -28,8 +28,6 @@ declare module "fastify" {
   interface FastifyContextConfig {
     /** The RPC of a route. */
     rpc?: DescMethod;
-    /** On routes for methods that a path does not have: the methods that it has. */
-    allow?: string;
   }
 }
 
@@ -59,6 +57,7 @@ export const commonHeaders = (secure: boolean): Record<string, string> => (secur
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   const { origins, headers, lifecycle, instrumentation, calls, gate, proxies } = options;
+  const methodsOf = followRoutes(app);
   app.decorateRequest("startedAt", 0);
   app.decorateRequest("span", undefined);
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
@@ -88,9 +87,9 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
       proxies.checkForwarded(request);
       checkHost(request.raw);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
-      const { allow } = request.routeOptions.config;
-      if (request.is404) throw nothingHere();
-      if (!allow) return;
+      if (!request.is404) return;
+      const allow = methodsOf(request.raw.url ?? "");
+      if (!allow) throw nothingHere();
       reply.header("allow", allow);
       throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address allows ${allow}.`);
     },
@@ -124,18 +123,15 @@ function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   }
 }
 
-/** Collects the routes that are added from now on. @returns a function that adds a 405 route for each method they lack */
-export function followRoutes(app: FastifyInstance): () => void {
-  const taken = new Map<string, Set<string>>();
-  for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
-  app.addHook("onRoute", ({ url, method, config }) => {
-    if (config && "allow" in config) return;
-    taken.set(url, new Set([...(taken.get(url) ?? []), ...[method].flat()]));
+/** Collects the routes that are added from now on. @returns a function that names the methods of a URL's routes */
+function followRoutes(app: FastifyInstance): (url: string) => string {
+  const routes: { pattern: RegExp; methods: string[] }[] = [];
+  app.addHook("onRoute", ({ url, method }) => {
+    const pattern = new RegExp(`^${url.replaceAll(".", "\\.").replace(/:\w+/g, "[^/]+")}$`);
+    routes.push({ pattern, methods: [method].flat() });
   });
-  return () => {
-    for (const [url, methods] of taken) {
-      const method = METHODS.filter((other) => !methods.has(other)) as HTTPMethods[];
-      app.route({ method, url, config: { allow: [...methods].join(", ") }, handler: () => {} }); // the hook rejects the request
-    }
+  return (url) => {
+    const path = decodeURI(url.replace(/^https?:\/\/[^/]*|[?#].*$/g, "")); // a proxy sends absolute URLs
+    return [...new Set(routes.flatMap(({ pattern, methods }) => (pattern.test(path) ? methods : [])))].join(", ");
   };
 }
