@@ -2,7 +2,7 @@ import type { Http2ServerRequest } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { ConnectRouter, HandlerContext } from "@connectrpc/connect";
-import { createContextKey, createContextValues, createServiceImplSpec } from "@connectrpc/connect";
+import { createContextKey, createContextValues } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -23,7 +23,7 @@ import {
   refuseLongTimeout,
 } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
-import { discardBody, encodingOf, gzip, maxBytesOf, rawOf, receiveBody, type Timeouts } from "./request-body.ts";
+import { discardBody, encodingOf, gzip, rawOf, receiveBody, type Timeouts } from "./request-body.ts";
 
 /** As on the REST port, but connections may be idle for longer, since clients pool them. */
 export const TIMEOUTS: Timeouts = {
@@ -44,8 +44,7 @@ export type GrpcServer = {
 
 /** Why a call is refused, and a promise for the end of its body, which is discarded. */
 type Refusal = { error: unknown; discarded: Promise<unknown> };
-const refusalKey = createContextKey<Refusal | undefined>(undefined, { description: "refusal" });
-const requestIdKey = createContextKey("", { description: "request id" });
+const requestKey = createContextKey<FastifyRequest | undefined>(undefined, { description: "request" });
 
 /** Tests may omit the checks of the port. */
 type GrpcApp = Pick<App, "routes" | "interceptors"> &
@@ -73,6 +72,16 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const refusals = new WeakMap<FastifyRequest, Refusal>();
   const refuse = (request: FastifyRequest, error: unknown) =>
     refusals.set(request, { error, discarded: discardBody(request, timeouts.requestMs) });
+  /** Throws the error of a refused call inside Connect, which writes it in the form of each protocol. */
+  async function throwRefusal({ values, requestHeader, method }: HandlerContext) {
+    const request = values.get(requestKey) as FastifyRequest;
+    requestHeader.set("x-request-id", request.id); // for the log, the audit log and errors
+    const refusal = refusals.get(request);
+    if (!refusal) return;
+    app.onRefused?.(method, request.id, refusal.error);
+    await refusal.discarded;
+    throw connectErrorOf(refusal.error);
+  }
   app.admission?.limitConnections(connections.server, proxies.isTrusted);
   addServerHooks(server, {
     gate: app.gate,
@@ -111,7 +120,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads it
   const routes = (router: ConnectRouter) => {
-    app.routes(bounded(router));
+    app.routes(router);
     if (reflection) {
       router.service(ServerReflection, reflectionHandler([...services, Health]), { readMaxBytes: DEFAULT_BODY_BYTES });
     }
@@ -119,12 +128,8 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   };
   await server.register(fastifyConnectPlugin, {
     routes,
-    contextValues: (request) =>
-      createContextValues()
-        .set(admittedKey, request.admitted)
-        .set(requestIdKey, request.id)
-        .set(refusalKey, refusals.get(request)),
-    requestGate: (context) => openGate(context, app.onRefused),
+    contextValues: (request) => createContextValues().set(admittedKey, request.admitted).set(requestKey, request),
+    requestGate: throwRefusal,
     interceptors: [abortOnShutdown(shutdown.signal), ...app.interceptors],
     acceptCompression: [gzip],
     compressMinBytes: 0xffffffff,
@@ -151,17 +156,6 @@ function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void 
   stream.once("aborted", () => raw.listenerCount("error") > 0 && raw.emit("error", error));
 }
 
-/** Throws the error of a refused call inside Connect, which writes it in the form of each protocol. */
-async function openGate({ values, requestHeader, method }: HandlerContext, onRefused: GrpcApp["onRefused"]) {
-  const requestId = values.get(requestIdKey);
-  requestHeader.set("x-request-id", requestId); // for the log, the audit log and errors
-  const refusal = values.get(refusalKey);
-  if (!refusal) return;
-  onRefused?.(method, requestId, refusal.error);
-  await refusal.discarded;
-  throw connectErrorOf(refusal.error);
-}
-
 function refuseEncoding({ headers, admitted }: FastifyRequest): ServiceError | undefined {
   const encoding = encodingOf(headers);
   if (encoding === undefined || (encoding === gzip.name && admitted?.claims)) return undefined;
@@ -169,18 +163,4 @@ function refuseEncoding({ headers, admitted }: FastifyRequest): ServiceError | u
     ? "A request is one message, compressed by gzip if at all."
     : "Requests without an access token must not be compressed.";
   return new ServiceError(Reason.NOT_IMPLEMENTED, message);
-}
-
-/** A router that limits each method to its largest message. */
-function bounded(router: ConnectRouter): ConnectRouter {
-  const narrow: ConnectRouter = {
-    ...router,
-    service(service, impl) {
-      for (const spec of Object.values(createServiceImplSpec(service, impl).methods)) {
-        router.rpc(spec.method, spec.impl as never, { readMaxBytes: maxBytesOf(spec.method) });
-      }
-      return narrow;
-    },
-  };
-  return narrow;
 }
