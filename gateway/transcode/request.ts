@@ -1,10 +1,10 @@
 import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { checkJson } from "../../services/platform/body-limits.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
 import type { HttpBinding } from "./binding.ts";
 import { isObject, readFields } from "./fields.ts";
-import { hasInvalidText, parseJson } from "./json.ts";
 
 /** The parts of a request, as received. */
 export type Incoming = {
@@ -21,9 +21,13 @@ export type Incoming = {
   body: Uint8Array | undefined;
 };
 
+/** Most values of a body. */
+const MAX_VALUES = 250_000;
 const NO_BODY = { json: {}, hasEscapes: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
 /** The message of a request. A field with a type error has its zero value. */
@@ -48,7 +52,7 @@ export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest 
   }
   if (typeErrors.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
     // in a key or in a field that is not read
-    throw new ServiceError(Reason.MALFORMED_REQUEST, "The body must not contain NUL characters or lone surrogates.");
+    throw malformed("The body must not contain NUL characters or lone surrogates.");
   }
   return { message: create(method.input, init), typeErrors };
 }
@@ -56,6 +60,37 @@ export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest 
 /** The message of a request of which nothing but the path can be read. */
 export function readPathFields({ method, pathFields }: HttpBinding, params: Record<string, string>) {
   return create(method.input, readFields(pathFields, params, "", []));
+}
+
+/**
+ * Parses a request body as JSON, more strictly than `JSON.parse`: valid UTF-8, no duplicate keys, bounded depth and size.
+ * Text can contain NUL characters and lone surrogates only as escapes: {@link hasInvalidText} finds them if `hasEscapes`.
+ * @throws ServiceError MALFORMED_REQUEST; the message never quotes the text, which may contain a password
+ */
+function parseJson(bytes: Uint8Array): { json: unknown; hasEscapes: boolean } {
+  let text: string;
+  try {
+    text = utf8.decode(bytes);
+  } catch {
+    throw malformed("The body is not valid UTF-8.");
+  }
+  let json: unknown;
+  let hasDuplicates: boolean;
+  try {
+    hasDuplicates = checkJson(text, MAX_VALUES);
+    json = JSON.parse(text);
+  } catch (error) {
+    throw error instanceof ServiceError ? error : malformed("The body is not valid JSON.");
+  }
+  if (hasDuplicates) throw malformed("The body contains a key twice.");
+  return { json, hasEscapes: text.includes("\\u") };
+}
+
+/** Whether a key or value contains a NUL character or a lone surrogate. PostgreSQL and protobuf accept neither. */
+function hasInvalidText(json: unknown): boolean {
+  if (typeof json === "string") return !json.isWellFormed() || json.includes("\0");
+  if (typeof json !== "object" || json === null) return false;
+  return Object.entries(json).some(([key, value]) => hasInvalidText(key) || hasInvalidText(value));
 }
 
 type Body = { json: object; hasEscapes: boolean };
@@ -76,7 +111,7 @@ function jsonMembers(body: Uint8Array, isRead: boolean): Body {
   const { json, hasEscapes } = parseJson(body);
   if (isObject(json)) return { json, hasEscapes };
   if (!isRead) return NO_BODY; // some clients send `null` instead of no body
-  throw new ServiceError(Reason.MALFORMED_REQUEST, "The body must be a JSON object.");
+  throw malformed("The body must be a JSON object.");
 }
 
 /** Reads query parameters as JSON values by the types of their fields. A value that does not parse stays text. */
@@ -84,10 +119,10 @@ function queryMembers(fields: DescField[], url: string, violations: Violation[])
   const members: Record<string, unknown> = {};
   const given = parseQuery(url);
   for (const field of fields) {
-    const values = given.get(field.jsonName);
-    if (!values) continue;
-    if (field.fieldKind === "list") members[field.jsonName] = values.map((text) => fromText(field.scalar, text));
-    else if (values.length === 1) members[field.jsonName] = fromText(field.scalar, values[0] as string);
+    const values = given.getAll(field.jsonName).map((text) => fromText(field.scalar, text));
+    if (values.length === 0) continue;
+    if (field.fieldKind === "list") members[field.jsonName] = values;
+    else if (values.length === 1) members[field.jsonName] = values[0];
     else violations.push({ field: field.jsonName, message: "must be given only once" });
   }
   return members;
@@ -99,25 +134,12 @@ function fromText(type: ScalarType | undefined, text: string): unknown {
   return DECIMAL.test(text) ? Number(text) : text;
 }
 
-function parseQuery(url: string): Map<string, string[]> {
-  const given = new Map<string, string[]>();
-  const start = url.indexOf("?") + 1;
-  if (start === 0) return given;
-  for (const pair of url.slice(start).split("&")) {
-    if (pair === "") continue;
-    const at = pair.includes("=") ? pair.indexOf("=") : pair.length;
-    const name = decodeQuery(pair.slice(0, at));
-    const values = given.get(name) ?? [];
-    values.push(decodeQuery(pair.slice(at + 1)));
-    given.set(name, values);
-  }
-  return given;
-}
-
-function decodeQuery(text: string): string {
+function parseQuery(url: string): URLSearchParams {
+  const [, query = ""] = /\?(.*)/s.exec(url) ?? [];
   try {
-    return decodeURIComponent(text.replaceAll("+", " "));
+    decodeURIComponent(query); // URLSearchParams accepts wrong percent encoding
   } catch {
-    throw new ServiceError(Reason.MALFORMED_REQUEST, "The query is not valid percent-encoded UTF-8.");
+    throw malformed("The query is not valid percent-encoded UTF-8.");
   }
+  return new URLSearchParams(query);
 }

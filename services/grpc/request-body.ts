@@ -7,7 +7,7 @@ import { type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf"
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { checkMessageSize, payloadTooLarge, readBody } from "../platform/body-limits.ts";
+import { checkFields, checkJson, payloadTooLarge, readBody } from "../platform/body-limits.ts";
 import { ServiceError, toConnectError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, maxBodyBytes, policyOf } from "../platform/policy.ts";
 
@@ -20,6 +20,8 @@ const COMPRESSED = 1;
 /** Content types of requests that are a message without a frame. */
 const UNFRAMED = /^application\/(json|proto)\b/i;
 const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
+/** Most values of a message in JSON, members included. */
+const MAX_VALUES = 10_000;
 /** What path, query and cookies add to a message, in bytes. */
 const HEAD_BYTES = 16 * 1024;
 
@@ -152,12 +154,16 @@ async function messageIn({ headers, admitted }: FastifyRequest, method: DescMeth
   const sent = hasFrame ? body.subarray(FRAME_HEAD_BYTES) : body;
   const message = flags === COMPRESSED && sent.length > 0 ? await expand(sent, maxBytes) : sent;
   admitted?.permit.reserveBody(message.length);
-  checkMessageSize(message, isJson(headers));
   try {
-    if (isJson(headers)) fromJsonString(method.input, message.toString());
-    else fromBinary(method.input, message, { readUnknownFields: false });
-  } catch {
-    throw malformed();
+    if (isJson(headers)) {
+      checkJson(message.toString(), MAX_VALUES);
+      fromJsonString(method.input, message.toString());
+    } else {
+      checkFields(message);
+      fromBinary(method.input, message, { readUnknownFields: false });
+    }
+  } catch (error) {
+    throw error instanceof ServiceError ? error : malformed();
   }
   return message;
 }

@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "./errors.ts";
 
@@ -43,85 +44,87 @@ export function readBody(stream: Readable, { maxBytes, reserve, timeoutMs }: Bou
         buffer = Buffer.concat([buffer], Math.min(Math.max(bytes, 2 * buffer.length), maxBytes));
       buffer.set(part, start);
     };
-    const breakOff = () => finish(new ServiceError(Reason.MALFORMED_REQUEST, "The request broke off."));
+    const breakOff = () => finish(malformed("The request broke off."));
     const late = () => finish(new ServiceError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."));
     const timer = timeoutMs === undefined ? undefined : setTimeout(late, timeoutMs);
     stream.on("data", add).on("end", finish).on("error", breakOff).on("close", breakOff);
   });
 }
 
-/** Maximum number of fields of a protobuf message. The largest legal request has 517: 512 messages and 5 others. */
+/** Most members of all objects of a JSON text; the largest legal request has 1,029. */
+const MAX_MEMBERS = 10_000;
+/** Deepest nesting of a JSON text. The deepest that a method needs is 3. */
+const MAX_DEPTH = 32;
+/** Most fields of a protobuf message. The largest legal request has 517: 512 messages and 5 others. */
 const MAX_FIELDS = 1_024;
-/** Maximum number of values of a message in JSON, members included. */
-const MAX_VALUES = 10_000;
 
-const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = [0x22, 0x5c, 0x2c, 0x5b, 0x7b];
+const TOO_MANY = "The request has too many fields.";
+const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 
-/** Counts the values of a JSON text without parsing it: 2 MiB of them would block the process for a third of a second. */
-function checkJsonSize(text: Uint8Array): void {
-  let values = 0;
-  for (let i = 0; i < text.length; i++) {
-    const byte = text[i];
-    if (byte === QUOTE) i = closingQuote(text, i);
-    else if (byte === COMMA || byte === BRACKET || byte === BRACE) values++;
-    if (values > MAX_VALUES) throw tooMany();
+/**
+ * Counts the top-level fields of a protobuf message before they become objects.
+ * @throws ServiceError MALFORMED_REQUEST; Error if the message is not protobuf
+ */
+export function checkFields(message: Uint8Array): void {
+  const reader = new BinaryReader(message);
+  for (let fields = 1; reader.pos < reader.len; fields++) {
+    if (fields > MAX_FIELDS) throw malformed(TOO_MANY);
+    const [number, wireType] = reader.tag();
+    reader.skip(wireType, number);
   }
 }
 
+/**
+ * Checks the size and depth of a JSON text before it is parsed.
+ * @param maxValues most values, each of which becomes an object: 2 MiB of them would block the process for a third of a second
+ * @returns whether an object has a key twice
+ * @throws ServiceError MALFORMED_REQUEST, SyntaxError
+ */
+export function checkJson(text: string, maxValues: number): boolean {
+  const open: (Set<string> | undefined)[] = []; // keys of each open object; undefined for arrays
+  let hasDuplicates = false;
+  let [members, values] = [0, 0];
+  let [start, end] = [0, 0]; // bounds of the latest string
+  for (let i = 0; i < text.length; i++) {
+    switch (text[i]) {
+      case '"':
+        start = i;
+        i = closingQuote(text, i);
+        end = i + 1;
+        break;
+      case ",":
+        values++;
+        break;
+      case "{":
+      case "[":
+        values++;
+        open.push(text[i] === "{" ? new Set() : undefined);
+        if (open.length > MAX_DEPTH) throw malformed(`The body is nested more than ${MAX_DEPTH} levels deep.`);
+        break;
+      case "}":
+      case "]":
+        open.pop();
+        break;
+      case ":": {
+        members++;
+        const quoted = text.slice(start, end);
+        const key: string = quoted.includes("\\") ? JSON.parse(quoted) : quoted.slice(1, -1); // an escaped key equals the plain one
+        const keys = open.at(-1);
+        hasDuplicates ||= keys?.has(key) ?? false;
+        keys?.add(key);
+      }
+    }
+    if (members > MAX_MEMBERS || values > maxValues) throw malformed(TOO_MANY);
+  }
+  return hasDuplicates;
+}
+
 /** Index of the quote that ends the string which begins at `opening`; the length of the text if none does. */
-function closingQuote(text: Uint8Array, opening: number): number {
-  for (let i = text.indexOf(QUOTE, opening + 1); i !== -1; i = text.indexOf(QUOTE, i + 1)) {
+function closingQuote(text: string, opening: number): number {
+  for (let i = text.indexOf('"', opening + 1); i !== -1; i = text.indexOf('"', i + 1)) {
     let backslashes = 0;
-    while (text[i - 1 - backslashes] === BACKSLASH) backslashes++;
+    while (text[i - 1 - backslashes] === "\\") backslashes++;
     if (backslashes % 2 === 0) return i;
   }
   return text.length;
 }
-
-/**
- * Counts the top-level fields of a protobuf message, or the values of one in JSON, before they become objects.
- * @throws ServiceError MALFORMED_REQUEST
- */
-export function checkMessageSize(message: Uint8Array, isJson: boolean): void {
-  (isJson ? checkJsonSize : checkFieldCount)(message);
-}
-
-function checkFieldCount(message: Uint8Array): void {
-  let fields = 0;
-  for (let at = 0; at < message.length; ) {
-    if (++fields > MAX_FIELDS) throw tooMany();
-    const tag = readVarint(message, at);
-    const next = skipValue(message, tag.end, tag.value & 7);
-    if (next === undefined) return; // not protobuf: the decoder says so
-    at = next;
-  }
-}
-
-function skipValue(bytes: Uint8Array, at: number, wireType: number): number | undefined {
-  switch (wireType) {
-    case 0:
-      return readVarint(bytes, at).end;
-    case 1:
-      return at + 8;
-    case 2: {
-      const length = readVarint(bytes, at);
-      return length.end + length.value;
-    }
-    case 5:
-      return at + 4;
-    default:
-      return undefined;
-  }
-}
-
-function readVarint(bytes: Uint8Array, start: number): { value: number; end: number } {
-  let value = 0;
-  let at = start;
-  for (let factor = 1; ; factor *= 128) {
-    const byte = bytes[at++] ?? 0;
-    value += (byte & 0x7f) * factor;
-    if (byte < 0x80) return { value, end: at };
-  }
-}
-
-const tooMany = () => new ServiceError(Reason.MALFORMED_REQUEST, "The request has too many fields.");
