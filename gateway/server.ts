@@ -25,7 +25,6 @@ import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
 import { addCookies } from "./transcode/cookies.ts";
-import type { OpenCalls } from "./transcode/inflight.ts";
 import { sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { addWeb, isWebBuilt } from "./web.ts";
@@ -71,7 +70,6 @@ export function createGateway(options: GatewayOptions): Gateway {
   const { config, transport, log, clock = systemClock, services = allServices } = options;
   const secure = new URL(config.publicUrl).protocol === "https:"; // the URL may spell it in capitals
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
-  const calls: OpenCalls = new Map();
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     const failed = fromFastifyError(thrown);
@@ -89,9 +87,9 @@ export function createGateway(options: GatewayOptions): Gateway {
   const proxies = createTrustedProxies(config.trustProxy, log);
   const onClientError = createClientErrorHandler(log, instrumentation.responses, headers);
   const app = createServer(options, proxies, onClientError, answer);
-  const lifecycle = createLifecycle(app, calls, config.shutdownMs);
+  const lifecycle = createLifecycle(app, config.shutdownMs);
   const { gate } = options;
-  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, instrumentation, calls, gate, proxies });
+  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, instrumentation, gate, proxies });
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
@@ -100,7 +98,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
     report,
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
-    calls,
+    openCall: lifecycle.openCall,
   };
   const rules = services.flatMap((service) => service.methods.map(readBinding));
   for (const rule of rules) addRoute(app, rule, transcoder);

@@ -7,7 +7,6 @@ import { ServiceError } from "../../services/platform/errors.ts";
 import { addServerHooks, type RequestGate } from "../../services/platform/server-hooks.ts";
 import { isHealthPath } from "../health.ts";
 import type { Lifecycle } from "../lifecycle.ts";
-import { abortCall, type OpenCalls } from "../transcode/inflight.ts";
 import type { Origins } from "./cors.ts";
 import type { Instrumentation } from "./instrument-requests.ts";
 
@@ -18,7 +17,6 @@ type HookOptions = {
   headers: Record<string, string>;
   lifecycle: Pick<Lifecycle, "phase" | "enter" | "leave">;
   instrumentation: Instrumentation;
-  calls: OpenCalls;
   /** Undefined in tests without authentication. */
   gate: RequestGate | undefined;
   proxies: Pick<TrustedProxies, "checkForwarded">;
@@ -56,20 +54,19 @@ export const commonHeaders = (secure: boolean): Record<string, string> => (secur
  * @returns the first part of the hook, for requests that the router rejects before any hook runs
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
-  const { origins, headers, lifecycle, instrumentation, calls, gate, proxies } = options;
+  const { origins, headers, lifecycle, instrumentation, gate, proxies } = options;
   const methodsOf = followRoutes(app);
   app.decorateRequest("startedAt", 0);
   app.decorateRequest("span", undefined);
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
-    lifecycle.enter();
+    lifecycle.enter(reply.raw);
     instrumentation.start(request, reply);
     reply.headers(headers).header("x-request-id", request.id);
     origins.allow(request.headers, reply);
   };
   const end = (request: FastifyRequest, reply: FastifyReply) => {
-    abortCall(calls, reply.raw);
+    lifecycle.leave(reply.raw);
     instrumentation.end(request, reply);
-    lifecycle.leave();
     if (!request.raw.complete) closeLingering(request.raw);
   };
   addServerHooks(app, {

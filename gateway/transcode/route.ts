@@ -8,11 +8,10 @@ import { clientAddressOf, writeClient } from "../../services/platform/client.ts"
 import { ServiceError } from "../../services/platform/errors.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { writeFault, writeTypeErrors } from "../../services/platform/validation.ts";
+import type { InflightCall, Lifecycle } from "../lifecycle.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type Cookies, readCookie } from "./cookies.ts";
 import { toHttpError } from "./errors.ts";
-import type { InflightCall, OpenCalls } from "./inflight.ts";
-import { openCall } from "./inflight.ts";
 import { readPathFields, readRequest } from "./request.ts";
 import { forwardHeaders, sendError, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
@@ -32,13 +31,12 @@ export type Transcoder = {
   report: (thrown: unknown, request: FastifyRequest) => void;
   /** Silence in an event stream after which a comment is sent, in ms. */
   keepAliveMs: number;
-  /** The calls in progress. */
-  calls: OpenCalls;
+  openCall: Lifecycle["openCall"];
 };
 
 /** Adds the route of one method. */
 export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Transcoder): void {
-  const { cookies, calls, isOwnSite, report } = transcoder;
+  const { cookies, openCall, isOwnSite, report } = transcoder;
   const answer =
     rule.method.methodKind === "unary" ? unary(rule, rule.method, transcoder) : stream(rule, rule.method, transcoder);
   app.route({
@@ -47,7 +45,7 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
     bodyLimit: rule.maxBodyBytes,
     config: { rpc: rule.method },
     handler: async (request, reply) => {
-      const call = openCall(reply.raw, calls);
+      const call = openCall(reply.raw);
       try {
         if (rule.csrfProtected && !isOwnSite(request)) {
           throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");

@@ -4,10 +4,10 @@ import { toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { InflightCall } from "../lifecycle.ts";
 import type { HttpBinding } from "./binding.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 import { toHttpError } from "./errors.ts";
-import type { InflightCall } from "./inflight.ts";
 import { forwardHeaders } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";

@@ -1,7 +1,7 @@
 import { IncomingMessage, ServerResponse } from "node:http";
 import net from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { abortCall, type OpenCalls, openCall } from "../../gateway/transcode/inflight.ts";
+import { createLifecycle } from "../../gateway/lifecycle.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { type Started, start } from "../support/gateway.ts";
@@ -74,16 +74,20 @@ describe("Shutdown", () => {
   });
 });
 
-test("Shutdown: forgets calls that are answered or whose client has disconnected", () => {
-  const calls: OpenCalls = new Map();
+test("Shutdown: forgets calls that are answered or whose client has disconnected", async () => {
+  const lifecycle = createLifecycle({ close: async () => {} } as never, 0);
   const open = () => {
     const raw = new ServerResponse(new IncomingMessage(new net.Socket()));
-    return { raw, call: openCall(raw, calls) };
+    lifecycle.enter(raw);
+    return { raw, call: lifecycle.openCall(raw) };
   };
-  const [answered, left] = [open(), open()];
-  expect(calls.size).toBe(2);
+  const [answered, left, last] = [open(), open(), open()];
   answered.call.end();
-  abortCall(calls, left.raw);
-  expect(calls.size).toBe(0);
+  lifecycle.leave(left.raw);
+  const drained = lifecycle.drain();
+  await until("the abort of the last call", () => last.call.signal.aborted);
   expect([answered.call.signal.aborted, left.call.signal.aborted]).toEqual([false, true]);
+  expect(lifecycle.openCall(left.raw).signal.aborted).toBe(true);
+  for (const { raw } of [answered, last]) lifecycle.leave(raw);
+  await drained;
 });
