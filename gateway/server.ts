@@ -17,15 +17,13 @@ import { addOpenApi } from "./docs/openapi.ts";
 import { addPages } from "./docs/pages.ts";
 import { addReference } from "./docs/reference.ts";
 import { addHealth } from "./health.ts";
-import { createClientErrorHandler, fromFastifyError } from "./hooks/client-error.ts";
-import { createOrigins } from "./hooks/cors.ts";
 import { instrumentRequests, type StartSpan } from "./hooks/instrument-requests.ts";
-import { addRequestHooks, commonHeaders } from "./hooks/request-hooks.ts";
+import { addRequestHooks, commonHeaders, createOrigins } from "./hooks/request-hooks.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
-import { addCookies } from "./transcode/cookies.ts";
-import { sendError } from "./transcode/response.ts";
+import { createClientErrorHandler, fromFastifyError } from "./transcode/errors.ts";
+import { addCookies, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { addWeb, isWebBuilt } from "./web.ts";
 

@@ -1,5 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
+import type { Duplex } from "node:stream";
 import { Code, ConnectError } from "@connectrpc/connect";
+import type { Logger } from "pino";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import {
   type ErrorDetails,
@@ -8,6 +11,7 @@ import {
   statuses,
   type Violation,
 } from "../../services/platform/errors.ts";
+import type { Instrumentation } from "../hooks/instrument-requests.ts";
 
 /** The body of every error response (spec section 7, interface section 1). */
 export type ErrorBody = { statusCode: number; message: string; error: string; code: string; violations?: Violation[] };
@@ -73,3 +77,54 @@ function internalError(isInternal: boolean): HttpErrorResponse {
 }
 
 const statusText = (status: number) => STATUS_CODES[status] ?? "Client Closed Request";
+
+const unreadable = "The request can't be read.";
+
+/** Responses to errors of the HTTP server, by error code. */
+const serverErrors: Record<string, HttpErrorResponse> = {
+  ERR_HTTP_REQUEST_TIMEOUT: httpError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."),
+  HPE_HEADER_OVERFLOW: httpError(Reason.MALFORMED_REQUEST, "The headers are too large.", {}, 431),
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: httpError(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: httpError(
+    Reason.UNSUPPORTED_MEDIA_TYPE,
+    "The body must be sent as Content-Type: application/json.",
+  ),
+  FST_ERR_BAD_URL: httpError(Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."),
+};
+
+/** The response to a request that Fastify or a hook rejected before its method. */
+export function fromFastifyError(thrown: Error & { code?: unknown; statusCode?: number }): HttpErrorResponse {
+  const known = typeof thrown.code === "string" ? serverErrors[thrown.code] : undefined;
+  if (known) return known;
+  const isClients = thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500;
+  return toHttpError(isClients ? new ServiceError(Reason.MALFORMED_REQUEST, unreadable) : thrown);
+}
+
+/**
+ * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body that arrive too
+ * slowly. A connection with an unfinished response is closed, since a second response would corrupt the first.
+ */
+export function createClientErrorHandler(
+  log: Logger,
+  responses: Instrumentation["responses"],
+  headers: Record<string, string>,
+) {
+  return (error: NodeJS.ErrnoException, socket: Duplex) => {
+    const response = responses.get(socket);
+    const isBusy = response?.req.complete ? !response.writableFinished : response?.headersSent;
+    if (error.code === "ECONNRESET" || !socket.writable || isBusy) return void socket.destroy();
+    const { body } = serverErrors[error.code ?? ""] ?? httpError(Reason.MALFORMED_REQUEST, unreadable);
+    const text = JSON.stringify(body);
+    const requestId = randomUUID();
+    const head = [
+      `HTTP/1.1 ${body.statusCode} ${body.error}`,
+      "content-type: application/json; charset=utf-8",
+      `content-length: ${Buffer.byteLength(text)}`,
+      `x-request-id: ${requestId}`,
+      ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+      "connection: close",
+    ];
+    log.info({ requestId, status: body.statusCode }, "unreadable request");
+    socket.end(`${head.join("\r\n")}\r\n\r\n${text}`, () => socket.destroy());
+  };
+}

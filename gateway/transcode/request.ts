@@ -1,5 +1,6 @@
 import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { create, ScalarType } from "@bufbuild/protobuf";
+import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { checkJson } from "../../services/platform/body-limits.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
@@ -142,4 +143,20 @@ function parseQuery(url: string): URLSearchParams {
     throw malformed("The query is not valid percent-encoded UTF-8.");
   }
   return new URLSearchParams(query);
+}
+
+/** The value of a cookie. Empty without one, or with two: another site below the same domain may have set the second. */
+export function readCookie({ headers, server }: FastifyRequest, name: string): string {
+  const pairs = headers.cookie?.split(";").filter((pair) => pair.trim().startsWith(`${name}=`)) ?? [];
+  return pairs.length === 1 ? (server.parseCookie(String(pairs[0]))[name] ?? "") : "";
+}
+
+/** Decodes the value of a cookie. Empty if it can't be part of a message. */
+export function decodeCookie(value: string): string {
+  try {
+    const text = decodeURIComponent(value);
+    return text.includes("\0") ? "" : text;
+  } catch {
+    return "";
+  }
 }

@@ -1,11 +1,13 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { toJson } from "@bufbuild/protobuf";
-import type { FastifyReply } from "fastify";
+import fastifyCookie from "@fastify/cookie";
+import type { FastifyInstance, FastifyReply } from "fastify";
+import { decodeJwt } from "jose/jwt/decode";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/client.ts";
 import type { HttpBinding } from "./binding.ts";
-import type { Cookies } from "./cookies.ts";
 import type { HttpErrorResponse } from "./errors.ts";
+import { decodeCookie } from "./request.ts";
 
 /** Headers of an RPC's response that are forwarded to the client (interface sections 1 and 6). */
 const LIMITS = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
@@ -57,4 +59,41 @@ export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?:
 
 function clearCookies(rule: HttpBinding, reply: FastifyReply, cookies: Cookies): void {
   for (const { cookie } of rule.requestCookies) cookies.clear(reply, cookie);
+}
+
+/** Browsers send the cookies only to routes below this path. */
+const COOKIE_PATH = "/auth";
+
+/** Sets the cookies of responses. */
+export type Cookies = {
+  /** Sets a cookie with the lifetime of the token in it. */
+  set(reply: FastifyReply, name: string, token: string): void;
+  /** Deletes the cookie of this name. */
+  clear(reply: FastifyReply, name: string): void;
+};
+
+/**
+ * Adds the cookies of the service. Scripts and other sites cannot read or send them (RFC 6265).
+ * @param publicUrl URL for clients; a path in it is one that the proxy removes
+ * @param now the current time, in ms
+ */
+export function addCookies(app: FastifyInstance, publicUrl: string, now: () => number): Cookies {
+  const parseOptions: object = { decode: decodeCookie }; // is missing in the type
+  app.register(fastifyCookie, { hook: false, parseOptions });
+  const { protocol, pathname } = new URL(`${publicUrl}${COOKIE_PATH}`);
+  const options = { path: pathname, httpOnly: true, sameSite: "strict", secure: protocol === "https:" } as const;
+  return {
+    set: (reply, name, token) => reply.setCookie(name, token, { ...options, ...lifetime(token, now()) }),
+    clear: (reply, name) => reply.setCookie(name, "", { ...options, maxAge: 0 }),
+  };
+}
+
+/** The seconds until a JWT expires, rounded up. A cookie without `maxAge` ends with the browser's session. */
+function lifetime(token: string, now: number): { maxAge?: number } {
+  try {
+    const { exp } = decodeJwt(token);
+    return exp === undefined ? {} : { maxAge: Math.max(0, Math.ceil(exp - now / 1000)) };
+  } catch {
+    return {};
+  }
 }

@@ -10,10 +10,9 @@ import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { writeFault, writeTypeErrors } from "../../services/platform/validation.ts";
 import type { InflightCall, Lifecycle } from "../lifecycle.ts";
 import type { HttpBinding } from "./binding.ts";
-import { type Cookies, readCookie } from "./cookies.ts";
 import { toHttpError } from "./errors.ts";
-import { readPathFields, readRequest } from "./request.ts";
-import { forwardHeaders, sendError, sendMessage } from "./response.ts";
+import { readCookie, readPathFields, readRequest } from "./request.ts";
+import { type Cookies, forwardHeaders, sendError, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
 /** Node accepts Latin-1 in header values, gRPC metadata only printable ASCII. Tokens contain nothing else. */
