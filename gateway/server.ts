@@ -14,8 +14,6 @@ import { services as allServices } from "../services/platform/policy.ts";
 import { systemClock } from "../services/platform/process.ts";
 import type { RequestGate } from "../services/platform/server-hooks.ts";
 import { addOpenApi } from "./docs/openapi.ts";
-import { addPages } from "./docs/pages.ts";
-import { addReference } from "./docs/reference.ts";
 import { addHealth } from "./health.ts";
 import { instrumentRequests, type StartSpan } from "./hooks/instrument-requests.ts";
 import { addRequestHooks, commonHeaders, createOrigins } from "./hooks/request-hooks.ts";
@@ -25,7 +23,7 @@ import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, fromFastifyError } from "./transcode/errors.ts";
 import { addCookies, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
-import { addWeb, isWebBuilt } from "./web.ts";
+import { addPages, addReference, addWeb, isWebBuilt } from "./web.ts";
 
 /** Dependencies and settings of a gateway. */
 export type GatewayOptions = {

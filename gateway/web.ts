@@ -1,10 +1,11 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { createReadStream, existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { nothingHere } from "./hooks/request-hooks.ts";
 
-const FOLDER = fileURLToPath(new URL("../web/dist/", import.meta.url));
+const APP = "../web/dist/";
+const DOCS = "docs/pages";
 /** The paths of the app. The first one is its home, the others are links in e-mails; all further ones are fragments. */
 const PATHS = ["/", "/verify-email", "/reset-password"];
 const TYPES: Record<string, string> = {
@@ -14,30 +15,24 @@ const TYPES: Record<string, string> = {
   ".svg": "image/svg+xml",
 };
 /** The styles of the app contain images as data: URLs, and so do the QR codes of the API. */
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
+const IMAGES = "img-src 'self' data:";
+
+const locate = (file: string) => new URL(file, import.meta.url);
 
 /** Whether the web app has been built (`npm ci`). */
-export const isWebBuilt = existsSync(`${FOLDER}index.html`);
+export const isWebBuilt = existsSync(locate(`${APP}index.html`));
 
 /**
  * Serves the built web app: its page, which is always validated, and its assets, whose names contain their hash.
  * Any other path stays a path of the API.
  */
 export function addWeb(app: FastifyInstance): void {
-  const page = createFile("index.html", { "cache-control": "no-cache", "content-security-policy": POLICY });
+  const policy = contentPolicy("'self'", "'self'", IMAGES);
+  const page = createFile(`${APP}index.html`, { "cache-control": "no-cache", "content-security-policy": policy });
   for (const path of PATHS) app.get(path, page);
-  const names = readdirSync(`${FOLDER}assets`).filter((name) => !name.endsWith(".gz"));
+  const names = readdirSync(locate(`${APP}assets`)).filter((name) => !name.endsWith(".gz"));
   const cached = { "cache-control": "public, max-age=31536000, immutable" };
-  const assets = new Map(names.map((name) => [name, createFile(`assets/${name}`, cached)]));
+  const assets = new Map(names.map((name) => [name, createFile(`${APP}assets/${name}`, cached)]));
   app.get<{ Params: { name: string } }>("/assets/:name", (request, reply) => {
     const send = assets.get(request.params.name);
     if (!send) throw nothingHere();
@@ -45,19 +40,62 @@ export function addWeb(app: FastifyInstance): void {
   });
 }
 
-/** A handler that sends a file of the build from memory, compressed where the client takes it. */
-function createFile(
-  path: string,
-  headers: Record<string, string>,
-): (request: FastifyRequest, reply: FastifyReply) => void {
-  const plain = readFileSync(FOLDER + path);
-  const compressed = readFileSync(`${FOLDER + path}.gz`);
+/**
+ * Adds the pages of links in e-mails where the web app is off, each one file with its script and style inside. They load no
+ * resources, are not cached, send no referrer and can't be framed. Links in e-mails carry their token in the fragment,
+ * which is not sent to the server: fetching a page consumes nothing.
+ */
+export function addPages(app: FastifyInstance): void {
+  for (const path of PATHS.slice(1)) {
+    const file = `${DOCS}${path}.html`;
+    const html = readFileSync(locate(file), "utf8");
+    const policy = contentPolicy(hashes(html, "script"), hashes(html, "style"));
+    app.get(path, createFile(file, { "content-security-policy": policy }));
+  }
+}
+
+/** Adds GET /docs: Scalar's API reference of /openapi.json. `npm ci` writes its script, which stays on disk until it is requested. */
+export function addReference(app: FastifyInstance): void {
+  const policy = contentPolicy("'self'", "'unsafe-inline'", IMAGES); // Scalar sets inline styles, but no inline script
+  app.get("/docs", createFile(`${DOCS}/docs.html`, { "content-security-policy": policy }));
+  app.get("/docs/start.js", createFile(`${DOCS}/start.js`));
+  app.get("/docs/scalar.js", (_request, reply) => {
+    const cached = { "content-encoding": "gzip", "cache-control": "public, max-age=3600" };
+    reply.headers({ ...cached, "content-type": TYPES[".js"] });
+    return reply.send(createReadStream(locate("docs/assets/scalar.js.gz")));
+  });
+}
+
+/** A handler that sends a file from memory, compressed where there is a compressed one and the client takes it. */
+function createFile(path: string, headers: Record<string, string> = {}) {
+  const plain = readFileSync(locate(path));
+  const compressed = existsSync(locate(`${path}.gz`)) ? readFileSync(locate(`${path}.gz`)) : undefined;
   const type = TYPES[extname(path)] ?? "application/octet-stream";
   return (request: FastifyRequest, reply: FastifyReply) => {
+    reply.headers(headers).header("content-type", type);
+    if (!compressed) return void reply.send(plain);
     const isCompressed = /\bgzip\b(?!;q=0)/.test(String(request.headers["accept-encoding"] ?? ""));
-    const vary = [reply.getHeader("vary"), "accept-encoding"].filter(Boolean).join(", ");
-    reply.headers(headers).header("content-type", type).header("vary", vary);
+    reply.header("vary", [reply.getHeader("vary"), "accept-encoding"].filter(Boolean).join(", "));
     if (isCompressed) reply.header("content-encoding", "gzip");
     reply.send(isCompressed ? compressed : plain);
   };
 }
+
+/** The content security policy of a page that sends requests to this origin only. */
+const contentPolicy = (scripts: string, styles: string, ...others: string[]) =>
+  [
+    "default-src 'none'",
+    `script-src ${scripts}`,
+    `style-src ${styles}`,
+    ...others,
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
+
+/** Allows the inline scripts or styles of this text and no other (CSP level 3, hash sources). */
+const hashes = (html: string, tag: string) =>
+  [...html.matchAll(new RegExp(`<${tag}>(.*?)</${tag}>`, "gs"))]
+    .map(([, text = ""]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)
+    .join(" ");
