@@ -37,21 +37,17 @@ export type AppContext = {
 
 type Request = { header: Headers; signal: AbortSignal };
 
-/** One RPC in progress. Fields are copied from the context, since reading them is frequent. */
-export class Call implements AppContext {
-  readonly config: Config;
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly cipher: Cipher;
-  readonly keys: KeyRing;
-  readonly passwords: Passwords;
-  readonly commonPasswords: ReadonlySet<string>;
-  readonly lastSeen: LastSeen;
-  readonly locate: GeoIp;
-  readonly mailWorker: MailWorker;
-  readonly ai: AiContext;
-  readonly metrics: Metrics;
-  readonly tracing: Tracing | undefined;
+/** Copies the shared dependencies, since reading them is frequent. */
+const Shared = class {
+  constructor(context: AppContext) {
+    Object.assign(this, context);
+  }
+} as new (
+  context: AppContext,
+) => Readonly<AppContext>;
+
+/** One RPC in progress. */
+export class Call extends Shared {
   /** Runs a prepared statement of a hot path, outside of any transaction. */
   readonly query: Store["query"];
   /** Finds the session of an access token. */
@@ -72,19 +68,7 @@ export class Call implements AppContext {
   #em: SqlEntityManager | undefined;
 
   constructor(context: AppContext, store: Store, findSession: FindSession, client: Client, request: Request) {
-    this.config = context.config;
-    this.log = context.log;
-    this.clock = context.clock;
-    this.cipher = context.cipher;
-    this.keys = context.keys;
-    this.passwords = context.passwords;
-    this.commonPasswords = context.commonPasswords;
-    this.lastSeen = context.lastSeen;
-    this.locate = context.locate;
-    this.mailWorker = context.mailWorker;
-    this.ai = context.ai;
-    this.metrics = context.metrics;
-    this.tracing = context.tracing;
+    super(context);
     this.query = store.query;
     this.findSession = findSession;
     this.requestId = requestIdOf(request.header.get("x-request-id"));

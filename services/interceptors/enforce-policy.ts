@@ -1,0 +1,173 @@
+import type { DescField, Message } from "@bufbuild/protobuf";
+import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
+import { validate as isUuid } from "uuid";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import {
+  Access,
+  AccountKey,
+  AuditTarget,
+  LimitKey,
+  Lockout,
+  type Policy,
+} from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { canonicalEmail } from "../accounts/email-address.ts";
+import { recordAudit } from "../audit/record.ts";
+import { type Call, callOf } from "../call.ts";
+import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
+import type { Config } from "../platform/config.ts";
+import { reasonName, ServiceError } from "../platform/errors.ts";
+import { type MethodPolicy, policyOf } from "../platform/policy.ts";
+import {
+  addressKeys,
+  type RateLimiter,
+  type RateLimitResult,
+  rateLimitHeaders,
+  refuseExceeded,
+  tightest,
+} from "../platform/rate-limiter.ts";
+import { admittedKey } from "../platform/server-hooks.ts";
+import { identify } from "../sessions/identify.ts";
+import { readMfaToken } from "../sessions/tokens.ts";
+import { findLock } from "../store/attempts.ts";
+import type { FoundSession } from "../store/sessions.ts";
+
+/** Errors of administrators' methods that are recorded. */
+const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
+  Reason.FORBIDDEN,
+  Reason.IMPERSONATING,
+  Reason.MFA_REQUIRED,
+  Reason.REAUTHENTICATION_REQUIRED,
+  Reason.SELF_TARGETED,
+  Reason.LAST_ADMIN,
+  Reason.CONFLICT,
+  Reason.EMAIL_TAKEN,
+  Reason.NOT_FOUND,
+]);
+/** Errors of users' own methods that are recorded: impersonation, and a last administrator who deletes the account. */
+const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
+const NO_DENIALS: ReadonlySet<Reason> = new Set();
+
+/**
+ * Loads the session of the access token that the port has verified, on every method that is not public, and enforces the
+ * method's role. It runs before the request is validated, so an error reveals nothing about its contents. Denials are
+ * recorded in a transaction of their own, since that of the operation is rolled back.
+ */
+export const authorize: Interceptor = (next) => async (req) => {
+  const rules = policyOf(req.method);
+  if (!rules || rules.policy.access === Access.PUBLIC) return next(req);
+  const call = callOf({ values: req.contextValues });
+  const { claims, fault } = req.contextValues.get(admittedKey) ?? {};
+  call.caller = await identify(call, claims);
+  try {
+    assertAllowed(rules.policy, call.caller, call.config);
+    if (fault) throw fault;
+    return await next(req);
+  } catch (error) {
+    if (error instanceof ServiceError && recordedDenials(rules.policy).has(error.reason)) {
+      const isAdmins = rules.policy.access === Access.ADMIN;
+      const { userId, ...other } = isAdmins ? targetOf(req, rules) : { userId: call.caller.user.id };
+      const details = { reason: reasonName(error.reason), rpc: req.method.name, ...other };
+      await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });
+    }
+    throw error;
+  }
+};
+
+/** @throws ServiceError FORBIDDEN, IMPERSONATING, MFA_REQUIRED */
+function assertAllowed(
+  { access, forbidImpersonation }: Policy,
+  { user, actorId, usedSecondFactor }: FoundSession,
+  { requireAdminMfa }: Pick<Config, "requireAdminMfa">,
+): void {
+  if (access === Access.ADMIN && user.role !== "admin") {
+    throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
+  }
+  if (actorId && forbidImpersonation) {
+    throw new ServiceError(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
+  }
+  if (access === Access.ADMIN && requireAdminMfa && !usedSecondFactor) {
+    const message = "Administrators must sign in with a second factor.";
+    throw new ServiceError(Reason.MFA_REQUIRED, `${message} Please set it up, then sign in again with a code.`);
+  }
+}
+
+function recordedDenials({ access, forbidImpersonation }: Policy): ReadonlySet<Reason> {
+  if (access === Access.ADMIN) return ADMIN_DENIALS;
+  return forbidImpersonation ? OWN_DENIALS : NO_DENIALS;
+}
+
+/** The target that the request names, if any. The request may not have been validated yet. */
+function targetOf(req: UnaryRequest | StreamRequest, { target }: MethodPolicy): { userId?: string; emailId?: string } {
+  const id = textOf(req, target);
+  if (id === undefined || !isUuid(id)) return {};
+  return target?.kind === AuditTarget.EMAIL ? { emailId: id } : { userId: id };
+}
+
+/**
+ * Counts requests that name an account in their body. The port has counted the user or the address. A locked account gets
+ * the error of the lock, not that of the limit. The operation reserves the attempt.
+ * @param rateLimiter undefined if rate limits are off
+ */
+export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {
+  return (next) => async (req) => {
+    const policy = policyOf(req.method);
+    const call = callOf({ values: req.contextValues });
+    const account = policy && (await accountOf(call, policy, req));
+    if (!policy || account === undefined) return next(req);
+    const headers: [string, string][] = [];
+    try {
+      const result = await countAccount(rateLimiter, call, policy, account);
+      const atPort = req.contextValues.get(admittedKey)?.rateLimit;
+      if (result) headers.push(...rateLimitHeaders(atPort ? tightest(atPort, result) : result));
+      const res = await next(req);
+      for (const [name, value] of headers) res.header.set(name, value);
+      return res;
+    } catch (error) {
+      if (error instanceof ServiceError) error.headers.push(...headers);
+      throw error;
+    }
+  };
+}
+
+/** @throws ServiceError ACCOUNT_LOCKED, RATE_LIMITED */
+async function countAccount(
+  rateLimiter: RateLimiter | undefined,
+  call: Call,
+  { limits, policy }: MethodPolicy,
+  account: string,
+): Promise<RateLimitResult | undefined> {
+  const clearedAt = await assertNotLockedFor(call, policy.lockout, account);
+  const suffix = `:account:${account}${clearedAt ? `:${clearedAt.getTime()}` : ""}`; // a cleared lock forgets the count, everywhere
+  const keys = limits
+    .filter((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT)
+    .flatMap((limit) => addressKeys(limit, call.client.address, suffix));
+  if (!rateLimiter || keys.length === 0) return undefined;
+  const result = await rateLimiter.consume(keys);
+  refuseExceeded(result, limits);
+  return result;
+}
+
+/** The account of a request: the canonical address, or the user that an MFA token names. */
+async function accountOf(call: Call, { account }: MethodPolicy, req: UnaryRequest | StreamRequest) {
+  const value = textOf(req, account);
+  if (value === undefined) return undefined;
+  return account?.key === AccountKey.TICKET
+    ? (await readMfaToken(call, value))?.userId
+    : canonicalEmail(value)?.canonical;
+}
+
+/** Refuses a locked account. A lock of codes for good is up to the operation: a backup code opens it. @returns when it was last cleared */
+async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string): Promise<Date | null | undefined> {
+  if (lockout === Lockout.UNSPECIFIED) return undefined;
+  const kind = lockout === Lockout.PASSWORD ? "password" : "second-factor";
+  const lock = await findLock(call, { kind, subject }, call.clock.now());
+  if (kind === "password" || !isForGood(lock)) refuseLocked(lock, kind, call.clock.now());
+  return lock.clearedAt;
+}
+
+/** The text that a request has in a field; undefined for a stream. */
+function textOf(req: UnaryRequest | StreamRequest, named: { field: DescField } | undefined): string | undefined {
+  if (req.stream || !named) return undefined;
+  const value = (req.message as Message & Record<string, unknown>)[named.field.localName];
+  return typeof value === "string" ? value : undefined;
+}
