@@ -83,19 +83,13 @@ type Measure = () => Promise<{ serves: boolean; latencyMs: number }>;
 function timed(check: Check): Measure {
   return async () => {
     const started = performance.now();
-    const serves = await succeeds(check);
-    return { serves, latencyMs: performance.now() - started };
+    const deadline = wait(CHECK_TIMEOUT_MS, false, { ref: false });
+    const outcome = check().then(
+      () => true,
+      () => false,
+    );
+    return { serves: await Promise.race([outcome, deadline]), latencyMs: performance.now() - started };
   };
-}
-
-async function succeeds(check: Check): Promise<boolean> {
-  const controller = new AbortController();
-  const deadline = wait(CHECK_TIMEOUT_MS, false, { signal: controller.signal }).catch(() => false);
-  const outcome = check().then(
-    () => true,
-    () => false,
-  );
-  return Promise.race([outcome, deadline]).finally(() => controller.abort());
 }
 
 /** Shares one check among concurrent callers, and reuses its result for a while. */

@@ -1,5 +1,6 @@
 import { type DescFile, type DescService, type MessageShape, toBinary } from "@bufbuild/protobuf";
-import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { nestedTypes } from "@bufbuild/protobuf/reflect";
+import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { Code, type ServiceImpl } from "@connectrpc/connect";
 import type { ServerReflection, ServerReflectionResponseSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 
@@ -9,7 +10,7 @@ type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageRespon
 export function reflectionHandler(services: readonly DescService[]): ServiceImpl<typeof ServerReflection> {
   const files = closure(services.map((service) => service.file));
   const byName = new Map(files.map((file) => [file.proto.name, file]));
-  const bySymbol = new Map(files.flatMap((file) => symbolsOf(file.proto).map((symbol) => [symbol, file])));
+  const bySymbol = new Map(files.flatMap((file) => symbolsOf(file).map((symbol) => [symbol, file])));
   const extensions = files.flatMap((file) =>
     file.extensions.map((ext) => ({ of: ext.extendee.typeName, number: ext.number, file })),
   );
@@ -68,23 +69,9 @@ function closure(files: readonly DescFile[], seen = new Set<DescFile>()): DescFi
 }
 
 /** Full names of everything that a file declares. */
-function symbolsOf(file: FileDescriptorProto): string[] {
-  const within = (scope: string, message: FileDescriptorProto["messageType"][number]): string[] => {
-    const name = `${scope}.${message.name}`;
-    return [
-      name,
-      ...message.field.map((field) => `${name}.${field.name}`),
-      ...message.enumType.map((nested) => `${name}.${nested.name}`),
-      ...message.nestedType.flatMap((nested) => within(name, nested)),
-    ];
-  };
-  return [
-    ...file.messageType.flatMap((message) => within(file.package, message)),
-    ...file.enumType.map(({ name }) => `${file.package}.${name}`),
-    ...file.extension.map(({ name }) => `${file.package}.${name}`),
-    ...file.service.flatMap(({ name, method }) => [
-      `${file.package}.${name}`,
-      ...method.map((m) => `${file.package}.${name}.${m.name}`),
-    ]),
-  ];
+function symbolsOf(file: DescFile): string[] {
+  return [...nestedTypes(file)].flatMap((type) => {
+    const members = type.kind === "message" ? type.fields : type.kind === "service" ? type.methods : [];
+    return [type.typeName, ...members.map(({ name }) => `${type.typeName}.${name}`)];
+  });
 }
