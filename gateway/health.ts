@@ -67,16 +67,11 @@ function createChecks(transport: Transport): (part: Part) => Promise<Check> {
   const ask = async (part: Part): Promise<Check> => {
     const started = performance.now();
     let measured: string | null = null;
+    const onHeader = (header: Headers) => {
+      measured = header.get(LATENCY_MS);
+    };
     const isServing = await client
-      .check(
-        { service: part },
-        {
-          timeoutMs: CHECK_TIMEOUT_MS,
-          onHeader: (header) => {
-            measured = header.get(LATENCY_MS);
-          },
-        },
-      )
+      .check({ service: part }, { timeoutMs: CHECK_TIMEOUT_MS, onHeader })
       .then(({ status }) => status === ServingStatus.SERVING)
       .catch(() => false); // services that can't be reached count as down
     const latencyMs = Number(measured ?? performance.now() - started);

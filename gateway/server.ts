@@ -10,7 +10,7 @@ import { readBody } from "../services/platform/body-limits.ts";
 import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
-import { services as allServices } from "../services/platform/policy.ts";
+import { services as allServices, DEFAULT_BODY_BYTES } from "../services/platform/policy.ts";
 import { systemClock } from "../services/platform/process.ts";
 import type { RequestGate } from "../services/platform/server-hooks.ts";
 import { addOpenApi } from "./docs/openapi.ts";
@@ -19,7 +19,7 @@ import { instrumentRequests, type StartSpan } from "./hooks/instrument-requests.
 import { addRequestHooks, commonHeaders, createOrigins } from "./hooks/request-hooks.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { createLifecycle } from "./lifecycle.ts";
-import { DEFAULT_BODY_BYTES, readBinding } from "./transcode/binding.ts";
+import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, fromFastifyError } from "./transcode/errors.ts";
 import { addCookies, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";

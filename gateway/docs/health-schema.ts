@@ -1,8 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Schema } from "./components.ts";
 import { json, property } from "./components.ts";
-import { responsesOf } from "./failures.ts";
-import { references } from "./response-headers.ts";
+import { references, responsesOf } from "./responses.ts";
 
 const object = (properties: Record<string, Schema>, optional: Record<string, Schema> = {}): Schema => ({
   type: "object",

@@ -7,9 +7,8 @@ import { version } from "../health.ts";
 import type { HttpBinding } from "../transcode/binding.ts";
 import type { Schema } from "./components.ts";
 import { bodyExample, commentOn, fieldSchema, json, objectSchema } from "./components.ts";
-import { anyOther, errorSchema, failures } from "./failures.ts";
 import { healthPaths } from "./health-schema.ts";
-import { headers, headersOf } from "./response-headers.ts";
+import { anyOther, errorSchema, failures, headers, headersOf } from "./responses.ts";
 
 const ABOUT = `Accounts, sessions, administration and AI chat.
 

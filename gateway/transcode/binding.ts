@@ -12,8 +12,6 @@ import { http } from "../../gen/google/api/annotations_pb.ts";
 import { maxBodyBytes } from "../../services/platform/policy.ts";
 import { isQueryField, unreadableField } from "./fields.ts";
 
-export { DEFAULT_BODY_BYTES } from "../../services/platform/policy.ts";
-
 /** A field whose value is a cookie. */
 export type CookieField = { cookie: string; field: DescField };
 

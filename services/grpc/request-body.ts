@@ -25,16 +25,16 @@ const MAX_VALUES = 10_000;
 /** What path, query and cookies add to a message, in bytes. */
 const HEAD_BYTES = 16 * 1024;
 
-/** Time limits of the port, in ms. */
-export type Timeouts = {
+/** Time limits of the port, in ms. As on the REST port, but connections may be idle for longer, since clients pool them. */
+export const TIMEOUTS = {
   /** Until a request has arrived. */
-  requestMs: number;
+  requestMs: 30_000,
   /** While a client reads nothing of a response. */
-  writeMs: number;
+  writeMs: 120_000,
   /** While a connection has no open call. */
-  idleMs: number;
+  idleMs: 600_000,
   /** Of a reflection stream. */
-  reflectionMs: number;
+  reflectionMs: 60_000,
 };
 
 const decompress = promisify(gunzip);
@@ -72,7 +72,7 @@ export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerR
 export function receiveBody(
   request: FastifyRequest,
   method: DescMethod,
-  { requestMs, writeMs, reflectionMs }: Timeouts,
+  { requestMs, writeMs, reflectionMs }: typeof TIMEOUTS,
 ): AsyncIterable<Uint8Array> {
   const { stream } = rawOf(request);
   const cancel = () => stream.close(constants.NGHTTP2_CANCEL);

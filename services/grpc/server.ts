@@ -23,15 +23,7 @@ import {
   refuseLongTimeout,
 } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
-import { discardBody, encodingOf, gzip, rawOf, receiveBody, type Timeouts } from "./request-body.ts";
-
-/** As on the REST port, but connections may be idle for longer, since clients pool them. */
-export const TIMEOUTS: Timeouts = {
-  requestMs: 30_000,
-  writeMs: 120_000,
-  idleMs: 600_000,
-  reflectionMs: 60_000,
-};
+import { discardBody, encodingOf, gzip, rawOf, receiveBody, TIMEOUTS } from "./request-body.ts";
 
 const MAX_HEADER_BYTES = 16 * 1024;
 

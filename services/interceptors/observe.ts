@@ -9,15 +9,17 @@ import {
   type UnaryResponse,
 } from "@connectrpc/connect";
 import type { Logger } from "pino";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AppContext, Call, callKey } from "../call.ts";
 import type { Metrics } from "../metrics.ts";
 import { readClient } from "../platform/client.ts";
-import { ServiceError, toConnectError } from "../platform/errors.ts";
+import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
+import type { AvailabilityLog } from "../platform/log.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
 import { createFindSession } from "../sessions/identify.ts";
+import { isDatabaseUnavailable, redactDatabaseError } from "../store/errors.ts";
 import { watchDatabase } from "../store/open-store.ts";
 import type { Store } from "../store/store.ts";
-import { createErrorMapper } from "./map-errors.ts";
 
 type AnyRequest = UnaryRequest | StreamRequest;
 type AnyResponse = UnaryResponse | StreamResponse;
@@ -49,6 +51,42 @@ export function observeCalls(context: AppContext, store: Store, internalSecret: 
       return error;
     });
   };
+}
+
+/** Seconds after which clients retry when the database is unavailable. */
+const DATABASE_RETRY_SECONDS = 2;
+
+/**
+ * Maps the error of a call to the Connect error that the client gets. An unknown error is a bug: it is logged once and
+ * masked.
+ * @param onDatabaseFailure is called for each call that failed because the database is unavailable
+ */
+export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLog["onFailure"]) {
+  return (error: unknown, { method, header, signal }: AnyRequest): ConnectError => {
+    if (error instanceof ServiceError) return toConnectError(error);
+    if (signal.aborted) return abortError(signal);
+    if (isDatabaseUnavailable(error)) {
+      onDatabaseFailure(error as Error);
+      const message = "The service is not available right now. Please try again shortly.";
+      const details = { retryAfterSeconds: DATABASE_RETRY_SECONDS };
+      return toConnectError(new ServiceError(Reason.UNAVAILABLE, message, details));
+    }
+    if (error instanceof ConnectError && error.code === Code.Unimplemented) {
+      return toConnectError(new ServiceError(Reason.NOT_IMPLEMENTED, "This method is not implemented yet."));
+    }
+    if (error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown) return error;
+    const rpc = rpcName(method);
+    log.error({ err: redactDatabaseError(error), rpc, requestId: header.get("x-request-id") }, "unexpected failure");
+    return internalError();
+  };
+}
+
+/** The error of a call that its server, its deadline or its client has ended. */
+function abortError({ reason }: AbortSignal): ConnectError {
+  const code = reason instanceof ConnectError ? reason.code : Code.Canceled;
+  if (code === Code.Unavailable) return toConnectError(shuttingDown());
+  if (code === Code.DeadlineExceeded) return new ConnectError("The deadline has passed.", code);
+  return new ConnectError("The call was cancelled.", Code.Canceled);
 }
 
 /** Reports a call that a port refuses before it reaches the interceptors. */

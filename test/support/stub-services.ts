@@ -3,8 +3,7 @@ import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { createErrorMapper } from "../../services/interceptors/map-errors.ts";
-import { onComplete } from "../../services/interceptors/observe.ts";
+import { createErrorMapper, onComplete } from "../../services/interceptors/observe.ts";
 import { validate } from "../../services/platform/validation.ts";
 import { type Routes, type Settings, type Started, start, startSuiteGateway, type TransportKind } from "./gateway.ts";
 import type { HttpResponse } from "./http-client.ts";
