@@ -7,21 +7,6 @@ import { ServiceError, type Violation } from "../../services/platform/errors.ts"
 import type { HttpBinding } from "./binding.ts";
 import { isObject, readFields } from "./fields.ts";
 
-/** The parts of a request, as received. */
-export type Incoming = {
-  /** Path and query. */
-  url: string;
-  /** Path variables, decoded. */
-  params: Record<string, string>;
-  headers: {
-    "content-type"?: string | undefined;
-    "content-encoding"?: string | undefined;
-  };
-  /** The value of a cookie, empty without one. */
-  readCookie(name: string): string;
-  body: Uint8Array | undefined;
-};
-
 /** Most values of a body. */
 const MAX_VALUES = 250_000;
 const NO_BODY = { json: {}, hasEscapes: false };
@@ -39,18 +24,16 @@ export type ReadRequest = { message: MessageShape<DescMessage>; typeErrors: Viol
  * its type errors together with broken constraints.
  * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
  */
-export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest {
+export function readRequest(rule: HttpBinding, request: FastifyRequest): ReadRequest {
   const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const typeErrors: Violation[] = [];
   const init: Record<string, unknown> = {};
   const read = (fields: DescField[], json: object) => Object.assign(init, readFields(fields, json, "", typeErrors));
-  const body = bodyMembers(incoming, bodyFields !== undefined);
+  const body = bodyMembers(request, bodyFields !== undefined);
   if (bodyFields) read(bodyFields, body.json);
-  if (pathFields.length > 0) read(pathFields, incoming.params);
-  if (queryFields.length > 0) read(queryFields, queryMembers(queryFields, incoming.url, typeErrors));
-  for (const { cookie, field } of requestCookies) {
-    init[field.localName] = incoming.readCookie(cookie);
-  }
+  if (pathFields.length > 0) read(pathFields, request.params as object);
+  if (queryFields.length > 0) read(queryFields, queryMembers(queryFields, request.raw.url ?? "", typeErrors));
+  for (const { cookie, field } of requestCookies) init[field.localName] = readCookie(request, cookie);
   if (typeErrors.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
     // in a key or in a field that is not read
     throw malformed("The body must not contain NUL characters or lone surrogates.");
@@ -59,8 +42,8 @@ export function readRequest(rule: HttpBinding, incoming: Incoming): ReadRequest 
 }
 
 /** The message of a request of which nothing but the path can be read. */
-export function readPathFields({ method, pathFields }: HttpBinding, params: Record<string, string>) {
-  return create(method.input, readFields(pathFields, params, "", []));
+export function readPathFields({ method, pathFields }: HttpBinding, { params }: FastifyRequest) {
+  return create(method.input, readFields(pathFields, params as object, "", []));
 }
 
 /**
@@ -96,8 +79,8 @@ function hasInvalidText(json: unknown): boolean {
 
 type Body = { json: object; hasEscapes: boolean };
 
-function bodyMembers({ headers, body }: Incoming, isRead: boolean): Body {
-  if (body === undefined || body.length === 0) return NO_BODY;
+function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean): Body {
+  if (!(body instanceof Uint8Array) || body.length === 0) return NO_BODY;
   const type = headers["content-type"];
   const isJson = type !== undefined && JSON_TYPE.test(type) && /^(?:utf-?8)?$/i.test(CHARSET.exec(type)?.[1] ?? "");
   const isPlain = (headers["content-encoding"] ?? "identity") === "identity";
@@ -146,7 +129,7 @@ function parseQuery(url: string): URLSearchParams {
 }
 
 /** The value of a cookie. Empty without one, or with two: another site below the same domain may have set the second. */
-export function readCookie({ headers, server }: FastifyRequest, name: string): string {
+function readCookie({ headers, server }: FastifyRequest, name: string): string {
   const pairs = headers.cookie?.split(";").filter((pair) => pair.trim().startsWith(`${name}=`)) ?? [];
   return pairs.length === 1 ? (server.parseCookie(String(pairs[0]))[name] ?? "") : "";
 }

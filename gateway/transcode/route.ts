@@ -11,7 +11,7 @@ import { writeFault, writeTypeErrors } from "../../services/platform/validation.
 import type { InflightCall, Lifecycle } from "../lifecycle.ts";
 import type { HttpBinding } from "./binding.ts";
 import { toHttpError } from "./errors.ts";
-import { readCookie, readPathFields, readRequest } from "./request.ts";
+import { readPathFields, readRequest } from "./request.ts";
 import { type Cookies, forwardHeaders, sendError, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
@@ -104,27 +104,17 @@ function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder
  */
 function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | undefined) {
   const header = metadataOf(request, secret);
-  const parts = incoming(request);
-  request.body = undefined; // frees its memory: the call may take minutes
   try {
-    const { message, typeErrors } = readRequest(rule, parts);
+    const { message, typeErrors } = readRequest(rule, request);
     writeTypeErrors(header, typeErrors);
     return { message, header };
   } catch (error) {
     if (rule.policy.access !== Access.ADMIN || !(error instanceof ServiceError)) throw error;
     writeFault(header, error);
-    return { message: readPathFields(rule, parts.params), header };
+    return { message: readPathFields(rule, request), header };
+  } finally {
+    request.body = undefined; // frees its memory: the call may take minutes
   }
-}
-
-function incoming(request: FastifyRequest) {
-  return {
-    url: request.raw.url ?? "",
-    params: request.params as Record<string, string>,
-    headers: request.headers,
-    readCookie: (name: string) => readCookie(request, name),
-    body: request.body as Uint8Array | undefined,
-  };
 }
 
 async function* one<T>(value: T): AsyncIterable<T> {

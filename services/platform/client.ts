@@ -87,25 +87,16 @@ export function parseAddress(text: string): string | undefined {
   return isIP(address) === 0 ? undefined : plainAddress(address);
 }
 
-/** The network that an address counts as: an IPv6 address as its /64, which one customer has. */
-export function networkOf(address: string): string {
-  if (!address.includes(":") || !isIPv6(address)) return address;
-  return `${ipaddr.IPv6.parse(address)
-    .parts.slice(0, 4)
-    .map((part) => part.toString(16))
-    .join(":")}::/64`;
-}
-
 /** Internet providers often assign an IPv6 /48 to one customer. It has the share of this many /64. */
 const NETWORKS_PER_SITE = 10;
 
 /** What an address counts towards, with the factor of its share: itself; for IPv6 its /64 and, ten times that, its /48. */
 export function networksOf(address: string): [network: string, factor: number][] {
-  const network = networkOf(address);
-  if (!network.endsWith("::/64")) return [[network, 1]];
+  if (!address.includes(":") || !isIPv6(address)) return [[address, 1]];
+  const parts = ipaddr.IPv6.parse(address).parts.map((part) => part.toString(16));
   return [
-    [network, 1],
-    [`${network.split(":").slice(0, 3).join(":")}::/48`, NETWORKS_PER_SITE],
+    [`${parts.slice(0, 4).join(":")}::/64`, 1],
+    [`${parts.slice(0, 3).join(":")}::/48`, NETWORKS_PER_SITE],
   ];
 }
 
