@@ -88,10 +88,6 @@ function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean): Body {
   if (!(isJson || (type === undefined && !isRead))) {
     throw new ServiceError(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent as Content-Type: application/json.");
   }
-  return jsonMembers(body, isRead);
-}
-
-function jsonMembers(body: Uint8Array, isRead: boolean): Body {
   const { json, hasEscapes } = parseJson(body);
   if (isObject(json)) return { json, hasEscapes };
   if (!isRead) return NO_BODY; // some clients send `null` instead of no body
