@@ -11,11 +11,7 @@ import { until } from "../support/until.ts";
 const SOON_MS = 10_000;
 
 test("gRPC health: Watch streams report a shutdown and do not delay it", async () => {
-  const env = {
-    ...(await freshStorage()),
-    INTERNAL_SECRET: "between-gateway-and-services",
-    SHUTDOWN_TIMEOUT: "50s",
-  };
+  const env = { ...(await freshStorage()), INTERNAL_SECRET: "between-gateway-and-services", SHUTDOWN_TIMEOUT: "50s" };
   const services = await startServices(env);
   const health = createClient(Health, createGrpcTransport({ baseUrl: `http://${services.url}` }));
   const received: Record<string, Status[]> = { "": [], [AuthService.typeName]: [], cache: [], nothing: [] };

@@ -8,10 +8,7 @@ const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1
 const LONGEST = 2 * 1024 * 1024;
 
 test("Memory: a process with almost no heap left answers the largest requests, one at a time", async () => {
-  const process = await startProcess({
-    ...(await freshStorage()),
-    NODE_OPTIONS: NO_MEMORY,
-  });
+  const process = await startProcess({ ...(await freshStorage()), NODE_OPTIONS: NO_MEMORY });
   const { browser: httpClient, accessToken } = await signInAt(process.url);
   expect((await httpClient.get("/user/export", accessToken)).status).toBe(200);
   const conversation = { provider: "provider-a", messages: [{ role: "user", content: "Hello" }] };

@@ -93,10 +93,7 @@ test("POST /ai/stream: a shutdown ends streams by an error event and [DONE], and
   const { user, accessToken } = await ending.signIn();
   const stream = await listen(ending, accessToken);
   const closed = ending.close();
-  expect(eventsIn(await stream.rest())).toEqual({
-    text: PREFIX,
-    error: expect.stringContaining("shutting down"),
-  });
+  expect(eventsIn(await stream.rest())).toEqual({ text: PREFIX, error: expect.stringContaining("shutting down") });
   await closed;
   if (isShared) expect(await outcomesOf(user.id)).toMatchObject([{ outcome: "cancelled" }]);
 });

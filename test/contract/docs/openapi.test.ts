@@ -122,10 +122,7 @@ test("GET /openapi.json: gives every operation a unique name", async () => {
 
 test("GET /openapi.json: groups operations by subject, and lists no failure that cannot happen", async () => {
   const { tags, paths } = await document();
-  expect(tags).toContainEqual({
-    name: "User",
-    description: "Operations of signed-in users on their own account.",
-  });
+  expect(tags).toContainEqual({ name: "User", description: "Operations of signed-in users on their own account." });
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
   expect(operations.filter(({ description }) => !description)).toEqual([]);
   expect(new Set(operations.flatMap((each) => each.tags))).toEqual(new Set(tags.map(({ name }) => name)));
@@ -147,9 +144,7 @@ test("GET /openapi.json: states access, limits and field rules", async () => {
     description: expect.stringContaining("5 requests in 900 seconds"),
     requestBody: {
       content: {
-        "application/json": {
-          schema: { required: ["email", "password"], properties: { email: { format: "email" } } },
-        },
+        "application/json": { schema: { required: ["email", "password"], properties: { email: { format: "email" } } } },
       },
     },
     responses: { 200: {}, 400: {}, 429: {} },

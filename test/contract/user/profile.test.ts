@@ -55,10 +55,7 @@ test("PUT /user/profile: changes name and bio, and keeps absent fields", async (
   });
   expect((await put({ bio: "Likes 🦜 & <b>" })).user).toEqual({ id: user.id, name: "Bea", bio: "Likes 🦜 & <b>" });
   expect((await put({})).user).toEqual({ id: user.id, name: "Bea", bio: "Likes 🦜 & <b>" });
-  expect((await browser.get("/user/profile", accessToken)).body).toMatchObject({
-    name: "Bea",
-    bio: "Likes 🦜 & <b>",
-  });
+  expect((await browser.get("/user/profile", accessToken)).body).toMatchObject({ name: "Bea", bio: "Likes 🦜 & <b>" });
   expect((await put({ bio: "" })).user.bio).toBe("");
 });
 
@@ -70,10 +67,7 @@ test("PUT /user/profile: changes nothing else", async () => {
     { name: before.name, role: "admin", emailVerified: true, mfaEnabled: true, id: "x", email: "x@example.com" },
     accessToken,
   );
-  expect((await browser.get("/user/profile", accessToken)).body).toEqual({
-    ...before,
-    updatedAt: expect.any(String),
-  });
+  expect((await browser.get("/user/profile", accessToken)).body).toEqual({ ...before, updatedAt: expect.any(String) });
 });
 
 test.each([

@@ -38,12 +38,7 @@ test.each(COUNTS)("Anthropic dialect: usage of a stream that reports %j and then
 });
 
 test("Anthropic dialect: usage of a complete reply includes cached input", () => {
-  const usage = {
-    input_tokens: 1,
-    cache_read_input_tokens: 20,
-    cache_creation_input_tokens: 300,
-    output_tokens: 7,
-  };
+  const usage = { input_tokens: 1, cache_read_input_tokens: 20, cache_creation_input_tokens: 300, output_tokens: 7 };
   const body = { content: [{ type: "text", text: "Hello." }], stop_reason: "end_turn", usage };
   expect(toUsage(parseDocument(JSON.stringify(body), anthropicParser.parseBody).usage)).toEqual({
     inputTokens: 321,

@@ -27,11 +27,7 @@ describe.each(CODECS)("Golden transcript of %s", (_, encoderOf, mapping) => {
     text += transcript.end();
     return { text, usage: transcript.usage, error: transcript.error };
   }
-  const expected = {
-    text: REPLY,
-    usage: { inputTokens: TOKENS.input, outputTokens: TOKENS.output },
-    error: undefined,
-  };
+  const expected = { text: REPLY, usage: { inputTokens: TOKENS.input, outputTokens: TOKENS.output }, error: undefined };
 
   test.each([...ENDINGS.map((ending) => [ending]), ENDINGS])(
     "decodes the same if cut at every byte, line ending %j",

@@ -17,10 +17,7 @@ test("Start without migrating: is refused by a database that lacks migrations, w
 test.runIf(process.env.TEST_SERVERS)(
   "Start without migrating: serves a database of a newer version, with a warning",
   async () => {
-    const env = {
-      DATABASE_URL: await createDatabase(),
-      SECRET_KEY: randomBytes(32).toString("base64"),
-    };
+    const env = { DATABASE_URL: await createDatabase(), SECRET_KEY: randomBytes(32).toString("base64") };
     const first = await startApp({ mode: "servers", env });
     await first.sql("insert into mikro_orm_migrations (name) values ('Migration30000101000000_later')");
     await first.close();

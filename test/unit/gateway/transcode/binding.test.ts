@@ -100,12 +100,7 @@ test("Binding: a method has the path, fields, status and limit of its options", 
   const rule = { pattern: { case: "put" as const, value: "/notes/{note_id}/text" } };
   const method = methodWith({ rule, request, policy: { successStatus: 202, maxBodyBytes: 99 } });
   const read = readBinding(method);
-  expect(read).toMatchObject({
-    httpMethod: "PUT",
-    path: "/notes/:noteId/text",
-    successStatus: 202,
-    maxBodyBytes: 99,
-  });
+  expect(read).toMatchObject({ httpMethod: "PUT", path: "/notes/:noteId/text", successStatus: 202, maxBodyBytes: 99 });
   expect(read.pathFields.map((f) => f.name)).toEqual(["note_id"]);
   expect(read.bodyFields?.map((f) => f.name)).toEqual(["text"]);
   expect(read.requestCookies.map((c) => c.cookie)).toEqual(["session"]);
