@@ -89,10 +89,10 @@ export async function startDeployment(
       await stop("SIGKILL");
       await start(changes);
     },
-    /** Replaces a gateway and its services by those of a release, as an upgrade does. @returns the exit codes */
-    async replace(i: 0 | 1, release: string) {
+    /** Replaces a gateway and its services by those of a release, as an upgrade does, with other settings. @returns the exit codes */
+    async replace(i: 0 | 1, release: string, changes: Record<string, string> = {}) {
       const codes = [await gateways[i]?.end("SIGTERM"), await services[i]?.end("SIGTERM")];
-      await startOne(i, {}, release);
+      await startOne(i, changes, release);
       return codes;
     },
     async close() {
