@@ -1,5 +1,5 @@
-import { execFileSync } from "node:child_process";
-import { rmSync, statfsSync, writeFileSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { temporaryFolder } from "./temporary-folder.ts";
 
@@ -18,7 +18,6 @@ export const unmountDisk = (path: string) => void execFileSync("umount", ["--laz
 
 /** Writes until there is no space left. @returns what makes space again */
 export function fillDisk(path: string): () => void {
-  const { bavail, bsize } = statfsSync(path);
-  writeFileSync(join(path, "fill"), Buffer.alloc(bavail * bsize));
+  spawnSync("dd", ["if=/dev/zero", `of=${join(path, "fill")}`, "bs=1M"]); // others may write meanwhile
   return () => rmSync(join(path, "fill"));
 }
