@@ -1,8 +1,7 @@
-import { execFile } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { runScript } from "../support/deployment.ts";
 import type { HttpResponse } from "../support/http-client.ts";
 import { repetitions } from "../support/repeat.ts";
 import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
@@ -37,12 +36,10 @@ describe.skipIf(!process.env.TEST_SERVERS)("Two gateways and two service process
     const failed = answers.filter(({ status }) => status >= 500).map(({ status, body }) => [status, body]);
     expect(failed).toEqual([]);
     expect(tally(answers, ({ status }) => status)[200]).toBeGreaterThan(answers.length / 3);
-    expect(await all.sql("select deadlocks::int from pg_stat_database where datname = current_database()")).toEqual([
-      { deadlocks: 0 },
-    ]);
-    const env = { PATH: process.env.PATH, DATABASE_URL: all.databaseUrl, SECRET_KEY: all.secretKey };
-    const { stdout } = await promisify(execFile)(process.execPath, ["scripts/audit-verify.ts"], { env });
-    expect(stdout).toContain("The audit log is intact");
+    const [stat] = await all.sql("select deadlocks::int from pg_stat_database where datname = current_database()");
+    expect(stat).toEqual({ deadlocks: 0 });
+    const env = { DATABASE_URL: all.databaseUrl, SECRET_KEY: all.secretKey };
+    expect((await runScript("audit-verify", [], env)).out).toContain("The audit log is intact");
   });
 });
 

@@ -33,15 +33,10 @@ describe.skipIf(!POSTGRES_BIN || isMissing("redis-server"))("Faults", () => {
       },
       5_000,
     ).catch(() => undefined);
-  const ready = () =>
-    until(
-      "both replicas to be ready",
-      async () => {
-        const answers = await Promise.all(all.urls.map((url) => fetch(`${url}/health/ready`).catch(() => undefined)));
-        return answers.every((answer) => answer?.ok);
-      },
-      60_000,
-    );
+  const areReady = async () => {
+    const answers = await Promise.all(all.urls.map((url) => fetch(`${url}/health/ready`).catch(() => undefined)));
+    return answers.every((answer) => answer?.ok);
+  };
 
   test(
     "lose no acknowledged effect, let no one-time token work twice and no revoked session work again",
@@ -54,12 +49,9 @@ describe.skipIf(!POSTGRES_BIN || isMissing("redis-server"))("Faults", () => {
         for (const [name, fault] of Object.entries(faults).sort(() => Math.random() - 0.5)) {
           const before = history.entries.length;
           await fault();
-          await ready();
-          await until(
-            "clients to go on",
-            () => history.entries.slice(before).some(({ outcome }) => outcome === "ok"),
-            60_000,
-          );
+          await until("both replicas to be ready", areReady, 60_000);
+          const goOn = () => history.entries.slice(before).some(({ outcome }) => outcome === "ok");
+          await until("clients to go on", goOn, 60_000);
           const outcomes = tally(history.entries.slice(before), ({ outcome }) => outcome);
           process.stdout.write(`${name}: ${JSON.stringify(outcomes)}\n`);
         }

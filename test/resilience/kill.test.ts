@@ -101,13 +101,9 @@ test("Process: ends at once on a second SIGINT, but not on a repetition within a
   const begun = performance.now();
   const ended = end("SIGINT");
   end("SIGINT");
-  let code: number | string | undefined;
-  void ended.then((is) => {
-    code = is;
-  });
-  await until("the process to end", () => {
+  const code = await until("the process to end", () => {
     end("SIGINT");
-    return code !== undefined;
+    return Promise.race([ended, undefined]);
   });
   expect(code).toBe(130);
   expect(performance.now() - begun).toBeGreaterThan(1_000);

@@ -1,11 +1,11 @@
 import { randomBytes, randomInt, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startApp, type TestApp } from "../support/app.ts";
-import { createDatabase } from "../support/databases.ts";
+import { createDatabase, runSql } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
 import { startProxy } from "../support/proxy.ts";
+import { begin } from "../support/transaction.ts";
 import { times, until } from "../support/until.ts";
 
 const wrong = "Wrong-1-guess";
@@ -17,25 +17,22 @@ const WAITING = "from pg_stat_activity where datname = current_database() and wa
 
 describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
   const secrets = { SECRET_KEY: randomBytes(32).toString("base64"), RATE_LIMITS: "off" };
-  let [app, proxy, database] = [] as unknown as [TestApp, Awaited<ReturnType<typeof startProxy>>, pg.Pool];
+  let [app, proxy, DATABASE_URL] = [] as unknown as [TestApp, Awaited<ReturnType<typeof startProxy>>, string];
   const processes: Process[] = [];
   const start = async () => {
-    const DATABASE_URL = String(database.options.connectionString);
     const started = await startProcess({ ...secrets, DATABASE_URL, PUBLIC_URL: "http://gatehouse.test" });
     processes.push(started);
     return started;
   };
   beforeAll(async () => {
-    const url = await createDatabase();
-    database = new pg.Pool({ connectionString: url });
-    proxy = await startProxy(url);
+    DATABASE_URL = await createDatabase();
+    proxy = await startProxy(DATABASE_URL);
     app = await startApp({ mode: "servers", env: { ...secrets, DATABASE_URL: proxy.url } });
   });
-  afterAll(() =>
-    Promise.all([...processes.map(({ end }) => end("SIGKILL")), app.close()]).then(() =>
-      Promise.all([database.end(), proxy.close()]),
-    ),
-  );
+  afterAll(async () => {
+    await Promise.all([...processes.map(({ end }) => end("SIGKILL")), app.close()]);
+    await proxy.close();
+  });
 
   /** Signs in. @returns the status; 0 without a response */
   const login = (url: string, body: object) => {
@@ -45,7 +42,7 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
     return answer.then(({ status }) => status).catch(() => 0);
   };
   const events = async (id: string) =>
-    (await database.query("select from audit_events where user_id = $1 and outcome = 'failure'", [id])).rowCount;
+    (await runSql(DATABASE_URL, `select from audit_events where user_id = '${id}' and outcome = 'failure'`)).length;
 
   /** Blocks correct logins after the check of their passwords, until `interrupt` has ended them. */
   async function interruptLogins(
@@ -54,15 +51,12 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
     count: number,
     interrupt: () => void,
   ) {
-    const holder = await database.connect();
-    await holder.query("begin");
-    await holder.query("select from users where id = $1 for update", [user.id]);
+    const holder = await begin(DATABASE_URL, "select from users where id = $1 for update", [user.id]);
     const answers = Promise.all(times(count, () => login(url, user.credentials)));
-    await until("the logins to wait", async () => (await database.query(`select ${WAITING}`)).rowCount === count);
+    await until("the logins to wait", async () => (await runSql(DATABASE_URL, `select ${WAITING}`)).length === count);
     interrupt();
-    await database.query(`select pg_terminate_backend(pid) ${WAITING}`);
-    await holder.query("rollback");
-    holder.release();
+    await runSql(DATABASE_URL, `select pg_terminate_backend(pid) ${WAITING}`);
+    await holder.commit();
     return answers;
   }
 
@@ -99,9 +93,9 @@ describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
         const email = `${randomUUID()}@example.com`;
         const guesses = times(10, (i) => login((servers[i % 2] as Process).url, { email, password: wrong }));
         const evaluated = (await Promise.all(guesses)).filter((status) => status === 401).length;
-        const { rows } = await database.query("select failed from attempts where subject = $1", [email]);
-        expect(rows[0]?.failed ?? 0).toBeGreaterThanOrEqual(evaluated);
-        expect(rows[0]?.failed ?? 0).toBeLessThanOrEqual(5);
+        const [row] = await runSql(DATABASE_URL, `select failed from attempts where subject = '${email}'`);
+        expect(row?.failed ?? 0).toBeGreaterThanOrEqual(evaluated);
+        expect(row?.failed ?? 0).toBeLessThanOrEqual(5);
       }
     };
     const kill = async () => {

@@ -145,8 +145,7 @@ test.runIf(process.env.TEST_SERVERS)(
     const url = new URL(await createDatabase(role));
     const owner = await openQuietStore(url.href);
     const ask = (sql: string) => owner.fork().execute(sql);
-    await ask("revoke create on schema public from public"); // the default from PostgreSQL 15 on
-    await ask(`create role ${role} login password 'lowly'`);
+    await ask(`revoke create on schema public from public; create role ${role} login password 'lowly'`); // as from PostgreSQL 15 on
     const lowly = await openQuietStore(Object.assign(url, { username: role, password: "lowly" }).href);
     try {
       const missing =

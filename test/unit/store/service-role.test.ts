@@ -5,7 +5,7 @@ import { ownsPartitions } from "../../../services/store/audit-events.ts";
 import { grantServiceRole } from "../../../services/store/schema.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { startApp } from "../../support/app.ts";
-import { createDatabase } from "../../support/databases.ts";
+import { createDatabase, runSql } from "../../support/databases.ts";
 import { describeIf } from "../../support/skip-without.ts";
 import { openQuietStore } from "../../support/stores.ts";
 import { until } from "../../support/until.ts";
@@ -13,14 +13,10 @@ import { until } from "../../support/until.ts";
 describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async () => {
   const role = `gatehouse_test_${randomUUID().slice(0, 8)}`;
   const url = await createDatabase();
-  const first = await openQuietStore(url);
-  const database = new URL(url).pathname.slice(1);
-  await first.fork().execute(`create schema own; alter database ${database} set search_path = own`);
-  await first.close();
+  await runSql(url, `create schema own; alter database ${new URL(url).pathname.slice(1)} set search_path = own`);
   const owner = await openQuietStore(url);
   await owner.migrate();
-  await owner.fork().execute(`create role ${role} login password 'of its own'`);
-  await owner.fork().execute("grant create on schema own to public"); // the default of public before PostgreSQL 15
+  await runSql(url, `create role ${role} login password 'of its own'; grant create on schema own to public`); // the default of public before PostgreSQL 15
   await expect(grantServiceRole(owner.fork(), role)).rejects.toThrow(/may create in the schema own.*revoke create on/);
   await owner.fork().execute("revoke create on schema own from public");
   await grantServiceRole(owner.fork(), role);
@@ -28,21 +24,14 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
   const app = await startApp({ mode: "servers", env: { DATABASE_URL: own, MIGRATE: "off" } });
   afterAll(async () => {
     await app.close();
-    await owner.fork().execute(`drop owned by ${role}`);
-    await owner.fork().execute(`drop role ${role}`);
+    await runSql(url, `drop owned by ${role}; drop role ${role}`);
     await owner.close();
   });
 
   test("finds its migrations in the schema of its tables", async () => {
-    const again = await openQuietStore(url);
-    await again.migrate();
-    const [tables] = await again
-      .fork()
-      .execute(
-        "select array_agg(distinct schemaname::text) as schemas from pg_tables where tablename in ('users', 'mikro_orm_migrations')",
-      );
-    await again.close();
-    expect(tables).toEqual({ schemas: ["own"] });
+    await owner.migrate();
+    const sql = "select distinct schemaname as own from pg_tables where tablename in ('users', 'mikro_orm_migrations')";
+    expect(await runSql(url, sql)).toEqual([{ own: "own" }]);
   });
 
   test("serves requests, and records and seals audit events", async () => {
@@ -72,11 +61,8 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
   });
 
   test("cannot change, remove or truncate audit rows, nor drop their triggers", async () => {
-    const parts = await owner
-      .fork()
-      .execute<{ name: string }[]>(
-        "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
-      );
+    const inherited = "from pg_inherits where inhparent = 'audit_events'::regclass";
+    const parts = await runSql(url, `select inhrelid::regclass::text as name ${inherited}`);
     const tables = ["audit_events", "audit_seals", ...parts.map(({ name }) => name)];
     for (const table of tables) {
       for (const statement of [
