@@ -3,11 +3,13 @@ import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 import type { Mode } from "./test/support/app.ts";
 import { FlakyTests } from "./test/support/flaky-tests.ts";
+import { isMissing } from "./test/support/skip-without.ts";
 
 const databaseUrl = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
 const redisUrl = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";
 const haveServers = (await Promise.all([databaseUrl, redisUrl].map(answers))).every(Boolean);
 if (!haveServers && process.env.CI) throw new Error(`CI needs PostgreSQL at ${databaseUrl} and Redis at ${redisUrl}`);
+const haveInfrastructure = haveServers && !["nginx", "redis-server", "pgbouncer", "setpriv"].some(isMissing);
 
 /** Suites that drive the product from outside. */
 const contract = ["test/contract/**/*.test.ts"];
@@ -24,6 +26,19 @@ const races = [
   "test/contract/user/{delete-account,end-sessions,ended-meanwhile,sessions}.test.ts",
 ];
 
+/** Suites of gateways or processes of their own, and of the metrics of one process. They are the same on replicas. */
+const alone = [
+  "test/contract/{commands,health,observability}/*.test.ts",
+  "test/contract/{docs/openapi,mail/links,web/serving}.test.ts",
+  "test/contract/http/{connection,cors,every-request,malformed-http,public-url-path,tls,unknown-proxy}.test.ts",
+];
+
+/** Their races and limits by address, one suite per subject: what the gate has time for. */
+const some = [
+  "test/contract/auth/{login,login-guesses,mfa-guesses,refresh,register}.test.ts",
+  "test/contract/{admin/last-administrator,user/delete-account,user/end-sessions,user/sessions}.test.ts",
+];
+
 /** Begins the longest suites of the last project first, so that neither worker waits for the other at the end. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -35,9 +50,15 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Deployments: all in one process on embedded parts, the same on servers, and gateway and services apart on servers. */
-const suites: Record<Mode, string[]> = { embedded: contract, servers: races, apart: stored };
+/** Deployments: see `Mode`. */
+const suites: Record<Mode, string[]> = {
+  embedded: contract,
+  servers: races,
+  apart: stored,
+  replicas: process.env.TEST_REPLICAS ? contract : some,
+};
 const modes: Mode[] = haveServers ? ["embedded", "servers", "apart"] : ["embedded"];
+if (haveInfrastructure) modes.push("replicas");
 
 // Vitest's own configuration interface is a default export.
 // biome-ignore lint/style/noDefaultExport: see above
@@ -53,13 +74,19 @@ export default defineConfig({
     reporters: ["default", new FlakyTests()],
     expect: { poll: { timeout: 45_000 } },
     globalSetup: ["test/support/databases.ts", "test/support/temporary-folder.ts"],
-    env: { TEST_DATABASE_URL: databaseUrl, TEST_REDIS_URL: redisUrl, TEST_SERVERS: haveServers ? "yes" : "" },
+    env: {
+      TEST_DATABASE_URL: databaseUrl,
+      TEST_REDIS_URL: redisUrl,
+      TEST_SERVERS: haveServers ? "yes" : "",
+      TEST_INFRASTRUCTURE: haveInfrastructure ? "yes" : "",
+    },
     projects: [
       ...modes.map((mode) => ({
         extends: true as const,
         test: {
           name: mode,
           include: suites[mode],
+          ...(mode === "replicas" && { exclude: alone }),
           env: { TEST_MODE: mode },
           maxConcurrency: 12, // the provider matrix waits more than it works
         },

@@ -17,12 +17,16 @@ import { createClock } from "./clock.ts";
 import { configOf } from "./config.ts";
 import { createDatabase } from "./databases.ts";
 import { createHttpClient } from "./http-client.ts";
+import { startInfrastructure } from "./infrastructure.ts";
 import { captureLog } from "./log.ts";
 import { folderMailbox, smtpMailbox } from "./mailbox.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
-/** A deployment: embedded parts; PostgreSQL and Redis; or these with gateway and services in separate processes. */
-export type Mode = "embedded" | "servers" | "apart";
+/**
+ * A deployment: embedded parts; PostgreSQL and Redis; these with gateway and services apart; or two such pairs behind nginx,
+ * on PgBouncer and a Redis cluster.
+ */
+export type Mode = "embedded" | "servers" | "apart" | "replicas";
 
 /** The running product, as a test sees it. */
 export type TestApp = Awaited<ReturnType<typeof startApp>>;
@@ -58,6 +62,7 @@ export async function startApp({
   const smtp = mode === "embedded" ? undefined : await smtpMailbox();
   const providers = await Promise.all(DIALECTS.map((dialect) => startProviderSimulator({ dialect })));
   const settings: Record<string, string | undefined> = {
+    PORT: "0",
     DATA_DIR: dataDir,
     DATABASE_URL: mode === "embedded" ? "memory:" : await createDatabase(),
     ...(mode !== "embedded" && { REDIS_URL: process.env.TEST_REDIS_URL, SMTP_URL: smtp?.url }),
@@ -71,24 +76,37 @@ export async function startApp({
     ...Object.assign({}, ...providers.map((provider) => provider.env)),
     ...env,
   };
-  const config = configOf(settings);
+  const infrastructure = mode === "replicas" ? await startInfrastructure(settings.DATABASE_URL as string) : undefined;
   const hashCost = realHashes ? undefined : CHEAP;
-  const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
-  const grpc = await listenGrpc(app, config, timeouts);
-  const grpcUrl = `http://127.0.0.1:${grpc.port}`;
-  const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null };
-  const internal = mode === "apart" ? await listenInternal(app, options) : undefined;
-  const remote = internal && createInternalTransport(`tcp://127.0.0.1:${internal.port}`, SECRET);
-  const standalone = remote && (await openStandaloneGate(config, remote, { log, clock }));
-  const gateway = createGateway({
-    config,
-    transport: remote ?? createInProcessTransport(app.routes, app.interceptors),
-    gate: (standalone ?? app).gate,
-    admission: (standalone ?? app).admission,
-    log,
-    clock,
-  });
-  const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
+  const startReplica = async (ports: object = {}) => {
+    const config = configOf({ ...settings, ...infrastructure?.env, ...ports });
+    const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
+    const grpc = await listenGrpc(app, config, timeouts);
+    const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null };
+    const internal = mode === "apart" || infrastructure ? await listenInternal(app, options) : undefined;
+    const remote = internal && createInternalTransport(`tcp://127.0.0.1:${internal.port}`, SECRET);
+    const standalone = remote && (await openStandaloneGate(config, remote, { log, clock }));
+    const gateway = createGateway({
+      config,
+      transport: remote ?? createInProcessTransport(app.routes, app.interceptors),
+      gate: (standalone ?? app).gate,
+      admission: (standalone ?? app).admission,
+      log,
+      clock,
+    });
+    const url = await gateway.listen({ host: "127.0.0.1", port: config.port });
+    const close = async () => {
+      await gateway.drain();
+      standalone?.close();
+      remote?.close();
+      await Promise.all([grpc.close(1_000), internal?.close(1_000)]);
+      await app.close();
+    };
+    return { url, grpcUrl: `http://127.0.0.1:${grpc.port}`, store: app.store, close };
+  };
+  const replicas = await Promise.all((infrastructure?.ports ?? [{}]).map(startReplica));
+  const [{ store }] = replicas as [(typeof replicas)[0]];
+  const { url, grpcUrl } = infrastructure ?? (replicas[0] as (typeof replicas)[0]);
   const mail = smtp ?? folderMailbox(dataDir);
   const clients = createGrpcTransport({ baseUrl: grpcUrl });
   const httpClient = (address?: string) => createHttpClient(url, address);
@@ -105,18 +123,15 @@ export async function startApp({
     /** A client of the gRPC port. */
     grpc: <T extends DescService>(service: T) => createClient(service, clients),
     /** Reads or changes rows directly. */
-    sql: <T>(text: string, values: unknown[] = []) => app.store.fork().execute<T[]>(text, values),
+    sql: <T>(text: string, values: unknown[] = []) => store.fork().execute<T[]>(text, values),
     ...createAccounts({
       httpClient,
       mail,
-      makeAdmin: (id) => app.store.fork().execute("update users set role = 'admin' where id = ?", [id]),
+      makeAdmin: (id) => store.fork().execute("update users set role = 'admin' where id = ?", [id]),
     }),
     async close() {
-      await gateway.drain();
-      standalone?.close();
-      remote?.close();
-      await Promise.all([grpc.close(1_000), internal?.close(1_000)]);
-      await app.close();
+      await Promise.all(replicas.map((replica) => replica.close()));
+      await infrastructure?.close();
       await mail.close();
       await Promise.all(providers.map((provider) => provider.close()));
     },

@@ -4,6 +4,9 @@ import { until } from "./until.ts";
 /** A server program that a test runs and ends. */
 export type Daemon = { pid: number; output(): string; kill(signal: NodeJS.Signals): void; close(): Promise<void> };
 
+/** On Linux a program ends with the thread that started it, so that none outlives the run. */
+const ENDS_WITH_US = process.platform === "linux" ? ["setpriv", "--pdeathsig=TERM"] : [];
+
 /** Runs a server program until `close`. @param isReady whether it serves */
 export async function startDaemon(
   program: string,
@@ -11,7 +14,8 @@ export async function startDaemon(
   isReady: () => boolean | Promise<boolean>,
   env: Record<string, string> = {},
 ): Promise<Daemon> {
-  const child: ChildProcess = spawn(program, args, {
+  const [command, ...words] = [...ENDS_WITH_US, program, ...args] as [string, ...string[]];
+  const child: ChildProcess = spawn(command, words, {
     env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

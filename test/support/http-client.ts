@@ -67,11 +67,11 @@ export function createHttpClient(url: string, address = randomAddress(), isDescr
   };
 }
 
-/** Posts JSON with an access token. @returns the response once its headers have arrived */
+/** Posts JSON with an access token, from a random address. @returns the response once its headers have arrived */
 export const postJson = (url: string, body: object, token: string, signal?: AbortSignal) =>
   fetch(url, {
     method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    headers: { ...bearer(token), "content-type": "application/json", "x-forwarded-for": randomAddress() },
     body: JSON.stringify(body),
     signal: signal ?? null,
   });

@@ -1,13 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, afterEach } from "vitest";
-import { startApp } from "./app.ts";
+import { type Mode, startApp } from "./app.ts";
 import { startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
 /** The delay after the first failure, in ms. It doubles with each failure. */
 export const BASE_MS = 600_000;
 /** Deployments that differ in delivery. */
-export const modes = process.env.TEST_SERVERS ? (["embedded", "servers"] as const) : (["embedded"] as const);
+const SINGLE: Mode[] = process.env.TEST_SERVERS ? ["embedded", "servers"] : ["embedded"];
+export const modes: Mode[] = process.env.TEST_MODE === "replicas" ? ["replicas"] : SINGLE;
 
 /** An e-mail in the queue. */
 export type Row = {
@@ -19,7 +20,7 @@ export type Row = {
 };
 
 /** Starts the product for a suite, and its SMTP server. The server accepts every mail unless a test changes its responses. */
-export async function openMailFixture(mode: (typeof modes)[number]) {
+export async function openMailFixture(mode: Mode) {
   let smtpServer = await startSmtpServer();
   const { port, url } = smtpServer;
   const usual = { ...smtpServer.responses };

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { startDaemon } from "./daemon.ts";
 import { runSql } from "./databases.ts";
 import { freePort } from "./metrics.ts";
+import { asPostgres, postgresFolder } from "./postgres-server.ts";
 import { addressOf, throughPort } from "./sockets.ts";
-import { temporaryFolder } from "./temporary-folder.ts";
 
 /** Starts PgBouncer before a database with the files of deploy. Only addresses and access rights are replaced. */
 export async function startPgBouncer(databaseUrl: string) {
@@ -20,12 +20,11 @@ export async function startPgBouncer(databaseUrl: string) {
     .replace("listen_port = 6432", `listen_port = ${port}\nunix_socket_dir =`)
     .replace("auth_type = scram-sha-256", "auth_type = any")
     .replace(/^auth_file.*$/m, "");
-  const file = join(temporaryFolder(), "pgbouncer.ini");
+  const file = join(postgresFolder(), "pgbouncer.ini");
   writeFileSync(file, text, { mode: 0o644 });
   const url = throughPort(databaseUrl, Number(port));
   const serves = async () => (await runSql(url, "select 1")).length === 1;
-  const user = process.getuid?.() === 0 ? ["-u", "postgres"] : [];
   const program = process.platform === "linux" ? "/usr/sbin/pgbouncer" : "pgbouncer";
-  const daemon = await startDaemon(program, [...user, file], serves);
+  const daemon = await startDaemon(...asPostgres(program, [file]), serves);
   return { url, close: daemon.close };
 }

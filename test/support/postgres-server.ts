@@ -17,9 +17,10 @@ export const POSTGRES_BIN = existsSync(ROOT)
       .findLast((bin) => existsSync(join(bin, "initdb")))
   : undefined;
 
-const asPostgres = (program: string, args: string[]): [string, string[]] =>
+/** The command that runs a program as PostgreSQL's user: some refuse to run as root. */
+export const asPostgres = (program: string, args: string[]): [string, string[]] =>
   process.getuid?.() === 0
-    ? ["setpriv", ["--reuid=postgres", "--regid=postgres", "--init-groups", program, ...args]]
+    ? ["setpriv", ["--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig=TERM", program, ...args]]
     : [program, args];
 
 /** An empty folder that PostgreSQL may write to. */

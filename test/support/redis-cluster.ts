@@ -1,6 +1,6 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFile } from "node:child_process";
 import { promisify } from "node:util";
+import { startDaemon } from "./daemon.ts";
 import { freePort } from "./metrics.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 import { times, until } from "./until.ts";
@@ -12,12 +12,16 @@ const SLOTS = 16_384;
 export async function startRedisCluster(password: string) {
   const places = await Promise.all(times(NODES, async () => ({ port: await freePort(), bus: await freePort() })));
   const ports = places.map(({ port }) => port);
-  const nodes = places.map((place) => startNode(place, password));
   const ask = async (port: string, ...command: string[]) =>
     (await promisify(execFile)("redis-cli", ["-p", port, "-a", password, "--no-auth-warning", ...command])).stdout;
+  const startNode = ({ port, bus }: Place) => {
+    const plain = `--port ${port} --cluster-port ${bus} --bind 127.0.0.1 --cluster-enabled yes --requirepass ${password}`;
+    const options = [...plain.split(" "), "--dir", temporaryFolder(), "--save", ""];
+    return startDaemon("redis-server", options, async () => (await ask(port, "ping")).startsWith("PONG"));
+  };
+  const nodes = await Promise.all(places.map(startNode));
   const [first] = places as [Place];
   for (const [i, { port }] of places.entries()) {
-    await until("a node to answer", async () => (await ask(port, "ping").catch(() => "")).startsWith("PONG"));
     const [from, below] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / NODES)) as [number, number];
     await ask(port, "cluster", "addslotsrange", `${from}`, `${below - 1}`);
     if (i > 0) await ask(port, "cluster", "meet", "127.0.0.1", first.port, first.bus);
@@ -30,24 +34,8 @@ export async function startRedisCluster(password: string) {
     /** Stops a node. Its connections stay open, and it replies to nothing. */
     silence: (index: number) => void nodes[index]?.kill("SIGSTOP"),
     flush: async () => void (await Promise.all(ports.map((port) => ask(port, "flushall")))),
-    async close() {
-      await Promise.all(nodes.map((node) => node.kill("SIGKILL") && once(node, "exit")));
-    },
+    close: async () => void (await Promise.all(nodes.map((node) => node.close()))),
   };
 }
 
 type Place = { port: string; bus: string };
-
-function startNode({ port, bus }: Place, password: string): ChildProcess {
-  const settings = {
-    port,
-    "cluster-port": bus,
-    bind: "127.0.0.1",
-    dir: temporaryFolder(),
-    save: "",
-    requirepass: password,
-    "cluster-enabled": "yes",
-  };
-  const words = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]);
-  return spawn("redis-server", words, { stdio: "ignore" });
-}

@@ -16,7 +16,7 @@ export type Upstreams = { rest: [string, string]; grpc: [string, string] };
 /** How a configuration of deploy/proxy is used on free ports: replacements in its text, and the command. */
 type Rendering = {
   file: string;
-  replace: (ports: Record<"rest" | "grpc" | "plain", string>, folder: string) => [string, string][];
+  replace: (ports: Record<"rest" | "grpc" | "plain" | "plainGrpc", string>, folder: string) => [string, string][];
   command: (file: string, folder: string) => [string, string[]];
 };
 
@@ -25,16 +25,16 @@ const BEHIND_BALANCER = "set_real_ip_from 127.0.0.1;\nreal_ip_header X-Forwarded
 const KINDS = {
   nginx: {
     file: "nginx.conf",
-    replace: ({ rest, grpc, plain }, folder) => [
+    replace: ({ rest, grpc, plain, plainGrpc }, folder) => [
       [
         "worker_processes auto;",
         `${MAIN}daemon off;\nworker_processes auto;\npid ${folder}/pid;\nerror_log ${folder}/error.log;`,
       ],
       ["http {", `http {\n access_log off;\n client_body_temp_path ${folder}/body;\n proxy_temp_path ${folder}/proxy;`],
       ["/etc/nginx/", `${folder}/`],
-      // A plain port for clients with an address in X-Forwarded-For, as behind a load balancer.
+      // Plain ports for clients with an address in X-Forwarded-For, as behind a load balancer.
       ["listen 443 ssl http2;", `listen ${rest} ssl http2;\nlisten ${plain};\n${BEHIND_BALANCER}`],
-      ["listen 8443 ssl http2;", `listen ${grpc} ssl http2;`],
+      ["listen 8443 ssl http2;", `listen ${grpc} ssl http2;\nlisten ${plainGrpc} http2;\n${BEHIND_BALANCER}`],
     ],
     command: (file, folder) => ["nginx", ["-p", folder, "-c", file]],
   },
@@ -63,9 +63,9 @@ const KINDS = {
 /** Starts a proxy with its configuration of deploy/proxy. Only addresses and files are replaced. */
 export async function startReverseProxy(kind: keyof typeof KINDS, { rest, grpc }: Upstreams) {
   const folder = temporaryFolder();
-  const [a, b, c] = await Promise.all([freePort(), freePort(), freePort()]);
+  const [a, b, c, d] = await Promise.all([freePort(), freePort(), freePort(), freePort()]);
   const at = (port: string) => `127.0.0.1:${port}`;
-  const ports = { rest: at(a), grpc: at(b), plain: at(c) };
+  const ports = { rest: at(a), grpc: at(b), plain: at(c), plainGrpc: at(d) };
   const rendering: Rendering = KINDS[kind];
   let text = readFileSync(`deploy/proxy/${rendering.file}`, "utf8");
   const upstreams: [string, string][] = [
@@ -92,8 +92,9 @@ export async function startReverseProxy(kind: keyof typeof KINDS, { rest, grpc }
     /** REST with TLS, and gRPC with TLS. */
     url: `https://localhost:${a}`,
     grpcUrl: `https://localhost:${b}`,
-    /** Of nginx only: REST without TLS, with client addresses in X-Forwarded-For. */
+    /** Of nginx only: both without TLS, with client addresses in X-Forwarded-For. */
     plainUrl: `http://${ports.plain}`,
+    plainGrpcUrl: `http://${ports.plainGrpc}`,
     async close() {
       daemon.kill("SIGTERM");
       await daemon.close();

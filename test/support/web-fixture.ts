@@ -99,7 +99,7 @@ export class WebFixture {
   }
 
   async start(): Promise<void> {
-    this.app = await startApp({ mode: "embedded", env: this.#env });
+    this.app = await startApp({ env: this.#env });
     const { kind, launch } = BROWSERS[this.name];
     this.#browser = await kind.launch(launch);
   }

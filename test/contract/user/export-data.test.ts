@@ -92,8 +92,8 @@ test("GET /user/export: includes AI usage", async () => {
   const messages = [{ role: "user", content: "Hello" }];
   const chat = await account.browser.post("/ai/chat", { provider: "provider-a", messages }, account.accessToken);
   expect(chat.status).toBe(200);
-  const { body } = await account.browser.get("/user/export", account.accessToken);
-  expect(body.usage).toEqual([
+  const usage = async () => (await account.browser.get("/user/export", account.accessToken)).body.usage;
+  await expect.poll(usage).toEqual([
     {
       id: expect.any(String),
       provider: "provider-a",
