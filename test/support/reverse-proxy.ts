@@ -67,14 +67,12 @@ export async function startReverseProxy(kind: keyof typeof KINDS, { rest, grpc }
   const at = (port: string) => `127.0.0.1:${port}`;
   const ports = { rest: at(a), grpc: at(b), plain: at(c), plainGrpc: at(d) };
   const rendering: Rendering = KINDS[kind];
-  let text = readFileSync(`deploy/proxy/${rendering.file}`, "utf8");
-  const upstreams: [string, string][] = [
-    ["127.0.0.1:3000", at(rest[0])],
-    ["127.0.0.1:3010", at(rest[1])],
-    ["127.0.0.1:50051", at(grpc[0])],
-    ["127.0.0.1:50061", at(grpc[1])],
-  ];
-  for (const [from, to] of [...rendering.replace(ports, folder), ...upstreams]) {
+  const upstreams = { "3000": rest[0], "3010": rest[1], "50051": grpc[0], "50061": grpc[1] };
+  let text = readFileSync(`deploy/proxy/${rendering.file}`, "utf8").replaceAll(
+    /127\.0\.0\.1:(3000|3010|50051|50061)\b/g,
+    (_, port: keyof typeof upstreams) => at(upstreams[port]),
+  );
+  for (const [from, to] of rendering.replace(ports, folder)) {
     if (!text.includes(from)) throw new Error(`${rendering.file} has no ${from}`);
     text = text.replaceAll(from, to);
   }
