@@ -67,8 +67,8 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   async createBackupCodes(req, ctx) {
     return { backupCodes: await createBackupCodes(signedInCallOf(ctx), req.password, req.code) };
   },
-  listKeys(_req, ctx) {
-    const keys = callOf(ctx).keys.jwks();
+  async listKeys(_req, ctx) {
+    const keys = await callOf(ctx).keys.jwks();
     return { keys: keys.map(({ kid, x }) => ({ kid, x, kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig" })) };
   },
 };

@@ -18,8 +18,8 @@ type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; priva
 export type KeyRing = VerificationKeys & {
   /** The key that signs tokens issued at that time, so that a rebuilt token is identical. */
   signingKeyAt(issuedAt: Date): { kid: string; privateKey: KeyObject };
-  /** Every public key, for the JSON Web Key Set. */
-  jwks(): { kid: string; x: string }[];
+  /** Every public key, for the JSON Web Key Set. A key that signs is among them, whichever process uses it. */
+  jwks(): Promise<{ kid: string; x: string }[]>;
   /** Adds the next key when it is due, and deletes those that no valid token is signed with. */
   rotate(): Promise<void>;
 };
@@ -34,15 +34,15 @@ export async function openKeyRing(
   clock: Clock,
   longestTokenMs: number,
 ): Promise<KeyRing> {
-  let keys = await load(store, cipher);
+  let [loadedAt, keys] = [clock.now().getTime(), await load(store, cipher)];
   const reload = createReload(async () => {
-    keys = await load(store, cipher);
+    [loadedAt, keys] = [clock.now().getTime(), await load(store, cipher)];
   });
   const rotate = async () => {
     const now = clock.now();
     await deleteRetiredKeys({ em: store.fork() }, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
     await addKey({ em: store.fork() }, cipher, now, new Date(now.getTime() - KEY_AGE_MS));
-    keys = await load(store, cipher);
+    await reload();
   };
   if (keys.length === 0) await rotate();
   const find = (kid: string) => keys.find((key) => key.kid === kid);
@@ -56,7 +56,10 @@ export async function openKeyRing(
       if (!find(kid)) await reload();
       return find(kid)?.publicKey;
     },
-    jwks: () => keys.map(({ kid, x }) => ({ kid, x })),
+    async jwks() {
+      if (clock.now().getTime() - loadedAt > OVERLAP_MS / 2) await reload().catch(() => {}); // it was suspended
+      return keys.map(({ kid, x }) => ({ kid, x }));
+    },
     verifiedTokens: new Map(),
     rotate,
   };

@@ -23,10 +23,16 @@ async function twoRings() {
 
 test("Signing keys: parallel callers get the same new key", async () => {
   const { store, one, other } = await twoRings();
-  const kid = other.jwks().at(-1)?.kid as string;
+  const kid = (await other.jwks()).at(-1)?.kid as string;
   const found = await Promise.all(times(5, () => one.verificationKey(kid)));
   expect(found.map((key) => key !== undefined)).toEqual(times(5, () => true));
   expect(await one.verificationKey("unknown")).toBeUndefined();
+  await store.close();
+});
+
+test("Signing keys: a process that was suspended publishes a key that another one signs with", async () => {
+  const { store, one, other } = await twoRings();
+  expect(await one.jwks()).toEqual(await other.jwks());
   await store.close();
 });
 
