@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { runScript } from "../support/deployment.ts";
 import type { HttpResponse } from "../support/http-client.ts";
+import { hasInfrastructure } from "../support/infrastructure.ts";
 import { repetitions } from "../support/repeat.ts";
 import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
 import { tally, times } from "../support/until.ts";
@@ -10,7 +11,7 @@ import { tally, times } from "../support/until.ts";
 const PASSWORD = "Correct-horse-1";
 const AT_ONCE = 32;
 
-describe.skipIf(!process.env.TEST_SERVERS)("Two gateways and two service processes", () => {
+describe.skipIf(!hasInfrastructure)("Two gateways and two service processes", () => {
   let all: Deployment;
   let provider: Simulator;
   beforeAll(async () => {

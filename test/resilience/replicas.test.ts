@@ -14,7 +14,7 @@ const REFRESHES = Number(process.env.REFRESHES ?? 300);
 describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and a Redis cluster,", () => {
   let all: Deployment;
   beforeAll(async () => {
-    all = await startDeployment({}, { servers: true });
+    all = await startDeployment();
   });
   afterAll(() => all.close());
 

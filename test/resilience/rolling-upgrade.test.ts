@@ -28,7 +28,7 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
       SHUTDOWN_TIMEOUT: `${GRACE_MS}ms`,
       AI_IDLE_TIMEOUT: "10m",
     };
-    all = await startDeployment(settings, { servers: true, root: previous });
+    all = await startDeployment(settings, previous);
   });
   afterAll(async () => {
     await all?.close();

@@ -22,10 +22,7 @@ import { captureLog } from "./log.ts";
 import { folderMailbox, smtpMailbox } from "./mailbox.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
-/**
- * A deployment: embedded parts; PostgreSQL and Redis; these with gateway and services apart; or two such pairs behind nginx,
- * on PgBouncer and a Redis cluster.
- */
+/** Embedded parts; PostgreSQL and Redis; gateway and services apart on these; two such pairs on `startInfrastructure`. */
 export type Mode = "embedded" | "servers" | "apart" | "replicas";
 
 /** The running product, as a test sees it. */

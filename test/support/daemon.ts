@@ -4,18 +4,16 @@ import { until } from "./until.ts";
 /** A server program that a test runs and ends. */
 export type Daemon = { pid: number; output(): string; kill(signal: NodeJS.Signals): void; close(): Promise<void> };
 
-/** On Linux a program ends with the thread that started it, so that none outlives the run. */
-const ENDS_WITH_US = process.platform === "linux" ? ["setpriv", "--pdeathsig=TERM"] : [];
-
-/** Runs a server program until `close`. @param isReady whether it serves */
+/** Runs a server program until `close`, on Linux at most as long as the thread that starts it. @param isReady whether it serves */
 export async function startDaemon(
   program: string,
   args: string[],
   isReady: () => boolean | Promise<boolean>,
   env: Record<string, string> = {},
 ): Promise<Daemon> {
-  const [command, ...words] = [...ENDS_WITH_US, program, ...args] as [string, ...string[]];
-  const child: ChildProcess = spawn(command, words, {
+  const isLinux = process.platform === "linux";
+  const words = isLinux ? ["--pdeathsig=TERM", program, ...args] : args;
+  const child: ChildProcess = spawn(isLinux ? "setpriv" : program, words, {
     env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -1,5 +1,4 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { Redis } from "ioredis";
 import pg from "pg";
 import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
 import { createDatabase } from "./databases.ts";
@@ -9,10 +8,7 @@ import { startInfrastructure } from "./infrastructure.ts";
 import { smtpMailbox } from "./mailbox.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
-/** The Redis database of this suite only. */
-const REDIS_DATABASE = 9;
-
-/** Two gateways and two service processes on one PostgreSQL and one Redis. */
+/** Two gateways and two service processes behind nginx, on PgBouncer and a Redis cluster. */
 export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 
 /** An account with one of its sessions. */
@@ -22,18 +18,12 @@ export type Account = TestUser & Omit<SignedIn, "user">;
  * Starts four processes. Each gateway has its own service process.
  * @param root the folder of the release that is started first
  */
-export async function startDeployment(
-  settings: Record<string, string> = {},
-  { servers = false, root = process.cwd() } = {},
-) {
+export async function startDeployment(settings: Record<string, string> = {}, root = process.cwd()) {
   const mail = await smtpMailbox();
   const databaseUrl = await createDatabase();
-  const infrastructure = servers ? await startInfrastructure(databaseUrl) : undefined;
-  const redis = new Redis(process.env.TEST_REDIS_URL as string, { db: REDIS_DATABASE });
+  const infrastructure = await startInfrastructure(databaseUrl);
   const database = new pg.Pool({ connectionString: databaseUrl, max: 2 });
   const env = {
-    DATABASE_URL: databaseUrl,
-    REDIS_URL: `${process.env.TEST_REDIS_URL}/${REDIS_DATABASE}`,
     SMTP_URL: mail.url,
     SECRET_KEY: randomBytes(32).toString("base64"),
     INTERNAL_SECRET: randomUUID(),
@@ -42,13 +32,13 @@ export async function startDeployment(
     TRUST_PROXY: "127.0.0.1",
     RATE_LIMITS: "off",
     LOG_LEVEL: "debug",
-    ...infrastructure?.env,
+    ...infrastructure.env,
     ...settings,
   };
   const services: Process[] = [];
   const gateways: Process[] = [];
   const startOne = async (i: number, changes: Record<string, string> = {}, release = root) => {
-    const pair = await startApart({ ...env, ...infrastructure?.ports[i], ...changes }, {}, release);
+    const pair = await startApart({ ...env, ...infrastructure.ports[i], ...changes }, {}, release);
     services[i] = pair.services;
     gateways[i] = pair.gateway;
   };
@@ -57,18 +47,15 @@ export async function startDeployment(
   const stop = async (signal: NodeJS.Signals) =>
     void (await Promise.all([...gateways, ...services].map((process) => process.end(signal))));
   await start();
-  let turn = 0;
-  const url = infrastructure?.url;
-  const httpClient = () =>
-    createHttpClient(url ?? (gateways[turn++ % 2] as Process).url, undefined, root === process.cwd());
+  const httpClient = () => createHttpClient(infrastructure.url, undefined, root === process.cwd());
   const accounts = createAccounts({ httpClient, mail });
   return {
     mail,
-    /** The REST address of nginx, if there is one. */
-    url,
+    /** The REST address of nginx. */
+    url: infrastructure.url,
     /** Empties Redis. */
-    flushRedis: infrastructure?.flushRedis ?? (() => redis.flushdb()),
-    /** A client of the next gateway, in turn. */
+    flushRedis: infrastructure.flushRedis,
+    /** A client whose requests reach the gateways in turn. */
     httpClient,
     /** Sends a refresh token to the next gateway. */
     refresh: (token: string) =>
@@ -98,9 +85,7 @@ export async function startDeployment(
     async close() {
       await stop("SIGTERM");
       await database.end();
-      await redis.flushdb();
-      redis.disconnect();
-      await infrastructure?.close();
+      await infrastructure.close();
       await mail.close();
     },
   };

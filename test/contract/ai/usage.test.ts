@@ -64,9 +64,8 @@ test.each(["/ai/chat", "/ai/stream"])(
     const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
     for (const provider of providers) await browser.post(path, conversationOf("case: blocked", provider), accessToken);
     const blocked = { outcome: "blocked the content", estimated: false };
-    await expect
-      .poll(async () => (await browser.get("/user/export", accessToken)).body.usage.reverse())
-      .toMatchObject(providers.map((provider) => ({ provider, ...blocked })));
+    const usage = async () => (await browser.get("/user/export", accessToken)).body.usage.reverse();
+    await expect.poll(usage).toMatchObject(providers.map((provider) => ({ provider, ...blocked })));
   },
 );
 
