@@ -46,7 +46,7 @@ export function startMailWorker(deps: Deps): MailWorker {
   const leaseEnd = () => new Date(deps.clock.now().getTime() + LEASE_MS);
 
   async function sendDue(closing: AbortSignal): Promise<void> {
-    for (let claimed = BATCH; claimed > 0; ) {
+    for (let claimed = BATCH; claimed === BATCH; ) {
       while (inFlight.size > MAX_IN_FLIGHT - BATCH) await Promise.race(inFlight);
       if (closing.aborted) return;
       const emails = await claimEmails(deps.store, deps.clock.now(), leaseEnd(), BATCH);
