@@ -43,7 +43,8 @@ const some = [
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
-    const isLong = ({ moduleId }: TestSpecification) => /resilience\/(faults|soak|replicas|attacks)\./.test(moduleId);
+    const isLong = ({ moduleId }: TestSpecification) =>
+      /resilience\/(faults|soak|replicas|attacks|rolling-upgrade|kill|starts)\./.test(moduleId);
     const last = sorted.filter(({ project }) => project.name === "parts");
     const others = sorted.filter(({ project }) => project.name !== "parts");
     return [...others, ...last.filter(isLong), ...last.filter((file) => !isLong(file))];
@@ -66,7 +67,7 @@ export default defineConfig({
   test: {
     pool: "threads",
     isolate: false,
-    maxWorkers: 3, // suites wait for a third of their time, and the gate has two cores
+    maxWorkers: 4, // suites wait for half of their time, and the gate has two cores
     sequence: { sequencer: LongestFirst },
     testTimeout: process.env.RACE_ROUNDS ? 3_600_000 : 120_000, // only what hangs waits for these
     hookTimeout: 120_000,

@@ -33,12 +33,12 @@ export function startLoad(all: Deployment, users: Account[], pause?: string) {
   }
   async function use(user: Account): Promise<void> {
     let { accessToken, refreshToken } = user;
-    while (!isOver) {
+    for (let logins = 0; !isOver; logins++) {
       const client = all.httpClient();
       const refreshed = await send("refresh", () => all.refresh(refreshToken));
       if (refreshed.status === 200) ({ accessToken, refreshToken } = refreshed.body);
       await send("profile", () => client.get("/user/profile", accessToken));
-      await send("login", () => client.post("/auth/login", user.credentials));
+      if (logins < 90) await send("login", () => client.post("/auth/login", user.credentials)); // 101 sessions end the first
       await send("chat", () => client.post("/ai/chat", conversationOf("case: plain"), accessToken));
       const { status, text } = await send("stream", () =>
         client.post("/ai/stream", conversationOf("case: plain"), accessToken),
