@@ -67,7 +67,7 @@ export default defineConfig({
   test: {
     pool: "threads",
     isolate: false,
-    maxWorkers: 4, // suites wait for half of their time, and the gate has two cores
+    maxWorkers: 3, // suites wait for a third of their time, and the gate has two cores
     sequence: { sequencer: LongestFirst },
     testTimeout: process.env.RACE_ROUNDS ? 3_600_000 : 120_000, // only what hangs waits for these
     hookTimeout: 120_000,
