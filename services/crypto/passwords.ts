@@ -2,6 +2,7 @@ import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
 import { siteOf } from "../platform/client.ts";
 import { tooBusy } from "../platform/errors.ts";
+import { lowerPoolPriority } from "../platform/runtime.ts";
 
 /** Cost of an argon2id hash: memory in KiB, and passes over it. */
 export type HashCost = { memoryCost: number; timeCost: number };
@@ -30,6 +31,7 @@ export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
   const parameters = { ...cost, parallelism: 1 };
   const prefix = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$`;
   const unknownHash = await hash("no account has this password", parameters);
+  lowerPoolPriority();
   return {
     hash: (password, address) => run(address, () => hash(password, parameters)),
     async matches(passwordHash, password, address) {
