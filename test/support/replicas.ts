@@ -55,7 +55,7 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
     url: infrastructure.url,
     /** Empties Redis. */
     flushRedis: infrastructure.flushRedis,
-    /** A client whose requests reach the gateways in turn. */
+    /** A client whose requests reach the gateways by round robin. */
     httpClient,
     /** Sends a refresh token to the next gateway. */
     refresh: (token: string) =>
