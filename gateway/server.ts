@@ -12,7 +12,7 @@ import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { services as allServices, DEFAULT_BODY_BYTES } from "../services/platform/policy.ts";
 import { systemClock } from "../services/platform/process.ts";
-import type { RequestGate } from "../services/platform/server-hooks.ts";
+import { type RequestGate, schemaController } from "../services/platform/server-hooks.ts";
 import { addOpenApi } from "./docs/openapi.ts";
 import { addHealth } from "./health.ts";
 import { createOrigins } from "./hooks/cors.ts";
@@ -124,6 +124,7 @@ function createServer(
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     trustProxy: proxies.option,
     bodyLimit: DEFAULT_BODY_BYTES,
+    schemaController,
     forceCloseConnections: true, // open calls have had their grace period
     return503OnClosing: false,
     requestTimeout,

@@ -24,7 +24,6 @@ import type { Clock } from "./platform/process.ts";
 import { createRateLimiter } from "./platform/rate-limiter.ts";
 import { createRequestGate, type RequestGate } from "./platform/server-hooks.ts";
 import type { Tracing } from "./platform/tracing.ts";
-import { compileConstraints } from "./platform/validation.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { createLastSeen } from "./sessions/identify.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";
@@ -68,7 +67,6 @@ export type AppOptions = {
 export async function openApp(config: Config, options: AppOptions): Promise<App> {
   const { log, clock, internalSecret } = options;
   loadPolicies(services);
-  compileConstraints(services);
   for (const warning of config.warnings) log.warn(warning);
   const disposers: Disposers = [];
   const close = async () => {

@@ -14,7 +14,7 @@ import type { Config } from "../platform/config.ts";
 import { connectErrorOf, ServiceError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
 import { closeWithin, readServerTls } from "../platform/process.ts";
-import { addServerHooks, admittedKey } from "../platform/server-hooks.ts";
+import { addServerHooks, admittedKey, schemaController } from "../platform/server-hooks.ts";
 import {
   abortOnShutdown,
   allowGatewayStreams,
@@ -58,6 +58,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     // With mutual TLS every peer is an internal caller, whose X-Forwarded-For names its client.
     trustProxy: tls?.ca ? (address, hop) => hop === 0 || proxies.isTrusted(address) : proxies.option,
     exposeHeadRoutes: false,
+    schemaController,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
   }) as FastifyInstance;
   const methods = new Map<string, DescMethod>();

@@ -20,6 +20,12 @@ import {
 /** Factor of the limit of one address over all accounts, for many users behind one address. */
 const ACCOUNTS_PER_ADDRESS = 20;
 
+const noSchemas = (): never => {
+  throw new Error("routes have no JSON schemas: the protos have the rules of messages");
+};
+/** Fastify's own compilers of schemas would be a hundred modules to load. */
+export const schemaController = { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } };
+
 /** The properties of a call that a port checks before it reads the body. */
 export type CallHead = {
   method: DescMethod;

@@ -1,12 +1,4 @@
-import {
-  create,
-  createRegistry,
-  type DescField,
-  type DescMessage,
-  type DescService,
-  getOption,
-  type Message,
-} from "@bufbuild/protobuf";
+import { createRegistry, type DescField, type DescMessage, getOption, type Message } from "@bufbuild/protobuf";
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
@@ -29,11 +21,6 @@ function regExpOf(pattern: string): RegExp {
   const compiled = new RegExp(pattern, "u");
   regExps.set(pattern, compiled);
   return compiled;
-}
-
-/** Compiles the constraints of all methods at start, so that no request waits for it. */
-export function compileConstraints(services: readonly DescService[]): void {
-  for (const { methods } of services) for (const { input } of methods) validator.validate(input, create(input));
 }
 
 /** All violations of a message. The items of a list that is too long are not checked. */

@@ -3,6 +3,7 @@ import { FileDescriptorProtoSchema, MethodOptionsSchema } from "@bufbuild/protob
 import { expect, test } from "vitest";
 import { Access, LimitKey, Lockout, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { loadPolicies, policyOf, services } from "../../services/platform/policy.ts";
+import { violationsOf } from "../../services/platform/validation.ts";
 
 /** A service of one method with this policy, made for the test. */
 function serviceWith(rules: MessageInitShape<typeof PolicySchema> | undefined) {
@@ -22,22 +23,15 @@ function serviceWith(rules: MessageInitShape<typeof PolicySchema> | undefined) {
   return service;
 }
 
+const access = Access.PUBLIC;
 const limit = { bucket: "notes", requests: 1, windowSeconds: 1, by: LimitKey.ADDRESS };
 
 test.each([
   ["no policy at all", undefined, /does not say who may call it/],
   ["a policy without access", { successStatus: 201 }, /does not say who may call it/],
-  ["a limit without a window", { access: Access.PUBLIC, limits: [{ ...limit, windowSeconds: 0 }] }, /limit that lacks/],
-  [
-    "a limit without a key",
-    { access: Access.PUBLIC, limits: [{ ...limit, by: LimitKey.UNSPECIFIED }] },
-    /limit that lacks/,
-  ],
-  [
-    "a lockout without an account",
-    { access: Access.PUBLIC, lockout: Lockout.PASSWORD },
-    /no field of its request names one/,
-  ],
+  ["a limit without a window", { access, limits: [{ ...limit, windowSeconds: 0 }] }, /limit that lacks/],
+  ["a limit without a key", { access, limits: [{ ...limit, by: LimitKey.UNSPECIFIED }] }, /limit that lacks/],
+  ["a lockout without an account", { access, lockout: Lockout.PASSWORD }, /no field of its request names one/],
 ])("Method policy: the start is refused for a method with %s", (_what, rules, message) => {
   expect(() => loadPolicies([serviceWith(rules)])).toThrow(message);
 });
@@ -57,4 +51,8 @@ test("Method policy: every administrator method is forbidden during impersonatio
     return rules?.access === Access.ADMIN && !rules.forbidImpersonation;
   });
   expect(open.map(({ name }) => name)).toEqual([]);
+});
+
+test("Validation: the rules of every method's request can be compiled", () => {
+  for (const { input } of services.flatMap(({ methods }) => methods)) violationsOf(input, create(input)); // throws if not
 });
