@@ -7,9 +7,11 @@ import { times } from "./until.ts";
 
 /** Attempts of a request that gets 503. Together they last longer than a replica drains. */
 const TRIES = 8;
+/** Pause of a user after each round of requests, in ms: the load is to meet each moment, not to fill the cores. */
+const PAUSE_MS = 100;
 
 /**
- * Lets users sign in, refresh, read, chat and stream without a break.
+ * Lets users sign in, refresh, read, chat and stream in rounds.
  * @param pause seconds before a repetition if a response has no Retry-After, as in the first releases
  */
 export function startLoad(all: Deployment, users: Account[], pause?: string) {
@@ -40,10 +42,10 @@ export function startLoad(all: Deployment, users: Account[], pause?: string) {
       await send("profile", () => client.get("/user/profile", accessToken));
       if (logins < 90) await send("login", () => client.post("/auth/login", user.credentials)); // 101 sessions end the first
       await send("chat", () => client.post("/ai/chat", conversationOf("case: plain"), accessToken));
-      const { status, text } = await send("stream", () =>
-        client.post("/ai/stream", conversationOf("case: plain"), accessToken),
-      );
+      const stream = () => client.post("/ai/stream", conversationOf("case: plain"), accessToken);
+      const { status, text } = await send("stream", stream);
       if (status === 200 && eventsIn(text).error) failures.push(`stream: ${text}`);
+      await wait(PAUSE_MS);
     }
     await send("the last refresh", () => all.refresh(refreshToken));
     await send("the last profile", () => all.httpClient().get("/user/profile", accessToken));
