@@ -3,8 +3,9 @@ import { Cluster, Redis } from "ioredis";
 import type { Logger } from "pino";
 import { createAvailabilityLog } from "./log.ts";
 
-/** Redis has to reply within this time in ms; requests go on without it. */
-const COMMAND_TIMEOUT_MS = 250;
+/** Redis has to reply within five steps of this time in ms; requests go on without it. */
+const TIMEOUT_STEP_MS = 50;
+const TIMED_OUT = "Redis has not replied in time.";
 /** After a command has timed out, none is sent for this time in ms; then a single one tests the connection. */
 const BREAKER_OPEN_MS = 1_000;
 /** A connection that leaves a command unanswered for this time in ms is closed and made anew. */
@@ -15,7 +16,6 @@ const MAX_RECONNECT_MS = 1_000;
 const nodeOptions = {
   connectTimeout: SOCKET_TIMEOUT_MS,
   socketTimeout: SOCKET_TIMEOUT_MS,
-  commandTimeout: COMMAND_TIMEOUT_MS,
   maxRetriesPerRequest: 0,
 };
 const offline = { enableOfflineQueue: false }; // commands fail during an outage instead of waiting for its end
@@ -47,14 +47,14 @@ export async function openRedis(urls: readonly string[], log: Logger): Promise<R
     client.once("close", resolve); // a proxy without a backend closes connections, which ioredis reports as no error
   });
   const breaker = circuitBreaker(
-    handleWhen((error) => (error as Error).message === "Command timed out"),
+    handleWhen((error) => (error as Error).message === TIMED_OUT),
     { halfOpenAfter: BREAKER_OPEN_MS, breaker: new ConsecutiveBreaker(1) },
   );
   async function withBreaker<T>(command: () => Promise<T>): Promise<T> {
     try {
       if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would queue the command
       if (breaker.state === CircuitState.HalfOpen) throw new Error("Redis is being tested."); // cockatiel would wait
-      const reply = await breaker.execute(command);
+      const reply = await breaker.execute(() => inTime(command()));
       availability.onSuccess();
       return reply;
     } catch (error) {
@@ -68,6 +68,14 @@ export async function openRedis(urls: readonly string[], log: Logger): Promise<R
     ping: () => withBreaker(async () => void (await Promise.all(nodesOf(client).map((node) => node.ping())))),
     close: () => client.disconnect(),
   };
+}
+
+/** Steps, since one passes however long this process is stalled: replies that arrive meanwhile are read before the next. */
+function inTime<T>(reply: Promise<T>): Promise<T> {
+  const timeout = Promise.withResolvers<never>();
+  let steps = 5;
+  const timer = setTimeout(() => (--steps ? timer.refresh() : timeout.reject(new Error(TIMED_OUT))), TIMEOUT_STEP_MS);
+  return Promise.race([reply, timeout.promise]).finally(() => clearTimeout(timer));
 }
 
 /**
