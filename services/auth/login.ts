@@ -19,6 +19,7 @@ export type LoginOutcome = LoginResult | { mfaToken: string };
  */
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
   const { canonical } = readEmailAddress(email);
+  call.passwords.assertCapacity(call.client.address);
   const attempt = await reserveAttempt(call, { kind: "password", subject: canonical });
   try {
     const user = await findLoginUser(call, canonical, call.clock.now());

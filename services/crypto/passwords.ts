@@ -19,6 +19,8 @@ export type Passwords = {
   hash(password: string, address?: string): Promise<string>;
   /** Whether the password is right. Without a hash, for an unknown account, it takes the same time and returns false. */
   matches(passwordHash: string | undefined, password: string, address?: string): Promise<boolean>;
+  /** Throws if a caller of this address would be refused now: a flood is to cost no statements of the database. */
+  assertCapacity(address: string): void;
   /** Whether the hash has outdated parameters. */
   isOutdated(passwordHash: string): boolean;
   /** Callers that wait for a hash to start. */
@@ -27,7 +29,7 @@ export type Passwords = {
 
 /** Creates the hasher. Its methods throw ServiceError UNAVAILABLE if too many callers wait. */
 export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
-  const { run, waiting } = createSemaphore();
+  const { run, assertCapacity, waiting } = createSemaphore();
   const parameters = { ...cost, parallelism: 1 };
   const prefix = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$`;
   const unknownHash = await hash("no account has this password", parameters);
@@ -38,6 +40,7 @@ export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
       const equal = await run(address, () => verify(passwordHash ?? unknownHash, password));
       return equal && passwordHash !== undefined;
     },
+    assertCapacity,
     isOutdated: (passwordHash) => !passwordHash.startsWith(prefix),
     waiting,
   };
@@ -79,6 +82,10 @@ function createSemaphore() {
       take(...longest, "last")?.refuse(tooBusy());
     });
   return {
+    assertCapacity(address: string): void {
+      const length = queues.get(siteOf(address))?.length ?? 0;
+      if (waiting >= MAX_WAITING && [...queues.values()].every((queue) => queue.length <= length)) throw tooBusy();
+    },
     /** @throws ServiceError UNAVAILABLE if too many callers wait, and the most of them in the same network */
     async run<T>(address: string | undefined, work: () => Promise<T>): Promise<T> {
       if (running < MAX_RUNNING) running++;

@@ -57,12 +57,11 @@ test("Passwords: later callers delay no earlier one, and a failure affects only 
 test("Passwords: a caller elsewhere does not wait for a flood from a /48, which is refused first", async () => {
   const passwords = await createPasswords(CHEAP);
   let answered = 0;
-  const ask = (address: string) =>
-    passwords.hash(password, address).then(
-      () => ++answered,
-      () => "refused",
-    );
+  const count = () => ++answered;
+  const ask = (address: string) => passwords.hash(password, address).then(count, () => "refused");
   const flood = times(IN_FLIGHT + WAITING, (i) => ask(`2001:db8:7:${i.toString(16)}::1`));
+  expect(() => passwords.assertCapacity("2001:db8:7::1")).toThrow(/too many sign-ins/i);
+  passwords.assertCapacity("10.0.0.1");
   expect(await ask("10.0.0.1")).toBeLessThan(WAITING / 2);
   expect((await Promise.all(flood)).filter((outcome) => outcome === "refused")).toHaveLength(1);
 });
