@@ -35,7 +35,7 @@ app.post("/auth/refresh", async () => {
 
 await pool.query("create table if not exists bare_users (email text primary key, password_hash text not null)");
 app.post<{ Body: { email: string; password: string } }>("/auth/register", async ({ body }, reply) => {
-  const passwordHash = await hash(body.password, { memoryCost: 19_456, timeCost: 2, parallelism: 1 });
+  const passwordHash = await hash(body.password, { memoryCost: 20_480, timeCost: 2, parallelism: 1 });
   await pool.query("insert into bare_users values ($1, $2)", [body.email, passwordHash]);
   return reply.code(201).send({ email: body.email });
 });

@@ -6,7 +6,7 @@ import { getMigrations } from "better-auth/db/migration";
 import { toNodeHandler } from "better-auth/node";
 import pg from "pg";
 
-const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+const PARAMETERS = { memoryCost: 20_480, timeCost: 2, parallelism: 1 };
 
 const options = {
   baseURL: "http://127.0.0.1",

@@ -10,10 +10,10 @@ afterAll(() => app.close());
 const STORM = 900;
 const wrong = "Wrong-1-guess";
 
-test("Passwords: are stored as argon2id of 19 MiB and two passes", async () => {
+test("Passwords: are stored as argon2id of 20 MiB and two passes", async () => {
   const { id } = await app.addUser();
   const [row] = await app.sql<{ password_hash: string }>("select password_hash from users where id = ?", [id]);
-  expect(row?.password_hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
+  expect(row?.password_hash).toMatch(/^\$argon2id\$v=19\$m=20480,t=2,p=1\$/);
 });
 
 describe("POST /auth/login", () => {
