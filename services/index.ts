@@ -1,16 +1,22 @@
+import type { DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import {
+  AuthService,
+  type RegisterRequest,
+  RegisterRequestSchema,
+} from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
-import { AIService } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { AIService, ChatRequestSchema, StreamChatRequestSchema } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { checkNewPassword } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
-import { checkConversation } from "./ai/check-conversation.ts";
+import { type Conversation, checkConversation } from "./ai/check-conversation.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { authHandler } from "./auth/handler.ts";
 import type { AppContext } from "./call.ts";
 import { authorize, limitAccounts } from "./interceptors/enforce-policy.ts";
 import { observeCalls } from "./interceptors/observe.ts";
+import type { Violation } from "./platform/errors.ts";
 import type { RateLimiter } from "./platform/rate-limiter.ts";
 import { validate } from "./platform/validation.ts";
 import type { Store } from "./store/store.ts";
@@ -31,10 +37,11 @@ export function interceptors(
   rateLimiter: RateLimiter | undefined,
   internalSecret: string | undefined,
 ): Interceptor[] {
-  return [
-    observeCalls(context, store, internalSecret),
-    authorize,
-    validate(checkConversation(context.ai.catalogue), checkNewPassword(context)),
-    limitAccounts(rateLimiter),
-  ];
+  const checkChat = (conversation: Conversation) => checkConversation(context.ai.catalogue, conversation);
+  const checks = new Map<DescMessage, (message: never) => Violation[]>([
+    [RegisterRequestSchema, (request: RegisterRequest) => checkNewPassword(context, request)],
+    [ChatRequestSchema, checkChat],
+    [StreamChatRequestSchema, checkChat],
+  ]);
+  return [observeCalls(context, store, internalSecret), authorize, validate(checks), limitAccounts(rateLimiter)];
 }

@@ -1,10 +1,8 @@
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
-import { isMessage } from "@bufbuild/protobuf";
-import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { RegisterRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Config } from "../platform/config.ts";
-import { invalid } from "../platform/errors.ts";
-import type { MessageCheck } from "../platform/validation.ts";
+import { invalid, type Violation } from "../platform/errors.ts";
 import type { User } from "../store/users.ts";
 
 /** Number of passwords that `PASSWORD_BLOCKLIST=on` refuses. */
@@ -23,13 +21,10 @@ type Deps = { commonPasswords: ReadonlySet<string> };
 type Owner = Pick<User, "email" | "name">;
 
 /** Checks the password of a registration, beside the rules of its proto. */
-export const checkNewPassword =
-  (deps: Deps): MessageCheck =>
-  (message) => {
-    if (!isMessage(message, RegisterRequestSchema)) return [];
-    const fault = faultIn(deps, message.password, message);
-    return fault ? [{ field: "password", message: fault }] : [];
-  };
+export function checkNewPassword(deps: Deps, request: RegisterRequest): Violation[] {
+  const fault = faultIn(deps, request.password, request);
+  return fault ? [{ field: "password", message: fault }] : [];
+}
 
 /** Refuses a password that is easy to guess for this account. @param field JSON name @throws ServiceError VALIDATION_FAILED */
 export function assertNotGuessable(deps: Deps, password: string, owner: Owner, field: string): void {

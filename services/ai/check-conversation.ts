@@ -1,7 +1,4 @@
-import { isMessage } from "@bufbuild/protobuf";
-import { ChatRequestSchema, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { Violation } from "../platform/errors.ts";
-import type { MessageCheck } from "../platform/validation.ts";
 import { type Catalogue, findModel, findProvider } from "./catalogue.ts";
 
 /** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
@@ -17,21 +14,14 @@ export type Conversation = {
 /** Limit of all messages together, in characters. */
 const MAX_CHARACTERS = 262_144;
 
-/** Checks conversations against the catalogue, and their messages as a whole. */
-export const checkConversation =
-  (catalogue: Catalogue): MessageCheck =>
-  (message) =>
-    isMessage(message, ChatRequestSchema) || isMessage(message, StreamChatRequestSchema)
-      ? violationsIn(catalogue, message)
-      : [];
-
 /** Provider and model of a conversation. The request can choose only what the catalogue lists. */
 export function findTarget(catalogue: Catalogue, { provider, model }: Pick<Conversation, "provider" | "model">) {
   const entry = findProvider(catalogue, provider);
   return { entry, model: entry && findModel(entry, model) };
 }
 
-function violationsIn(catalogue: Catalogue, conversation: Conversation): Violation[] {
+/** Checks a conversation against the catalogue, and its messages as a whole. */
+export function checkConversation(catalogue: Catalogue, conversation: Conversation): Violation[] {
   const { entry, model } = findTarget(catalogue, conversation);
   const fault = faultIn(conversation.messages);
   return [

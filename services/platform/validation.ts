@@ -92,15 +92,15 @@ function jsonPath(path: Path): string {
   return text;
 }
 
-/** Finds what the constraints of a proto can't express. */
-export type MessageCheck = (message: Message) => readonly Violation[];
+/** What finds the violations that the constraints of a proto can't express, by the schema of the request. */
+export type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
 
 /**
- * Checks every request against the constraints of its proto, and by further checks. One error has all violations, those that
+ * Checks every request against the constraints of its proto, and by a further check if there is one. One error has all violations, those that
  * the gateway has found included. A request that the gateway could not read is refused here, once its caller is authorized.
  */
 export const validate =
-  (...checks: MessageCheck[]): Interceptor =>
+  (checks: MessageChecks = new Map()): Interceptor =>
   (next) =>
   (req) => {
     const { input } = req.method;
@@ -109,7 +109,7 @@ export const validate =
     if (input.fields.length === 0) return next(req);
     const typeErrors = readTypeErrors(req.header);
     const assertValid = (message: Message) => {
-      const found = [typeErrors, violationsOf(input, message), ...checks.map((check) => check(message))];
+      const found = [typeErrors, violationsOf(input, message), checks.get(input)?.(message as never) ?? []];
       const violations = found.reduce(withOthers);
       if (violations.length > 0) throw invalidFields(violations);
     };
