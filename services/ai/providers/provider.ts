@@ -114,7 +114,9 @@ export function toMessages({ messages }: Prompt): PromptMessage[] {
 export function withSystemFirst(messages: readonly PromptMessage[]): PromptMessage[] {
   const reply = messages.findIndex(({ role, content }) => role === "assistant" && content !== "");
   const isLate = (message: PromptMessage, index: number) => message.role === "system" && reply >= 0 && index > reply;
-  return [...messages.filter(isLate), ...messages.filter((message, index) => !isLate(message, index))];
+  const others = messages.filter((message, index) => !isLate(message, index));
+  const first = others.findIndex(({ role }) => role !== "system");
+  return others.toSpliced(first, 0, ...messages.filter(isLate)); // behind the system prompt
 }
 
 /** Puts a short user message before a conversation that begins with an assistant message. */

@@ -132,6 +132,7 @@ describe.each(DIALECTS)("Conversation order that %s refuses", (dialect) => {
     const prompt = { model: bench.entry.models[0], system: "Be brief.", messages };
     expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
     expect(await readStream(bench.provider, prompt)).toMatchObject({ text: REPLY });
+    expect(JSON.stringify(bench.simulator.requests[0])).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first
     await bench.close();
   });
 });
