@@ -24,6 +24,7 @@ const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-
 const MAX_VALUES = 10_000;
 /** What path, query and cookies add to a message, in bytes. */
 const HEAD_BYTES = 16 * 1024;
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Time limits of the port, in ms. As on the REST port, but connections may be idle for longer, since clients pool them. */
 export const TIMEOUTS = {
@@ -157,7 +158,7 @@ async function messageIn({ headers, admitted }: FastifyRequest, method: DescMeth
   try {
     if (isJson(headers)) {
       checkJson(message.toString(), MAX_VALUES);
-      fromJsonString(method.input, message.toString());
+      fromJsonString(method.input, UTF8.decode(message), { ignoreUnknownFields: true }); // as on REST, and as Connect reads it
     } else {
       checkFields(message);
       fromBinary(method.input, message, { readUnknownFields: false });
