@@ -93,7 +93,7 @@ function jsonPath(path: Path): string {
 }
 
 /** What finds the violations that the constraints of a proto can't express, by the schema of the request. */
-export type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
+type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
 
 /**
  * Checks every request against the constraints of its proto, and by a further check if there is one. One error has all violations, those that
