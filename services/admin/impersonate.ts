@@ -5,6 +5,7 @@ import type { SignedInCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { newSession } from "../sessions/open-session.ts";
 import { createAccessToken } from "../sessions/tokens.ts";
+import { canonicalId } from "../store/ids.ts";
 import { insertImpersonation, pruneImpersonations } from "../store/sign-in.ts";
 import { lockUser, User } from "../store/users.ts";
 import { userNotFound } from "./admin-user.ts";
@@ -18,13 +19,14 @@ const MAX_DURATION_MS = 15 * 60_000;
  * administrator's own session.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
  */
-export async function impersonate(call: SignedInCall, userId: string, reason = "") {
+export async function impersonate(call: SignedInCall, id: string, reason = "") {
+  const userId = canonicalId(id);
   const admin = call.caller.user;
   assertRecentAdminSignIn(call);
   if (admin.id === userId) throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
   const durationMs = Math.min(MAX_DURATION_MS, call.config.accessTokenMs);
   const session = newSession(call, durationMs, durationMs);
-  const { id, createdAt } = session;
+  const { id: sessionId, createdAt } = session;
   const { user, expiresAt } = await call.em.transactional(async () => {
     await lockUser(call, userId); // waits for a promotion in progress
     const user = await call.em.findOne(User, { id: userId });
@@ -33,9 +35,9 @@ export async function impersonate(call: SignedInCall, userId: string, reason = "
     await pruneImpersonations(call, userId, createdAt);
     const expiresAt = await insertImpersonation(call, session, userId, call.caller.session.id);
     if (!expiresAt) throw new ServiceError(Reason.CONFLICT, "Administrators can't be impersonated.");
-    await recordAudit(call, "admin.impersonated", { userId, details: { sessionId: id, ...(reason && { reason }) } });
+    await recordAudit(call, "admin.impersonated", { userId, details: { sessionId, ...(reason && { reason }) } });
     return { user, expiresAt };
   });
-  const tokenSession = { id, generation: 0, rotatedAt: createdAt, expiresAt, actorId: admin.id };
+  const tokenSession = { id: sessionId, generation: 0, rotatedAt: createdAt, expiresAt, actorId: admin.id };
   return { accessToken: createAccessToken(call, tokenSession, user), user, expiresAt };
 }

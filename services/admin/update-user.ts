@@ -6,6 +6,7 @@ import { clearLocks } from "../lockout/clear-locks.ts";
 import type { QueueDeps } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import type { AdminUser } from "../store/admin-users.ts";
+import { canonicalId } from "../store/ids.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
 import { readAdminUser, userNotFound } from "./admin-user.ts";
@@ -33,7 +34,8 @@ const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
  * those of impersonators. A new address counts as unverified unless `emailVerified` says otherwise.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
-export async function updateUser(call: Deps, id: string, changes: UserChanges): Promise<AdminUser> {
+export async function updateUser(call: Deps, userId: string, changes: UserChanges): Promise<AdminUser> {
+  const id = canonicalId(userId);
   if (SENSITIVE.some((field) => changes[field] !== undefined)) assertRecentAdminSignIn(call); // whether or not the user exists
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
   try {
@@ -87,7 +89,8 @@ async function applyChanges(call: Deps, user: User, changes: UserChanges, addres
 }
 
 /** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */
-export async function deleteUser(call: AuditDeps, id: string): Promise<void> {
+export async function deleteUser(call: AuditDeps, userId: string): Promise<void> {
+  const id = canonicalId(userId);
   await call.em.transactional(async () => {
     await assertRemovableAdmin(call, id, "delete");
     await assertStillAdmin(call);

@@ -22,6 +22,9 @@ export function newId(now: Date): string {
 export const lowestId = (at: Date): string =>
   v7({ msecs: Math.max(0, at.getTime()), random: new Uint8Array(ID_BYTES) });
 
+/** An id as PostgreSQL writes it: callers may spell it in capitals (RFC 9562 section 4), which no comparison would match. */
+export const canonicalId = (sent: string): string => sent.toLowerCase();
+
 /** Encodes the first 16 bytes as an id, whether or not they are a UUID of any version. */
 export function idOfBytes(bytes: Buffer): string {
   return bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");

@@ -133,11 +133,19 @@ test("PUT /admin/users/:id: answers 404 for an unknown id, 400 for a malformed o
 
 test("PUT /admin/users/:id: refuses to demote or delete the caller, and records the attempt", async () => {
   const admin = await signInAdmin(app);
+  const refused = { status: 409, body: { code: "SELF_TARGETED" } };
+  const capitals = admin.user.id.toUpperCase();
+  expect(await admin.put(`/admin/users/${capitals}`, { role: "user" })).toMatchObject(refused);
+  expect(await admin.delete(`/admin/users/${capitals}`)).toMatchObject(refused);
+  expect(await admin.post(`/admin/impersonate/${capitals}`)).toMatchObject(refused);
   const own = `/admin/users/${admin.user.id}`;
-  expect(await admin.put(own, { role: "user" })).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });
-  expect(await admin.delete(own)).toMatchObject({ status: 409, body: { code: "SELF_TARGETED" } });
+  expect(await admin.put(own, { role: "user" })).toMatchObject(refused);
+  expect(await admin.delete(own)).toMatchObject(refused);
   const denied = await auditOf(app, admin.user.id, "admin.denied");
   expect(denied.map(({ actor_id, outcome, details }) => ({ actor_id, outcome, ...details }))).toEqual([
+    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "DeleteUser" },
+    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "UpdateUser" },
+    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "Impersonate" },
     { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "DeleteUser" },
     { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "UpdateUser" },
   ]);
