@@ -96,7 +96,7 @@ function jsonPath(path: Path): string {
 type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
 
 /**
- * Checks every request against the constraints of its proto, and by a further check if there is one. One error has all violations, those that
+ * Checks every request against its proto, and by its own check if it has one. One error has all violations, those that
  * the gateway has found included. A request that the gateway could not read is refused here, once its caller is authorized.
  */
 export const validate =

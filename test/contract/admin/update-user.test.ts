@@ -131,7 +131,7 @@ test("PUT /admin/users/:id: answers 404 for an unknown id, 400 for a malformed o
   expect((await admin.put("/admin/users/7", { name: "Ann" })).status).toBe(400);
 });
 
-test("PUT /admin/users/:id: refuses to demote or delete the caller, and records the attempt", async () => {
+test("/admin: refuses to demote, delete or impersonate the caller, however the id is spelled, and records the attempt", async () => {
   const admin = await signInAdmin(app);
   const refused = { status: 409, body: { code: "SELF_TARGETED" } };
   const capitals = admin.user.id.toUpperCase();
