@@ -146,6 +146,10 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
       }
       expect(await second).toBe(0);
       await startReplica(0);
+      await retrying(() => send("GET", "/user/profile"));
+      // Checks of the gRPC ports have passed meanwhile.
+      const { sessions } = await createClient(UserService, grpc()).listSessions({}, bearer());
+      expect(sessions).toHaveLength(1);
     });
   });
 });
