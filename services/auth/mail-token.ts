@@ -3,9 +3,8 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { queueEmail } from "../mail/queue.ts";
+import { hasGotEnough, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
-import { recentEmails } from "../store/emails.ts";
 import { OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 
@@ -17,9 +16,6 @@ export async function forgotPassword(call: Call, email: string): Promise<void> {
   await withAccount(call, email, (user) => queueReset(call, user));
 }
 
-/** Reset mails of one account per hour. */
-const MAX_RESETS_PER_HOUR = 5;
-const HOUR_MS = 3_600_000;
 /** Time in which another request mails the same token again, so that strangers cannot void a link all the time. In ms. */
 const SAME_TOKEN_MS = 300_000;
 
@@ -27,8 +23,7 @@ const SAME_TOKEN_MS = 300_000;
 export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
   await call.em.transactional(async () => {
     if (!(await lockUser(call, user.id))) return;
-    const recent = await recentEmails(call, user.id, "reset-password", HOUR_MS);
-    if (call.config.rateLimits && recent.length >= MAX_RESETS_PER_HOUR) return;
+    if (await hasGotEnough(call, user.id, "reset-password")) return;
     const { resetTokenMs } = call.config;
     const now = call.clock.now();
     const valid = { createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) }, expiresAt: { $gt: now } };
@@ -48,7 +43,7 @@ export async function resendVerification(call: Call, email: string): Promise<voi
   await withAccount(call, email, async (user) => {
     if (user.emailVerified) return;
     await call.em.transactional(async () => {
-      if (!(await lockUser(call, user.id))) return;
+      if (!(await lockUser(call, user.id)) || (await hasGotEnough(call, user.id, "verify-email"))) return;
       const { verifyTokenMs } = call.config;
       const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenMs);
       await queueEmail(call, user, "verify-email", { lifetime: formatDuration(verifyTokenMs) }, token.id);

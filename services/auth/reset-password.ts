@@ -1,4 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { readEmailAddress } from "../accounts/email-address.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
@@ -24,7 +25,8 @@ export async function resetPassword(call: Call, token: string, password: string)
   await call.em.transactional(async () => {
     const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);
     const now = call.clock.now();
-    const user = await call.em.findOne(User, { id: userId, email }, { refresh: true });
+    const canonicalEmail = readEmailAddress(email).canonical;
+    const user = await call.em.findOne(User, { id: userId, canonicalEmail }, { refresh: true });
     if (!user || user.isDeletionDue(now)) {
       throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
     }

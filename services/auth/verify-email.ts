@@ -23,7 +23,7 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
 }
 
 async function markEmailVerified(call: Call, user: User, email: string): Promise<void> {
-  if (user.email !== email)
+  if (readEmailAddress(email).canonical !== user.canonicalEmail)
     throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
   const now = call.clock.now();
   user.emailVerifiedAt ??= now;

@@ -26,8 +26,8 @@ export type Attempt = {
   succeed(): Promise<void>;
   /** The same in a statement of the caller, which returns undefined if it changed nothing. */
   succeedWith<T>(run: (reservation: Reservation) => Promise<T | undefined>): Promise<T | undefined>;
-  /** The guess was wrong. `record` runs in the same transaction, with whether that locks the account. */
-  fail(record: (locked: boolean) => Promise<void>): Promise<void>;
+  /** The guess was wrong. `record` runs in the same transaction, with whether that locks the account of the owner. */
+  fail(ownerId: string | undefined, record: (locked: boolean) => Promise<void>): Promise<void>;
   /** The guess was not evaluated: it no longer counts. Does nothing if the attempt has ended. */
   release(): Promise<void>;
 };
@@ -123,7 +123,7 @@ export async function recordFailedAttempt(
 ): Promise<void> {
   const userId = owner?.id;
   const isCode = event === "auth.mfa_failed";
-  await attempt.fail(async (locked) => {
+  await attempt.fail(userId, async (locked) => {
     await recordAudit(call, event, { userId, outcome: "failure" });
     if (owner && isCode) await queueDailyEmail(call, owner, "wrong-code");
     if (!locked) return;
@@ -155,10 +155,10 @@ function createAttempt(call: Deps, reservation: Reservation, startedAt: number):
       if (result === undefined) ended = false;
       return result;
     },
-    fail: (record) =>
+    fail: (ownerId, record) =>
       end(() =>
         call.em.transactional(async () => {
-          await record(await recordFailure(call, reservation, call.config.lockout, call.clock.now()));
+          await record(await recordFailure(call, reservation, call.config.lockout, call.clock.now(), ownerId));
         }),
       ),
     release: () => (ended ? Promise.resolve() : tryRelease()),

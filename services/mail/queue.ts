@@ -2,11 +2,16 @@ import type { Call } from "../call.ts";
 import { insertEmail, type Recipient, recentEmails } from "../store/emails.ts";
 import type { TemplateName } from "./templates.ts";
 
-export type QueueDeps = Pick<Call, "em" | "clock" | "onComplete" | "mailWorker">;
+export type QueueDeps = Pick<Call, "em" | "clock" | "config" | "onComplete" | "mailWorker">;
+
+/** E-mails of one template that a user gets per hour, so that strangers cannot fill a mailbox. */
+const MAX_PER_HOUR = 5;
+const HOUR_MS = 3_600_000;
 
 /**
  * Queues an e-mail. Call it in the transaction of its cause: both happen or neither.
- * The worker of this process wakes up when the call has ended.
+ * The worker of this process wakes up when the call has ended. Does nothing once the user has got five of the template in
+ * an hour, or is erased.
  * @param variables fill the template, beside the name of the recipient. They never hold a secret.
  * @param tokenId the one-time token that the text contains
  */
@@ -17,8 +22,16 @@ export async function queueEmail(
   variables: Record<string, string> = {},
   tokenId?: string,
 ): Promise<void> {
-  await insertEmail(call, to, { template, variables: { name: to.name, ...variables }, tokenId }, call.clock.now());
+  const email = { template, variables: { name: to.name, ...variables }, tokenId };
+  const now = call.clock.now();
+  const limit = call.config.rateLimits ? { count: MAX_PER_HOUR, since: new Date(now.getTime() - HOUR_MS) } : undefined;
+  await insertEmail(call, to, email, now, limit);
   call.onComplete.push(() => call.mailWorker.wake());
+}
+
+/** Whether a user has got all e-mails of a template that an hour allows. Lock the user first. */
+export async function hasGotEnough(call: QueueDeps, userId: string, template: TemplateName): Promise<boolean> {
+  return call.config.rateLimits && (await recentEmails(call, userId, template, HOUR_MS)).length >= MAX_PER_HOUR;
 }
 
 const DAY_MS = 86_400_000;

@@ -81,22 +81,29 @@ export async function recordSuccess({ query }: HotDb, { kind, subject, id }: Res
   await query(SUCCEED, [id, kind, subject]);
 }
 
-/** Ends a reservation whose guess was wrong. Joins the transaction. @returns whether that locks, which it does for good at 100 failures in a row */
+/**
+ * Ends a reservation whose guess was wrong. Joins the transaction. Locks the row of the account's owner first, whom an
+ * e-mail may notify next: an erasure locks it before the guesses.
+ * @returns whether that locks, which it does for good at 100 failures in a row
+ */
 export async function recordFailure(
   { em }: Db,
   { kind, subject, id }: Reservation,
   { resetMs, threshold, durationMs }: Config["lockout"],
   now: Date,
+  ownerId: string | undefined,
 ): Promise<boolean> {
   const failuresAfter = new Date(now.getTime() - resetMs);
   const lockedUntil = new Date(now.getTime() + durationMs);
   const failed = "(case when a.failed_at > ? then a.failed else 0 end) + 1";
   const [row] = await em.execute<{ locked: boolean }[]>(
-    `update attempts as a set reservations = array_remove(a.reservations, ?::uuid), failed = ${failed}, failed_at = ?,
+    `with owner as (select id from users where id = ? for key share)
+     update attempts as a set reservations = array_remove(a.reservations, ?::uuid), failed = ${failed}, failed_at = ?,
        consecutive = a.consecutive + 1,
        locked_until = case when a.consecutive + 1 >= ${MAX_CONSECUTIVE} then ? when ${failed} >= ? then ?::timestamptz end
-     where kind = ? and subject = ? and locked_until is null returning locked_until is not null as locked`,
-    [id, failuresAfter, now, LOCKED_FOR_GOOD, failuresAfter, threshold, lockedUntil, kind, subject],
+     where kind = ? and subject = ? and locked_until is null and (select count(*) from owner) >= 0
+     returning locked_until is not null as locked`,
+    [ownerId ?? null, id, failuresAfter, now, LOCKED_FOR_GOOD, failuresAfter, threshold, lockedUntil, kind, subject],
   );
   return row?.locked ?? false;
 }

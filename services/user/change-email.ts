@@ -3,7 +3,7 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import { lockCaller } from "../accounts/lock-users.ts";
 import { confirmPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
-import { issueOneTimeToken } from "../crypto/one-time-token.ts";
+import { invalidateOneTimeTokens, issueOneTimeToken } from "../crypto/one-time-token.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
@@ -29,6 +29,7 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
     const lifetime = formatDuration(call.config.verifyTokenMs);
     const variables = { newEmail: address.stored, lifetime };
     await queueEmail(call, user, "email-change-requested", variables);
+    await invalidateOneTimeTokens(call, user.id, ["change-email"]);
     const owner = await call.em.findOne(User, { canonicalEmail: address.canonical });
     if (owner) return queueDailyEmail(call, owner, "address-in-use");
     const { id, name } = user;

@@ -49,6 +49,17 @@ test("PUT /admin/users/:id: moves an account to another address, unverified, and
   expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "EMAIL_TAKEN", rpc: "UpdateUser" } });
 });
 
+test("PUT /admin/users/:id: mailed links stay good when only the spelling of the address changes", async () => {
+  const [admin, user] = [await signInAdmin(app), await app.addUser()];
+  const { token: verification } = await app.mail.emailTo(user.email);
+  await app.httpClient().post("/auth/forgot-password", { email: user.email });
+  const { token: reset } = await app.mail.emailTo(user.email, /Reset/);
+  expect((await admin.put(`/admin/users/${user.id}`, { email: user.email.toUpperCase() })).status).toBe(200);
+  expect((await app.httpClient().post("/auth/verify-email", { token: verification })).status).toBe(200);
+  const body = { token: reset, password: "Brand-new-2" };
+  expect((await app.httpClient().post("/auth/reset-password", body)).status).toBe(200);
+});
+
 test("PUT /admin/users/:id: unlocks an account", async () => {
   const admin = await signInAdmin(app);
   const user = await app.addUser();

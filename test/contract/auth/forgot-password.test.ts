@@ -98,6 +98,18 @@ test("POST /auth/resend-verification: voids the older token, and mails nothing o
   expect(await app.sql("select id from emails where user_id = ?", [user.id])).toHaveLength(2);
 });
 
+test("POST /auth/resend-verification: five e-mails an hour, from any number of addresses; the last link stays good", async () => {
+  const user = await app.addUser();
+  const ask = () => app.httpClient().post("/auth/resend-verification", { email: user.email });
+  expect(tally(await Promise.all(times(10, ask)), (a) => a.status)).toEqual({ 200: 10 });
+  expect(await app.sql("select id from emails where user_id = ?", [user.id])).toHaveLength(5);
+  const queued = () => app.sql("select id from emails where user_id = ? and next_attempt_at is not null", [user.id]);
+  await expect.poll(queued).toEqual([]); // sent, or given up because a newer link replaced theirs
+  const tokens = (await app.mail.emailsTo(user.email)).map(({ token }) => token);
+  const verified = await Promise.all(tokens.map((token) => app.httpClient().post("/auth/verify-email", { token })));
+  expect(tally(verified, (a) => a.status)).toEqual({ 200: 1, 400: tokens.length - 1 });
+});
+
 test("POST /auth/forgot-password: writes token, mail and audit event in one transaction, and keeps the newest token only", async () => {
   const user = await app.addUser();
   await Promise.all(times(3, () => app.httpClient().post("/auth/forgot-password", { email: user.email })));

@@ -6,6 +6,7 @@ import { testApp } from "../../support/app.ts";
 import { authenticatorOf, mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
 import { isMissing } from "../../support/skip-without.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
+import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 
@@ -72,6 +73,14 @@ test("POST /auth/setup-totp: replaces secret and codes until a first code is acc
     status: 409,
     body: { code: "MFA_ALREADY_ENABLED" },
   });
+});
+
+test("POST /auth/setup-totp: notifies an address five times an hour, however often it is called", async () => {
+  const { user, browser, accessToken } = await setUpFactor(app);
+  const answers = await Promise.all(times(9, () => browser.post("/auth/setup-totp", undefined, accessToken)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 200: 9 });
+  const count = "select count(*)::int as n from emails where user_id = ? and template = 'mfa-enabled'";
+  expect(await app.sql(count, [user.id])).toEqual([{ n: 5 }]);
 });
 
 test("POST /auth/setup-totp: needs the password once the sign-in is 15 minutes old, also after refreshes", async () => {

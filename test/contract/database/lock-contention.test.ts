@@ -23,6 +23,19 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     expect((await ask()).status).toBe(200);
   });
 
+  test("the wrong password that locks an account does not deadlock with its erasure", async () => {
+    const user = await app.addUser();
+    const guess = () => app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
+    for (let i = 0; i < 4; i++) await guess();
+    const erasure = await begin(url, "select 1 from users where id = $1 for update", [user.id]);
+    const fifth = guess();
+    await erasure.toBeWaitedFor();
+    await erasure.run("delete from attempts where subject = $1", [user.email]);
+    await erasure.run("delete from users where id = $1", [user.id]);
+    await erasure.commit();
+    expect((await fifth).status).toBe(401);
+  });
+
   test("the cleanup job is not blocked: it deletes an impersonation before the session that opened it", async () => {
     const [admin, sentinel] = [await signInAdmin(app), await app.signIn()];
     const user = await app.addUser();
