@@ -53,6 +53,7 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
       } catch (thrown) {
         const failed = toHttpError(call.reasonFor(thrown));
         call.stop(); // no work continues after an error
+        if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
         if (failed.isInternal) report(thrown, request);
         if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
         sendError(failed, reply, rule, cookies);

@@ -56,8 +56,8 @@ export const authorize: Interceptor = (next) => async (req) => {
   const rules = policyOf(req.method);
   if (!rules || rules.policy.access === Access.PUBLIC) return next(req);
   const call = callOf({ values: req.contextValues });
-  const { claims, fault } = req.contextValues.get(admittedKey) ?? {};
-  call.caller = await identify(call, claims);
+  const { claims, fault, onSessionEnded } = req.contextValues.get(admittedKey) ?? {};
+  call.caller = await identify(call, claims, onSessionEnded);
   try {
     assertAllowed(rules.policy, call.caller, call.config);
     if (fault) throw fault;

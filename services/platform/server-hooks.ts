@@ -26,6 +26,9 @@ const noSchemas = (): never => {
 /** Fastify's own compilers of schemas would be a hundred modules to load. */
 export const schemaController = { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } };
 
+/** Maximum number of ended sessions that a port knows; the oldest is removed first. */
+const MAX_ENDED_SESSIONS = 10_000;
+
 /** The properties of a call that a port checks before it reads the body. */
 export type CallHead = {
   method: DescMethod;
@@ -40,6 +43,8 @@ export type CallHead = {
 export type Admitted = CallHead & {
   /** The verified access token; undefined on public methods. Its session may have ended. */
   claims: SessionClaims | undefined;
+  /** Tells the port that the token's session has ended: further calls with it do not use up the user's rate limit. */
+  onSessionEnded(): void;
   /** Undefined if nothing was counted. */
   rateLimit: RateLimitResult | undefined;
   permit: Permit;
@@ -63,12 +68,13 @@ type GateDeps = {
 };
 
 export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }: GateDeps): RequestGate {
+  const ended = new Set<string>();
   return async (call) => {
     const { method, address, isForwarded } = call;
     const policy = policyOf(method);
     const needsToken = policy !== undefined && policy.policy.access !== Access.PUBLIC;
     const claims = needsToken ? await readBearerToken(tokens, call.authorization) : undefined;
-    if (needsToken && !claims) throw unauthenticated();
+    if (needsToken && (!claims || ended.has(claims.sessionId))) throw unauthenticated();
     const keys = policy && !isForwarded ? portKeys(policy, claims, address) : [];
     const rateLimit = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
     if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
@@ -78,7 +84,11 @@ export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }:
       isUserStream: policy !== undefined && method.methodKind === "server_streaming",
       address: isForwarded || (!claims && isTrusted(address)) ? undefined : address, // a user's share is the user's
     });
-    return { ...call, claims, rateLimit, permit };
+    const onSessionEnded = () => {
+      if (claims) ended.add(claims.sessionId);
+      if (ended.size > MAX_ENDED_SESSIONS) ended.delete(ended.values().next().value as string);
+    };
+    return { ...call, claims, onSessionEnded, rateLimit, permit };
   };
 }
 

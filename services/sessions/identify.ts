@@ -15,8 +15,10 @@ import type { Db, HotDb, Store } from "../store/store.ts";
 export async function identify(
   call: Db & { findSession: FindSession; clock: Clock; lastSeen: LastSeen },
   claims: SessionClaims | undefined,
+  onSessionEnded: () => void = () => {},
 ): Promise<FoundSession> {
   const found = claims && (await call.findSession(claims.sessionId));
+  if (!found) onSessionEnded();
   if (!claims || !found || found.user.id !== claims.userId) throw unauthenticated();
   const { id, generation, successorUsed, lastActiveAt } = found.session;
   if (!successorUsed && generation === claims.generation) {

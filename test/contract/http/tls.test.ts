@@ -35,7 +35,13 @@ test("gRPC: a caller with a client certificate passes on its client's address, a
   const addresses: (string | undefined)[] = [];
   const gate = async (call: CallHead) => {
     addresses.push(call.address);
-    return { ...call, claims: undefined, rateLimit: undefined, permit: { reserveBody() {}, release() {} } };
+    return {
+      ...call,
+      claims: undefined,
+      onSessionEnded() {},
+      rateLimit: undefined,
+      permit: { reserveBody() {}, release() {} },
+    };
   };
   const headers = { "x-forwarded-for": "203.0.113.9" };
   for (const ca of [ours.cert, undefined]) {

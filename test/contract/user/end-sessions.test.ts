@@ -5,6 +5,7 @@ import type { SignedIn } from "../../support/accounts.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { profileStatus, sessionsOf } from "../../support/sessions.ts";
+import { errorOf } from "../../support/stub-transports.ts";
 import { tally } from "../../support/until.ts";
 
 const app = await testApp();
@@ -99,4 +100,17 @@ test("ListSessions and RevokeSession: follow the same rules as REST", async () =
   await expect(client.revokeSession({ id: foreign }, { headers })).rejects.toMatchObject({ code: Code.NotFound });
   await client.revokeOtherSessions({}, { headers });
   expect((await client.listSessions({}, { headers })).sessions).toHaveLength(1);
+});
+
+test("Ended sessions: requests with their tokens do not use up the rate limit of their user, on either port", async () => {
+  const user = await app.addUser();
+  const [mine, stolen] = [await app.signIn(user), await app.signIn(user)];
+  expect((await mine.browser.delete("/user/sessions", mine.accessToken)).status).toBe(200);
+  const headers = { authorization: `Bearer ${stolen.accessToken}` };
+  const list = () => errorOf(app.grpc(UserService).listSessions({}, { headers }));
+  const overGrpc = [await list(), await list(), await list()];
+  expect(overGrpc.map(({ code }) => code)).toEqual([Code.Unauthenticated, Code.Unauthenticated, Code.Unauthenticated]);
+  for (let i = 0; i < 5; i++) expect(await profileStatus(stolen)).toBe(401);
+  const answer = await mine.browser.get("/user/profile", mine.accessToken);
+  expect(Number(answer.headers.get("ratelimit-remaining"))).toBeGreaterThanOrEqual(96); // each port counted one
 });
