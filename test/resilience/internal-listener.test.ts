@@ -79,10 +79,10 @@ test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole 
         for (const chunk of pieces) yield { chunk };
       },
     });
-  const transport = await connectTo(routes, 1_000);
+  const transport = await connectTo(routes, 3_000);
   const read: string[] = [];
   for await (const { chunk } of (await chat(transport)).message) {
-    if (read.push(chunk) === 1) await wait(2_500);
+    if (read.push(chunk) === 1) await wait(4_500);
   }
   expect(read).toEqual(pieces);
 });
