@@ -10,8 +10,8 @@ import type { User } from "../store/users.ts";
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
 const LOCAL_PART = /^[\x21-\x7e]+$/;
-/** A host name of two labels or more (RFC 1123 section 2.1). */
-const DOMAIN = /^(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-)[a-z0-9-]{2,63}(?<!-)$/i;
+/** A host name of two labels or more (RFC 1123 section 2.1), and no IP address, whose last label is a number. */
+const DOMAIN = /^(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-|\d+$)[a-z0-9-]{2,63}(?<!-)$/i;
 
 /** An e-mail address: the form that mail is sent to, and the form that identifies the account. */
 export type EmailAddress = {

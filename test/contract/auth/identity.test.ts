@@ -40,6 +40,7 @@ const NOT: [string, (id: string) => string][] = [
   ["a quoted name", (id) => `"${id} ann"@example.com`],
   ["an address as domain", (id) => `${id}@[127.0.0.1]`],
   ["one label", (id) => `${id}@localhost`],
+  ["a number as the last label", (id) => `${id}@10.20`],
   ["a domain that punycode makes too long", (id) => `${id}@${`${"日本語".repeat(4)}.`.repeat(9)}example`],
 ];
 
