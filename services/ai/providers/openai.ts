@@ -3,7 +3,7 @@ import type { Adapter } from "./adapter.ts";
 import { finishReasonOf, type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
 import { type Endpoint, joinUrl } from "./http-client.ts";
 import type { Prompt, Usage } from "./provider.ts";
-import { mergeAdjacent, outputTokensOf, startWithUser, temperatureOf, withSystemFirst } from "./provider.ts";
+import { mergeAdjacent, outputTokensOf, startAndEndWithUser, temperatureOf, withSystemFirst } from "./provider.ts";
 
 /** Chat completions of OpenAI and of compatible providers. */
 export function openaiAdapter({ baseUrl, key, http }: Endpoint, isOpenai: boolean): Adapter {
@@ -23,7 +23,7 @@ function requestOf(prompt: Prompt, isOpenai: boolean): OpenAI.ChatCompletionCrea
   const outputTokens = outputTokensOf(prompt);
   const temperature = temperatureOf(prompt);
   const ordered = withSystemFirst([{ role: "system", content: system }, ...messages]);
-  const accepted = isOpenai ? ordered : startWithUser(ordered);
+  const accepted = isOpenai ? ordered : startAndEndWithUser(ordered);
   return {
     model: model.upstream,
     messages: mergeAdjacent(

@@ -85,8 +85,8 @@ export const DEFAULT_BOUNDS: Readonly<ProviderBounds> = {
   streamBytes: 256 * MIB,
 };
 
-/** Sent first if a conversation begins with an assistant message and the provider requires a user message there. */
-const OPENING = "Please continue.";
+/** Sent where a provider requires a user message and the conversation has none: at its beginning or end. */
+const CONTINUE: PromptMessage = { role: "user", content: "Please continue." };
 
 /** The temperature to send, at most what the model accepts. undefined if the model refuses any. */
 export function temperatureOf({ model, temperature }: Prompt): number | undefined {
@@ -105,9 +105,9 @@ export function systemTextOf({ system = "", messages }: Prompt): string | undefi
   return texts.filter((text) => text !== "").join("\n\n") || undefined;
 }
 
-/** The conversation without its system text. Begins with a user message. */
+/** The conversation without its system text. Begins and ends with a user message. */
 export function toMessages({ messages }: Prompt): PromptMessage[] {
-  return mergeAdjacent(startWithUser(messages.filter(({ role }) => role !== "system")));
+  return mergeAdjacent(startAndEndWithUser(messages.filter(({ role }) => role !== "system")));
 }
 
 /** Moves system messages that follow an assistant message to the front: some providers refuse them there. */
@@ -119,11 +119,12 @@ export function withSystemFirst(messages: readonly PromptMessage[]): PromptMessa
   return others.toSpliced(first, 0, ...messages.filter(isLate)); // behind the system prompt
 }
 
-/** Puts a short user message before a conversation that begins with an assistant message. */
-export function startWithUser(messages: readonly PromptMessage[]): PromptMessage[] {
-  const first = messages.findIndex(({ role, content }) => role !== "system" && content !== "");
-  if (messages[first]?.role !== "assistant") return [...messages];
-  return messages.toSpliced(first, 0, { role: "user", content: OPENING });
+/** Puts a short user message before a conversation that begins with an assistant message, and at an end without one. */
+export function startAndEndWithUser(messages: readonly PromptMessage[]): PromptMessage[] {
+  const given = messages.filter(({ content }) => content !== "");
+  const first = given.findIndex(({ role }) => role !== "system");
+  const begun = given[first]?.role === "assistant" ? given.toSpliced(first, 0, CONTINUE) : given;
+  return begun.at(-1)?.role === "user" ? begun : [...begun, CONTINUE];
 }
 
 /** Joins adjacent messages of one role, which some providers refuse, and leaves out empty ones. */

@@ -127,11 +127,27 @@ describe.each(DIALECTS)("Conversation order that %s refuses", (dialect) => {
         { role: "user", content: "case: plain" },
       ],
     ],
+    [
+      "ends with an assistant message",
+      [
+        { role: "user", content: "Tell me a story." },
+        { role: "assistant", content: "Hello, long ago" },
+      ],
+    ],
+    [
+      "ends with system messages",
+      [
+        { role: "user", content: "Tell me a story." },
+        { role: "assistant", content: "Hello, long ago" },
+        { role: "user", content: "" },
+        { role: "system", content: "Be kind." },
+      ],
+    ],
   ])("is accepted if it %s", async (_what, messages) => {
     const bench = await startBench(dialect);
     const prompt = { model: bench.entry.models[0], system: "Be brief.", messages };
-    expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
-    expect(await readStream(bench.provider, prompt)).toMatchObject({ text: REPLY });
+    expect((await readWhole(bench.provider, prompt)).failure).toBeUndefined();
+    expect((await readStream(bench.provider, prompt)).failure).toBeUndefined();
     expect(JSON.stringify(bench.simulator.requests[0])).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first
     await bench.close();
   });
