@@ -70,7 +70,7 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
     return { ...result, message: [result.message] };
   }
 
-  /** Serves a call, however it ends. The headers of the response wait for its first message. */
+  /** Serves a call, however it ends. The headers of the response wait for its first message or sign of life. */
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const call = new AbortController();
     let result: Awaited<ReturnType<typeof start>> | undefined;
@@ -86,7 +86,7 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
       return bytes;
     };
     response.setTimeout(ALIVE_INTERVAL_MS, () => {
-      if (!response.headersSent) response.writeProcessing();
+      if (!result && !response.headersSent) response.writeProcessing();
       else if (!response.writableEnded) response.write(envelope(protocol.ALIVE, Buffer.alloc(0)));
     });
     response.once("close", () => calls.delete(call) && call.abort());

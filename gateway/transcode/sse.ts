@@ -32,17 +32,17 @@ export async function sendStream(
   { keepAliveMs, report }: { keepAliveMs: number; report: (thrown: unknown) => void },
 ): Promise<void> {
   const { raw } = reply;
-  const events = createSseWriter(reply, keepAliveMs);
   let header: Headers | undefined;
+  const events = createSseWriter(reply, keepAliveMs, () => header);
   try {
     const response = await start();
     header = response.header;
     for await (const message of response.message) {
-      events.open(header);
+      events.open();
       const isFlushed = events.write(sseEvent(toJson(binding.method.output, message, emitDefaults)));
       if (!isFlushed) await once(raw.socket ?? raw, "drain", { signal: call.signal });
     }
-    events.open(header);
+    events.open();
   } catch (thrown) {
     const reason = call.reasonFor(thrown); // before the abort below, which would change the reason
     const failed = toHttpError(reason);
@@ -50,7 +50,7 @@ export async function sendStream(
     if (reply.request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
     if (!events.isOpen() && !isEvent(failed)) throw reason;
     if (failed.isInternal) report(thrown);
-    events.open(header, ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header
+    events.open(ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header
     events.write(sseEvent({ error: failed.body.message }));
   } finally {
     events.close();
@@ -62,8 +62,8 @@ const isEvent = ({ reason, body }: HttpErrorResponse) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
 type SseWriter = {
-  /** Sends the headers, once, along with the next write. */
-  open(...headers: (Headers | undefined)[]): void;
+  /** Sends the headers, once, along with the next write: those of the call as far as they are known, and the metadata. */
+  open(metadata?: Headers): void;
   isOpen(): boolean;
   /** @returns false if the client is slow: wait for `drain` */
   write(text: string): boolean;
@@ -71,14 +71,14 @@ type SseWriter = {
   close(): void;
 };
 
-function createSseWriter(reply: FastifyReply, keepAliveMs: number): SseWriter {
+function createSseWriter(reply: FastifyReply, keepAliveMs: number, headerOfCall: () => Headers | undefined): SseWriter {
   const { raw } = reply;
   let isOpen = false;
   let socket: Socket | undefined;
-  const open = (...headers: (Headers | undefined)[]) => {
+  const open = (metadata?: Headers) => {
     if (isOpen || raw.destroyed) return;
     isOpen = true;
-    for (const each of headers) if (each) forwardHeaders(each, reply);
+    for (const each of [headerOfCall(), metadata]) if (each) forwardHeaders(each, reply);
     reply.hijack();
     reply.headers({
       "content-type": "text/event-stream",

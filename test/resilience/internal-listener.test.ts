@@ -87,11 +87,15 @@ test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole 
   expect(read).toEqual(pieces);
 });
 
-test("SERVICES_URL: calls whose services work for longer than the idle timeout succeed", async () => {
+test("SERVICES_URL: calls whose services work for longer than the idle timeout succeed, and headers do not wait", async () => {
   const workMs = 7_000; // one sign of life
+  let hasWorked = false;
   const routes: Routes = (router) =>
     router.service(AuthService, { listKeys: () => wait(workMs, { keys: [] }) }).service(AIService, {
-      async *streamChat() {
+      async *streamChat(_request, { responseHeader }) {
+        responseHeader.set("x-ai-ignored", "temperature");
+        await wait(workMs);
+        hasWorked = true;
         yield { chunk: "a" };
         await wait(workMs);
         yield { chunk: "b" };
@@ -99,8 +103,11 @@ test("SERVICES_URL: calls whose services work for longer than the idle timeout s
     });
   const transport = await connectTo(routes, 6_000);
   const read = async () => {
+    const { header, message } = await chat(transport);
+    expect(header.get("x-ai-ignored")).toBe("temperature");
+    expect(hasWorked).toBe(false);
     const chunks: string[] = [];
-    for await (const { chunk } of (await chat(transport)).message) chunks.push(chunk);
+    for await (const { chunk } of message) chunks.push(chunk);
     return chunks;
   };
   const [{ keys }, chunks] = await Promise.all([createClient(AuthService, transport).listKeys({}), read()]);

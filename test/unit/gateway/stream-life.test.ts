@@ -38,7 +38,8 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
     const gate = Promise.withResolvers<void>();
     edge = await startChatServices(
       way,
-      async function* () {
+      async function* (context) {
+        context.responseHeader.set("x-ai-ignored", "temperature");
         await gate.promise;
         yield { chunk: "late" };
         throw failWith(Reason.UNAUTHENTICATED, Code.Unauthenticated, "The session has ended.");
@@ -47,6 +48,7 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
     );
     const answer = await edge.ask();
     expect(answer.status).toBe(200);
+    if (way === "in process") expect(answer.headers.get("x-ai-ignored")).toBe("temperature"); // elsewhere it may follow
     const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
     let text = (await reader?.read())?.value ?? "";
     expect(text).toMatch(/^(: keep-alive\n\n)+$/);
