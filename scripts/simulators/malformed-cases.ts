@@ -47,7 +47,10 @@ export const MALFORMED: Record<string, Case> = {
     ...SHAPES["reset-after-finish"],
     events: (events, { closes, delta }) => [...events.slice(0, events.findIndex(closes) + 1), delta(" P.S.")],
   },
-  "tool-call": { events: (_, { toolCall }) => toolCall.events, whole: (_, { toolCall }) => toolCall.whole },
+  "tool-call": {
+    events: (events, { toolCall }) => [...events.slice(0, prefix(events).length - 3), ...toolCall.events],
+    whole: (_, { toolCall }) => toolCall.whole,
+  },
   "text-and-tool-call": { events: (events, { toolCall }) => [...prefix(events), ...toolCall.events] },
   "other-protocol": {
     answer: ({ response }) =>

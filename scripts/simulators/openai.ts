@@ -51,11 +51,7 @@ function encoder(key: string, house: House): DialectEncoder {
     ],
     thinking: chunk({ delta: house.thought, finish_reason: null }),
     blocked: {
-      events: [
-        chunk({ delta: {}, finish_reason: "content_filter" }),
-        { data: JSON.stringify({ ...HEAD, choices: [], usage: usage({ input: 1, output: 1 }) }) },
-        { data: "[DONE]" },
-      ],
+      events: [chunk({ delta: {}, finish_reason: "content_filter" }), USAGE_CHUNK, { data: "[DONE]" }],
       whole: silent("content_filter"),
     },
     toolCall: {
@@ -63,6 +59,7 @@ function encoder(key: string, house: House): DialectEncoder {
         chunk({ delta: { role: "assistant", content: null }, finish_reason: null }),
         chunk({ delta: { tool_calls: [{ index: 0, ...TOOL_CALL }] }, finish_reason: null }),
         chunk({ delta: {}, finish_reason: "tool_calls" }),
+        USAGE_CHUNK,
         { data: "[DONE]" },
       ],
       whole: silent("tool_calls", { tool_calls: [TOOL_CALL] }),
@@ -86,6 +83,7 @@ const usage = ({ input, output }: Tokens) => ({
   completion_tokens: output,
   total_tokens: input + output,
 });
+const USAGE_CHUNK = { data: JSON.stringify({ ...HEAD, choices: [], usage: usage({ input: 1, output: 1 }) }) };
 
 function events(pieces: readonly string[], tokens: Tokens, chatRequest: ChatRequest, house: House): Event[] {
   return [

@@ -118,7 +118,7 @@ async function readReply(
   observer?.onDecoded(performance.now() - startedAt);
   if (failed) throw new ProviderError(failed, { usage: toUsage(usage) });
   if (!finished) throw new ProviderError("broke off");
-  if (callsTool && text === "") throw new ProviderError("unreadable reply");
+  if (callsTool && text === "") throw new ProviderError("unreadable reply", { usage: toUsage(usage) });
   return { content: text.toWellFormed(), finishReason: finished, usage: toUsage(usage) };
 }
 

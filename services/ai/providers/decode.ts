@@ -78,9 +78,11 @@ export class ReplyDecoder {
     return toUsage(this.#usage);
   }
 
-  /** What is wrong with the reply. */
+  /** What is wrong with the reply, as far as it has come. */
   get error(): ProviderError | undefined {
-    return this.#fault ?? (this.#failedAs && new ProviderError(this.#failedAs, { usage: this.usage }));
+    const onlyCalls = this.finished && this.#callsTool && !this.#hasSpoken;
+    const failed = this.#failedAs ?? (onlyCalls ? "unreadable reply" : undefined);
+    return this.#fault ?? (failed && new ProviderError(failed, { usage: this.usage }));
   }
 
   /** Decodes what has arrived. @returns the text in it */
@@ -144,7 +146,6 @@ export class ReplyDecoder {
     if (this.#isEnding && failed === "unreadable reply") this.#endInsideEvent();
     else if (failed && finished) this.#failedAs ??= failed;
     else if (failed) this.#fail(new ProviderError(failed));
-    else if (this.finished && this.#callsTool && !this.#hasSpoken) this.#fail(new ProviderError("unreadable reply"));
   }
 }
 

@@ -57,17 +57,18 @@ test.each(["/ai/chat", "/ai/stream"])(
   },
 );
 
-test.each(["/ai/chat", "/ai/stream"])(
-  "POST %s: a blocked reply has the usage that the provider reports",
-  async (path) => {
-    const { browser, accessToken } = await app.signIn();
-    const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
-    for (const provider of providers) await browser.post(path, conversationOf("case: blocked", provider), accessToken);
-    const blocked = { outcome: "blocked the content", estimated: false };
-    const usage = async () => (await browser.get("/user/export", accessToken)).body.usage.reverse();
-    await expect.poll(usage).toMatchObject(providers.map((provider) => ({ provider, ...blocked })));
-  },
-);
+test.each([
+  ["/ai/chat", "blocked", "blocked the content"],
+  ["/ai/stream", "blocked", "blocked the content"],
+  ["/ai/chat", "tool-call", "unreadable reply"],
+  ["/ai/stream", "tool-call", "unreadable reply"],
+])("POST %s: a %s has the usage that the provider reports, though it fails", async (path, name, outcome) => {
+  const { browser, accessToken } = await app.signIn();
+  const providers = ["provider-a", "provider-b", "provider-c", "provider-d"];
+  for (const provider of providers) await browser.post(path, conversationOf(`case: ${name}`, provider), accessToken);
+  const usage = async () => (await browser.get("/user/export", accessToken)).body.usage.reverse();
+  await expect.poll(usage).toMatchObject(providers.map((provider) => ({ provider, outcome, estimated: false })));
+});
 
 // another replica sees it once the batch of the replica that answered is written, some 20 ms later
 test.skipIf(app.mode === "replicas")("GET /user/export: shows the outcome of a call once it is answered", async () => {
