@@ -179,6 +179,11 @@ export const FAILURES: Record<string, Case> = {
   },
   silent: { answer: () => {} },
   "silent-after-headers": { answer: (exchange) => exchange.response.writeHead(200, success(exchange)).flushHeaders() },
+  "silent-in-error": {
+    answer: ({ response, encoder }) => {
+      response.writeHead(encoder.error("overloaded").status, { "content-type": "application/json" }).write('{"error":');
+    },
+  },
   "silent-midway": { answer: (exchange) => begin(exchange) },
   "pings-midway": {
     answer: async (exchange) => {

@@ -39,7 +39,7 @@ export function createProvider(adapter: Adapter, bounds: ProviderBounds): Provid
   }
 
   async function* stream(prompt: Prompt, client: AbortSignal, observer?: CallObserver): AsyncGenerator<string, void> {
-    const { totalMs, idleMs, afterFinishMs, eventBytes, streamBytes } = bounds;
+    const { totalMs, idleMs, afterOutcomeMs, eventBytes, streamBytes } = bounds;
     const request = new UpstreamRequest(client, totalMs);
     const decoder = new ReplyDecoder(adapter, eventBytes);
     let body: Readable | undefined;
@@ -68,7 +68,7 @@ export function createProvider(adapter: Adapter, bounds: ProviderBounds): Provid
               yield text;
             }
             if (decoder.isClosed) break;
-            if (decoder.hadContent) request.resetIdleTimer(decoder.isComplete ? afterFinishMs : idleMs);
+            if (decoder.hadContent) request.resetIdleTimer(decoder.isComplete ? afterOutcomeMs : idleMs);
           }
           const rest = decoder.end();
           if (rest !== "") yield rest;

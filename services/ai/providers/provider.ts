@@ -56,8 +56,8 @@ export type ProviderBounds = {
   idleMs: number;
   /** The whole call, attempts and waits included. */
   totalMs: number;
-  /** What may still come after the finish marker (usage, the closing frame). */
-  afterFinishMs: number;
+  /** What may still come after the finish marker (usage, the closing frame), or after the status of an error. */
+  afterOutcomeMs: number;
   /** Further attempts, before the first byte only. */
   retries: number;
   /** Wait before the first further attempt; doubles, with jitter. */
@@ -77,7 +77,7 @@ export const DEFAULT_BOUNDS: Readonly<ProviderBounds> = {
   firstByteMs: 60_000,
   idleMs: 60_000,
   totalMs: 600_000,
-  afterFinishMs: 2_000,
+  afterOutcomeMs: 2_000,
   retries: 2,
   backoffMs: 250,
   eventBytes: MIB,

@@ -85,7 +85,7 @@ export class UpstreamRequest {
 export async function sendWithRetry(
   send: () => Promise<UpstreamResponse>,
   request: UpstreamRequest,
-  { firstByteMs, retries, backoffMs }: ProviderBounds,
+  { firstByteMs, afterOutcomeMs, retries, backoffMs }: ProviderBounds,
   observer?: CallObserver,
   attemptMs = firstByteMs,
 ): Promise<OpenReply> {
@@ -94,7 +94,7 @@ export async function sendWithRetry(
     try {
       const { message, sentAt } = await send();
       observer?.onSent(sentAt);
-      await checkStatus(message);
+      await checkStatus(message, afterOutcomeMs);
       request.pauseIdleTimer();
       return openReply(message);
     } catch (thrown) {
@@ -110,10 +110,10 @@ export async function sendWithRetry(
 }
 
 /** Waits for the first byte of a success. Any other status is an error, which is retryable for 408, 429 and 5xx. */
-async function checkStatus(message: IncomingMessage): Promise<void> {
+async function checkStatus(message: IncomingMessage, errorMs: number): Promise<void> {
   const status = message.statusCode ?? 0;
   if (status === 200) return waitForFirstByte(message);
-  const error = await errorIn(message);
+  const error = await errorIn(message, errorMs);
   const kind = classifyError(error, status);
   const retryable = (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
   throw new ProviderError(status < 300 ? "unreadable reply" : kind, {
@@ -131,14 +131,18 @@ function waitForFirstByte(message: IncomingMessage): Promise<void> {
   });
 }
 
-/** The error object in the body of an error response. undefined if there is none, as on the error pages of proxies. */
-async function errorIn(message: IncomingMessage): Promise<unknown> {
+/** The error object in the body of an error response. undefined if there is none in time, or an error page of a proxy. */
+async function errorIn(message: IncomingMessage, limitMs: number): Promise<unknown> {
+  const content = decompressed(message);
+  const limit = setTimeout(() => content.destroy(), limitMs);
   try {
-    const parsed: unknown = JSON.parse(String(await readAll(decompressed(message), ERROR_BYTES)));
+    const parsed: unknown = JSON.parse(String(await readAll(content, ERROR_BYTES)));
     const body = (Array.isArray(parsed) ? parsed[0] : parsed) as { error?: unknown } | null;
     return body?.error ?? body;
   } catch {
     return undefined; // the status alone decides
+  } finally {
+    clearTimeout(limit);
   }
 }
 

@@ -59,6 +59,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   "half-an-event": [prefix("broke off"), nothing("unreadable reply")],
   silent: nothing("timed out"),
   "silent-after-headers": nothing("timed out"),
+  "silent-in-error": nothing("overloaded"),
   "silent-midway": [prefix("timed out"), nothing("timed out")],
   "pings-midway": [prefix("timed out"), nothing("timed out")],
   "endless-event": [prefix("reply too large"), nothing("reply too large")],

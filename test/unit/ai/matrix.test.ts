@@ -6,8 +6,8 @@ import { expectedOf, NAMES, summary } from "./expectations.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 /** Short limits for replies that never end, and long ones for other replies on a busy machine. */
-const SHORT = { firstByteMs: 1_000, idleMs: 1_000, afterFinishMs: 100, totalMs: 5_000, chatBytes: 2_000_000 };
-const LONG = { firstByteMs: 10_000, idleMs: 10_000, afterFinishMs: 100, totalMs: 20_000, chatBytes: 2_000_000 };
+const SHORT = { firstByteMs: 1_000, idleMs: 1_000, afterOutcomeMs: 100, totalMs: 5_000, chatBytes: 2_000_000 };
+const LONG = { firstByteMs: 10_000, idleMs: 10_000, afterOutcomeMs: 100, totalMs: 20_000, chatBytes: 2_000_000 };
 
 describe.each(DIALECTS)("Provider client, simulator cases of %s", (dialect: SimulatedDialect) => {
   let lenient: Bench;

@@ -4,7 +4,7 @@ import { REPLY } from "../../../scripts/simulators/script.ts";
 import { DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
 describe.each(DIALECTS)("Provider client, retries against %s", async (dialect) => {
-  const bench = await startSuiteBench(dialect);
+  const bench = await startSuiteBench(dialect, { afterOutcomeMs: 500 });
 
   /** The numbers of requests of a streamed and of a whole reply. */
   async function attemptsOf(name: string): Promise<[number, number]> {
@@ -16,7 +16,7 @@ describe.each(DIALECTS)("Provider client, retries against %s", async (dialect) =
     return [between - before, requests.length - between];
   }
 
-  test.each(["overloaded", "broken", "rate-limited", "html-502", "reset", "timeout"])(
+  test.each(["overloaded", "broken", "rate-limited", "html-502", "reset", "timeout", "silent-in-error"])(
     "%s: makes three attempts",
     async (name) => {
       expect(await attemptsOf(name)).toEqual([3, 3]);

@@ -74,7 +74,7 @@ test("Provider client: an endless stream ends at the total time limit", RETRY_ON
 test.each(DIALECTS)(
   "Provider client: a reply of %s ends at its finish marker, though the connection stays open",
   async (dialect) => {
-    const bench = await startBench(dialect, { ...lenient, afterFinishMs: 100 });
+    const bench = await startBench(dialect, { ...lenient, afterOutcomeMs: 100 });
     const start = performance.now();
     expect(await readStream(bench.provider, promptOf(bench, "case: kept-open"))).toMatchObject({ text: REPLY });
     await until("the end of the stream at the provider", () => bench.simulator.requests[0]?.closedAt !== undefined);
