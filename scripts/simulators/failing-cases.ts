@@ -185,6 +185,9 @@ export const FAILURES: Record<string, Case> = {
     },
   },
   "silent-midway": { answer: (exchange) => begin(exchange) },
+  "silent-json-instead": {
+    answer: (exchange) => begin({ ...exchange, chatRequest: { ...exchange.chatRequest, stream: false } }),
+  },
   "pings-midway": {
     answer: async (exchange) => {
       await begin(exchange);

@@ -46,6 +46,7 @@ export function createProvider(adapter: Adapter, bounds: ProviderBounds): Provid
     let received = 0;
     try {
       const reply = await sendWithRetry(() => adapter.send(prompt, true, request.signal), request, bounds, observer);
+      request.resetIdleTimer(idleMs);
       if (reply.type.endsWith("json")) {
         // Some servers answer a request for a stream by one document. Errors come so too, even with status 200.
         const { content, usage } = await readReply(reply, adapter, bounds, observer);
@@ -54,7 +55,6 @@ export function createProvider(adapter: Adapter, bounds: ProviderBounds): Provid
       } else {
         if (reply.type !== "" && reply.type !== "text/event-stream") throw new ProviderError("unreadable reply");
         body = reply.body;
-        request.resetIdleTimer(idleMs);
         try {
           const next = readerOf(body);
           for (let bytes = await next(); bytes !== undefined; bytes = await next()) {

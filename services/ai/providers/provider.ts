@@ -52,7 +52,7 @@ export type ProviderBounds = {
   connectMs: number;
   /** From sending an attempt of a stream to its first byte. Also the longest wait of `Retry-After` of a stream. */
   firstByteMs: number;
-  /** Silence between two pieces of content of a stream. Pings, comments and empty deltas are silence. */
+  /** Silence between two pieces of content of a stream (pings, comments and empty deltas are silence), or one document. */
   idleMs: number;
   /** The whole call, attempts and waits included. */
   totalMs: number;

@@ -60,6 +60,7 @@ const EXPECTED: Record<string, Expected | [stream: Expected, chat: Expected]> = 
   silent: nothing("timed out"),
   "silent-after-headers": nothing("timed out"),
   "silent-in-error": nothing("overloaded"),
+  "silent-json-instead": nothing("timed out"),
   "silent-midway": [prefix("timed out"), nothing("timed out")],
   "pings-midway": [prefix("timed out"), nothing("timed out")],
   "endless-event": [prefix("reply too large"), nothing("reply too large")],

@@ -18,6 +18,7 @@ const TIMEOUTS: [keyof ProviderBounds, string][] = [
   ["firstByteMs", "silent"],
   ["firstByteMs", "silent-after-headers"],
   ["idleMs", "silent-midway"],
+  ["idleMs", "silent-json-instead"],
   ["idleMs", "pings-midway"],
   ["totalMs", "silent"],
   ["totalMs", "pings-midway"],
