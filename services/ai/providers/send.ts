@@ -79,7 +79,7 @@ export class UpstreamRequest {
  * Sends a request until a successful response begins to arrive. Retries what may pass until the first byte. Waits as long
  * as the provider asks for, if there is time for it, and otherwise with exponential backoff and jitter.
  * @param send sends the request once and resolves when the status line has arrived
- * @param attemptMs time that an attempt has for its first byte
+ * @param attemptMs time that an attempt has for its first byte, and the longest wait that the provider may ask for
  * @throws ProviderError
  */
 export async function sendWithRetry(
@@ -103,7 +103,7 @@ export async function sendWithRetry(
       const retryAfterMs = error.retryAfterMs ?? 0;
       const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
       const isWorthIt = error.retryable && attempt < retries;
-      if (!isWorthIt || retryAfterMs > firstByteMs || waitMs > request.remainingMs) throw error;
+      if (!isWorthIt || retryAfterMs > attemptMs || waitMs > request.remainingMs) throw error;
       await request.sleep(waitMs);
     }
   }

@@ -97,8 +97,9 @@ test("Provider client: obeys the retryDelay in an error of Google", async () => 
   await bench.close();
 });
 
-test("Provider client: the first-byte limit does not count the wait between attempts", async () => {
-  const bench = await startBench("openai", { backoffMs: 800, firstByteMs: 350 });
-  expect(await readWhole(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
+test("Provider client: the first-byte limit does not count waits between attempts, nor bound those of a chat", async () => {
+  const bench = await startBench("openai", { backoffMs: 1_500, firstByteMs: 500 });
+  expect(await readStream(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
+  expect(await readWhole(bench.provider, promptOf(bench, "case: retry-after 1600"))).toMatchObject({ text: REPLY });
   await bench.close();
 });
