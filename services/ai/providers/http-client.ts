@@ -73,7 +73,9 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}): Ht
           sending.destroy();
           reject(reason);
         };
-        const connectTimer = setTimeout(() => end(new ProviderError("timed out", { retryable: true })), connectMs);
+        // Not "timed out", which counts as read: nothing has been sent.
+        const onLate = () => end(new ProviderError("unreachable", { retryable: true, detail: "ETIMEDOUT" }));
+        const connectTimer = setTimeout(onLate, connectMs);
         const stop = () => clearTimeout(connectTimer);
         sending.on("close", stop).on("socket", (socket) => {
           if (!socket.connecting) return stop();

@@ -67,7 +67,7 @@ export async function rowsOf({ ai, store }: Desk, userId: string) {
   await ai.usage.flush();
   return store.fork().execute(
     `select provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms
-     from ai_usage where user_id = ?`,
+     from ai_usage where user_id = ? order by outcome`,
     [userId],
   );
 }

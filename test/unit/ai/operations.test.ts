@@ -24,10 +24,10 @@ describe("Chat operation", () => {
       reason: Reason.PROVIDER_ERROR,
       message: "The AI provider provider-a failed: refused the key.",
     });
-    expect(await rowsOf(desk, call.userId)).toMatchObject([
-      { outcome: "refused the key", input_tokens: 0, output_tokens: 0, estimated: true },
-    ]);
     await expect(chat(call, saying("case: reset"))).rejects.toThrow("unreachable");
+    const unread = { input_tokens: 0, output_tokens: 0, estimated: true };
+    const outcomes = ["refused the key", "unreachable"];
+    expect(await rowsOf(desk, call.userId)).toMatchObject(outcomes.map((outcome) => ({ outcome, ...unread })));
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([
       { requestId: "request", detail: "HTTP 401", msg: expect.stringContaining("refused the key") },
       { requestId: "request", detail: "ECONNRESET" },

@@ -88,7 +88,7 @@ test.each([
   const post = (connectMs: number, signal: AbortSignal) =>
     createHttpClient(connectMs, { HTTPS_PROXY }).post(target, {}, {}, signal);
   await expect(post(100, new AbortController().signal)).rejects.toMatchObject({
-    message: "timed out",
+    message: "unreachable",
     retryable: true,
   });
   await expect(post(60_000, AbortSignal.timeout(100))).rejects.toMatchObject({ name: "TimeoutError" });
