@@ -8,7 +8,7 @@ export type UsageCounts = Partial<Usage> & { cacheWriteTokens?: number; cacheRea
 /** What one event of a stream, or the body of a complete reply, says. */
 export type ParsedEvent = {
   text?: string | undefined;
-  /** Counts as far as they are reported. Later ones replace earlier ones. */
+  /** Counts as far as they are reported. Later ones replace earlier ones, but output that was counted stays so. */
   usage?: UsageCounts | undefined;
   /** Something was produced that is not shown (reasoning): neither silence nor text. */
   active?: boolean | undefined;
@@ -139,7 +139,9 @@ export class ReplyDecoder {
       this.#hasSpoken = true;
     }
     if (text || active || (finished && !this.finished)) this.hadContent = true;
+    const { outputTokens: before = 0 } = this.#usage;
     Object.assign(this.#usage, usage);
+    if (Number(this.#usage.outputTokens) < before) this.#usage.outputTokens = before;
     if (finished) this.finished = true;
     if (over) this.isClosed = true;
     if (callsTool) this.#callsTool = true;

@@ -74,7 +74,7 @@ function failureOf(reason: string | null | undefined): ProviderErrorKind | undef
   return BLOCKED.has(reason) ? "blocked the content" : "broke off";
 }
 
-/** Counts are cumulative. An event may leave out those that are zero so far. */
+/** Counts are cumulative. An event may leave out those that are zero so far, and the last one any. */
 function usageOf(usage: Body["usageMetadata"]): Usage | undefined {
   if (typeof usage?.promptTokenCount !== "number") return undefined;
   return {

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
 import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/providers/decode.ts";
+import { googleParser } from "../../../services/ai/providers/google.ts";
 import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
 
@@ -44,6 +45,15 @@ test("Anthropic dialect: usage of a complete reply includes cached input", () =>
     inputTokens: 321,
     outputTokens: 7,
   });
+});
+
+test("Google dialect: a last event without output counts does not erase the count before", () => {
+  const decoder = new ReplyDecoder(googleParser, DEFAULT_BOUNDS.eventBytes);
+  const event = (finishReason: string | null, usageMetadata: Counts) =>
+    `data: ${JSON.stringify({ candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }], usageMetadata })}\n\n`;
+  const first = event(null, { promptTokenCount: 5, candidatesTokenCount: 7, thoughtsTokenCount: 2 });
+  decoder.push(Buffer.from(first + event("STOP", { promptTokenCount: 6, totalTokenCount: 15 })));
+  expect(decoder.usage).toEqual({ inputTokens: 6, outputTokens: 9 });
 });
 
 test("OpenAI dialect: ignores the chunks of all choices but the first", () => {
