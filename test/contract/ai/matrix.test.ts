@@ -8,9 +8,9 @@ import { eventsIn } from "../../support/sse-events.ts";
 import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectations.ts";
 
 const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"];
-/** All cases but those that only a timeout ends. The tests of the adapters run these too. */
+/** All cases but those that only a timeout ends. The tests of timeouts and retries run these. */
 const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name));
-/** Every case with one provider, by turns. Over REST, apart, every case runs with all providers. */
+/** Every case with one provider, by turns. Over REST, embedded, every case runs with all providers. */
 const IN_TURN = CASES.map((name, index) => [PROVIDERS[index % PROVIDERS.length] ?? "", name] as const);
 const ALL = PROVIDERS.flatMap((provider) => CASES.map((name) => [provider, name] as const));
 const env = { RATE_LIMITS: "off" };
@@ -31,7 +31,7 @@ afterAll(async () => {
 const kindIn = (message: string, provider: string) =>
   new RegExp(`^The AI provider ${provider} failed: (.*)\\.$`).exec(message)?.[1] ?? message;
 
-describe.concurrent.each(process.env.TEST_MODE === "apart" ? ALL : IN_TURN)(
+describe.concurrent.each(process.env.TEST_MODE === "embedded" ? ALL : IN_TURN)(
   "AI provider %s, case %s",
   (provider, name) => {
     const expected = expectedOf(name);
@@ -84,6 +84,8 @@ describe.concurrent.each(IN_TURN)("AI provider %s, case %s", (provider, name) =>
     expect(summary(outcome)).toEqual(summary(expected.chat));
   });
 });
+
+test("AI: the provider simulators have at least 40 cases", () => expect(CASES.length).toBeGreaterThan(40));
 
 test("AI: a reply that takes longer than AI_TOTAL_TIMEOUT fails, whole or streamed", async () => {
   const impatient = await startApp({ env: { AI_TOTAL_TIMEOUT: "1s" } });

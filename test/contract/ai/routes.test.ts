@@ -90,7 +90,7 @@ test("POST /ai/chat: limits count characters, not bytes", async () => {
 
 test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and an event for stream", async () => {
   const poor = await startApp({ env: { MISTRAL_API_KEY: "" } });
-  const { browser, accessToken } = await poor.signIn();
+  const { user, browser, accessToken } = await poor.signIn();
   const message = "The AI provider provider-d is not configured: MISTRAL_API_KEY is missing.";
   const chat = await browser.post("/ai/chat", conversationOf("Hello.", "provider-d"), accessToken);
   expect(chat).toMatchObject({ status: 422, body: { code: "PROVIDER_NOT_CONFIGURED", message } });
@@ -100,6 +100,9 @@ test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and
     body: `data: ${JSON.stringify({ error: message })}\n\ndata: [DONE]\n\n`,
   });
   expect(stream.headers.get("ratelimit-limit")).toBe("100");
+  expect((await browser.get("/ai/providers", accessToken)).body[3]).toMatchObject({ configured: false });
+  expect(poor.providers[3]?.requests).toEqual([]);
+  expect(await poor.sql("select 1 from ai_usage where user_id = ?", [user.id])).toEqual([]);
   await poor.close();
 });
 

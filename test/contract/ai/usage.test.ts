@@ -19,12 +19,14 @@ async function callModels() {
   await browser.post("/ai/chat", conversationOf("case: plain"), accessToken);
   await app.grpc(AIService).chat(conversationOf("case: plain"), { headers });
   await browser.post("/ai/stream", { ...conversationOf("case: plain"), model: "model-a-2" }, accessToken);
+  await browser.post("/ai/stream", { ...conversationOf("case: no-usage"), model: "model-a-3" }, accessToken);
   await browser.post("/ai/chat", conversationOf("case: bad-key", "provider-b"), accessToken);
   const line = (provider: string, model: string, calls: number) => ({ day, userId: user.id, provider, model, calls });
-  const [read, written] = [tokensIn("case: plain"), tokensIn(REPLY)];
+  const [read, guessed, written] = [tokensIn("case: plain"), tokensIn("case: no-usage"), tokensIn(REPLY)];
   const lines = [
     { ...line("provider-a", "model-a-1", 2), inputTokens: 2 * read, outputTokens: 2 * written, estimatedCalls: 0 },
     { ...line("provider-a", "model-a-2", 1), inputTokens: read, outputTokens: written, estimatedCalls: 0 },
+    { ...line("provider-a", "model-a-3", 1), inputTokens: guessed, outputTokens: written, estimatedCalls: 1 },
     { ...line("provider-b", "model-b-1", 1), inputTokens: 0, outputTokens: 0, estimatedCalls: 1 }, // the key was refused
   ];
   const shown = async () => (await browser.get("/user/usage", accessToken)).body;

@@ -167,32 +167,6 @@ test("Provider requests: a stream requests usage where the model allows it, and 
   }
 });
 
-test("Provider errors: contain no refused key", async () => {
-  for (const dialect of DIALECTS) {
-    const bench = await startBench(dialect, {}, "a-wrong-key");
-    const thrown = await bench.provider
-      .complete(promptOf(bench, "Hello."), new AbortController().signal)
-      .catch((error: Error) => error);
-    expect(thrown).toMatchObject({ kind: "refused the key", message: "refused the key" });
-    expect(bench.simulator.requests).toHaveLength(1);
-    await bench.close();
-  }
-});
-
-test("Provider errors: contain no text that the provider echoes", async () => {
-  for (const dialect of DIALECTS) {
-    const bench = await startBench(dialect);
-    for (const name of ["bad-key", "invalid", "html-502", "html-200", "malformed-event", "error-event-named"]) {
-      const thrown = await bench.provider
-        .complete(promptOf(bench, `case: ${name}`), new AbortController().signal)
-        .catch((error: Error) => error);
-      const everything = JSON.stringify(thrown, Object.getOwnPropertyNames(thrown)) + String((thrown as Error).cause);
-      expect(everything).not.toMatch(/echo|simulated-key|127\.0\.0\.1|http:/);
-    }
-    await bench.close();
-  }
-});
-
 test("Provider requests: follow no redirect", async () => {
   const [bench, elsewhere] = await Promise.all([startBench("openai"), startBench("openai")]);
   const target = `${elsewhere.simulator.url}/v1/chat/completions`;

@@ -1,18 +1,20 @@
 import { describe, expect, test, vi } from "vitest";
 import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
+import { expectedOf } from "./expectations.ts";
 import { DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
 describe.each(DIALECTS)("Provider client, retries against %s", async (dialect) => {
   const bench = await startSuiteBench(dialect, { afterOutcomeMs: 500 });
 
-  /** The numbers of requests of a streamed and of a whole reply. */
+  /** The numbers of requests of a streamed and of a whole reply, which must have the outcomes of the case. */
   async function attemptsOf(name: string): Promise<[number, number]> {
     const { requests } = bench.simulator;
+    const { stream, chat } = expectedOf(name);
     const before = requests.length;
-    await readStream(bench.provider, promptOf(bench, `case: ${name} (stream)`));
+    expect(await readStream(bench.provider, promptOf(bench, `case: ${name} (stream)`))).toMatchObject(stream);
     const between = requests.length;
-    await readWhole(bench.provider, promptOf(bench, `case: ${name} (chat)`));
+    expect(await readWhole(bench.provider, promptOf(bench, `case: ${name} (chat)`))).toMatchObject(chat);
     return [between - before, requests.length - between];
   }
 
@@ -41,12 +43,17 @@ describe.each(DIALECTS)("Provider client, retries against %s", async (dialect) =
   ])("%s: is not retried, since it would fail again", async (name) => {
     expect(await attemptsOf(name)).toEqual([1, 1]);
   });
-  test.each(["error-event-only", "reset-midway", "error-200", "html-200", "malformed-event", "empty"])(
-    "%s: is not retried once the reply has begun",
-    async (name) => {
-      expect(await attemptsOf(name)).toEqual([1, 1]);
-    },
-  );
+  test.each([
+    "error-event-only",
+    "reset-midway",
+    "error-200",
+    "html-200",
+    "malformed-event",
+    "empty",
+    "other-protocol",
+  ])("%s: is not retried once the reply has begun", async (name) => {
+    expect(await attemptsOf(name)).toEqual([1, 1]);
+  });
 
   test("waits as long as Retry-After says", async () => {
     const start = performance.now();

@@ -50,13 +50,6 @@ describe.each([
       status: 400,
     });
   });
-  test("answers the case that a prompt names", async () => {
-    const overloaded = sdk.chat.completions.create({
-      model,
-      messages: [{ role: "user", content: "case: overloaded" }],
-    });
-    await expect(overloaded).rejects.toMatchObject({ status: 503 });
-  });
 });
 
 describe("Provider simulator of anthropic, by the official SDK", () => {
@@ -92,10 +85,6 @@ describe("Provider simulator of anthropic, by the official SDK", () => {
       status: 400,
     });
   });
-  test("answers the case that a prompt names", async () => {
-    const overloaded = sdk.messages.create({ ...basics, messages: [{ role: "user", content: "case: overloaded" }] });
-    await expect(overloaded).rejects.toMatchObject({ status: 529 });
-  });
 });
 
 describe("Provider simulator of google, by the official SDK", () => {
@@ -127,11 +116,6 @@ describe("Provider simulator of google, by the official SDK", () => {
     const { candidatesTokenCount = 0, thoughtsTokenCount = 0 } = last?.usageMetadata ?? {};
     expect(candidatesTokenCount + thoughtsTokenCount).toBe(tokens.output);
   });
-  test("accepts a conversation with a system instruction", async () => {
-    const chat = sdk.chats.create({ model: basics.model, config: { systemInstruction: "Be brief." } });
-    expect((await chat.sendMessage({ message: content })).text).toBe(REPLY);
-    expect((await chat.sendMessage({ message: content })).text).toBe(REPLY);
-  });
   test("refuses invalid requests as the real provider does", async () => {
     const wrongKey = connect("wrong").models.generateContent(basics);
     await expect(wrongKey).rejects.toMatchObject({ status: 400, message: expect.stringContaining("API_KEY_INVALID") });
@@ -140,9 +124,5 @@ describe("Provider simulator of google, by the official SDK", () => {
     const tooHot = sdk.models.generateContent({ ...basics, config: { temperature: 2.5 } });
     await expect(tooHot).rejects.toMatchObject({ status: 400 });
     await expect(sdk.models.generateContentStream({ ...basics, contents: "" })).rejects.toMatchObject({ status: 400 });
-  });
-  test("answers the case that a prompt names", async () => {
-    const overloaded = sdk.models.generateContent({ ...basics, contents: "case: overloaded" });
-    await expect(overloaded).rejects.toMatchObject({ status: 503 });
   });
 });

@@ -10,7 +10,7 @@ import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
 import { listen } from "../../support/sockets.ts";
 import { until } from "../../support/until.ts";
 
-const IDLE_MS = 150;
+const IDLE_MS = 500;
 const prompt = {} as Prompt;
 
 const server = http.createServer();

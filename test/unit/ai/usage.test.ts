@@ -1,8 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
-import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
-import { REPLY } from "../../../scripts/simulators/script.ts";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
-import { chat, streamChat } from "../../../services/ai/chat.ts";
+import { streamChat } from "../../../services/ai/chat.ts";
 import { createAiContext } from "../../../services/ai/context.ts";
 import { listUsage, type UsageFilter } from "../../../services/ai/list-usage.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
@@ -20,25 +18,6 @@ beforeAll(async () => {
 afterAll(() => desk.close());
 const config = { usageRetentionMs: 0 } as Config;
 const list = (filter: UsageFilter) => listUsage({ em: desk.store.fork(), clock, config, ai: desk.ai }, filter);
-
-test("Usage: is summed by day, user, provider and model", async () => {
-  const call = await newCall(desk);
-  await chat(call, saying("case: plain"));
-  await chat(call, saying("case: plain"));
-  await chat(call, saying("case: no-usage"));
-  const line = {
-    day: "2026-11-21",
-    userId: call.userId,
-    provider: "provider-a",
-    model: "model-a-1",
-    calls: 3,
-    inputTokens: 3 + 3 + tokensIn("case: no-usage"),
-    outputTokens: 3 * tokensIn(REPLY),
-    estimatedCalls: 1,
-  };
-  expect(await list({ userId: call.userId })).toEqual([line]);
-  expect(await list({})).toContainEqual(line);
-});
 
 test("Usage: a page of the usage of all users reads only the days that it shows", async () => {
   const insert = (days: number, calls: number) =>
