@@ -5,7 +5,7 @@ import { expectedOf } from "./expectations.ts";
 import { DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
 describe.each(DIALECTS)("Provider client, retries against %s", async (dialect) => {
-  const bench = await startSuiteBench(dialect, { afterOutcomeMs: 500 });
+  const bench = await startSuiteBench(dialect, { afterOutcomeMs: 100 });
 
   /** The numbers of requests of a streamed and of a whole reply, which must have the outcomes of the case. */
   async function attemptsOf(name: string): Promise<[number, number]> {
@@ -105,8 +105,8 @@ test("Provider client: obeys the retryDelay in an error of Google", async () => 
 });
 
 test("Provider client: the first-byte limit does not count waits between attempts, nor bound those of a chat", async () => {
-  const bench = await startBench("openai", { backoffMs: 1_500, firstByteMs: 500 });
+  const bench = await startBench("openai", { backoffMs: 1_200, firstByteMs: 500 });
   expect(await readStream(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
-  expect(await readWhole(bench.provider, promptOf(bench, "case: retry-after 1600"))).toMatchObject({ text: REPLY });
+  expect(await readWhole(bench.provider, promptOf(bench, "case: retry-after 600"))).toMatchObject({ text: REPLY });
   await bench.close();
 });
