@@ -13,7 +13,6 @@ import { ServiceError } from "../services/platform/errors.ts";
 import { services as allServices, DEFAULT_BODY_BYTES } from "../services/platform/policy.ts";
 import { systemClock } from "../services/platform/process.ts";
 import { type RequestGate, schemaController } from "../services/platform/server-hooks.ts";
-import { addOpenApi } from "./docs/openapi.ts";
 import { addHealth } from "./health.ts";
 import { createOrigins } from "./hooks/cors.ts";
 import { instrumentRequests, type StartSpan } from "./hooks/instrument-requests.ts";
@@ -24,7 +23,7 @@ import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, fromFastifyError } from "./transcode/errors.ts";
 import { addCookies, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
-import { addPages, addReference, addWeb, isWebBuilt } from "./web.ts";
+import { addOpenApi, addPages, addReference, addWeb, isWebBuilt } from "./web.ts";
 
 /** Dependencies and settings of a gateway. */
 export type GatewayOptions = {
@@ -97,11 +96,10 @@ export function createGateway(options: GatewayOptions): Gateway {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     openCall: lifecycle.openCall,
   };
-  const rules = services.flatMap((service) => service.methods.map(readBinding));
-  for (const rule of rules) addRoute(app, rule, transcoder);
+  for (const method of services.flatMap((service) => service.methods)) addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
   if (config.docs) {
-    addOpenApi(app, rules, config.publicUrl);
+    addOpenApi(app, config.publicUrl);
     addReference(app);
   }
   if (config.web && isWebBuilt) addWeb(app);

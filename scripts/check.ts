@@ -3,7 +3,6 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { currentDocument } from "./openapi.ts";
 
 type Step = { name: string; run: () => boolean };
 
@@ -27,7 +26,10 @@ const steps: Step[] = [
   { name: "proto format", run: () => run("buf", "format", "--diff", "--exit-code", "proto") },
   { name: "proto compatibility", run: staysCompatible },
   { name: "generated code is current", run: generatedIsCurrent },
-  { name: "OpenAPI document", run: openApiPasses },
+  {
+    name: "OpenAPI document, and its examples",
+    run: () => run("redocly", "lint", "--extends=recommended-strict", "gen/openapi.json"),
+  },
   { name: "unused code", run: () => run("knip") },
   { name: "bill of materials: dist/sbom.json", run: writeSbom },
   { name: "known vulnerabilities, for information", run: reportVulnerabilities },
@@ -75,19 +77,10 @@ function staysCompatible(): boolean {
 function generatedIsCurrent(): boolean {
   const folder = mkdtempSync(join(tmpdir(), "gatehouse-gen-"));
   try {
-    return run("buf", "generate", "-o", folder) && run("diff", "--recursive", "--brief", "gen", join(folder, "gen"));
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-}
-
-/** Redocly's recommended rules, warnings included. They compare each example with its schema. */
-function openApiPasses(): boolean {
-  const folder = mkdtempSync(join(tmpdir(), "gatehouse-openapi-"));
-  const file = join(folder, "openapi.json");
-  try {
-    writeFileSync(file, JSON.stringify(currentDocument()));
-    return run("redocly", "lint", "--extends=recommended-strict", file);
+    return (
+      run("buf", "generate", "-o", folder) &&
+      run("diff", "--recursive", "--brief", "--exclude=openapi.json", "gen", join(folder, "gen"))
+    );
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

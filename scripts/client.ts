@@ -1,6 +1,6 @@
 /** Generates `client/src/api.ts`, the types and routes of the client, from the OpenAPI document. Run by `npm run generate`. */
 import { writeFileSync } from "node:fs";
-import { currentDocument } from "./openapi.ts";
+import { openApiDocument } from "./openapi/document.ts";
 
 type Schema = {
   $ref?: string;
@@ -42,7 +42,7 @@ export type Stream = (path: string, body: object, options: CallOptions | undefin
 
 /** The text of `client/src/api.ts`. */
 export function clientSource(): string {
-  const { paths, tags, components } = currentDocument() as unknown as Document;
+  const { paths, tags, components } = openApiDocument() as unknown as Document;
   const routes = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path })),
   );

@@ -1,15 +1,8 @@
-/** Prints the OpenAPI document of this version: `node scripts/openapi.ts > openapi.json`. */
-import { openApiDocument } from "../gateway/docs/openapi.ts";
-import { readBinding } from "../gateway/transcode/binding.ts";
-import { services } from "../services/platform/policy.ts";
+/** Writes `gen/openapi.json`, which the gateway serves at GET /openapi.json. Run by `npm run generate`. */
+import { writeFileSync } from "node:fs";
+import { openApiDocument } from "./openapi/document.ts";
 
-const PUBLIC_URL = "https://gatehouse.dev";
+/** The text of `gen/openapi.json`. */
+export const openApiText = () => `${JSON.stringify(openApiDocument(), null, 1)}\n`;
 
-/** The document of GET /openapi.json. */
-export const currentDocument = () =>
-  openApiDocument(
-    services.flatMap((service) => service.methods.map(readBinding)),
-    PUBLIC_URL,
-  );
-
-if (import.meta.main) process.stdout.write(JSON.stringify(currentDocument()));
+if (import.meta.main) writeFileSync("gen/openapi.json", openApiText());

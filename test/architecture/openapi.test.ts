@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { currentDocument } from "../../scripts/openapi.ts";
+import { openApiText } from "../../scripts/openapi.ts";
 
 type Field = {
   $ref?: string;
@@ -9,7 +9,7 @@ type Field = {
   items?: Field;
 };
 
-test("OpenAPI: every field, parameter and header has a description and an example (gateway/docs/examples.ts)", () => {
+test("OpenAPI: every field, parameter and header has a description and an example (scripts/openapi/examples.ts)", () => {
   const hasExample = ({ $ref, examples, properties, items }: Field): boolean =>
     [$ref, examples, properties].some(Boolean) || (items !== undefined && hasExample(items));
   const faults: string[] = [];
@@ -23,7 +23,7 @@ test("OpenAPI: every field, parameter and header has a description and an exampl
     }
     for (const [name, child] of Object.entries(value)) if (name !== "example") look(child, `${at}.${name}`);
   };
-  const { paths, components } = currentDocument();
+  const { paths, components } = JSON.parse(openApiText());
   look(paths, "paths");
   look(components.schemas, "schemas");
   expect(faults).toEqual([]);

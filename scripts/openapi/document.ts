@@ -1,10 +1,9 @@
 import type { DescField, DescMessage, DescService } from "@bufbuild/protobuf";
-import type { FastifyInstance } from "fastify";
+import { version } from "../../gateway/health.ts";
+import { type HttpBinding, readBinding } from "../../gateway/transcode/binding.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { limitsOf } from "../../services/platform/policy.ts";
-import { version } from "../health.ts";
-import type { HttpBinding } from "../transcode/binding.ts";
+import { limitsOf, services } from "../../services/platform/policy.ts";
 import type { Schema } from "./components.ts";
 import { bodyExample, commentOn, fieldSchema, json, objectSchema } from "./components.ts";
 import { healthPaths } from "./health-schema.ts";
@@ -40,16 +39,12 @@ const SCHEMES = {
   },
 };
 
-/** Adds GET /openapi.json: OpenAPI 3.1, generated once from the bindings of the routes. */
-export function addOpenApi(app: FastifyInstance, bindings: readonly HttpBinding[], publicUrl: string): void {
-  const text = Buffer.from(JSON.stringify(openApiDocument(bindings, publicUrl))); // one buffer for all responses
-  app.get("/openapi.json", (_request, reply) => {
-    reply.header("content-type", "application/json; charset=utf-8").send(text);
-  });
-}
+/** The gateway replaces it with the URL of the deployment. */
+const PUBLIC_URL = "https://gatehouse.dev";
 
-/** The OpenAPI document of these routes. */
-export function openApiDocument(bindings: readonly HttpBinding[], publicUrl: string) {
+/** The OpenAPI document of all routes. */
+export function openApiDocument() {
+  const bindings = services.flatMap((service) => service.methods.map(readBinding));
   const used = new Set<DescMessage>();
   const paths: Record<string, Record<string, unknown>> = {};
   for (const binding of bindings) {
@@ -67,10 +62,10 @@ export function openApiDocument(bindings: readonly HttpBinding[], publicUrl: str
       title: "Gatehouse",
       version,
       description: ABOUT,
-      contact: { name: "Operator of this service", url: publicUrl },
+      contact: { name: "Operator of this service", url: PUBLIC_URL },
       license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
     },
-    servers: [{ url: publicUrl }],
+    servers: [{ url: PUBLIC_URL }],
     tags: tagsOf(bindings),
     paths: { ...paths, ...healthPaths(anyOther(false)) },
     components: {

@@ -1,9 +1,9 @@
 import { STATUS_CODES } from "node:http";
 import type { DescEnumValue, DescMessage } from "@bufbuild/protobuf";
+import type { HttpBinding } from "../../gateway/transcode/binding.ts";
 import { FailureSchema, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access, CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { reasonName, statuses, statusOf } from "../../services/platform/errors.ts";
-import type { HttpBinding } from "../transcode/binding.ts";
 import type { Schema } from "./components.ts";
 import { commentOn, fieldSchema, json, property } from "./components.ts";
 

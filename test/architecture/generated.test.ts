@@ -1,0 +1,14 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { clientSource } from "../../scripts/client.ts";
+import { configurationPage, envExample } from "../../scripts/configuration.ts";
+import { openApiText } from "../../scripts/openapi.ts";
+
+test.each([
+  [".env.example", envExample],
+  ["client/src/api.ts", clientSource],
+  ["docs/configuration.md", configurationPage],
+  ["gen/openapi.json", openApiText],
+])("Generated files: %s is current (npm run generate)", (path, generate) => {
+  expect(readFileSync(path, "utf8")).toBe(generate());
+});
