@@ -2,10 +2,10 @@
 import { randomInt, randomUUID } from "node:crypto";
 import { userInfo } from "node:os";
 import { readEmailAddress } from "../services/accounts/email-address.ts";
-import { closeAfterRestore } from "../services/admin/after-restore.ts";
 import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
 import { updateUser } from "../services/admin/update-user.ts";
 import { revokeUserSessions } from "../services/admin/user-sessions.ts";
+import { recordAudit } from "../services/audit/record.ts";
 import { createCipher, openExistingCipher, readSecretKeys } from "../services/crypto/cipher.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
@@ -15,8 +15,9 @@ import { loadEnvFile, systemClock } from "../services/platform/process.ts";
 import { addSigningKey, openKeyRing } from "../services/sessions/key-ring.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { grantServiceRole } from "../services/store/schema.ts";
+import { endAllTokens } from "../services/store/sessions.ts";
 import type { Store } from "../services/store/store.ts";
-import { verifyFromCommandLine } from "./audit-report.ts";
+import { verifyFromCommandLine } from "./audit/report.ts";
 
 const USAGE = `npm run admin -- <command>
   promote <e-mail>         makes an account an administrator; creates it if there is none, and prints its password
@@ -99,11 +100,21 @@ async function grantRole(store: Store, role: string): Promise<void> {
   print(`${role} can serve now. Run this after every migration.`);
 }
 
+/** Ends what a restored backup has open again: sessions revoked since, links used since. Accounts stay as in the backup. */
 async function afterRestore(store: Store, _subject: string, config: Config): Promise<void> {
   const cipher = openExistingCipher(config);
   if (!cipher) throw new Error("SECRET_KEY must be that of the backup.");
   await openKeyRing(store, cipher, systemClock, 0); // refuses another SECRET_KEY while there are keys that tell
-  print(`${await closeAfterRestore(operatorCall(store, config))} sessions have ended. The service can start.`);
+  const call = operatorCall(store, config);
+  const sessions = await call.em.transactional(async () => {
+    const ended = await endAllTokens(call, call.clock.now()); // and all signing keys: the next start makes a new one
+    await recordAudit(call, "admin.sessions_revoked", {
+      userId: undefined,
+      details: { sessions: ended, restored: true },
+    });
+    return ended;
+  });
+  print(`${sessions} sessions have ended. The service can start.`);
 }
 
 async function rotateKeys(store: Store, _subject: string, config: Config): Promise<void> {

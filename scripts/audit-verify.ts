@@ -1,7 +1,7 @@
 /** Checks the hash chain of the audit log and prints every row that differs from what was recorded. */
 
 import { loadEnvFile } from "../services/platform/process.ts";
-import { verifyFromCommandLine } from "./audit-report.ts";
+import { verifyFromCommandLine } from "./audit/report.ts";
 
 loadEnvFile(process.env);
 try {

@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll } from "vitest";
+import { verifyAudit } from "../../scripts/audit/verify.ts";
 import { recordAudit } from "../../services/audit/record.ts";
 import { sealEvents } from "../../services/audit/seal.ts";
-import { verifyAudit } from "../../services/audit/verify.ts";
 import { createCipher } from "../../services/crypto/cipher.ts";
 import type { Head } from "../../services/store/audit-seals.ts";
 import { createClock } from "./clock.ts";

@@ -1,9 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { readSeals } from "../../../scripts/audit/statements.ts";
 import { dropLinkOf, GENESIS, linkOf, sealEvents } from "../../../services/audit/seal.ts";
 import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
 import { createCipher } from "../../../services/crypto/cipher.ts";
-import { digestsOf, headOf, readSeals } from "../../../services/store/audit-seals.ts";
+import { digestsOf, headOf } from "../../../services/store/audit-seals.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 
 const DAY = 86_400_000;

@@ -1,11 +1,11 @@
 import { parseArgs } from "node:util";
-import { type Finding, type Verification, verifyAudit } from "../services/audit/verify.ts";
-import { openExistingCipher } from "../services/crypto/cipher.ts";
-import { readConfig } from "../services/platform/config.ts";
-import { createLog } from "../services/platform/log.ts";
-import { systemClock } from "../services/platform/process.ts";
-import type { Head } from "../services/store/audit-seals.ts";
-import { openStore } from "../services/store/open-store.ts";
+import { openExistingCipher } from "../../services/crypto/cipher.ts";
+import { readConfig } from "../../services/platform/config.ts";
+import { createLog } from "../../services/platform/log.ts";
+import { systemClock } from "../../services/platform/process.ts";
+import type { Head } from "../../services/store/audit-seals.ts";
+import { openStore } from "../../services/store/open-store.ts";
+import { type Finding, type Verification, verifyAudit } from "./verify.ts";
 
 /** Longest statement in ms. Some read all events of years. */
 const STATEMENT_MS = 24 * 3_600_000;

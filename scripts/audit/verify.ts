@@ -1,16 +1,7 @@
 import { IsolationLevel } from "@mikro-orm/core";
-import {
-  countEvents,
-  digestsOf,
-  findBelow,
-  findSealedTwice,
-  findUnrecorded,
-  type Head,
-  readDropSeals,
-  readSeals,
-  type Seal,
-} from "../store/audit-seals.ts";
-import { dropLinkOf, GENESIS, isAuthentic, linkOf, type SealDeps } from "./seal.ts";
+import { dropLinkOf, GENESIS, isAuthentic, linkOf, type SealDeps } from "../../services/audit/seal.ts";
+import { digestsOf, type Head, type Seal } from "../../services/store/audit-seals.ts";
+import { countEvents, findBelow, findSealedTwice, findUnrecorded, readDropSeals, readSeals } from "./statements.ts";
 
 /** Seals that are read together; each covers up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
