@@ -1,5 +1,4 @@
 import type { IncomingMessage } from "node:http";
-import type { DescService } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { fastify } from "fastify";
@@ -10,7 +9,7 @@ import { readBody } from "../services/platform/body-limits.ts";
 import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
-import { services as allServices, DEFAULT_BODY_BYTES } from "../services/platform/policy.ts";
+import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
 import { systemClock } from "../services/platform/process.ts";
 import { type RequestGate, schemaController } from "../services/platform/server-hooks.ts";
 import { addHealth } from "./health.ts";
@@ -39,8 +38,6 @@ export type GatewayOptions = {
   startSpan?: StartSpan | undefined;
   /** The present time. */
   clock?: { now: () => Date };
-  /** The services whose methods become routes. */
-  services?: readonly DescService[];
   /** Silence in an event stream after which a comment is sent, in ms. */
   keepAliveMs?: number;
   /** Time limit for a request to arrive, in ms. */
@@ -63,7 +60,7 @@ const MAX_HEAD_BYTES = 16 * 1024;
  * @throws Error that names the method whose options are not supported
  */
 export function createGateway(options: GatewayOptions): Gateway {
-  const { config, transport, log, clock = systemClock, services = allServices } = options;
+  const { config, transport, log, clock = systemClock } = options;
   const secure = new URL(config.publicUrl).protocol === "https:"; // the URL may spell it in capitals
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");

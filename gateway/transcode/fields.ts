@@ -16,31 +16,6 @@ const ranges = new Map<ScalarType, { min: number; max: number }>([
 ]);
 
 const isTimestamp = (message: DescMessage) => message.typeName === TimestampSchema.typeName;
-const isReadableScalar = (type: ScalarType) =>
-  type === ScalarType.STRING || type === ScalarType.BOOL || type === ScalarType.DOUBLE || ranges.has(type);
-
-/**
- * Describes why a request field can't be read strictly: bytes, maps, enums, most numbers, oneofs and well-known types
- * other than Timestamp. Undefined if it can.
- */
-export function unreadableField(field: DescField, seen = new Set<DescMessage>()): string | undefined {
-  if (field.oneof) return `field ${field.name} is part of a oneof, which is not supported in a request`;
-  const { message } = field;
-  if (field.fieldKind !== "map" && message && !message.typeName.startsWith("google.protobuf.")) {
-    if (seen.has(message)) return undefined;
-    seen.add(message);
-    return message.fields.map((inner) => unreadableField(inner, seen)).find((problem) => problem !== undefined);
-  }
-  const isReadable = message ? isTimestamp(message) : field.scalar !== undefined && isReadableScalar(field.scalar);
-  if (isReadable && field.fieldKind !== "map") return undefined;
-  return `field ${field.name} is of a type that is not supported in a request`;
-}
-
-/** Whether a field can be written as a query parameter: scalars, timestamps and lists of them. */
-export function isQueryField(field: DescField): boolean {
-  const type = field.fieldKind === "list" ? field.listKind : field.fieldKind;
-  return type === "scalar" || (type === "message" && isTimestamp(field.message as DescMessage));
-}
 
 /**
  * Reads fields from a JSON object without coercing types. `null` counts as absent, unknown keys are ignored.

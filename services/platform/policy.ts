@@ -11,7 +11,6 @@ import {
   default_limit,
   field as fieldOption,
   type Limit,
-  LimitKey,
   type Policy,
   policy as policyOption,
 } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
@@ -38,48 +37,34 @@ export type MethodPolicy = {
 
 const policies = new WeakMap<DescMethod, MethodPolicy>();
 
-/** Reads the policies of all methods at start. @throws Error naming a method whose policy is incomplete */
+/** Reads the policies of all methods at start. @throws Error naming a method that does not say who may call it */
 export function loadPolicies(services: readonly DescService[]): void {
-  for (const service of services) for (const method of service.methods) policies.set(method, read(method));
+  for (const service of services) for (const method of service.methods) policyOf(method);
 }
 
 /** The policy of a method; undefined for methods that are not ours, such as health and reflection. */
 export function policyOf(method: DescMethod): MethodPolicy | undefined {
   const known = policies.get(method);
-  if (known) return known;
-  if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
-  const policy = read(method);
-  policies.set(method, policy);
-  return policy;
+  if (known || !method.parent.typeName.startsWith("gatehouse.")) return known;
+  const policy = getOption(method, policyOption);
+  if (policy.access === Access.UNSPECIFIED) {
+    throw new Error(`${method.parent.typeName}/${method.name} does not say who may call it`);
+  }
+  const { fields } = method.input;
+  const account = fields.find((field) => getOption(field, fieldOption).account !== AccountKey.UNSPECIFIED);
+  const target = fields.find((field) => getOption(field, fieldOption).auditTarget !== AuditTarget.UNSPECIFIED);
+  const read = {
+    policy,
+    limits: limitsOf(policy),
+    account: account && { field: account, key: getOption(account, fieldOption).account },
+    target: target && { field: target, kind: getOption(target, fieldOption).auditTarget },
+  };
+  policies.set(method, read);
+  return read;
 }
 
 /** The rate limits of a policy: its own, or the default of its access. */
 export function limitsOf({ limits, access }: Policy): Limit[] {
   const value = AccessSchema.value[access];
   return limits.length === 0 && value && hasOption(value, default_limit) ? [getOption(value, default_limit)] : limits;
-}
-
-function read(method: DescMethod): MethodPolicy {
-  const name = `${method.parent.typeName}/${method.name}`;
-  const policy = getOption(method, policyOption);
-  if (!hasOption(method, policyOption) || policy.access === Access.UNSPECIFIED) {
-    throw new Error(`${name} does not say who may call it`);
-  }
-  const limits = limitsOf(policy);
-  for (const limit of limits) {
-    if (!limit.bucket || !limit.requests || !limit.windowSeconds || limit.by === LimitKey.UNSPECIFIED) {
-      throw new Error(`${name} has a limit that lacks bucket, requests, window or key`);
-    }
-  }
-  const field = method.input.fields.find((f) => getOption(f, fieldOption).account !== AccountKey.UNSPECIFIED);
-  if (!field && (policy.lockout || limits.some((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT))) {
-    throw new Error(`${name} counts per account, but no field of its request names one`);
-  }
-  const target = method.input.fields.find((f) => getOption(f, fieldOption).auditTarget !== AuditTarget.UNSPECIFIED);
-  return {
-    policy,
-    limits,
-    account: field && { field, key: getOption(field, fieldOption).account },
-    target: target && { field: target, kind: getOption(target, fieldOption).auditTarget },
-  };
 }

@@ -1,39 +1,42 @@
-import { create, createFileRegistry, type MessageInitShape, setExtension } from "@bufbuild/protobuf";
+import { create, createFileRegistry, type DescMethod, type MessageInitShape, setExtension } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, MethodOptionsSchema } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
-import { Access, LimitKey, Lockout, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { readBinding } from "../../gateway/transcode/binding.ts";
+import { Access, LimitKey, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { http } from "../../gen/google/api/annotations_pb.ts";
+import { HttpRuleSchema } from "../../gen/google/api/http_pb.ts";
 import { loadPolicies, policyOf, services } from "../../services/platform/policy.ts";
 import { violationsOf } from "../../services/platform/validation.ts";
 
 /** A service of one method with this policy, made for the test. */
 function serviceWith(rules: MessageInitShape<typeof PolicySchema> | undefined) {
   const options = create(MethodOptionsSchema);
+  setExtension(options, http, create(HttpRuleSchema, { pattern: { case: "post", value: "/notes" }, body: "*" }));
   if (rules) setExtension(options, policy, create(PolicySchema, rules));
   const file = create(FileDescriptorProtoSchema, {
     name: "test.proto",
-    package: "test",
+    package: "gatehouse.test",
     syntax: "proto3",
     messageType: [{ name: "Note" }],
     service: [
-      { name: "Notes", method: [{ name: "Write", inputType: ".test.Note", outputType: ".test.Note", options }] },
+      {
+        name: "Notes",
+        method: [{ name: "Write", inputType: ".gatehouse.test.Note", outputType: ".gatehouse.test.Note", options }],
+      },
     ],
   });
-  const service = createFileRegistry(file, () => undefined).getService("test.Notes");
+  const service = createFileRegistry(file, () => undefined).getService("gatehouse.test.Notes");
   if (!service) throw new Error("the service is missing");
   return service;
 }
 
-const access = Access.PUBLIC;
-const limit = { bucket: "notes", requests: 1, windowSeconds: 1, by: LimitKey.ADDRESS };
-
 test.each([
-  ["no policy at all", undefined, /does not say who may call it/],
-  ["a policy without access", { successStatus: 201 }, /does not say who may call it/],
-  ["a limit without a window", { access, limits: [{ ...limit, windowSeconds: 0 }] }, /limit that lacks/],
-  ["a limit without a key", { access, limits: [{ ...limit, by: LimitKey.UNSPECIFIED }] }, /limit that lacks/],
-  ["a lockout without an account", { access, lockout: Lockout.PASSWORD }, /no field of its request names one/],
-])("Method policy: the start is refused for a method with %s", (_what, rules, message) => {
-  expect(() => loadPolicies([serviceWith(rules)])).toThrow(message);
+  ["no policy at all", undefined],
+  ["a policy without access", { successStatus: 201 }],
+])("Method policy: the start is refused for a method with %s", (_what, rules) => {
+  const service = serviceWith(rules);
+  expect(() => loadPolicies([service])).toThrow("gatehouse.test.Notes/Write");
+  expect(() => readBinding(service.methods[0] as DescMethod)).toThrow("gatehouse.test.Notes/Write");
 });
 
 test("Method policy: every method states its access, and is limited unless it serves keys", () => {
@@ -42,6 +45,17 @@ test("Method policy: every method states its access, and is limited unless it se
     .flatMap(({ methods }) => methods)
     .filter((method) => policyOf(method)?.limits.length === 0);
   expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys"]);
+});
+
+test("Method policy: limits are complete, and what counts per account names a field with it", () => {
+  for (const method of services.flatMap(({ methods }) => methods)) {
+    const { policy, limits = [], account } = policyOf(method) ?? {};
+    for (const { bucket, requests, windowSeconds, by } of limits) {
+      expect([bucket, requests, windowSeconds, by].every(Boolean), method.name).toBe(true);
+    }
+    const countsAccounts = policy?.lockout || limits.some(({ by }) => by === LimitKey.ADDRESS_AND_ACCOUNT);
+    if (countsAccounts) expect(account, method.name).toBeDefined();
+  }
 });
 
 test("Method policy: every administrator method is forbidden during impersonation", () => {

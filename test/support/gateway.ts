@@ -1,5 +1,4 @@
 import http2 from "node:http2";
-import type { DescService } from "@bufbuild/protobuf";
 import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/connect";
 import { ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
@@ -79,7 +78,6 @@ export type Settings = {
   transportKind?: TransportKind;
   interceptors?: Interceptor[];
   env?: Record<string, string>;
-  services?: DescService[];
   keepAliveMs?: number;
   requestTimeoutMs?: number;
   writeTimeoutMs?: number;

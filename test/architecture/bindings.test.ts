@@ -1,0 +1,80 @@
+import { type DescField, type DescMethod, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { expect, test } from "vitest";
+import { readBinding } from "../../gateway/transcode/binding.ts";
+import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { Access, CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { http } from "../../gen/google/api/annotations_pb.ts";
+import { services } from "../../services/platform/policy.ts";
+
+const SEGMENTS = /^(?:\/(?:[A-Za-z0-9._~-]+|\{[a-z0-9_]+\}))+$/;
+const { STRING, BOOL, DOUBLE, INT32, UINT32 } = ScalarType;
+
+const isText = (field: DescField | undefined) =>
+  field?.fieldKind === "scalar" && field.scalar === STRING && !field.oneof;
+const isTimestamp = ({ message }: DescField) => message?.typeName === TimestampSchema.typeName;
+
+/** Whether a request field is of a type that is read from JSON. 64-bit numbers are not: ProtoJSON writes them as strings. */
+function isReadable(field: DescField): boolean {
+  if (field.oneof || field.fieldKind === "map") return false;
+  if (!field.message || isTimestamp(field)) {
+    return !field.enum && [undefined, STRING, BOOL, DOUBLE, INT32, UINT32].includes(field.scalar);
+  }
+  return !field.message.typeName.startsWith("google.protobuf.") && field.message.fields.every(isReadable);
+}
+
+/** What the gateway does not support of a method. */
+function problemsOf(method: DescMethod): string[] {
+  const { additionalBindings, body, pattern, responseBody, selector } = getOption(method, http);
+  const { policy, pathFields, queryFields, ...binding } = readBinding(method);
+  const { httpMethod, requestCookies, responseCookies, responseField, successStatus } = binding;
+  const variables = String(pattern.value).match(/\{/g)?.length ?? 0;
+  const isStream = method.methodKind === "server_streaming";
+  const clearsCookie = policy.clearsCookie !== CookieClearing.UNSPECIFIED;
+  const cookies = [...requestCookies, ...responseCookies];
+  const checks: Record<string, boolean> = {
+    "a client stream": method.methodKind !== "unary" && !isStream,
+    "additional_bindings or a selector": additionalBindings.length > 0 || selector !== "",
+    "a path that is no list of names and variables": !SEGMENTS.test(String(pattern.value)),
+    "path variables that are no different text fields":
+      !pathFields.every(isText) || new Set(pathFields).size !== variables,
+    "a response_body that is no field": responseBody !== "" && !responseField,
+    "a body of one field": !["", "*"].includes(body),
+    "a body of GET or DELETE": body !== "" && ["GET", "DELETE"].includes(httpMethod),
+    "a cookie without a plain name or text": cookies.some((c) => !/^[\w-]+$/.test(c.cookie) || !isText(c.field)),
+    "a request field of such a type": !method.input.fields.every(isReadable),
+    "a message in a query": queryFields.some((field) => field.message && !isTimestamp(field)),
+    "a success_status that is none": successStatus < 200 || successStatus > 299,
+    "max_age_seconds of a response that is not the same for all callers":
+      policy.maxAgeSeconds > 0 && (policy.access !== Access.PUBLIC || method.input.fields.length > 0),
+    "clears_cookie without a cookie": clearsCookie && requestCookies.length === 0,
+    "a stream with a status, a response_body or cookies":
+      isStream && (successStatus !== 200 || !!responseField || clearsCookie || responseCookies.length > 0),
+  };
+  const found = Object.keys(checks).filter((problem) => checks[problem]);
+  return found.map((problem) => `${method.name}: ${problem}`);
+}
+
+test("Binding: the gateway supports the options of every method", () => {
+  const methods = services.flatMap((service): DescMethod[] => service.methods);
+  expect(methods.filter((method) => !hasOption(method, http))).toEqual([]);
+  expect(methods.flatMap(problemsOf)).toEqual([]);
+});
+
+test("Binding: a method has the path, fields, status and limit of its options", () => {
+  const update = readBinding(AdminService.method.updateUser);
+  expect(update).toMatchObject({
+    httpMethod: "PUT",
+    path: "/admin/users/:id",
+    successStatus: 200,
+    csrfProtected: false,
+  });
+  expect(update.pathFields.map(({ name }) => name)).toEqual(["id"]);
+  expect(update.bodyFields?.map(({ name }) => name)).toEqual(
+    AdminService.method.updateUser.input.fields.map(({ name }) => name).filter((name) => name !== "id"),
+  );
+  expect(readBinding(AuthService.method.register)).toMatchObject({ successStatus: 201, maxBodyBytes: 16 * 1024 });
+  const { requestCookies, csrfProtected } = readBinding(AuthService.method.refresh);
+  expect([requestCookies.map(({ cookie }) => cookie), csrfProtected]).toEqual([["refreshToken"], true]);
+});
