@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
-import type { Transport } from "@connectrpc/connect";
-import { createClient } from "@connectrpc/connect";
+import { createClient, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../gen/health/v1/health_pb.ts";
 import { LATENCY_MS } from "../services/platform/client.ts";

@@ -10,8 +10,7 @@ import { type Client, requestIdOf } from "./platform/client.ts";
 import type { Config } from "./platform/config.ts";
 import type { Clock } from "./platform/process.ts";
 import type { Tracing } from "./platform/tracing.ts";
-import type { GeoIp } from "./sessions/geoip.ts";
-import type { FindSession, LastSeen } from "./sessions/identify.ts";
+import type { FindSession, LastSeen } from "./sessions/check-session.ts";
 import type { KeyRing } from "./sessions/key-ring.ts";
 import type { FoundSession } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
@@ -27,7 +26,8 @@ export type AppContext = {
   /** Those that `PASSWORD_BLOCKLIST` refuses. */
   commonPasswords: ReadonlySet<string>;
   lastSeen: LastSeen;
-  locate: GeoIp;
+  /** Looks up the location of an IP address, such as "Berlin, Germany"; null if unknown. */
+  locate: (address: string) => string | null;
   mailWorker: MailWorker;
   ai: AiContext;
   metrics: Metrics;

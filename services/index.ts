@@ -10,7 +10,7 @@ import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService, ChatRequestSchema, StreamChatRequestSchema } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { checkNewPassword } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
-import { type Conversation, checkConversation } from "./ai/check-conversation.ts";
+import { type Conversation, checkConversation } from "./ai/chat.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { authHandler } from "./auth/handler.ts";
 import type { AppContext } from "./call.ts";

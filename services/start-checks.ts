@@ -3,7 +3,7 @@ import { readCatalogue } from "./ai/catalogue.ts";
 import { openProviders } from "./ai/providers/providers.ts";
 import type { Config } from "./platform/config.ts";
 import { readTlsFiles } from "./platform/process.ts";
-import { openGeoIp } from "./sessions/geoip.ts";
+import { openGeoIp } from "./sessions/open-session.ts";
 
 /** Problems with what the settings name: the administrator's password, catalogue, providers, locations, certificates. Opens nothing for long. */
 export async function checkFiles(config: Config): Promise<string[]> {

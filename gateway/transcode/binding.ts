@@ -1,13 +1,12 @@
-import type {
-  DescField,
-  DescMessage,
-  DescMethod,
-  DescMethodServerStreaming,
-  DescMethodUnary,
+import {
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  getOption,
 } from "@bufbuild/protobuf";
-import { getOption } from "@bufbuild/protobuf";
-import type { Policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { Access, field as fieldPolicy, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, field as fieldPolicy, type Policy, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { maxBodyBytes } from "../../services/platform/policy.ts";
 

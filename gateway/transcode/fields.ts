@@ -1,5 +1,4 @@
-import type { DescField, DescMessage } from "@bufbuild/protobuf";
-import { fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
+import { type DescField, type DescMessage, fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Violation } from "../../services/platform/errors.ts";

@@ -1,5 +1,4 @@
-import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
-import { create, ScalarType } from "@bufbuild/protobuf";
+import { create, type DescField, type DescMessage, type MessageShape, ScalarType } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { checkJson } from "../../services/platform/body-limits.ts";

@@ -1,5 +1,4 @@
-import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
-import { toJson } from "@bufbuild/protobuf";
+import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { decodeJwt } from "jose/jwt/decode";

@@ -1,6 +1,5 @@
 import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
-import type { Transport } from "@connectrpc/connect";
-import { ConnectError, createContextValues } from "@connectrpc/connect";
+import { ConnectError, createContextValues, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";

@@ -6,8 +6,8 @@ import { clearLocks } from "../lockout/clear-locks.ts";
 import type { QueueDeps } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/disable-mfa.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
-import { newId } from "../store/ids.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
+import { newId } from "../store/store.ts";
 import { User } from "../store/users.ts";
 
 type Deps = AuditDeps & QueueDeps & Pick<Call, "passwords">;

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
-import { createSessionWatcher, type SessionWatcher } from "../sessions/watch-session.ts";
+import { createSessionWatcher, type SessionWatcher } from "../sessions/check-session.ts";
 import type { Store } from "../store/store.ts";
 import { type Catalogue, readCatalogue } from "./catalogue.ts";
 import { openProviders, type Providers } from "./providers/providers.ts";

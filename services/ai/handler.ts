@@ -4,8 +4,7 @@ import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Call, signedInCallOf } from "../call.ts";
 import { AI_IGNORED } from "../platform/client.ts";
 import { ignoredBy } from "./catalogue.ts";
-import { chat, streamChat } from "./chat.ts";
-import { type Conversation, findTarget } from "./check-conversation.ts";
+import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { listProviders } from "./list-providers.ts";
 import { listUsage } from "./list-usage.ts";
 

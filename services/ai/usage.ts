@@ -1,10 +1,9 @@
 import type { Logger } from "pino";
-import { createBatch } from "../jobs/batch.ts";
+import { createBatch } from "../jobs/background.ts";
 import type { Metrics } from "../metrics.ts";
 import type { Clock } from "../platform/process.ts";
 import type { Tracing } from "../platform/tracing.ts";
-import { newId } from "../store/ids.ts";
-import type { HotDb } from "../store/store.ts";
+import { type HotDb, newId } from "../store/store.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
 import type { CallObserver, Usage } from "./providers/provider.ts";

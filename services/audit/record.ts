@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Call } from "../call.ts";
 import { type AuditEventRow, insertAuditEvent } from "../store/audit-events.ts";
-import { newId } from "../store/ids.ts";
+import { newId } from "../store/store.ts";
 
 /** Audited events, named `domain.action`. */
 export type AuditedEvent =

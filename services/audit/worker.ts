@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { every } from "../jobs/every.ts";
+import { every } from "../jobs/background.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
 import {

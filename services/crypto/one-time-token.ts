@@ -1,7 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { equalSecrets } from "../platform/client.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { bytesOfId, ID_BYTES, idOfBytes, newId } from "../store/ids.ts";
 import {
   type IssuedToken,
   OneTimeToken,
@@ -10,7 +9,7 @@ import {
   takeOneTimeToken,
   type VerifiedToken,
 } from "../store/one-time-tokens.ts";
-import type { ClockedDb, Db } from "../store/store.ts";
+import { bytesOfId, type ClockedDb, type Db, ID_BYTES, idOfBytes, newId } from "../store/store.ts";
 import type { User } from "../store/users.ts";
 import type { Cipher } from "./cipher.ts";
 

@@ -1,6 +1,13 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { Http2SecureServer, Http2Server, Http2Session, SecureServerOptions, ServerHttp2Session } from "node:http2";
-import { createSecureServer, createServer } from "node:http2";
+import {
+  createSecureServer,
+  createServer,
+  type Http2SecureServer,
+  type Http2Server,
+  type Http2Session,
+  type SecureServerOptions,
+  type ServerHttp2Session,
+} from "node:http2";
 import type { Socket } from "node:net";
 import type { Interceptor } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";

@@ -1,6 +1,5 @@
 import { once } from "node:events";
-import type { Http2ServerRequest } from "node:http2";
-import { constants } from "node:http2";
+import { constants, type Http2ServerRequest } from "node:http2";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
 import { type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf";

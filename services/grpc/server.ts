@@ -1,8 +1,7 @@
 import type { Http2ServerRequest } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
-import type { ConnectRouter, HandlerContext } from "@connectrpc/connect";
-import { createContextKey, createContextValues } from "@connectrpc/connect";
+import { type ConnectRouter, createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";

@@ -26,7 +26,7 @@ import {
   tightest,
 } from "../platform/rate-limiter.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
-import { identify } from "../sessions/identify.ts";
+import { identify } from "../sessions/check-session.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
 import { findLock } from "../store/attempts.ts";
 import type { FoundSession } from "../store/sessions.ts";

@@ -16,7 +16,7 @@ import { readClient } from "../platform/client.ts";
 import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
 import type { AvailabilityLog } from "../platform/log.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
-import { createFindSession } from "../sessions/identify.ts";
+import { createFindSession } from "../sessions/check-session.ts";
 import { isDatabaseUnavailable, redactDatabaseError } from "../store/errors.ts";
 import { watchDatabase } from "../store/open-store.ts";
 import type { Store } from "../store/store.ts";

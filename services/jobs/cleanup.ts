@@ -4,7 +4,7 @@ import type { AppContext } from "../call.ts";
 import { purgeMailFolder } from "../mail/transport.ts";
 import { purgeExpired } from "../store/purge.ts";
 import type { Store } from "../store/store.ts";
-import { every } from "./every.ts";
+import { every } from "./background.ts";
 import { reEncrypt } from "./re-encrypt.ts";
 
 const MINUTE_MS = 60_000;

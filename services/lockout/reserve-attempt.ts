@@ -16,8 +16,8 @@ import {
   recordSuccess,
   releaseReservation,
 } from "../store/attempts.ts";
-import { newId } from "../store/ids.ts";
 import type { Db, HotDb } from "../store/store.ts";
+import { newId } from "../store/store.ts";
 import type { User } from "../store/users.ts";
 
 /** A guess that is counted and may be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */

@@ -6,8 +6,7 @@ import { validate as isUuid } from "uuid";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 import { selectStoredEmails } from "../store/emails.ts";
-import { lowestId } from "../store/ids.ts";
-import type { Db } from "../store/store.ts";
+import { type Db, lowestId } from "../store/store.ts";
 
 /** Concurrent connections to the SMTP server, and e-mails per connection. */
 const MAX_CONNECTIONS = 10;

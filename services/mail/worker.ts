@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Cipher } from "../crypto/cipher.ts";
 import { encodeOneTimeToken } from "../crypto/one-time-token.ts";
-import { every } from "../jobs/every.ts";
+import { every } from "../jobs/background.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
 import { type ClaimedEmail, claimEmails, extendLease, finishAttempt } from "../store/emails.ts";

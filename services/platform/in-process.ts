@@ -1,13 +1,16 @@
 import { create, type DescMethod, type MessageInitShape } from "@bufbuild/protobuf";
-import type {
-  ConnectRouter,
-  Interceptor,
-  MethodImplSpec,
-  StreamResponse,
-  Transport,
-  UnaryResponse,
+import {
+  Code,
+  ConnectError,
+  type ConnectRouter,
+  createMethodImplSpec,
+  createServiceImplSpec,
+  type Interceptor,
+  type MethodImplSpec,
+  type StreamResponse,
+  type Transport,
+  type UnaryResponse,
 } from "@connectrpc/connect";
-import { Code, ConnectError, createMethodImplSpec, createServiceImplSpec } from "@connectrpc/connect";
 import { InProcessCall } from "./in-process-call.ts";
 
 /** Runs a call, or an interceptor's copy of it. */

@@ -3,9 +3,8 @@ import { importJWK } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
 import { createReload, type PublicKey, type VerificationKeys } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
-import { newId } from "../store/ids.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
-import type { Db, Store } from "../store/store.ts";
+import { type Db, newId, type Store } from "../store/store.ts";
 
 /** How long a key signs, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;

@@ -1,9 +1,10 @@
 import Bowser from "bowser";
+import type { CityResponse, Reader } from "maxmind";
 import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Reservation } from "../store/attempts.ts";
-import { newId } from "../store/ids.ts";
 import { type NewSession, type SignedInUser, signIn } from "../store/sign-in.ts";
+import { newId } from "../store/store.ts";
 import type { LoginUser, User } from "../store/users.ts";
 import { createTokenPair, type TokenPair } from "./tokens.ts";
 
@@ -56,4 +57,30 @@ function deviceOf(agent: string): string {
   if (!word) return "Unknown device";
   const { browser, os } = Bowser.parse(agent);
   return [browser.name || word, os.name].filter(Boolean).join(" on ").slice(0, 200);
+}
+
+/** Maximum length of a location, in characters. */
+const MAX_LOCATION = 200;
+
+/** Opens a MaxMind database of cities or countries. Without a file every location is unknown. @throws Error for operators */
+export async function openGeoIp(file: string | undefined): Promise<Call["locate"]> {
+  if (!file) return () => null;
+  const { open } = await import("maxmind");
+  const reader = await open<CityResponse>(file).catch((error) => {
+    throw new Error(`GEOIP_DB can't be read: ${(error as Error).message}`);
+  });
+  return (address) => {
+    const found = lookUp(reader, address);
+    const names = [found?.city?.names?.en, found?.country?.names?.en].filter(Boolean);
+    return names.join(", ").slice(0, MAX_LOCATION) || null;
+  };
+}
+
+/** The reader throws for an IPv6 address if its database has only IPv4. */
+function lookUp(reader: Reader<CityResponse>, address: string): CityResponse | null {
+  try {
+    return reader.get(address);
+  } catch {
+    return null;
+  }
 }

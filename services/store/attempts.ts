@@ -1,6 +1,5 @@
 import type { Config } from "../platform/config.ts";
-import { lowestId } from "./ids.ts";
-import { type Db, type HotDb, prepared, type Statement } from "./store.ts";
+import { type Db, type HotDb, lowestId, prepared, type Statement } from "./store.ts";
 
 /**
  * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user id. A confirmation is a

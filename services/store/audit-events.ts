@@ -1,7 +1,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { lowestId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
-import { type Db, toColumns } from "./store.ts";
+import { type Db, lowestId, toColumns } from "./store.ts";
 
 /** A recorded fact about an account. */
 export type AuditEventRow = {

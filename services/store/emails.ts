@@ -1,7 +1,6 @@
 import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { newId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, whereIf } from "./page.ts";
-import { type ClockedDb, type Db, type HotDb, prepared } from "./store.ts";
+import { type ClockedDb, type Db, type HotDb, newId, prepared } from "./store.ts";
 import type { User } from "./users.ts";
 
 export type EmailStatus = "queued" | "sending" | "sent" | "failed";

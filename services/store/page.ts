@@ -1,6 +1,6 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import { invalid } from "../platform/errors.ts";
-import { bytesOfId, ID_BYTES, idOfBytes } from "./ids.ts";
+import { bytesOfId, ID_BYTES, idOfBytes } from "./store.ts";
 
 const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number and estimated beyond it. */

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { newId } from "../../../services/store/ids.ts";
+import { newId } from "../../../services/store/store.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { tally, tallyGuesses, times } from "../../support/until.ts";

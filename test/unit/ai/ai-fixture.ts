@@ -1,7 +1,6 @@
 import { v7 as uuid } from "uuid";
 import { type Simulator, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
-import type { ChatDeps } from "../../../services/ai/chat.ts";
-import type { Conversation } from "../../../services/ai/check-conversation.ts";
+import type { ChatDeps, Conversation } from "../../../services/ai/chat.ts";
 import { type AiContext, createAiContext } from "../../../services/ai/context.ts";
 import { createMetrics } from "../../../services/metrics.ts";
 import type { Store } from "../../../services/store/store.ts";

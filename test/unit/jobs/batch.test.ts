@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type BatchOptions, createBatch } from "../../../services/jobs/batch.ts";
+import { type BatchOptions, createBatch } from "../../../services/jobs/background.ts";
 import { captureLog } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
 

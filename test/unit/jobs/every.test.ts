@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { every, type Job } from "../../../services/jobs/every.ts";
+import { every, type Job } from "../../../services/jobs/background.ts";
 import { createClock } from "../../support/clock.ts";
 import { captureLog } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
