@@ -2,7 +2,8 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { assertOtherAdmin } from "../accounts/lock-users.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { isRecentSignIn, reauthenticationRequired } from "../sessions/recent-sign-in.ts";
+import { isRecentSignIn, reauthenticationRequired } from "../sessions/check-session.ts";
+import { type AdminUser, findAdminUser } from "../store/admin-users.ts";
 import { User } from "../store/users.ts";
 
 /**
@@ -56,4 +57,15 @@ export function assertEditableAccess({ caller }: Pick<Call, "caller">, user: Use
   }
   const message = "The address, verification and second factor of another administrator can't be changed.";
   throw new ServiceError(Reason.CONFLICT, `${message} Please demote the administrator first.`);
+}
+
+/** Reads one user. @throws ServiceError NOT_FOUND */
+export async function readAdminUser(call: Pick<Call, "em">, id: string): Promise<AdminUser> {
+  const user = await findAdminUser(call, id);
+  if (!user) throw userNotFound();
+  return user;
+}
+
+export function userNotFound(): ServiceError {
+  return new ServiceError(Reason.NOT_FOUND, "There is no such user.");
 }

@@ -8,7 +8,7 @@ import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
 import type { Role } from "../store/users.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
-import { readAdminUser } from "./admin-user.ts";
+import { readAdminUser } from "./guards.ts";
 import { impersonate } from "./impersonate.ts";
 import { retryEmail } from "./retry-email.ts";
 import { deleteUser, updateUser } from "./update-user.ts";

@@ -8,8 +8,7 @@ import { createAccessToken } from "../sessions/tokens.ts";
 import { insertImpersonation, pruneImpersonations } from "../store/sign-in.ts";
 import { canonicalId } from "../store/store.ts";
 import { lockUser, User } from "../store/users.ts";
-import { userNotFound } from "./admin-user.ts";
-import { assertRecentAdminSignIn } from "./guards.ts";
+import { assertRecentAdminSignIn, userNotFound } from "./guards.ts";
 
 /** Longest impersonation, in ms. */
 const MAX_DURATION_MS = 15 * 60_000;

@@ -9,8 +9,14 @@ import type { AdminUser } from "../store/admin-users.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { canonicalId } from "../store/store.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
-import { readAdminUser, userNotFound } from "./admin-user.ts";
-import { assertEditableAccess, assertRecentAdminSignIn, assertRemovableAdmin, assertStillAdmin } from "./guards.ts";
+import {
+  assertEditableAccess,
+  assertRecentAdminSignIn,
+  assertRemovableAdmin,
+  assertStillAdmin,
+  readAdminUser,
+  userNotFound,
+} from "./guards.ts";
 
 /** Changes of a user. Undefined fields stay as they are. */
 export type UserChanges = {

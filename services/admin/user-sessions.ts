@@ -2,8 +2,7 @@ import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { type ListedSession, listOpenSessions, revokeSessions } from "../store/sessions.ts";
 import { lockUser } from "../store/users.ts";
-import { readAdminUser, userNotFound } from "./admin-user.ts";
-import { assertStillAdmin } from "./guards.ts";
+import { assertStillAdmin, readAdminUser, userNotFound } from "./guards.ts";
 
 /** Lists a user's open sessions, newest first. @throws ServiceError NOT_FOUND */
 export async function listUserSessions(

@@ -7,7 +7,7 @@ import { disableMfa } from "../mfa/disable-mfa.ts";
 import { createBackupCodeSet, type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { createTotpSecret } from "../mfa/totp.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
-import { isRecentSignIn, reauthenticationRequired } from "../sessions/recent-sign-in.ts";
+import { isRecentSignIn, reauthenticationRequired } from "../sessions/check-session.ts";
 import { User } from "../store/users.ts";
 import { confirmPassword } from "./confirm-password.ts";
 

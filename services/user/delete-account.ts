@@ -5,7 +5,7 @@ import type { SignedInCall } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid } from "../platform/errors.ts";
-import { isRecentSignIn } from "../sessions/recent-sign-in.ts";
+import { isRecentSignIn } from "../sessions/check-session.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
