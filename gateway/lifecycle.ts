@@ -1,18 +1,37 @@
 import type { ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { FastifyInstance } from "fastify";
-import { shuttingDown } from "../services/platform/errors.ts";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import { Gauge, Histogram, Registry } from "prom-client";
+import { CLIENT_CLOSED_REQUEST, shuttingDown } from "../services/platform/errors.ts";
+import type { Tracing } from "../services/platform/tracing.ts";
 
 /** The state of a gateway. */
 export type Phase = "starting" | "serving" | "draining";
 
-/** Start and shutdown of a gateway, and its open requests. */
+/** Starts the span of a request, as a child of the span in its `traceparent` header. */
+export type StartSpan = Tracing["start"];
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** By `performance.now()`. */
+    startedAt: number;
+    /** Undefined unless traces are exported. */
+    span: ReturnType<StartSpan> | undefined;
+  }
+}
+
+/** Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log lines. */
 export type Lifecycle = {
+  metrics: Registry;
   phase(): Phase;
-  /** Counts a request as open. */
-  enter(raw: ServerResponse): void;
-  /** Called when a response has ended or its client has disconnected. Aborts the call of the request. */
-  leave(raw: ServerResponse): void;
+  /** Begins a request: counts it as open, and starts its span. */
+  begin(request: FastifyRequest, reply: FastifyReply): void;
+  /** Ends a request whose response has ended or whose client has disconnected: aborts its call, measures and logs it. */
+  end(request: FastifyRequest, reply: FastifyReply): void;
+  /** The latest response of a connection. */
+  responseOf(connection: Duplex): ServerResponse | undefined;
   /** Opens the call of a request. Call it before the first `await`, since the client may disconnect at any time. */
   openCall(raw: ServerResponse): InflightCall;
   /** Opens the port. @returns the URL for clients, such as http://127.0.0.1:3000 */
@@ -35,12 +54,37 @@ export type InflightCall = {
 /** Time for aborted calls to send their last response, in ms. */
 const FAREWELL_MS = 1_000;
 
+/** Bucket bounds in seconds, from the OpenTelemetry semantic conventions for HTTP. */
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
+
 const SHUTTING_DOWN = shuttingDown();
 const LOST = new ConnectError("the connection to the services was lost", Code.Unavailable);
 const STOPPED = new Error("the call was stopped");
 
-/** @param graceMs grace period for open requests and streams, in ms */
-export function createLifecycle(app: Pick<FastifyInstance, "listen" | "close">, graceMs: number): Lifecycle {
+/**
+ * Logs one line per request, never a body, token, cookie or query value. No metric has a label that clients can choose.
+ * @param graceMs grace period for open requests and streams, in ms
+ */
+export function createLifecycle(
+  app: Pick<FastifyInstance, "listen" | "close">,
+  graceMs: number,
+  log: Logger,
+  startSpan?: StartSpan,
+): Lifecycle {
+  const metrics = new Registry();
+  const seconds = new Histogram({
+    name: "http_server_request_duration_seconds",
+    help: "Duration of HTTP requests, streams to their last event.",
+    labelNames: ["http_request_method", "http_route", "http_response_status_code"] as const,
+    buckets: SECONDS,
+    registers: [metrics],
+  });
+  const active = new Gauge({
+    name: "http_server_active_requests",
+    help: "Requests that are being answered, streams included.",
+    registers: [metrics],
+  });
+  const responses = new WeakMap<Duplex, ServerResponse>();
   let phase: Phase = "starting";
   let drained: Promise<void> | undefined;
   /** The open requests, with their calls. */
@@ -64,16 +108,32 @@ export function createLifecycle(app: Pick<FastifyInstance, "listen" | "close">, 
     await app.close();
   };
   return {
+    metrics,
     phase: () => phase,
-    enter(raw) {
+    begin(request, { raw }) {
+      request.startedAt = performance.now();
+      request.span = startSpan && spanOf(request, startSpan);
+      responses.set(request.raw.socket, raw);
       open.set(raw, undefined);
+      active.inc();
     },
-    leave(raw) {
+    end(request, { raw }) {
       const call = open.get(raw);
       open.delete(raw);
       call?.abort();
       if (open.size === 0) onIdle();
+      active.dec();
+      const ms = performance.now() - request.startedAt;
+      const { id: requestId, method, routeOptions, span } = request;
+      const route = routeOptions.url;
+      const status = raw.headersSent ? raw.statusCode : CLIENT_CLOSED_REQUEST;
+      const labels = { http_request_method: method, http_route: route ?? "", http_response_status_code: status };
+      seconds.observe(labels, ms / 1000);
+      span?.end({ "http.response.status_code": status }, status >= 500 ? String(status) : undefined);
+      const clientGone = raw.writableFinished ? undefined : true;
+      log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
     },
+    responseOf: (connection) => responses.get(connection),
     openCall(raw) {
       const call = new AbortController();
       if (open.has(raw)) open.set(raw, call);
@@ -98,6 +158,13 @@ export function createLifecycle(app: Pick<FastifyInstance, "listen" | "close">, 
       return drained;
     },
   };
+}
+
+/** Starts the span of a request, named by its route. */
+function spanOf({ method, headers, routeOptions: { url } }: FastifyRequest, start: StartSpan) {
+  const parent = typeof headers.traceparent === "string" ? headers.traceparent : undefined;
+  const attributes = { "http.request.method": method, ...(url && { "http.route": url }) };
+  return start([method, url].filter(Boolean).join(" "), "SERVER", parent, attributes);
 }
 
 /**

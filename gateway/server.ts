@@ -2,7 +2,6 @@ import type { IncomingMessage } from "node:http";
 import type { Transport } from "@connectrpc/connect";
 import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
-import type { Registry } from "prom-client";
 import type { Admission } from "../services/platform/admission.ts";
 import { readBody } from "../services/platform/body-limits.ts";
 import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
@@ -12,9 +11,8 @@ import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
 import { systemClock } from "../services/platform/process.ts";
 import { type RequestGate, schemaController } from "../services/platform/server-hooks.ts";
 import { addHealth } from "./health.ts";
-import { instrumentRequests, type StartSpan } from "./hooks/instrument-requests.ts";
 import { addRequestHooks, commonHeaders, createOrigins } from "./hooks/request-hooks.ts";
-import { createLifecycle, type Lifecycle } from "./lifecycle.ts";
+import { createLifecycle, type Lifecycle, type StartSpan } from "./lifecycle.ts";
 import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, fromFastifyError } from "./transcode/errors.ts";
 import { addCookies, sendError } from "./transcode/response.ts";
@@ -44,7 +42,7 @@ export type GatewayOptions = {
 };
 
 /** The REST and SSE side of the product. */
-export type Gateway = Lifecycle & { app: FastifyInstance; metrics: Registry };
+export type Gateway = Lifecycle & { app: FastifyInstance };
 
 const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -73,13 +71,12 @@ export function createGateway(options: GatewayOptions): Gateway {
     sendError(failed, reply);
   };
   const headers = commonHeaders(secure);
-  const instrumentation = instrumentRequests(log, options.startSpan);
   const proxies = createTrustedProxies(config.trustProxy, log);
-  const onClientError = createClientErrorHandler(log, instrumentation.responses, headers);
+  const onClientError = createClientErrorHandler(log, (connection) => lifecycle.responseOf(connection), headers);
   const app = createServer(options, proxies, onClientError, answer);
-  const lifecycle = createLifecycle(app, config.shutdownMs);
+  const lifecycle = createLifecycle(app, config.shutdownMs, log, options.startSpan);
   const { gate } = options;
-  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, instrumentation, gate, proxies });
+  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, gate, proxies });
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
@@ -98,7 +95,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
   if (config.web && isWebBuilt) addWeb(app);
   else addPages(app);
-  return { app, metrics: instrumentation.registry, ...lifecycle };
+  return { app, ...lifecycle };
 }
 
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;

@@ -7,15 +7,13 @@ import { ServiceError } from "../../services/platform/errors.ts";
 import { addServerHooks, type RequestGate } from "../../services/platform/server-hooks.ts";
 import { isHealthPath } from "../health.ts";
 import type { Lifecycle } from "../lifecycle.ts";
-import type { Instrumentation } from "./instrument-requests.ts";
 
 /** Dependencies of the hooks of every request. */
 type HookOptions = {
   origins: Origins;
   /** The result of `commonHeaders`. */
   headers: Record<string, string>;
-  lifecycle: Pick<Lifecycle, "phase" | "enter" | "leave">;
-  instrumentation: Instrumentation;
+  lifecycle: Pick<Lifecycle, "phase" | "begin" | "end">;
   /** Undefined in tests without authentication. */
   gate: RequestGate | undefined;
   proxies: Pick<TrustedProxies, "checkForwarded">;
@@ -53,19 +51,17 @@ export const commonHeaders = (secure: boolean): Record<string, string> => (secur
  * @returns the first part of the hook, for requests that the router rejects before any hook runs
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
-  const { origins, headers, lifecycle, instrumentation, gate, proxies } = options;
+  const { origins, headers, lifecycle, gate, proxies } = options;
   const methodsOf = followRoutes(app);
   app.decorateRequest("startedAt", 0);
   app.decorateRequest("span", undefined);
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
-    lifecycle.enter(reply.raw);
-    instrumentation.start(request, reply);
+    lifecycle.begin(request, reply);
     reply.headers(headers).header("x-request-id", request.id);
     origins.allow(request.headers, reply);
   };
   const end = (request: FastifyRequest, reply: FastifyReply) => {
-    lifecycle.leave(reply.raw);
-    instrumentation.end(request, reply);
+    lifecycle.end(request, reply);
     if (!request.raw.complete) closeLingering(request.raw);
   };
   addServerHooks(app, {

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { STATUS_CODES } from "node:http";
+import { type ServerResponse, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
@@ -11,7 +11,6 @@ import {
   statuses,
   type Violation,
 } from "../../services/platform/errors.ts";
-import type { Instrumentation } from "../hooks/instrument-requests.ts";
 
 /** The body of every error response (spec section 7, interface section 1). */
 export type ErrorBody = { statusCode: number; message: string; error: string; code: string; violations?: Violation[] };
@@ -106,11 +105,11 @@ export function fromFastifyError(thrown: Error & { code?: unknown; statusCode?: 
  */
 export function createClientErrorHandler(
   log: Logger,
-  responses: Instrumentation["responses"],
+  responseOf: (connection: Duplex) => ServerResponse | undefined,
   headers: Record<string, string>,
 ) {
   return (error: NodeJS.ErrnoException, socket: Duplex) => {
-    const response = responses.get(socket);
+    const response = responseOf(socket);
     const isBusy = response?.req.complete ? !response.writableFinished : response?.headersSent;
     if (error.code === "ECONNRESET" || !socket.writable || isBusy) return void socket.destroy();
     const { body } = serverErrors[error.code ?? ""] ?? httpError(Reason.MALFORMED_REQUEST, unreadable);

@@ -1,5 +1,6 @@
 import { IncomingMessage, ServerResponse } from "node:http";
 import net from "node:net";
+import { pino } from "pino";
 import { afterEach, describe, expect, test } from "vitest";
 import { createLifecycle } from "../../gateway/lifecycle.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
@@ -75,19 +76,20 @@ describe("Shutdown", () => {
 });
 
 test("Shutdown: forgets calls that are answered or whose client has disconnected", async () => {
-  const lifecycle = createLifecycle({ close: async () => {} } as never, 0);
+  const lifecycle = createLifecycle({ close: async () => {} } as never, 0, pino({ level: "silent" }));
+  const request = { raw: { socket: {} }, routeOptions: {} } as never;
   const open = () => {
     const raw = new ServerResponse(new IncomingMessage(new net.Socket()));
-    lifecycle.enter(raw);
+    lifecycle.begin(request, { raw } as never);
     return { raw, call: lifecycle.openCall(raw) };
   };
   const [answered, left, last] = [open(), open(), open()];
   answered.call.end();
-  lifecycle.leave(left.raw);
+  lifecycle.end(request, left as never);
   const drained = lifecycle.drain();
   await until("the abort of the last call", () => last.call.signal.aborted);
   expect([answered.call.signal.aborted, left.call.signal.aborted]).toEqual([false, true]);
   expect(lifecycle.openCall(left.raw).signal.aborted).toBe(true);
-  for (const { raw } of [answered, last]) lifecycle.leave(raw);
+  for (const { raw } of [answered, last]) lifecycle.end(request, { raw } as never);
   await drained;
 });

@@ -4,7 +4,7 @@ import { ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { pino } from "pino";
 import { afterAll, afterEach, expect } from "vitest";
-import type { StartSpan } from "../../gateway/hooks/instrument-requests.ts";
+import type { StartSpan } from "../../gateway/lifecycle.ts";
 import { createGateway, type Gateway } from "../../gateway/server.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../gateway/transport/services.ts";

@@ -1,6 +1,6 @@
 import net from "node:net";
 import { describe, expect, test } from "vitest";
-import type { StartSpan } from "../../../gateway/hooks/instrument-requests.ts";
+import type { StartSpan } from "../../../gateway/lifecycle.ts";
 import { commonHeaders, start, startSuiteGateway } from "../../support/gateway.ts";
 import { stubAccounts } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
