@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { createReadStream, existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname } from "node:path";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { nothingHere } from "./hooks/request-hooks.ts";
+import { nothingHere } from "./request-hooks.ts";
 
 const APP = "../web/dist/";
 const DOCS = "docs/pages";

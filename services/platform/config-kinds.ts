@@ -22,7 +22,7 @@ export const setting = <T>(schema: z.ZodType<T>, fallback: string, about: string
 });
 
 /** A variable that is undefined unless set. @param shown what happens then */
-export const optional = <T>(schema: z.ZodType<T>, shown: string, about: string): Variable<T | undefined> => ({
+export const optional = <T>(schema: z.ZodType<T>, about: string, shown = "none"): Variable<T | undefined> => ({
   schema,
   shown,
   about,

@@ -28,11 +28,10 @@ export const servicesVariables = {
   GRPC_PORT: setting(port, "50051", "Port for gRPC, gRPC-Web and Connect."),
   INTERNAL_URL: optional(
     internalUrl,
-    "none",
     "Listener of services alone for gateways, faster than gRPC: `unix:/path`, `tcp://host:port`, or `tls://host:port` with the `GRPC_TLS_*` files.",
   ),
-  GRPC_REFLECTION: optional(toggle, "`on` outside production", "Server reflection, so that gRPC tools need no schema."),
-  APP_URL: optional(webUrl, "`PUBLIC_URL`", "URL of the front end, for links in e-mails."),
+  GRPC_REFLECTION: optional(toggle, "Server reflection, so that gRPC tools need no schema.", "`on` outside production"),
+  APP_URL: optional(webUrl, "URL of the front end, for links in e-mails.", "`PUBLIC_URL`"),
   APP_NAME: setting(
     text.max(64, "must have at most 64 characters"),
     "Gatehouse",
@@ -44,20 +43,20 @@ export const servicesVariables = {
         value === "memory:" || (isUrl(value, ["postgres:", "postgresql:"]) && new URL(value).pathname.length > 1),
       `must be postgres://user:pass@host/database or memory:, ${URL_ENCODING_HINT}`,
     ),
-    "embedded, in `DATA_DIR`",
     "`postgres://user:pass@host/database`, or `memory:` for an embedded database that stores nothing. See [operations.md](operations.md#postgresql-and-pgbouncer).",
+    "embedded, in `DATA_DIR`",
   ),
   MIGRATE: setting(toggle, "on", "`off`: the start leaves the schema alone, and fails if a migration is missing."),
   DATA_DIR: setting(text, "./data", "Directory for the embedded database, generated secrets (mode 600) and e-mails."),
   SECRET_KEY: optional(
     base64Keys(32),
-    "generated into `DATA_DIR`",
     "32 bytes in base64, or several such keys, the current one first: encrypts secrets and signing keys at rest. Required with `NODE_ENV=production`.",
+    "generated into `DATA_DIR`",
   ),
   SMTP_URL: optional(
     url(["smtp:", "smtps:"], `smtp://user:pass@host:port, ${URL_ENCODING_HINT}`),
-    "`.eml` files in `DATA_DIR/mail`",
     "`smtp://user:pass@host:port` or `smtps://…`. Passwords require TLS, except on this machine or with `?requireTLS=false`.",
+    "`.eml` files in `DATA_DIR/mail`",
   ),
   MAIL_FROM: setting(mailbox, "Gatehouse <no-reply@localhost>", "Sender of every e-mail."),
   MAIL_RETRY_BASE: setting(
@@ -67,12 +66,10 @@ export const servicesVariables = {
   ),
   ADMIN_EMAIL: optional(
     text,
-    "none",
     "First administrator: created or promoted at the start, unless there is an administrator.",
   ),
   ADMIN_PASSWORD: optional(
     text,
-    "none",
     "Password of the first administrator. An account with an unverified address gets it and loses its sessions.",
   ),
   ADMIN_REAUTH: setting(
@@ -115,18 +112,17 @@ export const servicesVariables = {
   ),
   AI_CATALOG: optional(
     text,
-    "the shipped one",
     "File of providers and models. `services/ai/catalogue/native.json` has the providers' own names.",
+    "the shipped one",
   ),
   HTTPS_PROXY: optional(
     url(["http:", "https:"], `http://user:pass@host:port, ${URL_ENCODING_HINT}`),
-    "none",
     "Proxy through which AI providers with https are reached. Requires Node 22.21 or 24.5.",
   ),
-  NO_PROXY: optional(text, "none", "Hosts that are reached without `HTTPS_PROXY`, separated by commas."),
+  NO_PROXY: optional(text, "Hosts that are reached without `HTTPS_PROXY`, separated by commas."),
   AI_FIRST_BYTE_TIMEOUT: setting(timeLimit("1ms"), "60s", "Maximum time until the first byte of a reply."),
   AI_IDLE_TIMEOUT: setting(timeLimit("1ms"), "60s", "Maximum silence within a reply."),
   AI_TOTAL_TIMEOUT: setting(timeLimit("1ms"), "10m", "Maximum duration of a reply."),
   AI_RETRIES: setting(number(0, 10), "2", "Retries before the first byte of a reply."),
-  GEOIP_DB: optional(text, "none", "MaxMind `.mmdb` file for the `location` of sessions."),
+  GEOIP_DB: optional(text, "MaxMind `.mmdb` file for the `location` of sessions."),
 };

@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { clientAddressOf, type TrustedProxies } from "../../services/platform/client.ts";
-import { ServiceError } from "../../services/platform/errors.ts";
-import { addServerHooks, type RequestGate } from "../../services/platform/server-hooks.ts";
-import { isHealthPath } from "../health.ts";
-import type { Lifecycle } from "../lifecycle.ts";
+import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { clientAddressOf, type TrustedProxies } from "../services/platform/client.ts";
+import { ServiceError } from "../services/platform/errors.ts";
+import { addServerHooks, type RequestGate } from "../services/platform/server-hooks.ts";
+import { isHealthPath } from "./health.ts";
+import type { Lifecycle } from "./lifecycle.ts";
 
 /** Dependencies of the hooks of every request. */
 type HookOptions = {
