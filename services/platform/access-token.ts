@@ -37,8 +37,16 @@ export async function readBearerToken(
   deps: TokenDeps,
   authorization: string | undefined,
 ): Promise<SessionClaims | undefined> {
-  const token = /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization ?? "")?.[1];
+  const token = bearerToken(authorization);
   return token === undefined ? undefined : sessionClaims(await verifyToken(deps, "access", token));
+}
+
+const bearerToken = (authorization = "") => /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
+
+/** Refuses the token of an Authorization header from now on, whatever its signature: its session has ended. */
+export function refuseBearerToken({ keys }: TokenDeps, authorization: string | undefined): void {
+  const token = bearerToken(authorization);
+  if (token !== undefined) rememberToken(keys, token, {});
 }
 
 export function sessionClaims(claims: JWTPayload | undefined): SessionClaims | undefined {
@@ -58,7 +66,7 @@ export async function verifyToken(deps: TokenDeps, kind: TokenKind, token: strin
   return claims;
 }
 
-/** Caches the claims of a valid token. */
+/** Caches the claims of a valid token; none for a token that is refused. */
 export function rememberToken({ verifiedTokens }: VerificationKeys, token: string, claims: JWTPayload): void {
   verifiedTokens.set(token, claims);
   if (verifiedTokens.size > MAX_VERIFIED_TOKENS) verifiedTokens.delete(verifiedTokens.keys().next().value as string);

@@ -3,7 +3,7 @@ import { createContextKey } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { readBearerToken, type SessionClaims, type TokenDeps } from "./access-token.ts";
+import { readBearerToken, refuseBearerToken, type SessionClaims, type TokenDeps } from "./access-token.ts";
 import type { Admission, CallKind, Permit } from "./admission.ts";
 import { ServiceError, shuttingDown } from "./errors.ts";
 import { type MethodPolicy, policyOf } from "./policy.ts";
@@ -26,9 +26,6 @@ const noSchemas = (): never => {
 /** Fastify's own compilers of schemas would be a hundred modules to load. */
 export const schemaController = { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } };
 
-/** Maximum number of ended sessions that a port knows; the oldest is removed first. */
-const MAX_ENDED_SESSIONS = 10_000;
-
 /** The properties of a call that a port checks before it reads the body. */
 export type CallHead = {
   method: DescMethod;
@@ -43,7 +40,7 @@ export type CallHead = {
 export type Admitted = CallHead & {
   /** The verified access token; undefined on public methods. Its session may have ended. */
   claims: SessionClaims | undefined;
-  /** Tells the port that the token's session has ended: further calls with it do not use up the user's rate limit. */
+  /** Tells the port that the session has ended: further calls with this token do not use up the user's rate limit. */
   onSessionEnded(): void;
   /** Undefined if nothing was counted. */
   rateLimit: RateLimitResult | undefined;
@@ -68,13 +65,12 @@ type GateDeps = {
 };
 
 export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }: GateDeps): RequestGate {
-  const ended = new Set<string>();
   return async (call) => {
     const { method, address, isForwarded } = call;
     const policy = policyOf(method);
     const needsToken = policy !== undefined && policy.policy.access !== Access.PUBLIC;
     const claims = needsToken ? await readBearerToken(tokens, call.authorization) : undefined;
-    if (needsToken && (!claims || ended.has(claims.sessionId))) throw unauthenticated();
+    if (needsToken && !claims) throw unauthenticated();
     const keys = policy && !isForwarded ? portKeys(policy, claims, address) : [];
     const rateLimit = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
     if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
@@ -84,10 +80,7 @@ export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }:
       isUserStream: policy !== undefined && method.methodKind === "server_streaming",
       address: isForwarded || (!claims && isTrusted(address)) ? undefined : address, // a user's share is the user's
     });
-    const onSessionEnded = () => {
-      if (claims) ended.add(claims.sessionId);
-      if (ended.size > MAX_ENDED_SESSIONS) ended.delete(ended.values().next().value as string);
-    };
+    const onSessionEnded = () => claims && refuseBearerToken(tokens, call.authorization); // public methods ignore tokens
     return { ...call, claims, onSessionEnded, rateLimit, permit };
   };
 }
