@@ -65,14 +65,14 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
     afterAll(() => proxy.close());
 
     /** Sends a request from its own address. @param onText gets the text so far */
-    function send(method: string, path: string, body?: unknown, onText: (text: string) => void = () => {}) {
+    function send(method: string, path: string, body?: unknown, onText = (_: string) => {}, signal?: AbortSignal) {
       const headers = {
         "content-type": "application/json",
         "x-forwarded-for": "8.8.8.8",
         ...(token && { authorization: `Bearer ${token}` }),
       };
       return new Promise<Answer>((resolve, reject) => {
-        const options = { method, headers, ca: CA, localAddress: CLIENT, family: 4, agent: false };
+        const options = { method, headers, signal, ca: CA, localAddress: CLIENT, family: 4, agent: false };
         const sending = request(proxy.url + path, options, (response) => {
           let text = "";
           response.setEncoding("utf8").on("data", (part: string) => {
@@ -99,9 +99,9 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
       expect(sessions.map(({ ip }) => ip)).toEqual([CLIENT]);
     });
 
-    test("delivers pieces of streams over REST and gRPC, and ends the provider's stream after the client's", async () => {
+    test("delivers pieces of streams over REST and gRPC, and ends the provider's streams after the client's", async () => {
       const before = simulator.requests.length;
-      const reader = new AbortController();
+      const [reader, browser] = [new AbortController(), new AbortController()];
       const call = { ...bearer(), signal: reader.signal };
       for await (const { chunk } of createClient(AIService, grpc()).streamChat(QUESTION, call)) {
         expect(PREFIX.startsWith(chunk)).toBe(true); // before the provider ends the stream
@@ -109,12 +109,15 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
       }
       reader.abort();
       let seen = "";
-      const rest = send("POST", "/ai/stream", QUESTION, (text) => (seen = text));
+      const rest = send("POST", "/ai/stream", QUESTION, (text) => (seen = text), browser.signal);
       await until("the first pieces", () => seen.includes("data: "));
       await until("both at the provider", () => simulator.requests.length === before + 2);
       await until("the end of the gRPC stream", () => simulator.requests[before]?.closedAt !== undefined);
       expect(simulator.requests[before + 1]?.closedAt).toBeUndefined();
-      void rest.catch(() => {}); // its replica ends in the next test
+      browser.abort();
+      await expect(rest).rejects.toThrow();
+      const isClosed = () => simulator.requests[before + 1]?.closedAt !== undefined;
+      await until("the end of the REST stream, before a comment is sent", isClosed, 10_000);
     });
 
     test("removes a draining replica: every request succeeds in the end, no stream ends before the grace period", async () => {
