@@ -1,7 +1,6 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
@@ -87,11 +86,8 @@ test("Compose: requires every secret, runs the image, and mounts nothing of the 
   const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
   for (const name of ["services", "gateway-1", "gateway-2"]) {
     const { build, command, environment, read_only, volumes = [] } = compose.services[name];
-    expect([build.dockerfile, read_only, command]).toEqual([
-      "deploy/Dockerfile",
-      true,
-      [expect.stringMatching(/^start:/)],
-    ]);
+    expect([build.dockerfile, read_only]).toEqual(["deploy/Dockerfile", true]);
+    expect(command).toEqual([expect.stringMatching(/^start:/)]);
     for (const volume of volumes) expect(volume).toMatch(/^data:/);
     const own = Object.keys(environment).filter((variable) => !variable.endsWith("_API_KEY"));
     expect(own.filter((variable) => !Object.hasOwn(variables, variable))).toEqual([]);
@@ -101,10 +97,8 @@ test("Compose: requires every secret, runs the image, and mounts nothing of the 
 test("Kubernetes and systemd: their variables exist", () => {
   const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
   const literals = [...read("kubernetes/kustomization.yaml").matchAll(/^ {6}- (\w+)=/gm)].map(([, name]) => name);
-  const unit =
-    read("systemd/gatehouse@.service")
-      .match(/^Environment=(.*)$/m)?.[1]
-      ?.match(/\b[A-Z_]+(?==)/g) ?? [];
+  const [, environment = ""] = /^Environment=(.*)$/m.exec(read("systemd/gatehouse@.service")) ?? [];
+  const unit = environment.match(/\b[A-Z_]+(?==)/g) ?? [];
   expect([literals.length, unit.length]).toEqual([5, 2]);
   expect([...literals, ...unit].filter((name) => !Object.hasOwn(variables, name as string))).toEqual([]);
 });
@@ -119,9 +113,7 @@ test.skipIf(!has("kubectl"))("Kubernetes: kustomize builds every object, with on
 });
 
 test.skipIf(!has("systemd-analyze"))("systemd: the unit is valid and confined", () => {
-  const folder = join(tmpdir(), randomUUID());
-  mkdirSync(folder);
-  const unit = join(folder, "gatehouse@.service");
+  const unit = join(temporaryFolder(), "gatehouse@.service");
   const text = read("systemd/gatehouse@.service");
   expect(existsSync(/\/opt\/gatehouse\/(\S+)/.exec(text.slice(text.indexOf("[Service]")))?.[1] ?? "")).toBe(true);
   writeFileSync(unit, text.replace("/usr/bin/node", process.execPath));
