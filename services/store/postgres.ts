@@ -57,14 +57,14 @@ export async function openPostgres(
 
 /** The connection of health checks. They do not wait behind the calls of a busy process. */
 function openProbe({ options }: Pool): pg.Pool {
-  const probe = new pg.Pool({
+  return new pg.Pool({
     ...options,
+    password: options.password, // which pg hides from a copy of the options
     max: 1,
     idleTimeoutMillis: PROBE_IDLE_MS,
     statement_timeout: PROBE_TIMEOUT_MS,
     stream: () => createSocket(PROBE_TIMEOUT_MS + RESPONSE_GRACE_MS),
-  });
-  return probe.on("error", () => {}); // while it was idle: the next check connects again
+  }).on("error", () => {}); // while it was idle: the next check connects again
 }
 
 /** @param silenceMs closes connections that receive nothing for this time; 0: never */

@@ -1,7 +1,9 @@
 import { createServer } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createDatabase } from "../support/databases.ts";
+import { startPgBouncer } from "../support/pgbouncer.ts";
 import { startPooler } from "../support/pooler.ts";
+import { isMissing } from "../support/skip-without.ts";
 import { listen } from "../support/sockets.ts";
 import { openQuietStore } from "../support/stores.ts";
 
@@ -34,6 +36,12 @@ describe.runIf(process.env.TEST_SERVERS)("Connection pooler", () => {
   test("prevents the start if it confuses prepared statements", async () => {
     const { through } = await pooled("transaction");
     await expect(open(through)).rejects.toThrow(/^DATABASE_URL can't be used: the connection pooler mixes up prepared/);
+  });
+
+  test.skipIf(isMissing("pgbouncer"))("with a password, and the files of deploy: health checks pass", async () => {
+    const pgBouncer = await startPgBouncer(await createDatabase());
+    closers.push(pgBouncer.close);
+    await expect((await open(pgBouncer.url)).ping()).resolves.toBeUndefined();
   });
 });
 

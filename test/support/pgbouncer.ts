@@ -6,23 +6,22 @@ import { freePort } from "./metrics.ts";
 import { asPostgres, postgresFolder } from "./postgres-server.ts";
 import { addressOf, throughPort } from "./sockets.ts";
 
-/** Starts PgBouncer before a database with the files of deploy. Only addresses and access rights are replaced. */
+/** Starts PgBouncer before a database with the files of deploy. Only addresses and the file of passwords are replaced. */
 export async function startPgBouncer(databaseUrl: string) {
   const { username, pathname } = new URL(databaseUrl);
-  const server = addressOf(databaseUrl);
-  const database = pathname.slice(1);
-  const port = await freePort();
+  const [server, database] = [addressOf(databaseUrl), pathname.slice(1)];
+  const [port, password, folder] = [await freePort(), "our-password", postgresFolder()];
   const pooler = readFileSync("deploy/pooler.sql", "utf8");
   await runSql(databaseUrl, pooler.replaceAll("role gatehouse", `database ${database}`));
   const text = readFileSync("deploy/pgbouncer.ini", "utf8")
     .replace("host=127.0.0.1 port=5432", `host=${server.host} port=${server.port} user=${username}`)
     .replace("gatehouse = host", `${database} = host`)
     .replace("listen_port = 6432", `listen_port = ${port}\nunix_socket_dir =`)
-    .replace("auth_type = scram-sha-256", "auth_type = any")
-    .replace(/^auth_file.*$/m, "");
-  const file = join(postgresFolder(), "pgbouncer.ini");
+    .replace("/etc/pgbouncer", folder);
+  const file = join(folder, "pgbouncer.ini");
+  writeFileSync(join(folder, "userlist.txt"), `"${username}" "${password}"`, { mode: 0o644 });
   writeFileSync(file, text, { mode: 0o644 });
-  const url = throughPort(databaseUrl, Number(port));
+  const { href: url } = Object.assign(new URL(throughPort(databaseUrl, Number(port))), { password });
   const serves = async () => (await runSql(url, "select 1")).length === 1;
   const program = process.platform === "linux" ? "/usr/sbin/pgbouncer" : "pgbouncer";
   const daemon = await startDaemon(...asPostgres(program, [file]), serves);
