@@ -3,7 +3,7 @@ import os
 
 import jwt
 
-url = os.environ.get("GATEHOUSE_URL", "http://127.0.0.1:3000")
+url = os.environ.get("GATEHOUSE_URL", "http://localhost:3000")
 keys = jwt.PyJWKClient(f"{url}/.well-known/jwks.json")  # cached; asks again for a new key
 token = os.environ["TOKEN"]
 claims = jwt.decode(

@@ -42,7 +42,7 @@ class Verify {
   }
 
   public static void main(String[] args) throws Exception {
-    var url = System.getenv().getOrDefault("GATEHOUSE_URL", "http://127.0.0.1:3000");
+    var url = System.getenv().getOrDefault("GATEHOUSE_URL", "http://localhost:3000");
     var request = HttpRequest.newBuilder(URI.create(url + "/.well-known/jwks.json")).build();
     var jwks = HttpClient.newHttpClient().send(request, BodyHandlers.ofString()).body();
 
