@@ -110,7 +110,7 @@ test("Ended sessions: requests with their tokens do not use up the rate limit of
   const list = () => errorOf(app.grpc(UserService).listSessions({}, { headers }));
   const overGrpc = [await list(), await list(), await list()];
   expect(overGrpc.map(({ code }) => code)).toEqual([Code.Unauthenticated, Code.Unauthenticated, Code.Unauthenticated]);
-  for (let i = 0; i < 5; i++) expect(await profileStatus(stolen)).toBe(401);
+  for (let i = 0; i < 12; i++) expect(await profileStatus(stolen)).toBe(401);
   const answer = await mine.browser.get("/user/profile", mine.accessToken);
-  expect(Number(answer.headers.get("ratelimit-remaining"))).toBeGreaterThanOrEqual(96); // each port counted one
+  expect(Number(answer.headers.get("ratelimit-remaining"))).toBeGreaterThan(90); // each port of a replica counted one
 });
