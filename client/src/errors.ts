@@ -52,3 +52,15 @@ export function connectionError(thrown: unknown, signal: AbortSignal | undefined
   if (signal?.aborted) return signal.reason;
   return new GatehouseError("NETWORK_ERROR", "The server could not be reached.", {}, thrown);
 }
+
+/** The body of a successful response. @throws GatehouseError `UNEXPECTED_RESPONSE` for anything but JSON */
+export async function jsonOf<T>(response: Response, signal?: AbortSignal): Promise<T> {
+  return response.json().catch((thrown) => {
+    throw thrown instanceof SyntaxError ? unexpected(response, thrown) : connectionError(thrown, signal);
+  });
+}
+
+/** The error of a response that is no answer of the service, such as the page of a proxy. */
+export function unexpected({ status }: Response, cause?: unknown): GatehouseError {
+  return new GatehouseError("UNEXPECTED_RESPONSE", "The server returned something unexpected.", { status }, cause);
+}

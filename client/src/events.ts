@@ -1,4 +1,7 @@
-import { connectionError, GatehouseError } from "./errors.ts";
+import { connectionError, GatehouseError, unexpected } from "./errors.ts";
+
+/** A line of data, as the service sends it or as a proxy has rewritten it. */
+const DATA = /^data: ?(.*?)\r?$/s;
 
 /**
  * The chunks of an event stream. Leaving the loop early cancels the request.
@@ -6,26 +9,35 @@ import { connectionError, GatehouseError } from "./errors.ts";
  */
 export async function* chunksOf(response: Response, signal: AbortSignal | undefined): AsyncGenerator<string, void> {
   for await (const line of linesOf(response, signal)) {
-    if (!line.startsWith("data: ")) continue; // an empty line ends each event, comments keep the connection open
-    const data = line.slice("data: ".length);
+    const data = DATA.exec(line)?.[1];
+    if (data === undefined) continue; // an empty line ends each event, comments keep the connection open
     if (data === "[DONE]") return;
-    const event: { chunk?: string; error?: string } = JSON.parse(data);
+    const event = eventOf(data, response);
     if (event.error !== undefined) throw new GatehouseError("STREAM_ERROR", event.error, { status: response.status });
     if (event.chunk) yield event.chunk;
   }
   throw new GatehouseError("NETWORK_ERROR", "The stream ended before the reply was complete.");
 }
 
+function eventOf(data: string, response: Response): { chunk?: string; error?: string } {
+  try {
+    return JSON.parse(data);
+  } catch (thrown) {
+    throw unexpected(response, thrown);
+  }
+}
+
 async function* linesOf(response: Response, signal: AbortSignal | undefined): AsyncGenerator<string, void> {
-  if (!response.body) return yield* (await response.text()).split("\n"); // React Native has no streams
+  const failed = (thrown: unknown) => {
+    throw connectionError(thrown, signal);
+  };
+  if (!response.body) return yield* (await response.text().catch(failed)).split("\n"); // React Native has no streams
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   try {
     for (;;) {
-      const { done, value } = await reader.read().catch((thrown) => {
-        throw connectionError(thrown, signal);
-      });
+      const { done, value } = await reader.read().catch(failed);
       const lines = (rest + decoder.decode(value, { stream: !done })).split("\n");
       rest = lines.pop() ?? "";
       yield* lines;

@@ -76,10 +76,12 @@ describe("Client: ends the request to the provider", () => {
   });
 });
 
-test("Client: a stream that breaks off throws NETWORK_ERROR", async () => {
-  const body = 'data: {"chunk":"Hel"}\n\n';
+test.each([
+  ['data: {"chunk":"Hel"}\n\n', "NETWORK_ERROR"],
+  ['data: {"chunk":"H\n\n', "UNEXPECTED_RESPONSE"],
+])("Client: a stream that breaks off throws: %j", async (body, code) => {
   const client = clientAt(app.url, { fetch: async () => new Response(body) });
-  await expect(textOf(client.ai.stream(requestOf("Hello.")))).rejects.toMatchObject({ code: "NETWORK_ERROR" });
+  await expect(textOf(client.ai.stream(requestOf("Hello.")))).rejects.toMatchObject({ code });
 });
 
 test("Client: reads the reply as a whole where fetch has no streams", async () => {
@@ -91,9 +93,9 @@ test("Client: reads the reply as a whole where fetch has no streams", async () =
   expect(await textOf(client.ai.stream(requestOf("case: plain")))).toBe(REPLY);
 });
 
-test("Client: pieces may be cut at any byte", async () => {
+test("Client: pieces may be cut at any byte, and lines end as a proxy likes", async () => {
   const bytes = new TextEncoder().encode(
-    'data: {"chunk":"Grü"}\n\n: comment\n\ndata: {"chunk":"ße 👍"}\n\ndata: [DONE]\n\n',
+    'data: {"chunk":"Grü"}\n\n: comment\n\ndata:{"chunk":"ße 👍"}\r\n\r\ndata: [DONE]\r\n\r\n',
   );
   const fetchBytes = async () => new Response(ReadableStream.from([...bytes].map((byte) => Uint8Array.of(byte))));
   expect(await textOf(clientAt(app.url, { fetch: fetchBytes }).ai.stream(requestOf("Hello.")))).toBe("Grüße 👍");
