@@ -1,5 +1,5 @@
 import { type Api, type Call, type CallOptions, createApi, type Sent, type Stream } from "./api.ts";
-import { connectionError, errorOf, GatehouseError } from "./errors.ts";
+import { connectionError, errorOf, jsonOf } from "./errors.ts";
 import { chunksOf } from "./events.ts";
 import { createSession, type Lock, type Session, type TokenStore, type Tokens } from "./session.ts";
 
@@ -72,13 +72,9 @@ export function createClient(options: ClientOptions = {}): Client {
     const call: Call = async <T>(method: string, path: string, sent: Sent, { signal }: CallOptions = {}) => {
       if (path === "/auth/refresh") return (await session.refresh()) as T;
       const response = await request(access, method, path, sent, signal);
-      const result = await response.json().catch((thrown) => {
-        if (!(thrown instanceof SyntaxError)) throw connectionError(thrown, signal);
-        const { status } = response;
-        throw new GatehouseError("UNEXPECTED_RESPONSE", "The server returned no JSON.", { status }, thrown);
-      });
+      const result = await jsonOf<T>(response, signal);
       await onResult(path, result);
-      return result as T;
+      return result;
     };
     const stream: Stream = async function* (path, body, { signal } = {}) {
       yield* chunksOf(await request(access, "POST", path, { body }, signal), signal);
@@ -96,10 +92,12 @@ export function createClient(options: ClientOptions = {}): Client {
     get accessToken() {
       return session.accessToken();
     },
-    resume: () => session.renew(session.accessToken()),
-    withAccessToken: (token) => apiWith({ accessToken: () => token, renew: async () => false }, async () => {}),
+    resume: session.resume,
+    withAccessToken: (token) => apiWith({ ...nobody, accessToken: () => token }, async () => {}),
   };
 }
+
+const nobody: Access = { accessToken: () => undefined, renew: async () => false };
 
 const unlocked: Lock = (work) => work();
 

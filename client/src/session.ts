@@ -1,4 +1,4 @@
-import { errorOf } from "./errors.ts";
+import { errorOf, GatehouseError, jsonOf, unexpected } from "./errors.ts";
 
 /** Where a client without cookies keeps its refresh token: memory, a file, the keychain of a phone. */
 export type TokenStore = {
@@ -28,19 +28,21 @@ export type Session = ReturnType<typeof createSession>;
 /** Creates a session that is signed out until `begin` or `refresh`. */
 export function createSession({ send, store, lock, onSignedOut }: Settings) {
   let accessToken: string | undefined;
+  let user: string | undefined; // whose session this is, also after it has ended by itself
   let generation = 0; // grows at each sign-in and sign-out: a refresh that began before has no say
   let refreshing: Promise<Tokens> | undefined;
 
   async function begin(tokens: Tokens): Promise<void> {
     generation += 1;
     accessToken = tokens.accessToken;
+    user = userOf(accessToken);
     await store?.set(tokens.refreshToken);
   }
-  async function end(): Promise<void> {
+  async function end(left?: string): Promise<void> {
     generation += 1;
     const wasSignedIn = accessToken !== undefined;
     accessToken = undefined;
-    await store?.set(undefined);
+    await store?.set(left);
     if (wasSignedIn) onSignedOut();
   }
   async function exchange(): Promise<Tokens> {
@@ -52,11 +54,18 @@ export function createSession({ send, store, lock, onSignedOut }: Settings) {
       token === undefined ? {} : { cookie: `refreshToken=${token}` },
     );
     if (!response.ok) {
-      if (response.status === 401 && began === generation) await end();
-      throw await errorOf(response);
+      const error = await errorOf(response);
+      if (isRefusal(error) && began === generation) await end();
+      throw error;
     }
-    const tokens = (await response.json()) as Tokens;
-    if (began === generation) await begin(tokens);
+    const tokens = await jsonOf<Tokens>(response);
+    if (!tokens?.accessToken) throw unexpected(response);
+    if (began !== generation) return tokens;
+    if (user !== undefined && user !== userOf(tokens.accessToken)) {
+      await end(tokens.refreshToken); // it is the other one's
+      throw new GatehouseError(REFUSAL, "Somebody else has signed in.", { status: 401 });
+    }
+    await begin(tokens);
     return tokens;
   }
   /** Replaces both tokens. Callers at the same time share one exchange. @throws GatehouseError */
@@ -66,21 +75,48 @@ export function createSession({ send, store, lock, onSignedOut }: Settings) {
     });
     return refreshing;
   }
+  async function isRefreshed(): Promise<boolean> {
+    try {
+      await refresh();
+      return true;
+    } catch (thrown) {
+      if (isRefusal(thrown)) return false;
+      throw thrown;
+    }
+  }
   return {
     begin,
-    end,
     refresh,
     accessToken: () => accessToken,
-    /** Replaces an access token that was refused. @returns whether there is another one @throws GatehouseError if that cannot be known */
+    /** Ends the session because its user has signed out. */
+    end(): Promise<void> {
+      user = undefined;
+      return end();
+    },
+    /** Continues whatever session the refresh token belongs to. @returns whether there is one */
+    resume(): Promise<boolean> {
+      user = undefined;
+      return isRefreshed();
+    },
+    /** Replaces an access token that was refused. @returns whether there is another one of its user @throws GatehouseError if that cannot be known */
     async renew(refused: string | undefined): Promise<boolean> {
-      if (accessToken !== undefined && accessToken !== refused) return true;
-      try {
-        await refresh();
-        return true;
-      } catch (thrown) {
-        if ((thrown as { status?: number }).status === 401) return false;
-        throw thrown;
-      }
+      const isReplaced = accessToken !== undefined && accessToken !== refused;
+      if (!isReplaced && !(await isRefreshed())) return false;
+      return refused === undefined || userOf(refused) === userOf(accessToken);
     },
   };
+}
+
+/** A proxy's 401 says nothing about the session. */
+const REFUSAL = "REFRESH_TOKEN_INVALID";
+const isRefusal = (thrown: unknown) => thrown instanceof GatehouseError && thrown.code === REFUSAL;
+
+/** The id of the user of an access token; undefined if it can't be read. */
+function userOf(accessToken = ""): string | undefined {
+  try {
+    const [, claims = ""] = accessToken.split(".");
+    return JSON.parse(atob(claims.replaceAll("-", "+").replaceAll("_", "/"))).sub;
+  } catch {
+    return undefined;
+  }
 }

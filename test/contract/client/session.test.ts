@@ -65,18 +65,17 @@ test("Client: reports a revoked session once, after one refresh", async () => {
 });
 
 test("Client: keeps the session when the refresh fails for another reason", async () => {
-  let isDown = false;
+  let answer: (() => Promise<Response>) | undefined;
   const client = clientAt(app.url, {
-    fetch: (target, init) => {
-      if (isDown && String(target).endsWith("/auth/refresh")) return Promise.reject(new TypeError("fetch failed"));
-      return fetch(target, init);
-    },
+    fetch: (target, init) => (answer && String(target).endsWith("/auth/refresh") ? answer() : fetch(target, init)),
   });
   await client.auth.login((await app.addUser()).credentials);
   app.clock.advance("16m");
-  isDown = true;
+  answer = () => Promise.reject(new TypeError("fetch failed"));
   await expect(client.user.getProfile()).rejects.toMatchObject({ code: "NETWORK_ERROR", status: 0 });
-  isDown = false;
+  answer = async () => new Response("<h1>Sign in to the Wi-Fi</h1>", { status: 401 });
+  await expect(client.user.getProfile()).rejects.toMatchObject({ code: "UNEXPECTED_RESPONSE", status: 401 });
+  answer = undefined;
   expect(await client.user.getProfile()).toMatchObject({ role: "user" });
 });
 
@@ -113,4 +112,14 @@ test("Client: two tabs of a browser refresh one after the other, and both stay s
   expect((await second.user.getProfile()).id).toBe(user.id);
   expect(first.sent.every(({ credentials, headers }) => credentials === "include" && !headers.cookie)).toBe(true);
   expect(await Promise.all([first.resume(), second.resume()])).toEqual([true, true]);
+});
+
+test("Client: repeats no request in the name of somebody who has signed in meanwhile", async () => {
+  const [store, ann, bob] = [memory(), await app.addUser(), await app.signIn()];
+  const client = clientAt(app.url, { refreshToken: store });
+  await client.auth.login(ann.credentials);
+  store.token = bob.refreshToken;
+  app.clock.advance("16m");
+  await expect(client.user.updateProfile({ name: "Ann" })).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+  expect([client.accessToken, await client.resume()]).toEqual([undefined, true]); // it is Bob's
 });
