@@ -62,7 +62,7 @@ export function createClient(options: ClientOptions = {}): Client {
     let response = await attempt(used);
     if (response.status === 401) {
       const error = await errorOf(response);
-      if (error.code !== "UNAUTHENTICATED" || !(await access.renew(used))) throw error;
+      if (error.code !== "UNAUTHENTICATED" || !(await unlessAborted(access.renew(used), signal))) throw error;
       response = await attempt();
     }
     if (!response.ok && response.status !== sent.accepts) throw await errorOf(response);
@@ -71,7 +71,10 @@ export function createClient(options: ClientOptions = {}): Client {
   function apiWith(access: Access, onResult: (path: string, result: unknown) => Promise<void>): Api {
     const call: Call = async <T>(method: string, path: string, sent: Sent, { signal }: CallOptions = {}) => {
       if (path === "/auth/refresh") return (await session.refresh()) as T;
-      const response = await request(access, method, path, sent, signal);
+      // the cookie of a sign-in comes after that of a refresh in another tab, which would replace or clear it
+      const response = await (SIGN_IN.includes(path)
+        ? lock(() => request(nobody, method, path, sent, signal))
+        : request(access, method, path, sent, signal));
       const result = await jsonOf<T>(response, signal);
       await onResult(path, result);
       return result;
@@ -97,7 +100,19 @@ export function createClient(options: ClientOptions = {}): Client {
   };
 }
 
+const SIGN_IN = ["/auth/login", "/auth/verify-mfa"];
 const nobody: Access = { accessToken: () => undefined, renew: async () => false };
+
+/** The result of work that others share, unless the signal of this caller aborts before. */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work;
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort);
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}
 
 const unlocked: Lock = (work) => work();
 

@@ -36,4 +36,6 @@ test.each([
 test("Client: an abort throws the reason of its signal", async () => {
   const signal = AbortSignal.abort("no longer needed");
   await expect(clientAt(app.url).health.getHealth({ signal })).rejects.toBe("no longer needed");
+  const client = clientAt(app.url, { lock: () => new Promise(() => {}) }); // another tab's refresh hangs
+  await expect(client.user.getProfile({ signal: AbortSignal.timeout(100) })).rejects.toThrow("timeout");
 });

@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { TokenStore } from "../../../client/src/index.ts";
 import { testApp } from "../../support/app.ts";
@@ -122,4 +123,13 @@ test("Client: repeats no request in the name of somebody who has signed in meanw
   app.clock.advance("16m");
   await expect(client.user.updateProfile({ name: "Ann" })).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
   expect([client.accessToken, await client.resume()]).toEqual([undefined, true]); // it is Bob's
+});
+
+test("Client: a late refusal in another tab does not clear the cookie of a sign-in", async () => {
+  const [user, browser] = [await app.addUser(), browserAt(app.url)];
+  const late = browser.tab({ fetch: (target, init) => browser.fetch(target, init, setTimeout(1_000)) });
+  await browser.tab().auth.login(user.credentials);
+  await app.sql("update sessions set revoked_at = ? where user_id = ?", [app.clock.now(), user.id]);
+  await Promise.all([late.resume(), browser.tab().auth.login(user.credentials)]);
+  expect(await browser.tab().resume()).toBe(true);
 });
