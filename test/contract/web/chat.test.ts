@@ -94,6 +94,10 @@ describeWeb("Web app: chat", (web) => {
     await fillIn(page, { Message: "Hello" });
     await page.getByRole("button", { name: "Send" }).click();
     await page.locator(".markdown").getByText("couldn't agree more").waitFor();
+    await fillIn(page, { Message: "case: silent-midway" });
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Delete this conversation" }).last().click(); // another one
+    await page.getByRole("button", { name: "Stop" }).click();
     expect(tab.problems).toEqual([]);
   });
 
