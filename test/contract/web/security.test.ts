@@ -88,6 +88,7 @@ describeWeb("Web app: security and sessions", (web) => {
     await page.getByRole("button", { name: "Save" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.waitFor();
+    for (let i = 0; i < 3; i++) await page.keyboard.press("Escape");
     await dialog.getByLabel("Password", { exact: true }).fill(user.password);
     await dialog.getByRole("button", { name: "Sign in" }).click();
     await dialog.waitFor({ state: "detached" });
