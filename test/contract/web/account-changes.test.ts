@@ -39,6 +39,12 @@ describeMore("Web app: changes of an account", (web) => {
     const { page, problems } = await web.open("/sign-in");
     await fillIn(page, { "E-mail address": user.email, Password: user.password });
     await page.getByRole("button", { name: "Sign in" }).click();
+    await fillIn(page, { Code: "123456" });
+    web.app.clock.advance("6m");
+    await page.getByRole("button", { name: "Verify" }).click();
+    await page.getByRole("alert").filter({ hasText: "took too long" }).waitFor();
+    await fillIn(page, { Password: user.password }); // the address is still there
+    await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("button", { name: "Use a backup code" }).click();
     await fillIn(page, { "Backup code": body.backupCodes[0] });
     await page.getByRole("button", { name: "Verify" }).click();

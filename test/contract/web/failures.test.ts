@@ -67,6 +67,9 @@ describeMore("Web app: failures", (web) => {
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("No connection to the server.").waitFor({ state: "detached" });
     expect(await web.app.sql("select name from users where id = ?", [user.id])).toEqual([{ name: "Bea" }]);
+    await page.route("**/auth/logout", (route) => route.fulfill({ status: 429, json: { code: "RATE_LIMITED" } }));
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByText("Too many requests.").waitFor();
   });
 
   test("a page that can't be loaded says so, and is loaded again; a slow one shows progress", async () => {
