@@ -111,12 +111,17 @@ export function createSession({ send, store, lock, onSignedOut }: Settings) {
 const REFUSAL = "REFRESH_TOKEN_INVALID";
 const isRefusal = (thrown: unknown) => thrown instanceof GatehouseError && thrown.code === REFUSAL;
 
-/** The id of the user of an access token; undefined if it can't be read. */
-function userOf(accessToken = ""): string | undefined {
+/** What an access token says of its user and its time, in seconds. */
+export type Claims = { sub?: string; iat?: number; exp?: number };
+
+/** The claims of an access token, without a check of its signature. None if it can't be read. */
+export function claimsOf(accessToken = ""): Claims {
   try {
     const [, claims = ""] = accessToken.split(".");
-    return JSON.parse(atob(claims.replaceAll("-", "+").replaceAll("_", "/"))).sub;
+    return JSON.parse(atob(claims.replaceAll("-", "+").replaceAll("_", "/")));
   } catch {
-    return undefined;
+    return {};
   }
 }
+
+const userOf = (accessToken: string | undefined) => claimsOf(accessToken).sub;

@@ -1,4 +1,4 @@
-import { type Client, createClient, type User } from "@gatehouse/client";
+import { type Client, claimsOf, createClient, GatehouseError, type User } from "@gatehouse/client";
 import { fetchVisibly } from "./net.svelte.ts";
 import { route } from "./router.svelte.ts";
 import { toast } from "./toasts.svelte.ts";
@@ -46,7 +46,7 @@ class Session {
       else localStorage.removeItem(MARK);
       this.phase = "ready";
     } catch {
-      this.phase = "unreachable";
+      if (this.phase !== "ready") this.phase = "unreachable"; // a page that is shown keeps what was typed
     }
   }
 
@@ -76,7 +76,9 @@ class Session {
   /** Signs out every tab of this browser. */
   async signOut(): Promise<void> {
     if (this.impersonation) await this.leave();
-    await this.#client.auth.logout();
+    await this.#client.auth.logout().catch((thrown) => {
+      if (!(thrown instanceof GatehouseError && thrown.code === "UNAUTHENTICATED")) throw thrown; // or it has ended already
+    });
     this.ended();
   }
 
@@ -87,9 +89,11 @@ class Session {
   }
 
   async impersonate(userId: string, reason: string): Promise<void> {
-    const { accessToken, user, expiresAt } = await this.#client.admin.impersonate(userId, { reason });
+    const { accessToken, user } = await this.#client.admin.impersonate(userId, { reason });
     const routes = this.#client.withAccessToken(accessToken);
-    this.impersonation = { routes, user, endsAt: new Date(expiresAt) };
+    const { exp = 0, iat = 0 } = claimsOf(accessToken);
+    const endsAt = new Date(Date.now() + (exp - iat) * 1000); // by the clock of this device, which may be wrong
+    this.impersonation = { routes, user, endsAt };
     route.open("/");
   }
 
