@@ -56,10 +56,22 @@ async function fetchPatiently(url: RequestInfo | URL, init?: RequestInit): Promi
       if (response.status !== 503 || attempt === MAX_ATTEMPTS || isProbe) return response;
       net.isRetrying = true;
       const seconds = Math.min(Number(response.headers.get("retry-after")) || 1, MAX_WAIT);
-      await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-      init?.signal?.throwIfAborted();
+      await pause(seconds * 1000, init?.signal);
     }
   } finally {
     net.isRetrying = false;
   }
+}
+
+/** Waits, unless the signal aborts before. */
+async function pause(ms: number, signal: AbortSignal | null | undefined): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const end = () => {
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    setTimeout(end, ms);
+    signal?.addEventListener("abort", end);
+  });
+  signal?.throwIfAborted();
 }
