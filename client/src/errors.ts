@@ -55,9 +55,9 @@ export function connectionError(thrown: unknown, signal: AbortSignal | undefined
 
 /** The body of a successful response. @throws GatehouseError `UNEXPECTED_RESPONSE` for anything but JSON */
 export async function jsonOf<T>(response: Response, signal?: AbortSignal): Promise<T> {
-  return response.json().catch((thrown) => {
+  return (await response.json().catch((thrown) => {
     throw thrown instanceof SyntaxError ? unexpected(response, thrown) : connectionError(thrown, signal);
-  });
+  })) as T;
 }
 
 /** The error of a response that is no answer of the service, such as the page of a proxy. */
