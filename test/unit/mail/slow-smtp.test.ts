@@ -6,7 +6,7 @@ import { listen } from "../../support/sockets.ts";
 import { times } from "../../support/until.ts";
 
 const PACE_MS = 50;
-const LETTER_MS = 400;
+const LETTER_MS = 2_000;
 /** The connections of the pool. */
 const LETTERS = 10;
 
