@@ -73,7 +73,7 @@ export function createClient(options: ClientOptions = {}): Client {
       if (path === "/auth/refresh") return (await session.refresh()) as T;
       // the cookie of a sign-in comes after that of a refresh in another tab, which would replace or clear it
       const response = await (SIGN_IN.includes(path)
-        ? lock(() => request(nobody, method, path, sent, signal))
+        ? lock(() => request(anonymous, method, path, sent, signal))
         : request(access, method, path, sent, signal));
       const result = await jsonOf<T>(response, signal);
       await onResult(path, result);
@@ -96,12 +96,12 @@ export function createClient(options: ClientOptions = {}): Client {
       return session.accessToken();
     },
     resume: session.resume,
-    withAccessToken: (token) => apiWith({ ...nobody, accessToken: () => token }, async () => {}),
+    withAccessToken: (token) => apiWith({ ...anonymous, accessToken: () => token }, async () => {}),
   };
 }
 
 const SIGN_IN = ["/auth/login", "/auth/verify-mfa"];
-const nobody: Access = { accessToken: () => undefined, renew: async () => false };
+const anonymous: Access = { accessToken: () => undefined, renew: async () => false };
 
 /** The result of work that others share, unless the signal of this caller aborts before. */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {

@@ -3,7 +3,7 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { hasGotEnough, queueEmail } from "../mail/queue.ts";
+import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
@@ -23,7 +23,7 @@ const SAME_TOKEN_MS = 300_000;
 export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
   await call.em.transactional(async () => {
     if (!(await lockUser(call, user.id))) return;
-    if (await hasGotEnough(call, user.id, "reset-password")) return;
+    if (await hasReachedLimit(call, user.id, "reset-password")) return;
     const { resetTokenMs } = call.config;
     const now = call.clock.now();
     const valid = { createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) }, expiresAt: { $gt: now } };
@@ -43,7 +43,7 @@ export async function resendVerification(call: Call, email: string): Promise<voi
   await withAccount(call, email, async (user) => {
     if (user.emailVerified) return;
     await call.em.transactional(async () => {
-      if (!(await lockUser(call, user.id)) || (await hasGotEnough(call, user.id, "verify-email"))) return;
+      if (!(await lockUser(call, user.id)) || (await hasReachedLimit(call, user.id, "verify-email"))) return;
       const { verifyTokenMs } = call.config;
       const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenMs);
       await queueEmail(call, user, "verify-email", { lifetime: formatDuration(verifyTokenMs) }, token.id);

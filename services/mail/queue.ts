@@ -22,15 +22,13 @@ export async function queueEmail(
   variables: Record<string, string> = {},
   tokenId?: string,
 ): Promise<void> {
-  const email = { template, variables: { name: to.name, ...variables }, tokenId };
-  const now = call.clock.now();
-  const limit = call.config.rateLimits ? { count: MAX_PER_HOUR, since: new Date(now.getTime() - HOUR_MS) } : undefined;
-  await insertEmail(call, to, email, now, limit);
+  if (await hasReachedLimit(call, to.id, template)) return;
+  await insertEmail(call, to, { template, variables: { name: to.name, ...variables }, tokenId }, call.clock.now());
   call.onComplete.push(() => call.mailWorker.wake());
 }
 
-/** Whether a user has got all e-mails of a template that an hour allows. Lock the user first. */
-export async function hasGotEnough(call: QueueDeps, userId: string, template: TemplateName): Promise<boolean> {
+/** Whether a user has received the e-mails of a template that an hour allows. Lock the user first. */
+export async function hasReachedLimit(call: QueueDeps, userId: string, template: TemplateName): Promise<boolean> {
   return call.config.rateLimits && (await recentEmails(call, userId, template, HOUR_MS)).length >= MAX_PER_HOUR;
 }
 

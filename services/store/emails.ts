@@ -8,27 +8,18 @@ export type EmailStatus = "queued" | "sending" | "sent" | "failed";
 /** The user whom an e-mail is for, with the address that it goes to. */
 export type Recipient = Pick<User, "id" | "email" | "name">;
 
-/**
- * Queues an e-mail. It is due at once. The text of its one-time token is derived again when it is sent.
- * @param limit of e-mails of its template that its user gets from a time on. Lock the user first.
- */
+/** Queues an e-mail, unless its user is erased. It is due at once. The text of its one-time token is derived again when it is sent. */
 export async function insertEmail(
   { em }: Db,
   to: Recipient,
   email: { template: string; variables: Record<string, string>; tokenId: string | undefined },
   now: Date,
-  limit?: { count: number; since: Date },
 ): Promise<void> {
   const { template, variables, tokenId = null } = email;
   await em.execute(
     `insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
-     select ?, id, ?, ?, ?, ?, 'queued', ?, ? from users where id = ?
-       and (?::int is null or ?::int > (
-         select count(*) from emails where user_id = ? and template = ? and created_at > ?))`,
-    [
-      ...[newId(now), to.email, template, JSON.stringify(variables), tokenId, now, now, to.id],
-      ...[limit?.count ?? null, limit?.count ?? null, to.id, template, limit?.since ?? null],
-    ],
+     select ?, id, ?, ?, ?, ?, 'queued', ?, ? from users where id = ?`,
+    [newId(now), to.email, template, JSON.stringify(variables), tokenId, now, now, to.id],
   );
 }
 
