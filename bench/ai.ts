@@ -50,12 +50,12 @@ try {
     gatehouse: gatehouse.inOne,
     apart: gatehouse.apart,
   };
+  if (isChosen(MEMORY)) await reportMemory(field); // first: the memory that a load has left would hide that of streams
   const chosen = Object.entries(LOADS).filter(([name]) => isChosen(name));
   if (chosen.length > 0) {
     for (const warmUp of WARM_UP) for (const contender of Object.values(field)) await load(contender, ...warmUp);
   }
   for (const [name, counted] of chosen) report(name, field, await inTurns(field, counted));
-  if (isChosen(MEMORY)) await reportMemory(field);
 } finally {
   await closeAll();
 }
