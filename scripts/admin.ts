@@ -6,7 +6,7 @@ import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
 import { updateUser } from "../services/admin/update-user.ts";
 import { revokeUserSessions } from "../services/admin/user-sessions.ts";
 import { recordAudit } from "../services/audit/record.ts";
-import { createCipher, openExistingCipher, readSecretKeys } from "../services/crypto/cipher.ts";
+import { type Cipher, openExistingCipher } from "../services/crypto/cipher.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
 import { type Config, readConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
@@ -100,11 +100,17 @@ async function grantRole(store: Store, role: string): Promise<void> {
   print(`${role} can serve now. Run this after every migration.`);
 }
 
+/** The service's cipher. @throws Error with another `SECRET_KEY`, while there are signing keys that tell */
+async function openCipher(store: Store, config: Config): Promise<Cipher> {
+  const cipher = openExistingCipher(config);
+  if (!cipher) throw new Error("SECRET_KEY must be that of the service.");
+  await openKeyRing(store, cipher, systemClock, 0);
+  return cipher;
+}
+
 /** Ends what a restored backup has open again: sessions revoked since, links used since. Accounts stay as in the backup. */
 async function afterRestore(store: Store, _subject: string, config: Config): Promise<void> {
-  const cipher = openExistingCipher(config);
-  if (!cipher) throw new Error("SECRET_KEY must be that of the backup.");
-  await openKeyRing(store, cipher, systemClock, 0); // refuses another SECRET_KEY while there are keys that tell
+  await openCipher(store, config);
   const call = operatorCall(store, config);
   const sessions = await call.em.transactional(async () => {
     const ended = await endAllTokens(call, call.clock.now()); // and all signing keys: the next start makes a new one
@@ -118,7 +124,7 @@ async function afterRestore(store: Store, _subject: string, config: Config): Pro
 }
 
 async function rotateKeys(store: Store, _subject: string, config: Config): Promise<void> {
-  await addSigningKey({ em: store.fork() }, createCipher(...readSecretKeys(config)), systemClock.now());
+  await addSigningKey({ em: store.fork() }, await openCipher(store, config), systemClock.now());
   print("A new key signs from an hour on. The older ones are deleted when their last token has expired.");
 }
 
