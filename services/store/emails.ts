@@ -8,7 +8,7 @@ export type EmailStatus = "queued" | "sending" | "sent" | "failed";
 /** The user whom an e-mail is for, with the address that it goes to. */
 export type Recipient = Pick<User, "id" | "email" | "name">;
 
-/** Queues an e-mail, unless its user is erased. It is due at once. The text of its one-time token is derived again when it is sent. */
+/** Queues an e-mail, due at once, unless its user is being erased. The text of its one-time token is derived again when it is sent. */
 export async function insertEmail(
   { em }: Db,
   to: Recipient,
@@ -18,7 +18,7 @@ export async function insertEmail(
   const { template, variables, tokenId = null } = email;
   await em.execute(
     `insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
-     select ?, id, ?, ?, ?, ?, 'queued', ?, ? from users where id = ?`,
+     select ?, id, ?, ?, ?, ?, 'queued', ?, ? from users where id = ? for key share`,
     [newId(now), to.email, template, JSON.stringify(variables), tokenId, now, now, to.id],
   );
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { begin } from "../../support/transaction.ts";
+import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
@@ -34,6 +34,14 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     await erasure.run("delete from users where id = $1", [user.id]);
     await erasure.commit();
     expect((await fifth).status).toBe(401);
+  });
+
+  test("a notice to an account that is being erased fails no request", async () => {
+    const [{ user, browser, accessToken }, owner] = [await app.signIn(), await app.addUser()];
+    const request = { newEmail: owner.email, password: user.password };
+    const ask = () => browser.post("/user/change-email", request, accessToken);
+    const answer = await commitMeanwhile(url, "delete from users where id = $1", [owner.id], ask);
+    expect(answer).toMatchObject({ status: 200 });
   });
 
   test("the cleanup job is not blocked: it deletes an impersonation before the session that opened it", async () => {
