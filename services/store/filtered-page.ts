@@ -50,9 +50,10 @@ export async function readFilteredPage<Row extends { id: string }>(
     ids ?? (await scanInOrder(em, query, position, size, total)) ?? (await collectByIndex(em, query, position));
   const rows = await em.execute<Row[]>(
     `select ${query.columns} from ${query.from} t ${query.joins ?? ""} where t.id = any(?::uuid[]) order by t.id desc`,
-    [`{${found}}`],
+    [`{${found.slice(0, position.limit)}}`],
   );
-  return toPage(rows, position.limit, total);
+  const page = found.map((id) => ({ id }));
+  return { ...toPage(page, position.limit, total), items: rows }; // a row that is gone by now ends no list
 }
 
 /**
@@ -71,7 +72,7 @@ export async function readPartialPage<Row extends { id: string }>(
     `select t.id from ${query.from} t where ${after.sql} order by t.id desc limit 1 offset ${MAX_SCANNED_ROWS - 1}`,
     [...after.values],
   );
-  const isInRange = last && position.offset === 0 ? { sql: "t.id >= ?", values: [last.id] } : undefined;
+  const isInRange = last && request.page === undefined ? { sql: "t.id >= ?", values: [last.id] } : undefined;
   const rows = await readRows<Row>(em, { ...query, where: [isInRange, ...query.where] }, position);
   const total = position.total ?? (await (last ? estimateMatches : countMatches)(em, query));
   if (!last || !isInRange || rows.length > position.limit) return toPage(rows, position.limit, total);

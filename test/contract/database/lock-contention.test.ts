@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
@@ -42,6 +43,25 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     const ask = () => browser.post("/user/change-email", request, accessToken);
     const answer = await commitMeanwhile(url, "delete from users where id = $1", [owner.id], ask);
     expect(answer).toMatchObject({ status: 200 });
+  });
+
+  test("a user who is erased while a page of a search is read ends no list", async () => {
+    const admin = await signInAdmin(app);
+    const word = randomUUID().slice(0, 13);
+    const ids: string[] = [];
+    for (const i of [1, 2, 3]) ids.unshift((await app.addUser({ email: `n${i}.${word}@example.com` })).id);
+    const list = (cursor = "") => admin.get(`/admin/users?search=${word}&limit=1${cursor}`);
+    const erasure = await begin(url, "lock table attempts in access exclusive mode", []);
+    const first = list(); // has found the ids, and waits to read what it shows
+    await erasure.toBeWaitedFor();
+    await erasure.run("delete from users where id = $1", [ids[0]]);
+    await erasure.commit();
+    const seen: { id: string }[] = [];
+    for (let { body } = await first; ; { body } = await list(`&cursor=${body.nextCursor}`)) {
+      seen.push(...body.items);
+      if (!body.nextCursor) break;
+    }
+    expect(seen.map(({ id }) => id)).toEqual(ids.slice(1));
   });
 
   test("the cleanup job is not blocked: it deletes an impersonation before the session that opened it", async () => {

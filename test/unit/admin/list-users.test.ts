@@ -106,7 +106,7 @@ describe.each(engines)("List of many users on %s", async (engine) => {
     "pages by number have the same rows, and the total is right: %j",
     async (filter) => {
       const ids = idsOf(filter);
-      for (const page of [2, 3, 15, 100]) {
+      for (const page of [1, 2, 3, 15, 100]) {
         const { items } = await list(filter, { limit: 100, page });
         expect(items.map(({ id }) => id)).toEqual(ids.slice((page - 1) * 100, page * 100));
       }
