@@ -37,8 +37,9 @@ export async function purgeExpired(
     {
       table: "attempts",
       key: "kind, subject",
-      condition: `reserved_at <= ? and (consecutive = 0
-        or not exists (select from users u where attempts.subject in (u.canonical_email, u.id::text)))`, // failures in a row of an account never expire
+      condition: `reserved_at <= ? and (consecutive = 0 or not case kind
+        when 'password' then exists (select from users u where u.canonical_email = subject)
+        else exists (select from users u where u.id = subject::uuid) end)`, // failures in a row of an account never expire
       before: ago(config.lockout.resetMs + config.lockout.durationMs),
     },
     {

@@ -1,0 +1,47 @@
+import { expect, onTestFinished, test } from "vitest";
+import { purgeExpired } from "../../../services/store/purge.ts";
+import { createDatabase } from "../../support/databases.ts";
+import { openQuietStore } from "../../support/stores.ts";
+
+const config = {
+  lockout: { threshold: 5, resetMs: 1, durationMs: 1 },
+  ...{ emailRetentionMs: 0, sessionRetentionMs: 0, usageRetentionMs: 0 },
+};
+
+/** Opens an empty database with users. @param end when their deletions are due */
+async function openWithUsers(count: number, end: Date | null, url?: string) {
+  const store = await openQuietStore(url);
+  onTestFinished(() => store.close());
+  await store.migrate();
+  const em = store.fork();
+  await em.execute(
+    `insert into users (id, email, canonical_email, name, password_hash, password_changed_at, deletion_at, terms_accepted_at,
+       created_at, updated_at)
+     select gen_random_uuid(), mail, mail, 'Ann', '-', now(), ?, now(), now(), now()
+     from (select i || '@example.com' as mail from generate_series(1, ?) as i) as made`,
+    [end, count],
+  );
+  return { store, em };
+}
+
+test.skipIf(!process.env.TEST_SERVERS)(
+  "Retention: failures at unknown addresses are deleted without reading every account for each, those of accounts stay",
+  async () => {
+    const { store, em } = await openWithUsers(2_000, null, await createDatabase());
+    await em.execute(`
+      insert into attempts (kind, subject, consecutive, reserved_at)
+      select 'password', i || '@example.' || case i when 1 then 'com' else 'org' end, 1, now() from generate_series(1, 500) as i
+      union all select 'second-factor', gen_random_uuid()::text, 1, now()
+      union all (select 'second-factor', id::text, 1, now() from users limit 1)`);
+    await em.execute("analyze users");
+    await em.transactional(async () => {
+      await purgeExpired(store, new Date(Date.now() + 60_000), config, new AbortController().signal);
+      const [users] = await em.execute<{ read: number }[]>(
+        "select seq_tup_read::int as read from pg_stat_xact_user_tables where relname = 'users'",
+      );
+      expect(users?.read).toBeLessThan(100_000);
+    });
+    const left = await em.execute("select kind from attempts order by kind");
+    expect(left).toEqual([{ kind: "password" }, { kind: "second-factor" }]);
+  },
+);
