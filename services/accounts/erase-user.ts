@@ -31,19 +31,21 @@ const BATCH_SIZE = 20;
 
 /**
  * Erases the accounts whose deletion is due. Any number of processes may run it at once.
+ * @param signal stops between two accounts
  * @throws the first error of an account that could not be erased, after the others were
  */
-export function purgeDeletedUsers(createSystemCall: () => AuditDeps): Promise<void> {
-  return eraseAll(createSystemCall, (now) => ({ deletionAt: { $lte: now } }));
+export function purgeDeletedUsers(createSystemCall: () => AuditDeps, signal: AbortSignal): Promise<void> {
+  return eraseAll(createSystemCall, signal, (now) => ({ deletionAt: { $lte: now } }));
 }
 
 /** Erases the accounts that never verified an address and are not in use, once they are old enough. Administrators stay. */
 export async function purgeUnverifiedUsers(
   createSystemCall: () => AuditDeps,
   { unverifiedRetentionMs }: Pick<Config, "unverifiedRetentionMs">,
+  signal: AbortSignal,
 ): Promise<void> {
   if (unverifiedRetentionMs === 0) return;
-  await eraseAll(createSystemCall, (now) => {
+  await eraseAll(createSystemCall, signal, (now) => {
     const before = new Date(now.getTime() - unverifiedRetentionMs);
     const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: before } }] };
     return { emailVerifiedAt: null, wasVerified: false, role: "user", createdAt: { $lte: before }, ...isUnused };
@@ -53,7 +55,7 @@ export async function purgeUnverifiedUsers(
 /** Which accounts to erase at a time. */
 type Due = (now: Date) => FilterQuery<User>;
 
-async function eraseAll(createSystemCall: () => AuditDeps, isDue: Due): Promise<void> {
+async function eraseAll(createSystemCall: () => AuditDeps, signal: AbortSignal, isDue: Due): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH_SIZE; erased === BATCH_SIZE; ) {
     erased = 0;
@@ -61,6 +63,7 @@ async function eraseAll(createSystemCall: () => AuditDeps, isDue: Due): Promise<
     const orderBy = { deletionAt: "asc", id: "asc" } as const;
     const due = await em.find(User, isDue(clock.now()), { fields: ["id"], orderBy, limit: BATCH_SIZE });
     for (const { id } of due) {
+      if (signal.aborted) break;
       const isErased = await purgeUser(createSystemCall(), id, isDue).catch((error) => void failures.push(error));
       if (isErased) erased++;
     }

@@ -4,7 +4,7 @@ import type { AppContext } from "../call.ts";
 import { purgeMailFolder } from "../mail/transport.ts";
 import { purgeExpired } from "../store/purge.ts";
 import type { Store } from "../store/store.ts";
-import { every } from "./background.ts";
+import { every, type Job } from "./background.ts";
 import { reEncrypt } from "./re-encrypt.ts";
 
 const MINUTE_MS = 60_000;
@@ -20,27 +20,24 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
     caller: undefined,
   });
   const mailSince = context.config.database.kind === "memory" ? context.clock.now() : new Date(0); // the rows of earlier runs are gone
-  const jobs = [
-    { name: "purge deleted users", intervalMs: MINUTE_MS, run: () => purgeDeletedUsers(createSystemCall) },
-    { name: "rotate signing keys", intervalMs: MINUTE_MS, run: () => context.keys.rotate() },
+  const jobs: Job[] = [
     {
-      name: "re-encrypt secrets",
-      intervalMs: HOUR_MS,
-      run: (signal: AbortSignal) => reEncrypt(context, store, signal),
+      name: "purge deleted users",
+      intervalMs: MINUTE_MS,
+      run: (signal) => purgeDeletedUsers(createSystemCall, signal),
     },
+    { name: "rotate signing keys", intervalMs: MINUTE_MS, run: () => context.keys.rotate() },
+    { name: "re-encrypt secrets", intervalMs: HOUR_MS, run: (signal) => reEncrypt(context, store, signal) },
     {
       name: "purge expired rows",
       intervalMs: HOUR_MS,
-      async run(signal: AbortSignal) {
+      async run(signal) {
         await purgeExpired(store, context.clock.now(), context.config, signal);
-        await purgeUnverifiedUsers(createSystemCall, context.config);
+        await purgeUnverifiedUsers(createSystemCall, context.config, signal);
         await purgeMailFolder(context.config, { em: store.fork() }, mailSince);
       },
     },
-  ].map((job) => every(job, context));
-  return {
-    async close() {
-      await Promise.all(jobs.map((job) => job.close()));
-    },
-  };
+  ];
+  const running = jobs.map((job) => every(job, context));
+  return { close: async () => void (await Promise.all(running.map((job) => job.close()))) };
 }

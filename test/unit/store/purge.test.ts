@@ -1,4 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
+import { purgeDeletedUsers } from "../../../services/accounts/erase-user.ts";
+import { systemClock } from "../../../services/platform/process.ts";
 import { purgeExpired } from "../../../services/store/purge.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { openQuietStore } from "../../support/stores.ts";
@@ -23,6 +25,19 @@ async function openWithUsers(count: number, end: Date | null, url?: string) {
   );
   return { store, em };
 }
+
+test("Erasure of deleted accounts: stops between two of them when the process ends", async () => {
+  const { store, em } = await openWithUsers(3, new Date(0));
+  const ending = new AbortController();
+  const client = { address: "127.0.0.1", agent: "jobs" };
+  let calls = 0;
+  const createCall = () => {
+    if (++calls === 2) ending.abort(); // the call that erases the first one
+    return { em: store.fork(), clock: systemClock, client, requestId: "jobs", caller: undefined };
+  };
+  await purgeDeletedUsers(createCall, ending.signal);
+  expect(await em.execute("select id from users")).toHaveLength(2);
+});
 
 test.skipIf(!process.env.TEST_SERVERS)(
   "Retention: failures at unknown addresses are deleted without reading every account for each, those of accounts stay",
