@@ -38,16 +38,20 @@ export function purgeDeletedUsers(createSystemCall: () => AuditDeps, signal: Abo
   return eraseAll(createSystemCall, signal, (now) => ({ deletionAt: { $lte: now } }));
 }
 
-/** Erases the accounts that never verified an address and are not in use, once they are old enough. Administrators stay. */
+/**
+ * Erases the accounts that never verified an address and are not in use, once they are old enough. A session may have been
+ * in use for its whole maximum age after the sign-in. Administrators stay.
+ */
 export async function purgeUnverifiedUsers(
   createSystemCall: () => AuditDeps,
-  { unverifiedRetentionMs }: Pick<Config, "unverifiedRetentionMs">,
+  { unverifiedRetentionMs, sessionMaxAgeMs }: Pick<Config, "unverifiedRetentionMs" | "sessionMaxAgeMs">,
   signal: AbortSignal,
 ): Promise<void> {
   if (unverifiedRetentionMs === 0) return;
   await eraseAll(createSystemCall, signal, (now) => {
     const before = new Date(now.getTime() - unverifiedRetentionMs);
-    const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: before } }] };
+    const signedInBefore = new Date(before.getTime() - sessionMaxAgeMs);
+    const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: signedInBefore } }] };
     return { emailVerifiedAt: null, wasVerified: false, role: "user", createdAt: { $lte: before }, ...isUnused };
   });
 }
