@@ -16,8 +16,9 @@ const LISTS = {
   auditEvents: `select id, event, outcome, actor_id, case when not by_other then ip end as ip,
       case when not by_other then user_agent end as user_agent, request_id,
       case when by_other then details - 'reason' else details end as details, created_at
-    from (select *, coalesce(actor_id <> user_id, event like 'admin.%') as by_other from audit_events) as e
-    where user_id = ? order by id desc`,
+    from (select e.*, coalesce(actor_id <> own.id, event like 'admin.%') as by_other
+      from audit_events e, (select ?::uuid as id) as own where user_id = own.id or actor_id = own.id) as e
+    order by id desc`,
   // one to a requested address would tell whether another account has that address: then there is none
   emails: `select id, "to", template, status, created_at, sent_at from emails
     where user_id = ? and template <> 'change-email' order by id desc`,

@@ -9,6 +9,7 @@ const app = await testApp();
 test("GET /user/export: returns everything stored about the user, and no secret", async () => {
   const account = await setUpFactor(app, await app.addVerifiedUser({ name: "Ann Öx" }));
   await account.browser.put("/user/profile", { bio: "Reads." }, account.accessToken);
+  await account.browser.get("/admin/users", account.accessToken); // denied: an event that names the user as its actor alone
   const { id } = account.user;
   const unsent = () => app.sql("select 1 from emails where user_id = ? and status <> 'sent'", [id]);
   await until("the e-mails to be sent", async () => (await unsent()).length === 0);
@@ -40,20 +41,14 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   expect(body.sessions[0]).toMatchObject({ ip: account.browser.address, impersonated: false });
   const events = body.auditEvents.map(({ event }: { event: string }) => event);
   expect(events).toEqual([
-    "user.profile_updated",
+    ...["admin.denied", "user.profile_updated"],
     ...["auth.mfa_setup", "auth.login", "auth.email_verified", "auth.register"],
   ]);
-  expect(body.auditEvents[0]).toEqual({
-    id: expect.any(String),
-    event: "user.profile_updated",
-    outcome: "success",
-    actorId: id,
-    ip: account.browser.address,
-    userAgent: "node",
-    requestId: expect.any(String),
-    details: {},
-    createdAt: time,
-  });
+  const from = { actorId: id, ip: account.browser.address, userAgent: "node", requestId: expect.any(String) };
+  const [denied, updated] = body.auditEvents;
+  expect(denied).toMatchObject({ ...from, outcome: "failure" });
+  const event = { id: expect.any(String), event: "user.profile_updated", outcome: "success", details: {} };
+  expect(updated).toEqual({ ...event, ...from, createdAt: time });
   const mails = body.emails.map(({ template }: { template: string }) => template);
   expect(mails).toEqual(["mfa-enabled", "verify-email"]);
   const email = { id: expect.any(String), to: account.user.email, status: "sent", createdAt: time, sentAt: time };
