@@ -1,6 +1,11 @@
 import { HEAD_COLUMNS, type Seal } from "../../services/store/audit-seals.ts";
 import type { Db } from "../../services/store/store.ts";
 
+/** Keeps retention from dropping a month until the transaction ends. Call it first: the snapshot begins after it. */
+export async function holdMonths({ em }: Db): Promise<void> {
+  await em.execute("lock table audit_events in access share mode");
+}
+
 /**
  * Reads seals in order. @param after a seal's raw position, which may exceed what a number holds exactly
  * @returns each seal with its raw position

@@ -1,7 +1,15 @@
 import { IsolationLevel } from "@mikro-orm/core";
 import { dropLinkOf, GENESIS, isAuthentic, linkOf, type SealDeps } from "../../services/audit/seal.ts";
 import { digestsOf, type Head, type Seal } from "../../services/store/audit-seals.ts";
-import { countEvents, findBelow, findSealedTwice, findUnrecorded, readDropSeals, readSeals } from "./statements.ts";
+import {
+  countEvents,
+  findBelow,
+  findSealedTwice,
+  findUnrecorded,
+  holdMonths,
+  readDropSeals,
+  readSeals,
+} from "./statements.ts";
 
 /** Seals that are read together; each covers up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
@@ -41,7 +49,11 @@ type ScanState = Omit<Verification, "unsealed"> & { floor: string; previous: str
  */
 export function verifyAudit(deps: VerifyDeps, known?: Head): Promise<Verification> {
   const isolationLevel = IsolationLevel.REPEATABLE_READ;
-  return deps.em.transactional(() => verifySnapshot(deps, known), { isolationLevel });
+  const verify = async () => {
+    await holdMonths(deps);
+    return verifySnapshot(deps, known);
+  };
+  return deps.em.transactional(verify, { isolationLevel });
 }
 
 async function verifySnapshot(deps: VerifyDeps, known: Head | undefined): Promise<Verification> {
