@@ -1,5 +1,6 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { PGlite } from "@electric-sql/pglite";
 import { pg_trgm } from "@electric-sql/pglite/contrib/pg_trgm";
 import { dataDir as preparedCluster } from "@electric-sql/pglite-prepopulatedfs";
@@ -9,7 +10,7 @@ import { createPostgreSqlTypeParsers } from "@mikro-orm/sql";
 import type { Logger } from "pino";
 import array from "postgres-array";
 import type { OnStatement } from "../platform/tracing.ts";
-import { checkDiskSpace, lockDirectory, makeDataFolder } from "./data-folder.ts";
+import { checkDiskSpace, makeDataFolder } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { baseStore, ormOptions } from "./orm.ts";
 import { parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
@@ -59,4 +60,25 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
     parsers: { ...createPostgreSqlTypeParsers((text: string) => array.parse(text)), [TIMESTAMPTZ]: parseTime },
     ...(fresh && { loadDataDir: await preparedCluster() }),
   });
+}
+
+/** SQLite's result code for a file that another connection has locked. */
+const SQLITE_BUSY = 5;
+
+/**
+ * Locks the embedded database's folder for this process: PGlite would let two processes write the same files. SQLite locks
+ * a file for it, which the kernel unlocks when the process ends in any way, and keeps between containers with a shared folder.
+ * @returns a function that releases the lock
+ * @throws Error for operators, if a running process holds it
+ */
+export function lockDirectory(path: string): () => void {
+  makeDataFolder(path);
+  try {
+    const lock = new DatabaseSync(join(path, "lock.sqlite"));
+    lock.exec("begin exclusive");
+    return () => lock.close();
+  } catch (error) {
+    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) throw startupError("DATA_DIR", error);
+    throw new Error(`The folder ${path} is in use by another Gatehouse process. Stop it, or set DATA_DIR.`);
+  }
 }
