@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { networksOf } from "./client.ts";
+import { networksOf, plainAddress } from "./client.ts";
 import { ServiceError } from "./errors.ts";
 
 const MIB = 1024 * 1024;
@@ -66,8 +66,8 @@ export type Admission = {
   ): void;
 };
 
-/** One count that a call or a connection adds to, and what it may rise to. */
-type Share = { key: string; max: number; error: () => ServiceError };
+/** One count that a call or a connection adds to, what it may rise to, and the error if that is not the caller's share. */
+type Share = { key: string; max: number; error?: () => ServiceError };
 
 /** @param budgetBytes memory for requests, by default derived from heap limit and container memory */
 export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes() } = {}): Admission {
@@ -89,7 +89,7 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
   };
   /** Adds to every count, or throws and adds to none. */
   const acquire = (shares: Share[], amount: number) => {
-    for (const [i, { key, max, error }] of shares.entries()) {
+    for (const [i, { key, max, error = tooManyConcurrent }] of shares.entries()) {
       const count = (counts.get(key) ?? 0) + amount;
       if (count > max) {
         for (const added of shares.slice(0, i)) release(added.key, amount);
@@ -99,13 +99,9 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
     }
   };
   const sharesOf = (what: keyof typeof share, { userId, address }: Pick<AdmissionRequest, "userId" | "address">) => {
-    const max = share[what];
-    if (userId !== undefined) return [{ key: `${what}:${userId}`, max, error: tooManyConcurrent }];
-    return (address === undefined ? [] : networksOf(address)).map(([network, factor]) => ({
-      key: `${what}:${network}`,
-      max: max * factor,
-      error: tooManyConcurrent,
-    }));
+    const networks = userId !== undefined || address === undefined ? [] : networksOf(address);
+    const counted = userId === undefined ? networks : [[userId, 1] as const];
+    return counted.map(([who, factor]): Share => ({ key: `${what}:${who}`, max: share[what] * factor }));
   };
 
   return {
@@ -114,7 +110,7 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
       const isLong = kind === "long-running" || kind === "watch";
       const shares: Share[] = kind === "probe" ? [] : sharesOf(kind === "watch" ? "watches" : "requests", call);
       if (isUserStream && userId !== undefined) {
-        shares.push({ key: `streams:${userId}`, max: streamsPerUser, error: tooManyConcurrent });
+        shares.push({ key: `streams:${userId}`, max: streamsPerUser });
       }
       if (kind !== "probe") {
         shares.push({ key: "requests", max: maxRequests * (isLong ? LONG_RUNNING_FRACTION : 1), error: full });
@@ -140,8 +136,8 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
     limitConnections(server, isExempt) {
       server.maxConnections = maxConnections;
       server.on("connection", (socket) => {
-        const address = socket.remoteAddress;
-        if (address === undefined || isExempt(address)) return;
+        const address = plainAddress(socket.remoteAddress ?? "");
+        if (address === "" || isExempt(address)) return;
         const shares = sharesOf("connections", { userId: undefined, address });
         try {
           acquire(shares, 1);

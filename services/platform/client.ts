@@ -73,11 +73,11 @@ export function equalSecrets(a: string, b: string): boolean {
 const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
 
 /**
- * The canonical spelling of an address. An IPv4 address mapped into IPv6 (`::ffff:`) becomes an IPv4 address. Most addresses
- * are IPv4: the colon is looked for first, since Node's test for IPv6 is a long regular expression.
+ * The canonical spelling of an address: IPv4 if it is mapped into IPv6 (`::ffff:`), and without the zone of a link-local one
+ * (`%eth0`). Most are IPv4: the colon is looked for first, since Node's test for IPv6 is a long regular expression.
  */
 export function plainAddress(address: string): string {
-  return address.includes(":") && isIPv6(address) ? ipaddr.process(address).toString() : address;
+  return address.includes(":") && isIPv6(address) ? ipaddr.process(address.replace(/%.*/, "")).toString() : address;
 }
 
 /** Parses an address that a proxy wrote, with or without a port. @returns undefined if it is no address */

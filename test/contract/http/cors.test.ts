@@ -107,6 +107,7 @@ describe("Client address", () => {
     ["an IPv4 address is written as IPv6", "127.0.0.1", "::ffff:9.9.9.9", "9.9.9.9"],
     ["the proxy writes a port", "127.0.0.1, 10.0.0.1", "6.6.6.6, 9.9.9.9:51234, 10.0.0.1:443", "9.9.9.9"],
     ["the proxy writes brackets", "127.0.0.1", "[2001:db8::1]", "2001:db8::1"],
+    ["the proxy writes the zone of a link-local address", "127.0.0.1", "fe80::1%br-lan", "fe80::1"],
     ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
     ["the header is empty", "127.0.0.1", "", "127.0.0.1"],
   ])("is taken from the right header if %s", async (_what, trusted, forwarded, expected) => {
