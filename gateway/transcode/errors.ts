@@ -110,7 +110,8 @@ export function createClientErrorHandler(
 ) {
   return (error: NodeJS.ErrnoException, socket: Duplex) => {
     const response = responseOf(socket);
-    const isBusy = response?.req.complete ? !response.writableFinished : response?.headersSent;
+    const isWaiting = response?.socket === null; // for an earlier response of the connection
+    const isBusy = response?.req.complete ? !response.writableFinished : response?.headersSent || isWaiting;
     if (error.code === "ECONNRESET" || !socket.writable || isBusy) return void socket.destroy();
     const { body } = serverErrors[error.code ?? ""] ?? httpError(Reason.MALFORMED_REQUEST, unreadable);
     const text = JSON.stringify(body);

@@ -82,7 +82,9 @@ describe("Connection header", async () => {
 test.each([
   ["rubbish", "JUNK\r\n\r\n"],
   ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n"],
-])("HTTP pipelining: %s after a request in progress closes the connection", async (_what, junk) => {
+  ["a broken body", "POST /auth/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
+  ["two requests and rubbish", `${post("/ai/chat", CONVERSATION).repeat(2)}JUNK\r\n\r\n`],
+])("HTTP pipelining: %s after a request in progress ends all calls, without a response", async (_what, junk) => {
   let open = 0;
   const chat = async (_request: unknown, { signal }: { signal: AbortSignal }) => {
     open++;
@@ -92,13 +94,19 @@ test.each([
   };
   const server = await start((router) => router.service(AIService, { chat }));
   const socket = net.connect(server.port, "127.0.0.1", () => socket.write(post("/ai/chat", CONVERSATION)));
+  let text = "";
   const closed = once(
-    socket.on("error", () => {}),
+    socket
+      .on("error", () => {})
+      .on("data", (data) => {
+        text += data;
+      }),
     "close",
   );
   await until("the call", () => open === 1);
   socket.write(junk);
   await closed;
+  expect(text).toBe("");
   await until("the end of the call", () => open === 0);
   await server.close();
 });
