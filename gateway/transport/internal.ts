@@ -41,8 +41,11 @@ export function createInternalTransport(
     const end = (message: string, code: Code) => (response ?? request).destroy(new ConnectError(message, code));
     const onAbort = () => (response ?? request).destroy(ConnectError.from(signal?.reason, Code.Canceled));
     const onDeadline = () => end("The deadline has passed.", Code.DeadlineExceeded);
-    // What has arrived may wait for a slow reader.
-    const onSilence = () => response?.readableLength || end("The services do not respond.", Code.Unavailable);
+    const onSilence = () => {
+      // What has arrived may wait for a slow reader.
+      if (response?.readableLength) request.socket?.setTimeout(silenceMs);
+      else end("The services do not respond.", Code.Unavailable);
+    };
     const timer = timeoutMs === undefined ? undefined : setTimeout(onDeadline, timeoutMs);
     signal?.addEventListener("abort", onAbort);
     if (signal?.aborted) onAbort();

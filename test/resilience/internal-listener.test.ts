@@ -115,12 +115,35 @@ test("SERVICES_URL: calls whose services work for longer than the idle timeout s
   expect(chunks).toEqual(["a", "b"]);
 });
 
-test("SERVICES_URL: a call to silent services fails by UNAVAILABLE", async () => {
-  const mute = net.createServer();
-  const transport = createInternalTransport(`tcp://127.0.0.1:${await listen(mute)}`, SECRET, { silenceMs: 50 });
+/** A transport to services that do nothing but what `onConnection` does. */
+async function connectToMute(onConnection: (services: net.Socket) => void = () => {}) {
+  const mute = net.createServer((socket) => onConnection(socket.on("error", () => {})));
+  const transport = createInternalTransport(`tcp://127.0.0.1:${await listen(mute)}`, SECRET, { silenceMs: 200 });
   onTestFinished(() => {
     transport.close();
     mute.close();
   });
-  expect(await errorOf(createClient(AuthService, transport).listKeys({}))).toMatchObject({ code: Code.Unavailable });
+  return transport;
+}
+
+test("SERVICES_URL: a call to silent services fails by UNAVAILABLE", async () => {
+  const call = createClient(AuthService, await connectToMute()).listKeys({});
+  expect(await errorOf(call)).toMatchObject({ code: Code.Unavailable });
+});
+
+test("SERVICES_URL: a stream whose services fall silent while its reader pauses fails by UNAVAILABLE", async () => {
+  const empty = "\0".repeat(5); // a message without a field
+  let services: net.Socket | undefined;
+  const transport = await connectToMute((socket) => {
+    services = socket;
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n${empty}`);
+  });
+  const read = async () => {
+    for await (const _ of (await chat(transport)).message) {
+      services?.write(empty);
+      services = undefined;
+      await wait(600);
+    }
+  };
+  expect(await errorOf(read())).toMatchObject({ code: Code.Unavailable });
 });
