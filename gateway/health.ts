@@ -13,7 +13,7 @@ type Part = (typeof parts)[number];
 type Check = { status: "ok" | "down"; latencyMs: number };
 type Checks = Record<Part, Check>;
 
-/** Whether a path is a health check. */
+/** Whether the path of a route is that of a health check. */
 export const isHealthPath = (path: string) => /^\/health(?:\/|$)/.test(path);
 
 /** The version of the product. */

@@ -67,7 +67,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   addServerHooks(app, {
     gate,
     isDraining: () => lifecycle.phase() === "draining",
-    isProbe: ({ raw }) => isHealthPath(raw.url ?? ""),
+    isProbe: ({ routeOptions: { url = "" } }) => isHealthPath(url),
     headOf(request) {
       const method = request.routeOptions.config.rpc;
       if (!method) return undefined;

@@ -41,6 +41,7 @@ describe("Shutdown", () => {
     expect(refused.headers.get("connection")).toBe("close");
     expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
     expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
+    expect(await server.send("GET", "/health?by=probe")).toMatchObject({ status: 200, body: { status: "ok" } });
     gate.resolve({ user: { id: "1" } });
     expect(await answer).toMatchObject({ status: 200 });
     const answeredAt = performance.now();
