@@ -144,8 +144,8 @@ function createServer(
   app.server.on("checkExpectation", app.routing);
   // A client that waits for "100 Continue" sends its body once the request is admitted (RFC 9110 section 10.1.1).
   app.server.on("checkContinue", app.routing);
-  app.addHook("preParsing", (request, reply, _payload, done) => {
-    if (request.headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
+  app.addHook("preParsing", ({ raw: { headers, httpVersion } }, reply, _payload, done) => {
+    if (httpVersion !== "1.0" && headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
     done();
   });
   app.server.on("connect", (_request, socket) => {
