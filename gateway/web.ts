@@ -85,7 +85,7 @@ function createFile(path: string, headers: Record<string, string> = {}) {
   return (request: FastifyRequest, reply: FastifyReply) => {
     reply.headers(headers).header("content-type", type);
     if (!compressed) return void reply.send(plain);
-    const isCompressed = /\bgzip\b(?!;q=0)/.test(String(request.headers["accept-encoding"] ?? ""));
+    const isCompressed = /\bgzip\b(?!\s*;\s*q=0)/.test(String(request.headers["accept-encoding"] ?? ""));
     reply.header("vary", [reply.getHeader("vary"), "accept-encoding"].filter(Boolean).join(", "));
     if (isCompressed) reply.header("content-encoding", "gzip");
     reply.send(isCompressed ? compressed : plain);
