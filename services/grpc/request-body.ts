@@ -133,7 +133,7 @@ async function readableBody(request: FastifyRequest, method: DescMethod, body: B
 }
 
 type RequestHeaders = FastifyRequest["headers"];
-const isJson = ({ "content-type": type = "" }: RequestHeaders) => type.includes("json");
+const isJson = ({ "content-type": type = "" }: RequestHeaders) => /json/i.test(type);
 const isFramed = ({ "content-type": type = "" }: RequestHeaders) => !UNFRAMED.test(type);
 
 function withFrame(message: Buffer, headers: RequestHeaders): Buffer {

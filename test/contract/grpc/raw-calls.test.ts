@@ -42,12 +42,13 @@ test("gRPC: refuses an unreadable message with a reason, and does not quote it",
   expect(failureOf(answer).reason).toBe(Reason.MALFORMED_REQUEST);
 });
 
-test("gRPC: JSON that is no UTF-8 is refused, and unknown fields are ignored, as on REST", async () => {
+test("gRPC: JSON that is no UTF-8 is refused, unknown fields and the case of its type are ignored, as on REST", async () => {
   const given = { email: "ann@example.com", password: "Wrong-1-guess" };
   const broken = Buffer.from(json(given));
   broken[broken.indexOf("guess")] = 0xff;
   expect((await send(session, asJson, broken)).text).toContain("The request can't be read.");
-  expect((await send(session, asJson, json({ ...given, unknown: 1 }))).status).toBe(401);
+  const inCapitals = { ...asJson, "content-type": "Application/JSON" };
+  expect((await send(session, inCapitals, json({ ...given, unknown: 1 }))).status).toBe(401);
 });
 
 test("gRPC: refuses bodies over the method's limit", async () => {
