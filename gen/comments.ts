@@ -116,7 +116,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.platform.v1.AccountKey.ACCOUNT_KEY_EMAIL": "By e-mail address.",
   "gatehouse.platform.v1.AccountKey.ACCOUNT_KEY_TICKET": "By the temporary token of a pending MFA login.",
   "gatehouse.account.v1.AdminService": "Operations of administrators on users, sessions, audit events and e-mails.",
-  "gatehouse.account.v1.AdminService.ListUsers": "Lists users, newest first. A page may have fewer rows than `limit` when `search` has one or two characters.",
+  "gatehouse.account.v1.AdminService.ListUsers": "Lists users, newest first. When `search` has one or two characters and `page` is absent, a response may have fewer rows than `limit`. From 20,000 users on, the `total` of such a search is an estimate.",
   "gatehouse.account.v1.AdminService.GetUser": "Returns a user.",
   "gatehouse.account.v1.AdminService.UpdateUser": "Updates a user. An absent field keeps its value. Changes of role, e-mail address, verification or MFA require a recent sign-in, by default within the last hour.",
   "gatehouse.account.v1.AdminService.DeleteUser": "Erases a user immediately.",

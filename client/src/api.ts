@@ -876,7 +876,7 @@ export const createApi = (call: Call, stream: Stream) => ({
   },
   /** Operations of administrators on users, sessions, audit events and e-mails. */
   admin: {
-    /** Lists users, newest first. A page may have fewer rows than `limit` when `search` has one or two characters. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists users, newest first. When `search` has one or two characters and `page` is absent, a response may have fewer rows than `limit`. From 20,000 users on, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
       call<ListUsersResponse>("GET", "/admin/users", { query }, options),
     /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */

@@ -1026,7 +1026,8 @@ export const ImpersonateResponseSchema: GenMessage<ImpersonateResponse> = /*@__P
  */
 export const AdminService: GenService<{
   /**
-   * Lists users, newest first. A page may have fewer rows than `limit` when `search` has one or two characters.
+   * Lists users, newest first. When `search` has one or two characters and `page` is absent, a response may have fewer rows
+   * than `limit`. From 20,000 users on, the `total` of such a search is an estimate.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.ListUsers
    */
