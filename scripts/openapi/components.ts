@@ -5,6 +5,7 @@ import { field as validation } from "@bufbuild/protovalidate/gen/buf/validate/va
 import { comments } from "../../gen/comments.ts";
 import {
   email_address,
+  list_cursor,
   new_password,
   person_name,
   presented_password,
@@ -52,6 +53,7 @@ const ownRules = [
   [new_password, { format: "password", minLength: 8, maxLength: 128 }],
   [presented_secret, { minLength: 1, maxLength: 4096 }],
   [presented_password, { format: "password", minLength: 1, maxLength: 128 }],
+  [list_cursor, { minLength: 28, maxLength: 28 }],
 ] as const;
 
 const FIELD_NAME = /`[a-z]+(?:_[a-z]+)+`/g;

@@ -39,7 +39,7 @@ const IS_LOCKED = `t.canonical_email in
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
-/** Lists users, newest first. Pages by cursor of a search for one or two characters may be short. @throws ServiceError VALIDATION_FAILED */
+/** Lists users, newest first. Pages by cursor of a search for one or two characters may be short. */
 export function listUsers(
   { em, clock }: ClockedDb,
   filter: UserFilter,

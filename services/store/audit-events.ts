@@ -40,7 +40,7 @@ export type AuditFilter = {
 const COLUMNS = `t.id, t.event, t.outcome, t.user_id as "userId", t.actor_id as "actorId", t.ip, t.user_agent as "userAgent",
   t.request_id as "requestId", t.details, t.created_at as "createdAt"`;
 
-/** Lists events, newest first. Ids begin with the time, so times become bounds of ids. @throws ServiceError VALIDATION_FAILED */
+/** Lists events, newest first. Ids begin with the time, so times become bounds of ids. */
 export function listAuditEvents(
   { em }: Db,
   { userId, actorId, event, from, to }: AuditFilter,

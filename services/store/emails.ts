@@ -151,7 +151,7 @@ export type EmailRow = {
 const COLUMNS = `t.id, t.user_id as "userId", t."to", t.template, t.status, t.attempts, t.last_error as "lastError",
   t.created_at as "createdAt", t.sent_at as "sentAt", t.next_attempt_at as "nextAttemptAt"`;
 
-/** Lists e-mails, newest first. @throws ServiceError VALIDATION_FAILED */
+/** Lists e-mails, newest first. */
 export function listEmails({ em }: Db, filter: EmailFilter, request: PageRequest): Promise<Page<EmailRow>> {
   const where = [
     whereIf(filter.userId, "t.user_id = ?"),

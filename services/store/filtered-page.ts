@@ -34,7 +34,6 @@ const MAX_SCANNED_ROWS = 20_000;
  * 1. Count up to 10,000 matches by the cheaper plan. With the index this finds all ids, and the page is known already.
  * 2. Otherwise scan in order, but no more rows than the index would cost, times a margin for uneven distribution.
  * 3. If that does not fill the page, collect all matches by the index.
- * @throws ServiceError VALIDATION_FAILED
  */
 export async function readFilteredPage<Row extends { id: string }>(
   em: SqlEntityManager,
@@ -59,7 +58,6 @@ export async function readFilteredPage<Row extends { id: string }>(
 /**
  * Reads one page of the rows that match conditions without an index. A page by cursor may be short: its cursor continues
  * where the scan stopped. A page by number scans as far as necessary.
- * @throws ServiceError VALIDATION_FAILED
  */
 export async function readPartialPage<Row extends { id: string }>(
   em: SqlEntityManager,

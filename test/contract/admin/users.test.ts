@@ -131,10 +131,12 @@ test.each([
   expect(JSON.stringify(body)).toContain(field);
 });
 
-test("GET /admin/users: refuses a cursor together with a page", async () => {
+test("GET /admin/users: refuses a cursor together with a page, and a wrong one with all other violations", async () => {
   const admin = await signInAdmin(app);
   const { body } = await admin.get("/admin/users?limit=1");
   expect((await admin.get(`/admin/users?cursor=${body.nextCursor}&page=2`)).status).toBe(400);
+  const both = await admin.get("/admin/users?cursor=nonsense&limit=0");
+  expect(both.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual(["cursor", "limit"]);
 });
 
 test("GET /admin/users: answers the same over gRPC", async () => {
