@@ -1,14 +1,11 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
-import { AdminService } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
-import {
-  AuthService,
-  type RegisterRequest,
-  RegisterRequestSchema,
-} from "../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AdminService, UpdateUserRequestSchema } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService, LoginRequestSchema, RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { ChangeEmailRequestSchema, UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService, ChatRequestSchema, StreamChatRequestSchema } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { checkNewPassword } from "./accounts/password-rules.ts";
+import { checkEmail } from "./accounts/email-address.ts";
+import { checkRegistration } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
 import { type Conversation, checkConversation } from "./ai/chat.ts";
 import { aiHandler } from "./ai/handler.ts";
@@ -39,7 +36,10 @@ export function interceptors(
 ): Interceptor[] {
   const checkChat = (conversation: Conversation) => checkConversation(context.ai.catalogue, conversation);
   const checks = new Map<DescMessage, (message: never) => Violation[]>([
-    [RegisterRequestSchema, (request: RegisterRequest) => checkNewPassword(context, request)],
+    [RegisterRequestSchema, checkRegistration(context)],
+    [LoginRequestSchema, checkEmail],
+    [ChangeEmailRequestSchema, ({ newEmail }: { newEmail: string }) => checkEmail({ email: newEmail }, "newEmail")],
+    [UpdateUserRequestSchema, checkEmail],
     [ChatRequestSchema, checkChat],
     [StreamChatRequestSchema, checkChat],
   ]);

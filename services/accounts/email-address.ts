@@ -2,7 +2,7 @@ import { domainToASCII } from "node:url";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { type QueueDeps, queueEmail } from "../mail/queue.ts";
-import { invalid, ServiceError } from "../platform/errors.ts";
+import { invalid, ServiceError, type Violation } from "../platform/errors.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import { isDuplicate } from "../store/errors.ts";
 import type { User } from "../store/users.ts";
@@ -32,6 +32,10 @@ export function readEmailAddress(text: string, field = "email"): EmailAddress {
   if (!address) throw invalid(field, "must be a valid e-mail address");
   return address;
 }
+
+/** Checks the address of a request as a part of its validation. */
+export const checkEmail = ({ email }: { email?: string | undefined }, field = "email"): Violation[] =>
+  email === undefined || canonicalEmail(email) ? [] : [{ field, message: "must be a valid e-mail address" }];
 
 /** The same, but undefined instead of an error: for counting. */
 export function canonicalEmail(text: string): EmailAddress | undefined {

@@ -2,8 +2,9 @@ import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import type { RegisterRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Config } from "../platform/config.ts";
-import { invalid, type Violation } from "../platform/errors.ts";
+import { invalid } from "../platform/errors.ts";
 import type { User } from "../store/users.ts";
+import { checkEmail } from "./email-address.ts";
 
 /** Number of passwords that `PASSWORD_BLOCKLIST=on` refuses. */
 const COMMON = 100_000;
@@ -20,11 +21,11 @@ export function readCommonPasswords({ passwordBlocklist }: Pick<Config, "passwor
 type Deps = { commonPasswords: ReadonlySet<string> };
 type Owner = Pick<User, "email" | "name">;
 
-/** Checks the password of a registration, beside the rules of its proto. */
-export function checkNewPassword(deps: Deps, request: RegisterRequest): Violation[] {
+/** Checks the address and the password of a registration, beside the rules of its proto. */
+export const checkRegistration = (deps: Deps) => (request: RegisterRequest) => {
   const fault = faultIn(deps, request.password, request);
-  return fault ? [{ field: "password", message: fault }] : [];
-}
+  return [...checkEmail(request), ...(fault ? [{ field: "password", message: fault }] : [])];
+};
 
 /** Refuses a password that is easy to guess for this account. @param field JSON name @throws ServiceError VALIDATION_FAILED */
 export function assertNotGuessable(deps: Deps, password: string, owner: Owner, field: string): void {

@@ -99,6 +99,17 @@ test.each(["victim@ex%61mple.org", "a@%2e.com", "a@\u200b.com", "a@-x.com", "a@x
   },
 );
 
+test.each([
+  ["POST", "/auth/register", { email: "a@-x.com", password, name: "", acceptTerms: true }, ["email", "name"]],
+  ["POST", "/auth/login", { email: `${"a".repeat(250)}@b.com`, password: "" }, ["email", "password"]],
+  ["POST", "/user/change-email", { newEmail: "a@xn--.com", password: "" }, ["newEmail", "password"]],
+  ["PUT", `/admin/users/${randomUUID()}`, { email: "a@-x.com", name: "" }, ["email", "name"]],
+])("%s %s: lists an impossible address together with all other violations", async (method, path, body, fields) => {
+  const { browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
+  const answer = await browser.send(method, path, body, { authorization: `Bearer ${accessToken}` });
+  expect(answer.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual(fields);
+});
+
 test.each(["\ufeff", "\u200b", "\u180e\u200d"])(
   "Look-alike input: is refused as a name without a visible character: %j",
   async (name) => {
