@@ -23,10 +23,9 @@ function regExpOf(pattern: string): RegExp {
   return compiled;
 }
 
-/** All violations of a message. The items of a list that is too long are not checked. */
-export function violationsOf(schema: DescMessage, message: Message): Violation[] {
-  const tooLong = overlongLists(schema, message);
-  if (tooLong.length > 0) return tooLong;
+/** All violations of a message. The items of a list that is too long are not checked: it is emptied. */
+export function violationsOf(schema: DescMessage, message: Message): readonly Violation[] {
+  const tooLong = takeOverlongLists(schema, message);
   const result = validator.validate(schema, message);
   if (result.kind === "error") throw result.error;
   const nuls = nulsIn(message).map((path) => ({ field: path.slice(1), message: "must not contain NUL characters" }));
@@ -34,7 +33,7 @@ export function violationsOf(schema: DescMessage, message: Message): Violation[]
     field: field.length === 0 ? ruleId : jsonPath(field), // the id of a constraint on the whole message is the field's name
     message: WORDINGS.reduce((worded, [theirs, ours]) => worded.replace(theirs, ours), text),
   }));
-  return [...nuls, ...broken];
+  return withOthers(tooLong, [...nuls, ...broken]);
 }
 
 /** Messages of protovalidate, and the same in the words of the others. */
@@ -44,11 +43,11 @@ const WORDINGS: [RegExp, string][] = [
   [/^must contain at least 1 item\(s\)$/, "must not be empty"],
 ];
 
-function overlongLists(schema: DescMessage, message: Message): Violation[] {
-  const lists = message as unknown as Record<string, unknown[] | undefined>;
-  return schema.fields
-    .filter((field) => field.fieldKind === "list" && (lists[field.localName]?.length ?? 0) > maxItems(field))
-    .map((field) => ({ field: field.jsonName, message: tooManyItems(field) }));
+function takeOverlongLists(schema: DescMessage, message: Message): Violation[] {
+  const lists = message as unknown as Record<string, unknown[]>;
+  const long = schema.fields.filter((f) => f.fieldKind === "list" && (lists[f.localName] ?? []).length > maxItems(f));
+  for (const { localName } of long) lists[localName] = [];
+  return long.map((field) => ({ field: field.jsonName, message: tooManyItems(field) }));
 }
 
 const bounds = new WeakMap<DescField, number>();

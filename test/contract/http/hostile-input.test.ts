@@ -40,6 +40,9 @@ describe("Request with many errors", () => {
     const failure = failureOf(await errorOf(app.grpc(AIService).chat(chat(messages) as never, { headers })));
     expect(failure?.reason).toBe(Reason.VALIDATION_FAILED);
     expect(failure?.violations.length).toBeLessThanOrEqual(50);
+    const tooMany = { ...chat(Array(513).fill({ role: "user", content: "Hello." })), temperature: 3, model: "" };
+    const all = failureOf(await errorOf(app.grpc(AIService).chat(tooMany as never, { headers })));
+    expect(all?.violations.map(({ field }) => field)).toEqual(["messages", "model", "temperature"]);
   });
 });
 
