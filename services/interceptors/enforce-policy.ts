@@ -1,6 +1,5 @@
 import type { DescField, Message } from "@bufbuild/protobuf";
 import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
-import { validate as isUuid } from "uuid";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import {
   Access,
@@ -45,7 +44,6 @@ const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
 ]);
 /** Errors of users' own methods that are recorded: impersonation, and a last administrator who deletes the account. */
 const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
-const NO_DENIALS: ReadonlySet<Reason> = new Set();
 
 /**
  * Loads the session of the access token that the port has verified, on every method that is not public, and enforces the
@@ -63,7 +61,7 @@ export const authorize: Interceptor = (next) => async (req) => {
     if (fault) throw fault;
     return await next(req);
   } catch (error) {
-    if (error instanceof ServiceError && recordedDenials(rules.policy).has(error.reason)) {
+    if (error instanceof ServiceError && isRecorded(rules.policy, error)) {
       const isAdmins = rules.policy.access === Access.ADMIN;
       const { userId, ...other } = isAdmins ? targetOf(req, rules) : { userId: call.caller.user.id };
       const details = { reason: reasonName(error.reason), rpc: req.method.name, ...other };
@@ -91,15 +89,15 @@ function assertAllowed(
   }
 }
 
-function recordedDenials({ access, forbidImpersonation }: Policy): ReadonlySet<Reason> {
-  if (access === Access.ADMIN) return ADMIN_DENIALS;
-  return forbidImpersonation ? OWN_DENIALS : NO_DENIALS;
+function isRecorded({ access, forbidImpersonation }: Policy, { reason }: ServiceError): boolean {
+  if (access === Access.ADMIN) return ADMIN_DENIALS.has(reason);
+  return forbidImpersonation && OWN_DENIALS.has(reason);
 }
 
 /** The target that the request names, if any. The request may not have been validated yet. */
 function targetOf(req: UnaryRequest | StreamRequest, { target }: MethodPolicy): { userId?: string; emailId?: string } {
   const id = textOf(req, target);
-  if (id === undefined || !isUuid(id)) return {};
+  if (id === undefined || !/^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i.test(id)) return {};
   return target?.kind === AuditTarget.EMAIL ? { emailId: id } : { userId: id };
 }
 
