@@ -74,14 +74,19 @@ export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }:
     const keys = policy && !isForwarded ? portKeys(policy, claims, address) : [];
     const rateLimit = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
     if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
-    const permit = admission.acquire({
-      kind: callKind(method, policy),
-      userId: isForwarded ? undefined : claims?.userId,
-      isUserStream: policy !== undefined && method.methodKind === "server_streaming",
-      address: isForwarded || (!claims && isTrusted(address)) ? undefined : address, // a user's share is the user's
-    });
     const onSessionEnded = () => claims && refuseBearerToken(tokens, call.authorization); // public methods ignore tokens
-    return { ...call, claims, onSessionEnded, rateLimit, permit };
+    try {
+      const permit = admission.acquire({
+        kind: callKind(method, policy),
+        userId: isForwarded ? undefined : claims?.userId,
+        isUserStream: policy !== undefined && method.methodKind === "server_streaming",
+        address: isForwarded || (!claims && isTrusted(address)) ? undefined : address, // a user's share is the user's
+      });
+      return { ...call, claims, onSessionEnded, rateLimit, permit };
+    } catch (error) {
+      if (rateLimit && error instanceof ServiceError) error.headers.push(...rateLimitHeaders(rateLimit));
+      throw error;
+    }
   };
 }
 

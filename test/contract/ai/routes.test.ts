@@ -4,6 +4,7 @@ import { REPLY } from "../../../scripts/simulators/script.ts";
 import { aiCallsOf, conversationOf } from "../../support/ai-calls.ts";
 import { startApp, testApp } from "../../support/app.ts";
 import { measureStalls } from "../../support/event-loop.ts";
+import { postJson } from "../../support/http-client.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
@@ -104,6 +105,18 @@ test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and
   expect(poor.providers[3]?.requests).toEqual([]);
   expect(await poor.sql("select 1 from ai_usage where user_id = ?", [user.id])).toEqual([]);
   await poor.close();
+});
+
+test("POST /ai/stream: a stream beyond AI_STREAMS_PER_USER is 429, with Retry-After and the rate limit", async () => {
+  const narrow = await startApp({ mode: "embedded", env: { AI_STREAMS_PER_USER: "1" } });
+  const { browser, accessToken } = await narrow.signIn();
+  const client = new AbortController();
+  await postJson(`${narrow.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken, client.signal);
+  const { status, body, headers } = await browser.post("/ai/stream", conversationOf("Hello."), accessToken);
+  expect([status, body.code, headers.get("retry-after")]).toEqual([429, "TOO_MANY_CONCURRENT", "1"]);
+  expect([headers.get("ratelimit-limit"), headers.get("ratelimit-remaining")]).toEqual(["100", "98"]);
+  client.abort();
+  await narrow.close();
 });
 
 describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 30000"])(
