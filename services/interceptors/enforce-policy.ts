@@ -112,11 +112,13 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
     const call = callOf({ values: req.contextValues });
     const account = policy && (await accountOf(call, policy, req));
     if (!policy || account === undefined) return next(req);
-    const headers: [string, string][] = [];
+    const result = await countAccount(rateLimiter, call, policy, account);
+    if (!result) return next(req);
+    const { rateLimit: atPort = result, showRateLimit } = req.contextValues.get(admittedKey) ?? {};
+    showRateLimit?.(tightest(atPort, result));
+    const headers = showRateLimit ? [] : rateLimitHeaders(tightest(atPort, result));
     try {
-      const result = await countAccount(rateLimiter, call, policy, account);
-      const atPort = req.contextValues.get(admittedKey)?.rateLimit;
-      if (result) headers.push(...rateLimitHeaders(atPort ? tightest(atPort, result) : result));
+      refuseExceeded(result, policy.limits);
       const res = await next(req);
       for (const [name, value] of headers) res.header.set(name, value);
       return res;
@@ -127,7 +129,7 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
   };
 }
 
-/** @throws ServiceError ACCOUNT_LOCKED, RATE_LIMITED */
+/** @throws ServiceError ACCOUNT_LOCKED */
 async function countAccount(
   rateLimiter: RateLimiter | undefined,
   call: Call,
@@ -139,10 +141,7 @@ async function countAccount(
   const keys = limits
     .filter((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT)
     .flatMap((limit) => addressKeys(limit, call.client.address, suffix));
-  if (!rateLimiter || keys.length === 0) return undefined;
-  const result = await rateLimiter.consume(keys);
-  refuseExceeded(result, limits);
-  return result;
+  return keys.length > 0 ? rateLimiter?.consume(keys) : undefined;
 }
 
 /** The account of a request: the canonical address, or the user that an MFA token names. */

@@ -95,9 +95,7 @@ export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]
   if (result.remaining >= 0) return;
   const message = limits.find((limit) => limit.message)?.message ?? "Too many requests. Please try again later.";
   const retryAfterSeconds = Math.max(1, Math.ceil(result.resetMs / 1000));
-  const error = new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
-  error.headers.push(...rateLimitHeaders(result));
-  throw error;
+  throw new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
 }
 
 type Count = { count: number; endsAt: number };

@@ -44,6 +44,8 @@ export type Admitted = CallHead & {
   onSessionEnded(): void;
   /** Undefined if nothing was counted. */
   rateLimit: RateLimitResult | undefined;
+  /** Sets the headers of the response. Undefined where a gateway sends it. */
+  showRateLimit?(result: RateLimitResult): void;
   permit: Permit;
   /** Why the body can't be read. The services refuse the call with it, once its caller is authorized. */
   fault?: ServiceError;
@@ -73,9 +75,9 @@ export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }:
     if (needsToken && !claims) throw unauthenticated();
     const keys = policy && !isForwarded ? portKeys(policy, claims, address) : [];
     const rateLimit = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
-    if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
     const onSessionEnded = () => claims && refuseBearerToken(tokens, call.authorization); // public methods ignore tokens
     try {
+      if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
       const permit = admission.acquire({
         kind: callKind(method, policy),
         userId: isForwarded ? undefined : claims?.userId,
@@ -150,8 +152,8 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
     const admit = (admitted: Admitted) => {
       request.admitted = admitted;
       if (isClosed) admitted.permit.release();
-      const { rateLimit } = admitted;
-      for (const [name, value] of rateLimit ? rateLimitHeaders(rateLimit) : []) reply.header(name, value);
+      admitted.showRateLimit = (result) => void reply.headers(Object.fromEntries(rateLimitHeaders(result)));
+      if (admitted.rateLimit) admitted.showRateLimit(admitted.rateLimit);
       done();
     };
     // Without a promise, an error is sent before the server reads more of the request.
