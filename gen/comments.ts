@@ -159,7 +159,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.UpdateUserRequest": "Request of UpdateUser. Only the fields that are present change.",
   "gatehouse.account.v1.UpdateUserRequest.id": "UUID of the user.",
   "gatehouse.account.v1.UpdateUserRequest.name": "New display name, 1 to 100 characters after trimming.",
-  "gatehouse.account.v1.UpdateUserRequest.email": "New e-mail address. It counts as unverified unless `email_verified` is true. It ends the sessions of the user.",
+  "gatehouse.account.v1.UpdateUserRequest.email": "New e-mail address. It counts as unverified unless `email_verified` is true. It ends the sessions of the user. Another spelling of the same address changes nothing else.",
   "gatehouse.account.v1.UpdateUserRequest.role": "New role: `user` or `admin`. A demotion ends the sessions of the user.",
   "gatehouse.account.v1.UpdateUserRequest.email_verified": "Marks the e-mail address as verified or unverified.",
   "gatehouse.account.v1.UpdateUserRequest.locked": "Only false is allowed. It unlocks the account.",

@@ -533,7 +533,7 @@ export type GetUserResponse = AdminUser;
 export type UpdateUserRequest = {
   /** New display name, 1 to 100 characters after trimming. */
   name?: string | undefined;
-  /** New e-mail address. It counts as unverified unless `emailVerified` is true. It ends the sessions of the user. */
+  /** New e-mail address. It counts as unverified unless `emailVerified` is true. It ends the sessions of the user. Another spelling of the same address changes nothing else. */
   email?: string | undefined;
   /** New role: `user` or `admin`. A demotion ends the sessions of the user. */
   role?: "user" | "admin" | undefined;

@@ -289,7 +289,8 @@ export type UpdateUserRequest = Message<"gatehouse.account.v1.UpdateUserRequest"
   name?: string | undefined;
 
   /**
-   * New e-mail address. It counts as unverified unless `email_verified` is true. It ends the sessions of the user.
+   * New e-mail address. It counts as unverified unless `email_verified` is true. It ends the sessions of the user. Another
+   * spelling of the same address changes nothing else.
    *
    * @generated from field: optional string email = 3;
    */
