@@ -175,7 +175,7 @@ async function run([name = "", subject = "", ...rest]: string[]): Promise<void> 
     process.exitCode = 2;
     return;
   }
-  const read = readConfig(process.env);
+  const read = readConfig(process.env, "command");
   if ("problems" in read) throw new Error(read.problems.join("\n"));
   const store = await openStore(read.config.database, createLog("warn"));
   try {
@@ -186,7 +186,7 @@ async function run([name = "", subject = "", ...rest]: string[]): Promise<void> 
   }
 }
 
-loadEnvFile(process.env);
+loadEnvFile(process.env, 2);
 try {
   await run(process.argv.slice(2));
 } catch (error) {

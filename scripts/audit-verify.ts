@@ -3,7 +3,7 @@
 import { loadEnvFile } from "../services/platform/process.ts";
 import { verifyFromCommandLine } from "./audit/report.ts";
 
-loadEnvFile(process.env);
+loadEnvFile(process.env, 2);
 try {
   await verifyFromCommandLine(process.argv.slice(2), process.env);
 } catch (error) {

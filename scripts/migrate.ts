@@ -44,9 +44,9 @@ async function updatePartitions(store: Store, config: Config, tries = TRIES): Pr
   }
 }
 
-loadEnvFile(process.env);
+loadEnvFile(process.env, 2);
 try {
-  const read = readConfig(process.env);
+  const read = readConfig(process.env, "command");
   if ("problems" in read) throw new Error(read.problems.join("\n"));
   await migrate(read.config);
 } catch (error) {

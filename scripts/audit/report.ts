@@ -33,7 +33,7 @@ const FINDINGS: Record<Finding["kind"], string> = {
 export async function verifyFromCommandLine(args: string[], env: Record<string, string | undefined>): Promise<void> {
   const started = performance.now();
   const known = readHead(args);
-  const read = readConfig(env);
+  const read = readConfig(env, "command");
   if ("problems" in read) throw new Error(read.problems.join("\n"));
   const { database, auditRetentionMs: retentionMs } = read.config;
   const cipher = openExistingCipher(read.config);

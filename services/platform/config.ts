@@ -5,8 +5,8 @@ import { servicesVariables } from "./services-variables.ts";
 import { violationsOf } from "./validation.ts";
 import { commonVariables, gatewayVariables } from "./variables.ts";
 
-/** What runs in a process: both sides, the gateway alone, or the services alone. */
-export type ProcessRole = "all" | "gateway" | "services";
+/** What runs in a process: both sides, the gateway alone, the services alone, or a command with the settings of any. */
+export type ProcessRole = "all" | "gateway" | "services" | "command";
 
 /** The settings of a process. Durations are in ms. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
@@ -21,11 +21,9 @@ export type ConfigResult = { config: Config } | { problems: string[]; draft: Con
 type Env = Record<string, string>;
 
 const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
-const groups = {
-  all: variables,
-  gateway: { ...commonVariables, ...gatewayVariables },
-  services: { ...commonVariables, PORT: gatewayVariables.PORT, ...servicesVariables },
-};
+const ofServices = { ...commonVariables, PORT: gatewayVariables.PORT, ...servicesVariables };
+const ofGateway = { ...commonVariables, ...gatewayVariables };
+const groups = { all: variables, gateway: ofGateway, services: ofServices, command: ofServices };
 type Values = { [K in keyof typeof variables]: (typeof variables)[K] extends Variable<infer T> ? T : never };
 
 /**
@@ -45,7 +43,7 @@ export function readConfig(environment: Record<string, string | undefined>, role
     if (!read.success) problems.push(`${name} ${read.error.issues[0]?.message}`);
     values[name] = read.success ? read.data : fallback === undefined ? undefined : schema.parse(fallback);
   }
-  problems.push(...crossChecks(env, values as Partial<Values>, role));
+  if (role !== "command") problems.push(...crossChecks(env, values as Partial<Values>, role));
   const config = Object.freeze(toConfig(values as Values, env));
   return problems.length > 0 ? { problems, draft: config } : { config };
 }
@@ -54,18 +52,14 @@ export function readConfig(environment: Record<string, string | undefined>, role
 function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): string[] {
   const isGateway = role === "gateway";
   const isProduction = env.NODE_ENV === "production";
+  const isTls = /^tls:/i.test(values.INTERNAL_URL ?? "");
   const { REFRESH_TOKEN_TTL: refresh = 0, SESSION_MAX_AGE: session = Number.POSITIVE_INFINITY } = values;
   return [
     isGateway && !env.SERVICES_URL && "SERVICES_URL must be set for a gateway alone: it says where the services are",
-    role === "services" &&
-      env.SERVICES_URL &&
-      "SERVICES_URL must not be set for the services alone: only a gateway uses it",
+    role === "services" && env.SERVICES_URL && "SERVICES_URL must not be set for the services alone: gateways use it",
     role !== "all" && !env.INTERNAL_SECRET && "INTERNAL_SECRET must be set when gateway and services run apart",
     role === "all" && env.INTERNAL_URL && "INTERNAL_URL must be set for the services alone: gateways use it",
-    !isGateway &&
-      values.INTERNAL_URL?.startsWith("tls:") &&
-      !env.GRPC_TLS_CERT &&
-      "GRPC_TLS_CERT must be set when INTERNAL_URL is tls://",
+    isTls && !env.GRPC_TLS_CERT && "GRPC_TLS_CERT must be set when INTERNAL_URL is tls://",
     !env.GRPC_TLS_CERT !== !env.GRPC_TLS_KEY && "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
     ...(isGateway
       ? []

@@ -7,9 +7,9 @@ import { type Config, type ProcessRole, readConfig } from "./config.ts";
 import { shuttingDown, toConnectError } from "./errors.ts";
 
 /** Ends a process that can't start, with one line per problem on standard error. */
-export function refuseStart(problems: string[]): never {
+export function refuseStart(problems: string[], exitCode = 1): never {
   process.stderr.write(`Gatehouse can't start:\n${problems.map((problem) => `  ${problem}\n`).join("")}`);
-  process.exit(1);
+  process.exit(exitCode);
 }
 
 /**
@@ -31,14 +31,14 @@ export async function readConfigOrExit(
  * Reads `.env` if it exists. Variables that are set already keep their values. A file that can't be read ends the process.
  * Unlike `process.loadEnvFile` it accepts a byte order mark and rejects UTF-16.
  */
-export function loadEnvFile(env: NodeJS.ProcessEnv): void {
+export function loadEnvFile(env: NodeJS.ProcessEnv, exitCode?: number): void {
   try {
     const text = readFileSync(".env", "utf8");
     if (text.includes("\0")) throw new Error("it must be UTF-8");
     for (const [name, value] of Object.entries(parseEnv(text.replace(/^\uFEFF/, "")))) env[name] ??= value;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== "ENOENT") refuseStart([`.env can't be read: ${message}`]);
+    if (code !== "ENOENT") refuseStart([`.env can't be read: ${message}`], exitCode);
   }
 }
 

@@ -12,13 +12,14 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     const folder = temporaryFolder();
     const url = await createDatabase();
     writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
-    expect(await runScript("migrate", [], {}, folder)).toMatchObject({ code: 0 });
+    const ofServices = { NODE_ENV: "production", INTERNAL_URL: "unix:/run/gatehouse/services.sock" };
+    expect(await runScript("migrate", [], ofServices, folder)).toMatchObject({ code: 0 });
     expect(await runSql(url, "select 1 from users")).toEqual([]);
     const away = await runScript("migrate", [], { DATABASE_URL: "postgres://unknown@127.0.0.1:1/x" }, folder);
     expect(away).toMatchObject({ code: 2, out: expect.stringMatching(/^It didn't work: [^\n]+\n$/) });
     mkdirSync(join(folder, "sealed", ".env"), { recursive: true });
-    const unread = await runScript("migrate", [], { DATABASE_URL: url }, join(folder, "sealed"));
-    expect(unread).toMatchObject({ code: 1, out: expect.stringContaining(".env can't be read") });
+    const unread = await runScript("audit-verify", [], { DATABASE_URL: url }, join(folder, "sealed"));
+    expect(unread).toMatchObject({ code: 2, out: expect.stringContaining(".env can't be read") });
   });
 
   test("retries adding a month while a long read holds the audit log", async () => {

@@ -4,6 +4,7 @@ import { startApp } from "../../support/app.ts";
 import { authenticatorOf, mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { runScript } from "../../support/deployment.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 
 const secret = () => randomBytes(32).toString("base64");
@@ -42,7 +43,11 @@ test.skipIf(!process.env.TEST_SERVERS)(
       expect((await verify(last, { code: await authenticatorOf(last, authenticator).code() })).status).toBe(200);
       const reset = { token, password: "Brand-new-2" };
       expect((await last.httpClient().post("/auth/reset-password", reset)).body.code).toBe("TOKEN_INVALID"); // mailed with the old key
-      expect(await runScript("admin", ["rotate-keys"], { DATABASE_URL, SECRET_KEY: next })).toMatchObject({ code: 0 });
+      const rotate = (env: Record<string, string>) => runScript("admin", ["rotate-keys"], { DATABASE_URL, ...env });
+      const refused = { code: 2, out: expect.stringMatching(/^It didn't work: SECRET_KEY [^\n]+\n$/) };
+      expect(await rotate({ SECRET_KEY: secret() })).toEqual(refused); // with another key no process could read the new one
+      expect(await rotate({ DATA_DIR: temporaryFolder() })).toEqual(refused);
+      expect(await rotate({ SECRET_KEY: next })).toMatchObject({ code: 0 });
       expect(await runScript("audit-verify", [], { DATABASE_URL, SECRET_KEY: next })).toMatchObject({ code: 0 });
       expect(await last.sql("select kid from signing_keys")).toHaveLength(2);
       expect((await profile(last)).status).toBe(200);
