@@ -79,7 +79,7 @@ async function start(config: Config): Promise<void> {
 }
 
 function connectServices(url: string, secret: string, files: TlsFiles): ServicesTransport {
-  return url.startsWith("http") ? createServicesTransport(url, files) : createInternalTransport(url, secret, files);
+  return /^http/i.test(url) ? createServicesTransport(url, files) : createInternalTransport(url, secret, files);
 }
 
 /** Opens the services in this process. Their code is loaded here only, since a gateway alone needs none of it. */

@@ -37,7 +37,7 @@ export const configurationPage = (): string =>
     "",
     "Settings are environment variables. `.env` is read if it exists; variables that are set already win.",
     "Durations read `500ms`, `30s`, `15m`, `12h`, `7d`. A blank variable counts as not set.",
-    "The start fails with one message that lists every wrong variable and what is allowed. It never contains a value.",
+    "The start fails with one message that lists every wrong variable and what is allowed. It never contains a secret.",
     "A gateway alone (`SERVICES_URL`) reads the first two tables, the services alone the first and the last two.",
     ...groups.flatMap(([title, variables]) => ["", `## ${title}`, "", ...table(variables)]),
     "",

@@ -1,7 +1,8 @@
+import { isIP } from "node:net";
 import { domainToASCII } from "node:url";
-import ipaddr from "ipaddr.js";
 import ms, { type StringValue } from "ms";
 import { z } from "zod";
+import { plainAddress } from "./client.ts";
 
 /** An environment variable. `docs/configuration.md` and `.env.example` are generated from these tables. */
 export type Variable<T = unknown> = {
@@ -77,7 +78,7 @@ const UNENCODED_PASSWORD = /:\/\/.*(?:#|[/?].*@)/;
 
 /** Whether a text is a URL with one of these protocols whose user and password can be parsed. */
 export function isUrl(text: string, protocols: string[]): boolean {
-  if (UNENCODED_PASSWORD.test(text) || text !== text.trim()) return false;
+  if (UNENCODED_PASSWORD.test(text) || !/^\w+:\/\/.*\S$/.test(text)) return false;
   try {
     const { protocol, username, password } = new URL(text);
     decodeURIComponent(username + password);
@@ -103,11 +104,12 @@ export const webUrl = z
   )
   .transform((text) => text.replace(/\/+$/, ""));
 
+const INTERNAL_URL = /^(unix:(\/\/)?\/[^/?#][^?#]*|(tcp|tls):\/\/(\[[\da-f:.]+\]|[\w.-]+):\d+)$/i;
 /** The address of an internal listener. */
 export const internalUrl = z
   .string()
-  .regex(
-    /^(unix:\/[^?#]+|(tcp|tls):\/\/(\[[\da-f:.]+\]|[\w.-]+):\d+)$/i,
+  .refine(
+    (text) => INTERNAL_URL.test(text) && URL.canParse(text),
     "must be unix:/path, tcp://host:port or tls://host:port",
   );
 
@@ -120,15 +122,19 @@ export const servicesUrl = z.union([webUrl, internalUrl], {
 export const list = (isItem: (item: string) => boolean, message: string) =>
   z
     .string()
+    .regex(/^$|[^\s,]/, message)
     .transform((text): readonly string[] => {
       const items = text.split(",").map((item) => item.trim());
       return Object.freeze(items.filter((item) => item !== ""));
     })
     .refine((items) => items.every(isItem), message);
 
-/** Whether a text is an address or a CIDR. */
-export const isNetwork = (text: string) =>
-  ipaddr.isValidCIDR(text) || ipaddr.IPv4.isValidFourPartDecimal(text) || ipaddr.IPv6.isValid(text);
+/** Whether a text is an address or a CIDR, each in full: `10/8` is none. */
+export function isNetwork(text: string): boolean {
+  const [, address = "", bits = "0"] = /^([^/]+)(?:\/(\d+))?$/.exec(text) ?? [];
+  const version = isIP(plainAddress(address));
+  return version > 0 && Number(bits) <= (version === 4 ? 32 : 128);
+}
 
 /** Whether a text is the origin of a web page, or of an app's web view. */
 export const isOrigin = (text: string) =>

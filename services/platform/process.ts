@@ -1,5 +1,6 @@
+import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync, rmSync } from "node:fs";
+import { readFileSync, rmSync, statSync } from "node:fs";
 import { connect } from "node:net";
 import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { parseEnv } from "node:util";
@@ -23,7 +24,13 @@ export async function readConfigOrExit(
 ): Promise<Config> {
   const read = readConfig(env, role);
   const config = "problems" in read ? read.draft : read.config;
-  const problems = ["problems" in read ? read.problems : [], await checkFiles(config)].flat();
+  const tls = await Promise.resolve(config.servicesTls)
+    .then(readTlsFiles)
+    .then(
+      () => [],
+      ({ message }) => [message],
+    );
+  const problems = ["problems" in read ? read.problems : [], tls, await checkFiles(config)].flat();
   return problems.length > 0 ? refuseStart(problems) : config;
 }
 
@@ -56,7 +63,7 @@ export async function listenOrExplain<T>(host: string, port: string, listen: () 
     if (syscall !== "listen" && syscall !== "getaddrinfo") throw cause;
     const explanations: Record<string, string> = {
       EADDRINUSE: `${port} is taken: ${message}. Stop what listens there, or change ${port}.`,
-      EACCES: `${port} is not for this user: ${message}. Change it to one above 1023.`,
+      EACCES: `${port} is not for this user: ${message}. Use a port above 1023, or a folder that it may write to.`,
     };
     const otherwise = `${host} must be an address of this machine or a name of one: ${message}.`;
     throw new Error(explanations[code ?? ""] ?? otherwise, { cause });
@@ -113,8 +120,9 @@ export async function closeWithin(
   for (const timer of timers) clearTimeout(timer);
 }
 
-/** Removes the Unix socket of a process that has died, whose address would be in use for ever. */
+/** Removes the Unix socket of a process that has died, whose address would be in use for ever. Other files stay. */
 export async function removeStaleSocket(path: string): Promise<void> {
+  if (!statSync(path, { throwIfNoEntry: false })?.isSocket()) return;
   const probe = connect(path);
   const refused = await once(probe, "connect").catch((error: NodeJS.ErrnoException) => error.code === "ECONNREFUSED");
   probe.destroy();
@@ -124,12 +132,22 @@ export async function removeStaleSocket(path: string): Promise<void> {
 /** Paths of a certificate, its key, and the authority of the other side's certificate. */
 export type TlsFiles = Readonly<{ cert?: string | undefined; key?: string | undefined; ca?: string | undefined }>;
 
+/** Reads the file that a variable names. The error does not quote the path: it may be a key in the place of one. */
+function readNamed(variable: string, path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw new Error(`${variable} names no file that can be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+}
+
 /** Reads the files of GRPC_TLS_CERT, GRPC_TLS_KEY and GRPC_TLS_CA. @throws Error for operators if one can't be used */
 export function readTlsFiles({ cert, key, ca }: TlsFiles): Pick<SecureContextOptions, "cert" | "key" | "ca"> {
   try {
-    const own = cert && key && { cert: readFileSync(cert), key: readFileSync(key) };
-    const files = { ...own, ...(ca && { ca: readFileSync(ca) }) };
+    const own = cert && key && { cert: readNamed("GRPC_TLS_CERT", cert), key: readNamed("GRPC_TLS_KEY", key) };
+    const files = { ...own, ...(ca && { ca: readNamed("GRPC_TLS_CA", ca) }) };
     createSecureContext(files); // throws unless they are a certificate and its key
+    if (files.ca) new X509Certificate(files.ca); // a context takes any text for an authority
     return files;
   } catch (error) {
     throw new Error(`GRPC_TLS_CERT, GRPC_TLS_KEY or GRPC_TLS_CA can't be used: ${(error as Error).message}`);

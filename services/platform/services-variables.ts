@@ -64,10 +64,7 @@ export const servicesVariables = {
     "30s",
     "First delay after a failed delivery. It doubles, with jitter, up to an hour. Delivery ends at a 5yz response, after a day of 4yz responses, after 7 days without a response, or when the link in the e-mail expires.",
   ),
-  ADMIN_EMAIL: optional(
-    text,
-    "First administrator: created or promoted at the start, unless there is an administrator.",
-  ),
+  ADMIN_EMAIL: optional(text, "First administrator: created or promoted at the start, unless there is one."),
   ADMIN_PASSWORD: optional(
     text,
     "Password of the first administrator. An account with an unverified address gets it and loses its sessions.",
@@ -94,22 +91,14 @@ export const servicesVariables = {
   LOCKOUT_RESET: setting(lifetime, "1h", "Time after which failed attempts are forgotten."),
   PASSWORD_MAX_AGE: setting(duration(), "90d", "Maximum age of a password; `0` disables expiry."),
   PASSWORD_EXPIRY: setting(choice("warn", "refuse"), "warn", "`refuse` rejects logins with an expired password."),
-  PASSWORD_BLOCKLIST: setting(
-    toggle,
-    "off",
-    "`on` rejects the 100,000 commonest passwords, also with digits and signs around them.",
-  ),
+  PASSWORD_BLOCKLIST: setting(toggle, "off", "`on` rejects the 100,000 commonest passwords and their variants."),
   DELETION_GRACE: setting(duration(), "30d", "Time between the request and the deletion of an account."),
   EMAIL_RETENTION: setting(wholeDays, "90d", "Age at which sent and failed e-mails are deleted; `0` keeps them."),
   SESSION_RETENTION: setting(duration(), "1h", "Time after which ended sessions are deleted; `0` keeps them."),
   USAGE_RETENTION: setting(wholeDays, "90d", "Age at which AI calls become sums by day, from `1d`; `0`: none."),
   UNVERIFIED_RETENTION: setting(duration(), "0", "Age at which unused accounts are erased that were never verified."),
   AUDIT_RETENTION: setting(duration(), "400d", "Age of audit events that are dropped, in whole months; `0`: none."),
-  REQUIRE_VERIFIED_EMAIL: setting(
-    choice("true", "false"),
-    "false",
-    "`true` rejects logins before the address is verified.",
-  ),
+  REQUIRE_VERIFIED_EMAIL: setting(choice("true", "false"), "false", "`true` rejects logins of unverified addresses."),
   AI_CATALOG: optional(
     text,
     "File of providers and models. `services/ai/catalogue/native.json` has the providers' own names.",

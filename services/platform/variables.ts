@@ -21,10 +21,7 @@ const text = z.string();
 
 /** Variables of every process. */
 export const commonVariables = {
-  NODE_ENV: optional(
-    text,
-    "`production` requires `SECRET_KEY` and `SMTP_URL`, and turns server reflection off by default.",
-  ),
+  NODE_ENV: optional(text, "`production` requires `SECRET_KEY` and `SMTP_URL`, and turns server reflection off."),
   LOG_LEVEL: setting(
     choice("trace", "debug", "info", "warn", "error", "fatal", "silent"),
     "info",
@@ -54,10 +51,7 @@ export const commonVariables = {
     text.regex(/^[\x21-\x7e]{16,}$/, "must be at least 16 printable ASCII characters without spaces"),
     "Shared by gateway and services: proves that the client address comes from the gateway. At least 16 characters. Required when they run apart.",
   ),
-  GRPC_TLS_CERT: optional(
-    text,
-    "Certificate file; enables TLS on the gRPC port. A standalone gateway presents it to the services.",
-  ),
+  GRPC_TLS_CERT: optional(text, "Certificate file: TLS on the gRPC port. A gateway alone presents it to the services."),
   GRPC_TLS_KEY: optional(text, "Key file of the certificate."),
   GRPC_TLS_CA: optional(
     text,

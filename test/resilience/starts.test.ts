@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readConfig } from "../../services/platform/config.ts";
@@ -8,6 +8,8 @@ import { freePort } from "../support/metrics.ts";
 import { startProxy } from "../support/proxy.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { times, until } from "../support/until.ts";
+
+const CERT = "test/support/tls/ours.pem";
 
 describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an empty PostgreSQL", () => {
   test("migrates once, agrees on the signing key, and creates one administrator", async () => {
@@ -54,6 +56,12 @@ describe("Start with wrong settings", () => {
     const error = await refusal({ ...env, ADMIN_PASSWORD: "hidden" }, "services/main.ts");
     expect(error).toMatch(/ended with 1: Gatehouse can't start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/);
     expect(error).not.toContain("hidden");
+    const at = (path: string) => refusal({ ...env, ADMIN_EMAIL: "", INTERNAL_URL: `unix:${path}` }, "services/main.ts");
+    expect(await at("/nowhere/services.sock")).toMatch(/INTERNAL_URL is not for this user: .* a folder that it/);
+    const file = join(temporaryFolder(), "no-socket");
+    writeFileSync(file, "");
+    expect(await at(file)).toContain("INTERNAL_URL is taken");
+    expect(existsSync(file)).toBe(true);
     const common = { ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" };
     expect(await refusal({ ...env, ...common }, "services/main.ts")).toContain("ADMIN_PASSWORD is among the commonest");
     const own = await refusal({ ADMIN_EMAIL: "Root-1@example.com", ADMIN_PASSWORD: "root-1@Example.com" });
@@ -64,9 +72,12 @@ describe("Start with wrong settings", () => {
     const DATA_DIR = join(temporaryFolder(), "data");
     const read = readConfig({ LOG_LEVEL: "loud", DATA_DIR, GEOIP_DB: "package.json" });
     expect("problems" in read && read.problems).toEqual([expect.stringContaining("LOG_LEVEL")]);
-    const env = { DATABASE_URL: "", DATA_DIR, LOG_LEVEL: "loud", GEOIP_DB: "package.json", GRPC_TLS_CERT: "none" };
-    const problems = await refusal({ ...env, GRPC_TLS_KEY: "none", OPENAI_API_KEY: "x", OPENAI_BASE_URL: "not-a-url" });
-    for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_CERT"]) expect(problems).toContain(name);
+    const env = { DATABASE_URL: "", DATA_DIR, LOG_LEVEL: "loud", GEOIP_DB: "package.json", GRPC_TLS_CERT: CERT };
+    const problems = await refusal({ ...env, GRPC_TLS_KEY: "hide", OPENAI_API_KEY: "x", OPENAI_BASE_URL: "not-a-url" });
+    for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_KEY"]) expect(problems).toContain(name);
+    expect(problems).not.toContain("hide"); // a key in the place of its path
+    const gateway = { SERVICES_URL: "http://a", INTERNAL_SECRET: "between-gateway-and-services", GRPC_TLS_CA: "none" };
+    expect(await refusal({ ...gateway, LOG_LEVEL: "loud" })).toMatch(/LOG_LEVEL.*GRPC_TLS_CA/s);
     const catalogue = await refusal({ ...env, AI_CATALOG: "package.json" });
     for (const name of ["LOG_LEVEL", "AI_CATALOG"]) expect(catalogue).toContain(name);
     expect(existsSync(DATA_DIR)).toBe(false);
@@ -75,7 +86,9 @@ describe("Start with wrong settings", () => {
   test("names the variable of an unreachable, occupied or unwritable location", async () => {
     const apart = { SERVICES_URL: "http://127.0.0.1:1", INTERNAL_SECRET: "between-gateway-and-services" };
     const taken = await startProxy("tcp://127.0.0.1:1");
+    const tls = { GRPC_TLS_CERT: CERT, GRPC_TLS_KEY: CERT.replace("pem", "key"), GRPC_TLS_CA: "package.json" };
     const wrong: [Record<string, string>, RegExp][] = [
+      [tls, /GRPC_TLS_CA can't be used: .*$/],
       [{ ...apart, PORT: `${taken.port}` }, /PORT is taken: .* change PORT\.$/],
       [{ ...apart, HOST: "not_a_host" }, /HOST must be an address of this machine or a name of one: .*$/],
       [
