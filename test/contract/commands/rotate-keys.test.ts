@@ -56,14 +56,3 @@ test.skipIf(!process.env.TEST_SERVERS)(
     }
   },
 );
-
-test.skipIf(!process.env.TEST_SERVERS)(
-  "rotate-keys: refuses another SECRET_KEY, since no process could read its signing key",
-  async () => {
-    const [DATABASE_URL, SECRET_KEY] = [await createDatabase(), secret()];
-    const rotate = (key: string) => runScript("admin", ["rotate-keys"], { DATABASE_URL, SECRET_KEY: key });
-    expect(await rotate(SECRET_KEY)).toMatchObject({ code: 0 });
-    expect(await rotate(secret())).toEqual({ code: 2, out: expect.stringContaining("SECRET_KEY is not the one") });
-    await (await startApp({ mode: "servers", env: { DATABASE_URL, SECRET_KEY } })).close();
-  },
-);
