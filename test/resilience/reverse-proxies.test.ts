@@ -124,6 +124,16 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
       expect([status, JSON.parse(text).code]).toEqual([413, "PAYLOAD_TOO_LARGE"]);
     });
 
+    test("rejects what it cannot read, long headers and TRACE in the shape of the API", async () => {
+      const codeOf = async (method: string, path: string) => {
+        const { status, text } = await send(method, path);
+        return [status, JSON.parse(text).code];
+      };
+      expect(await codeOf("GET", `/${"a".repeat(20_000)}`)).toEqual([431, "MALFORMED_REQUEST"]);
+      expect(await codeOf("TRACE", "/auth/login")).toEqual([405, "METHOD_NOT_ALLOWED"]);
+      if (kind !== "caddy") expect(await codeOf("GET", "/\u00e9%zz")).toEqual([400, "MALFORMED_REQUEST"]);
+    });
+
     test("removes a draining replica: every request succeeds in the end, no stream ends before the grace period", async () => {
       const firsts = times(4, () => {
         let onFirst = () => {};
