@@ -21,12 +21,14 @@ for (const [dialect, variable, path] of dialects) {
   process.env[`${variable}_API_KEY`] = "demo-key";
   process.env[`${variable}_BASE_URL`] = url + path;
 }
+process.env.SMTP_URL = ""; // the link of the user's e-mail is read from its file
+if (Number(process.env.PORT) === 0) process.env.PORT = ""; // a free port would be known to the gateway only
 process.env.DATA_DIR ??= "./data/demo";
 process.env.ADMIN_EMAIL ??= ADMIN;
 process.env.ADMIN_PASSWORD ??= PASSWORD;
 await import("../gateway/main.ts");
 
-const url = `http://127.0.0.1:${process.env.PORT ?? 3000}`;
+const url = `http://127.0.0.1:${process.env.PORT || 3000}`;
 /** The site of mailed links: a browser that signs in there stays signed in when it opens one. */
 const webUrl = process.env.PUBLIC_URL ?? url.replace("127.0.0.1", "localhost");
 await addVerifiedUser();

@@ -10,7 +10,7 @@ const run = promisify(execFile);
 
 describe("npm run demo", () => {
   test("prints commands that work as printed", async () => {
-    const env = { PORT: await freePort(), DATA_DIR: temporaryFolder(), LOG_LEVEL: "warn" };
+    const env = { PORT: await freePort(), DATA_DIR: temporaryFolder(), LOG_LEVEL: "warn", SMTP_URL: "smtp://a:1" };
     const demo = await startProcess(env, "scripts/demo.ts");
     await until("the commands", () => /^curl .*\/ai\/stream .*\n/m.test(demo.output()));
     const lines = demo.output().match(/^(TOKEN=|curl ).*/gm) ?? [];
