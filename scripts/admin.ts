@@ -86,7 +86,7 @@ async function unlock(store: Store, email: string, config: Config): Promise<void
 
 async function disableMfa(store: Store, email: string, config: Config): Promise<void> {
   await updateUser(operatorCall(store, config), await need(store, email), { mfaEnabled: false });
-  print(`${email} signs in without a second factor now. The service tells the owner by e-mail.`);
+  print(`${email} signs in without a second factor now. If it had one, the service tells the owner by e-mail.`);
 }
 
 async function endSessions(store: Store, email: string, config: Config): Promise<void> {

@@ -66,8 +66,8 @@ function matches(search: string): Condition[] {
 }
 
 /**
- * Creates an administrator or promotes the account with this address. An account whose address was never verified gets
- * the password. Concurrent calls create one account.
+ * Creates an administrator or promotes the account with this address, and cancels its deletion. An account whose address
+ * was never verified gets the password. Concurrent calls create one account.
  * @returns undefined if the account is an administrator already
  */
 export async function upsertAdmin(
@@ -80,7 +80,7 @@ export async function upsertAdmin(
     `insert into users as u (id, email, canonical_email, name, role, password_hash, password_changed_at,
        email_verified_at, terms_accepted_at, created_at, updated_at)
      values (?, ?, ?, 'Administrator', 'admin', ?, ?, ?, ?, ?, ?)
-     on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at,
+     on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at, deletion_at = null,
        password_hash = case when u.email_verified_at is null then excluded.password_hash else u.password_hash end,
        password_changed_at =
          case when u.email_verified_at is null then excluded.password_changed_at else u.password_changed_at end,
