@@ -1,11 +1,12 @@
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { type QueueDeps, queueEmail } from "../mail/queue.ts";
+import { deleteAttempts } from "../store/attempts.ts";
 import { replaceBackupCodes, User } from "../store/users.ts";
 
 /**
- * Disables a user's second factor: secret, backup codes and pending MFA tokens. Joins the caller's transaction, which
- * has locked the user.
+ * Disables a user's second factor: secret, backup codes, what was counted against them, and pending MFA tokens. Joins the
+ * caller's transaction, which has locked the user.
  * @param options.audit records `auth.mfa_disabled`; an administrator's change is recorded as `admin.user_updated` instead.
  * @param options.notify queues a mail to the user.
  * @returns false if the user had no second factor.
@@ -21,6 +22,7 @@ export async function disableMfa(
   await call.em.nativeUpdate(User, { id: userId }, disabled);
   await replaceBackupCodes(call, userId, []);
   await invalidateOneTimeTokens(call, userId, ["sign-in"]);
+  for (const kind of ["second-factor", "backup-code"] as const) await deleteAttempts(call, { kind, subject: userId });
   if (options.audit) await recordAudit(call, "auth.mfa_disabled", { userId });
   if (options.notify) await queueEmail(call, user, "mfa-disabled");
   return true;

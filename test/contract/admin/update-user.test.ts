@@ -112,6 +112,18 @@ test("PUT /admin/users/:id: removes a second factor, ends the sessions and notif
   expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
 });
 
+test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock the next one", async () => {
+  const admin = await signInAdmin(app);
+  const { user } = await setUpFactor(app);
+  const verify = async (code: string) =>
+    app.httpClient().post("/auth/verify-mfa", { tempToken: await mfaTokenFor(app, user), code });
+  for (let i = 0; i < 5; i++) await verify("000000");
+  expect((await verify("000000")).status).toBe(423);
+  await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false });
+  const { authenticator } = await setUpFactor(app, user);
+  expect((await verify(await authenticator.code())).status).toBe(200);
+});
+
 test("PUT /admin/users/:id: a promotion ends impersonations; a demotion ends the sessions at once", async () => {
   const admin = await signInAdmin(app);
   const { user, browser, accessToken } = await app.signIn();
