@@ -14,7 +14,7 @@ import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile, systemClock } from "../services/platform/process.ts";
 import { addSigningKey, openKeyRing } from "../services/sessions/key-ring.ts";
 import { openStore } from "../services/store/open-store.ts";
-import { grantServiceRole } from "../services/store/schema.ts";
+import { checkSchema, grantServiceRole } from "../services/store/schema.ts";
 import { endAllTokens } from "../services/store/sessions.ts";
 import type { Store } from "../services/store/store.ts";
 import { verifyFromCommandLine } from "./audit/report.ts";
@@ -177,9 +177,11 @@ async function run([name = "", subject = "", ...rest]: string[]): Promise<void> 
   }
   const read = readConfig(process.env, "command");
   if ("problems" in read) throw new Error(read.problems.join("\n"));
-  const store = await openStore(read.config.database, createLog("warn"));
+  const log = createLog("warn");
+  const store = await openStore(read.config.database, log);
   try {
     if (read.config.migrate && name !== "grant-role") await store.migrate();
+    await checkSchema(store.fork(), log);
     await command(store, subject, read.config);
   } finally {
     await store.close();

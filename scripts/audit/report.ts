@@ -5,6 +5,7 @@ import { createLog } from "../../services/platform/log.ts";
 import { systemClock } from "../../services/platform/process.ts";
 import type { Head } from "../../services/store/audit-seals.ts";
 import { openStore } from "../../services/store/open-store.ts";
+import { checkSchema } from "../../services/store/schema.ts";
 import { type Finding, type Verification, verifyAudit } from "./verify.ts";
 
 /** Longest statement in ms. Some read all events of years. */
@@ -38,8 +39,10 @@ export async function verifyFromCommandLine(args: string[], env: Record<string, 
   const { database, auditRetentionMs: retentionMs } = read.config;
   const cipher = openExistingCipher(read.config);
   const location = database.kind === "postgres" ? { ...database, statementMs: STATEMENT_MS } : database;
-  const store = await openStore(location, createLog("warn"));
+  const log = createLog("warn");
+  const store = await openStore(location, log);
   try {
+    await checkSchema(store.fork(), log);
     const deps = { em: store.fork(), cipher: cipher ?? NO_KEY, now: systemClock.now(), retentionMs };
     const verification = await verifyAudit(deps, known);
     if (!cipher && verification.head.position > 0) {

@@ -33,7 +33,7 @@ export const servicesVariables = {
   GRPC_REFLECTION: optional(toggle, "Server reflection, so that gRPC tools need no schema.", "`on` outside production"),
   APP_URL: optional(webUrl, "URL of the front end, for links in e-mails.", "`PUBLIC_URL`"),
   APP_NAME: setting(
-    text.max(64, "must have at most 64 characters"),
+    text.regex(/^\P{Cc}{1,64}$/u, "must have at most 64 characters and no line break"),
     "Gatehouse",
     "Name in e-mails and in authenticator apps.",
   ),

@@ -21,7 +21,10 @@ const text = z.string();
 
 /** Variables of every process. */
 export const commonVariables = {
-  NODE_ENV: optional(text, "`production` requires `SECRET_KEY` and `SMTP_URL`, and turns server reflection off."),
+  NODE_ENV: optional(
+    text.refine((name) => name === "production" || !/^\s*production\s*$/i.test(name), "must be spelled production"),
+    "`production` requires `SECRET_KEY` and `SMTP_URL`, and turns server reflection off.",
+  ),
   LOG_LEVEL: setting(
     choice("trace", "debug", "info", "warn", "error", "fatal", "silent"),
     "info",

@@ -11,6 +11,14 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
   test("reads .env, and explains errors in one sentence", async () => {
     const folder = temporaryFolder();
     const url = await createDatabase();
+    for (const [name, ...args] of [
+      ["audit-verify"],
+      ["admin", "unlock", "a@example.com"],
+      ["admin", "grant-role", "web"],
+    ]) {
+      const early = await runScript(name as string, args, { DATABASE_URL: url, MIGRATE: "off" }, folder);
+      expect(early).toMatchObject({ code: 2, out: expect.stringMatching(/lacks (\d+) of \1 migrations/) });
+    }
     writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
     const ofServices = { NODE_ENV: "production", INTERNAL_URL: "unix:/run/gatehouse/services.sock" };
     expect(await runScript("migrate", [], ofServices, folder)).toMatchObject({ code: 0 });

@@ -16,6 +16,8 @@ test.skipIf(!process.env.TEST_SERVERS)(
     const DATABASE_URL = await createDatabase();
     const open = (SECRET_KEY: string) => startApp({ mode: "servers", env: { DATABASE_URL, SECRET_KEY } });
     const first = await open(old);
+    const lost = await first.addVerifiedUser(); // its row comes first, and no key decrypts it
+    await first.sql("update users set mfa_secret = 'of.another.key' where id = ?", [lost.id]);
     const { user, authenticator, accessToken } = await setUpFactor(first, await first.addVerifiedUser());
     await first.httpClient().post("/auth/forgot-password", { email: user.email });
     const { token } = await first.mail.emailTo(user.email, /Reset/);
@@ -31,7 +33,7 @@ test.skipIf(!process.env.TEST_SERVERS)(
       const sealed = await both.sql<{ sealed: string }>(
         "select mfa_secret as sealed from users where mfa_secret is not null union all select private_key from signing_keys",
       );
-      return sealed.length === 2 && sealed.every((row) => row.sealed.includes("."));
+      return sealed.length === 3 && sealed.every((row) => row.sealed.includes("."));
     });
     expect((await verify(both, { code: await authenticatorOf(both, authenticator).code() })).status).toBe(200);
     await both.close();

@@ -38,6 +38,8 @@ test("Services configuration: has the documented defaults", () => {
 test("Services configuration: reports every bad variable at once and no secret's value", () => {
   const problems = problemsOf({
     GRPC_PORT: "99999",
+    NODE_ENV: "Production ",
+    APP_NAME: "secret-name\nBcc: secret-address",
     DATABASE_URL: "mysql://secret-user:secret-pass@host/db",
     SECRET_KEY: "secret-too-short",
     ACCESS_TOKEN_TTL: "soon",
@@ -48,6 +50,8 @@ test("Services configuration: reports every bad variable at once and no secret's
   });
   const names = [
     "GRPC_PORT",
+    "NODE_ENV",
+    "APP_NAME",
     "DATABASE_URL",
     "SECRET_KEY",
     "ACCESS_TOKEN_TTL",
