@@ -1,4 +1,4 @@
-import { once } from "node:events";
+import { getEventListeners, once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -100,4 +100,29 @@ test("Provider stream: closes the provider connection if it is left during a wai
   await left;
   expect(await pieces.next()).toEqual({ done: true, value: undefined });
   await closed;
+});
+
+test("Provider stream: an error of the reader closes the provider connection and is passed on", async () => {
+  const { signal } = new AbortController();
+  const broke = new Error("The reader broke.");
+  const read = async () => {
+    for await (const _ of provider.stream(prompt, signal)) throw broke;
+  };
+  const failed = expect(read()).rejects.toBe(broke);
+  const { sendEvent, response } = await nextCall();
+  const closed = once(response, "close");
+  sendEvent({ text: "some" });
+  await Promise.all([failed, closed]);
+  expect(getEventListeners(signal, "abort")).toEqual([]);
+});
+
+test("Provider stream, complete reply: a signal that has fired already sends no request", async () => {
+  let requests = 0;
+  server.on("request", () => requests++);
+  const reason = new Error("The client has gone.");
+  const stream = provider.stream(prompt, AbortSignal.abort(reason))[Symbol.asyncIterator]();
+  await expect(stream.next()).rejects.toBe(reason);
+  await expect(provider.complete(prompt, AbortSignal.abort(reason))).rejects.toBe(reason);
+  await wait(20);
+  expect(requests).toBe(0);
 });

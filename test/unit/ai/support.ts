@@ -16,7 +16,7 @@ import type { Prompt, Provider, ProviderBounds, Usage } from "../../../services/
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 
 export const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
-const KEY = "simulated-key";
+export const KEY = "simulated-key";
 /** The encoder of the simulator and the parser of the product, by dialect. */
 export const CODECS = [
   ["openai", openaiEncoder, openaiParser],

@@ -4,7 +4,6 @@ import { REPLY } from "../../../scripts/simulators/script.ts";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { RETRY_ON_SLOW_CI } from "../../support/retry-on-slow-ci.ts";
 import { listen } from "../../support/sockets.ts";
 import { until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
@@ -67,7 +66,7 @@ test.each(DIALECTS)(
 
 test.each(DIALECTS)(
   "Provider client: consecutive streams of %s share connections",
-  RETRY_ON_SLOW_CI,
+  { retry: 2 }, // a connection may close late on a busy machine
   async (dialect) => {
     const bench = await startBench(dialect, lenient);
     const { requests } = bench.simulator;

@@ -1,13 +1,14 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
-import { streamChat } from "../../../services/ai/chat.ts";
+import { chat, streamChat } from "../../../services/ai/chat.ts";
 import { createAiContext } from "../../../services/ai/context.ts";
 import { listUsage, type UsageFilter } from "../../../services/ai/list-usage.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
 import type { Config } from "../../../services/platform/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createDatabase } from "../../support/databases.ts";
-import { silent } from "../../support/log.ts";
+import { captureLog, silent } from "../../support/log.ts";
 import { begin } from "../../support/transaction.ts";
 import { clock, type Desk, erasureOn, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
 
@@ -18,6 +19,23 @@ beforeAll(async () => {
 afterAll(() => desk.close());
 const config = { usageRetentionMs: 0 } as Config;
 const list = (filter: UsageFilter) => listUsage({ em: desk.store.fork(), clock, config, ai: desk.ai }, filter);
+
+test("Usage: a failed call has its kind, and its cause in the log only; an estimate includes the system prompt", async () => {
+  const { lines, log } = captureLog();
+  const call = { ...(await newCall(desk)), log };
+  await expect(chat(call, saying("case: bad-key"))).rejects.toThrow("provider-a failed: refused the key.");
+  await expect(chat(call, saying("case: reset"))).rejects.toThrow("unreachable");
+  await chat(call, { ...saying("case: no-usage"), systemPrompt: "Be brief." });
+  expect(await rowsOf(desk, call.userId)).toMatchObject([
+    { outcome: "completed", input_tokens: tokensIn("case: no-usageBe brief."), estimated: true },
+    { outcome: "refused the key", input_tokens: 0, output_tokens: 0, estimated: true },
+    { outcome: "unreachable", input_tokens: 0, output_tokens: 0, estimated: true },
+  ]);
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { requestId: "request", detail: "HTTP 401", msg: expect.stringContaining("refused the key") },
+    { requestId: "request", detail: "ECONNRESET" },
+  ]);
+});
 
 test("Usage: a page of the usage of all users reads only the days that it shows", async () => {
   const insert = (days: number, calls: number) =>

@@ -1,0 +1,95 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { Anthropic } from "@anthropic-ai/sdk";
+import { GoogleGenAI } from "@google/genai";
+import { OpenAI } from "openai";
+import { describe, expect, test } from "vitest";
+import { REPLY } from "../../../scripts/simulators/script.ts";
+import type { SimulatedDialect, SimulatedRequest } from "../../../scripts/simulators/simulator.ts";
+import { DIALECTS, KEY, promptOf, readStream, readWhole, startSuiteBench } from "./support.ts";
+
+type Body = Record<string, unknown>;
+/** Sends a request with this body by the official SDK of a dialect. @returns the text of the reply */
+type AskBySdk = (origin: string, body: Body, model: string, apiKey?: string) => Promise<string | null | undefined>;
+
+const askOpenai: AskBySdk = async (origin, body, _model, apiKey = KEY) => {
+  const { completions } = new OpenAI({ apiKey, baseURL: `${origin}/v1`, maxRetries: 0 }).chat;
+  if (!body.stream) {
+    const request = body as unknown as OpenAI.ChatCompletionCreateParamsNonStreaming;
+    return (await completions.create(request)).choices[0]?.message.content;
+  }
+  let text = "";
+  const request = body as unknown as OpenAI.ChatCompletionCreateParamsStreaming;
+  for await (const { choices } of await completions.create(request)) text += choices[0]?.delta.content ?? "";
+  return text;
+};
+const SDKS: Record<SimulatedDialect, AskBySdk> = {
+  openai: askOpenai,
+  "openai-compatible": askOpenai,
+  async anthropic(origin, body, _model, apiKey = KEY) {
+    const { messages } = new Anthropic({ apiKey, baseURL: origin, maxRetries: 0 });
+    const request = body as unknown as Anthropic.MessageCreateParamsNonStreaming;
+    const { content, stop_reason } = body.stream
+      ? await messages.stream(request).finalMessage()
+      : await messages.create(request);
+    expect(stop_reason).toBe("end_turn");
+    return content.map((part) => part.type === "text" && part.text).join();
+  },
+  async google(origin, { contents, systemInstruction, generationConfig, stream }, model, apiKey = KEY) {
+    const httpOptions = { baseUrl: origin };
+    const { models } = new GoogleGenAI({ apiKey, vertexai: false, apiVersion: "v1beta", httpOptions });
+    const request = { model, contents, config: { ...(generationConfig as object), systemInstruction } };
+    type Request = Parameters<typeof models.generateContent>[0];
+    if (!stream) return (await models.generateContent(request as Request)).text;
+    let text = "";
+    for await (const part of await models.generateContentStream(request as Request)) text += part.text ?? "";
+    return text;
+  },
+};
+
+/** What each provider refuses beside wrong keys and unknown models, and the statuses of these two. */
+const REFUSED: Record<SimulatedDialect, { body: Body; key: number; model: number }> = {
+  openai: { body: { max_tokens: 5 }, key: 401, model: 404 },
+  "openai-compatible": { body: { max_completion_tokens: 5 }, key: 401, model: 404 },
+  anthropic: { body: { max_tokens: 0 }, key: 401, model: 404 },
+  google: { body: { generationConfig: { temperature: 2.5 } }, key: 400, model: 404 },
+};
+
+/** The headers that differ by client. */
+const OWN = ["accept-encoding", "connection", "content-length", "host"];
+const headersOf = (headers: IncomingHttpHeaders) =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => !OWN.includes(name)));
+const target = ({ path, body }: SimulatedRequest) => ({ path, body });
+
+describe.each(DIALECTS)("Official SDK of %s", async (dialect) => {
+  const bench = await startSuiteBench(dialect);
+  const { simulator, provider } = bench;
+  const prompt = { ...promptOf(bench, "case: plain"), system: "Be brief.", maxTokens: 100 };
+  const { upstream } = prompt.model;
+  const lastRequest = () => simulator.requests.at(-1) as SimulatedRequest;
+
+  test.each([
+    ["whole", readWhole],
+    ["streamed", readStream],
+  ] as const)("sends the same request, and reads the simulator's reply (%s)", async (kind, read) => {
+    await read(provider, prompt);
+    const ours = lastRequest();
+    const body = { ...(ours.body as Body), ...(kind === "streamed" && { stream: true }) };
+    expect(await SDKS[dialect](simulator.url, body, upstream)).toBe(REPLY);
+    const theirs = lastRequest();
+    expect(target(ours)).toEqual(target(theirs));
+    expect(headersOf(theirs.headers)).toMatchObject(headersOf(ours.headers));
+  });
+
+  test("is refused by the simulator as by the provider", async () => {
+    await readWhole(provider, prompt);
+    const body = lastRequest().body as Body;
+    const refused = REFUSED[dialect];
+    const ask = (...[changes, model = upstream, key]: [Body, string?, string?]) =>
+      SDKS[dialect](simulator.url, { ...body, ...changes }, model, key);
+    await expect(ask({}, upstream, "wrong")).rejects.toMatchObject({ status: refused.key });
+    await expect(ask({ ...(body.model ? { model: "unheard-of" } : {}) }, "unheard-of")).rejects.toMatchObject({
+      status: refused.model,
+    });
+    await expect(ask(refused.body)).rejects.toMatchObject({ status: 400 });
+  });
+});
