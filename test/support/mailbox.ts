@@ -18,10 +18,10 @@ export type Mailbox = {
 
 /** The mailbox of an SMTP server that accepts everything. */
 export async function smtpMailbox() {
-  const { url, received, close } = await startSmtpServer();
+  const server = await startSmtpServer();
   const emails = new Map<string, Promise<MailboxEmail>>();
   const read = ({ raw }: ReceivedMail) => emails.get(raw) ?? emails.set(raw, parse(raw)).get(raw);
-  return { url, ...mailboxOf(async () => (await Promise.all(received.map(read))) as MailboxEmail[]), close };
+  return { ...server, ...mailboxOf(async () => (await Promise.all(server.received.map(read))) as MailboxEmail[]) };
 }
 
 /** The mailbox of a folder of .eml files, which replaces an SMTP server. */
