@@ -1,14 +1,11 @@
 import { Migration } from "@mikro-orm/migrations";
 
 /**
- * The audit log becomes append-only: a partition for every month, which retention drops as a whole, and triggers that
- * refuse every other change. `audit_seals` holds the hash chain over its rows.
+ * The audit log of release 0.1. It is append-only: a partition for every month, which retention drops as a whole, and
+ * triggers that refuse every other change. `audit_seals` holds the hash chain over its rows.
  */
 export class Migration20261121000500_audit extends Migration {
   override async up(): Promise<void> {
-    this.addSql("alter table audit_events rename to audit_events_before");
-    this.addSql("alter table audit_events_before rename constraint audit_events_pkey to audit_events_before_pkey");
-    this.addSql("drop index audit_events_user");
     // Ids are UUIDv7 and begin with the time: the key that pages are read by is the key of the partitions too.
     this.addSql(`
       create table audit_events (
@@ -23,13 +20,10 @@ export class Migration20261121000500_audit extends Migration {
         details jsonb not null,
         created_at timestamptz(3) not null
       ) partition by range (id)`);
-    this.addSql("create index audit_events_user on audit_events (user_id, id)");
-    this.addSql("create index audit_events_actor on audit_events (actor_id, id)");
+    this.addSql("create index audit_events_user on audit_events (user_id, id, event)");
+    this.addSql("create index audit_events_actor on audit_events (actor_id, id, event, user_id)");
     this.addSql("create index audit_events_event on audit_events (event, id)");
-    this.addSql(`
-      create table audit_unsealed (
-        event_id uuid primary key
-      )`);
+    this.addSql("create table audit_unsealed (event_id uuid primary key)");
     this.addSql(`
       create table audit_seals (
         position bigint primary key,
@@ -61,11 +55,7 @@ export class Migration20261121000500_audit extends Migration {
     );
     this.addSql(`
       select audit_add_partition(month::date) from generate_series(
-        date_trunc('month', coalesce((select min(created_at) from audit_events_before), now()) at time zone 'UTC'),
-        date_trunc('month', now() at time zone 'UTC') + interval '3 months', '1 month') as month`);
-    this.addSql("insert into audit_events select * from audit_events_before");
-    this.addSql("insert into audit_unsealed select id from audit_events");
-    this.addSql("drop table audit_events_before");
+        date_trunc('month', now() at time zone 'UTC'), date_trunc('month', now() at time zone 'UTC') + interval '3 months', '1 month') as month`);
   }
 
   private guards(): void {
