@@ -105,14 +105,13 @@ export function readCatalogue(path = "neutral"): Catalogue {
   throw new Error(`AI_CATALOG: the catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`);
 }
 
-/** The provider of that public id, if there is one. */
-export function findProvider(catalogue: Catalogue, id: string): CatalogueProvider | undefined {
-  return catalogue.providers.find((provider) => provider.id === id);
-}
-
-/** The model of that public name, if the provider has it; its default when no name is given. */
-export function findModel(provider: CatalogueProvider, name: string | undefined): CatalogueModel | undefined {
-  return name === undefined ? provider.models[0] : provider.models.find((model) => model.name === name);
+/** The provider of that public id and its model of that public name, if there are such; its default model without a name. */
+export function findTarget(
+  catalogue: Catalogue,
+  { provider, model }: { provider: string; model?: string | undefined },
+) {
+  const entry = catalogue.providers.find(({ id }) => id === provider);
+  return { entry, model: model === undefined ? entry?.models[0] : entry?.models.find(({ name }) => name === model) };
 }
 
 /** The fields of a conversation that a model takes no notice of, by their JSON names. */

@@ -1,35 +1,28 @@
+import type { Message } from "@bufbuild/protobuf";
+import type { ChatRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
 import { ServiceError, type Violation } from "../platform/errors.ts";
-import { type Catalogue, type CatalogueModel, type CatalogueProvider, findModel, findProvider } from "./catalogue.ts";
+import { type Catalogue, type CatalogueModel, type CatalogueProvider, findTarget } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { ProviderError } from "./providers/errors.ts";
-import type { CallObserver, Completion, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
-import { type InstrumentDeps, instrumentCall, type UsageEntry, type UsageStart } from "./usage.ts";
+import type { CallObserver, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
+import { instrumentCall, type UsageEntry } from "./usage.ts";
 
 /** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
-export type Conversation = {
-  provider: string;
-  model?: string | undefined;
-  messages: readonly { role: string; content: string }[];
-  maxTokens?: number | undefined;
-  temperature?: number | undefined;
-  systemPrompt?: string | undefined;
-};
+export type Conversation = Omit<ChatRequest, keyof Message>;
 
-export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> & InstrumentDeps;
+export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> &
+  Parameters<typeof instrumentCall>[0];
 
 /** Where a conversation goes, and what is sent. */
 type ResolvedModel = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
 
-/** A complete reply (spec 2.7). */
-export type ChatReply = Completion & { model: string; provider: string };
-
 /**
- * Sends a conversation and waits for the complete reply.
+ * Sends a conversation and waits for the complete reply (spec 2.7).
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
-export async function chat(call: ChatDeps, conversation: Conversation): Promise<ChatReply> {
+export async function chat(call: ChatDeps, conversation: Conversation) {
   const route = resolveModel(call.ai, conversation);
   const usage = startUsage(call, call.signal, route, false);
   try {
@@ -95,7 +88,7 @@ function startUsage(
   isStream: boolean,
 ): UsageEntry & CallObserver {
   const { onFinished, ...observer } = instrumentCall(call, { vendor: entry.vendor, model: model.upstream, isStream });
-  const start: UsageStart = {
+  const start = {
     userId: call.caller.actorId ?? call.caller.user.id, // impersonation is at the administrator's expense
     provider: entry.id,
     model: model.name,
@@ -112,29 +105,17 @@ function finishFailed(
   usage: UsageEntry,
   thrown: unknown,
 ): unknown {
-  if (signal.aborted) {
-    usage.finish("cancelled");
-    return thrown;
-  }
-  if (!(thrown instanceof ProviderError)) {
-    usage.finish("failed");
-    return thrown;
-  }
-  if (thrown.usage) usage.onUsage(thrown.usage);
-  usage.finish(thrown.kind);
-  const message = `The AI provider ${entry.id} failed: ${thrown.kind}.`;
-  log.warn({ requestId, detail: thrown.detail }, message);
+  const failure = !signal.aborted && thrown instanceof ProviderError ? thrown : undefined;
+  if (failure?.facts.usage) usage.onUsage(failure.facts.usage);
+  usage.finish(signal.aborted ? "cancelled" : (failure?.kind ?? "failed"));
+  if (!failure) return thrown;
+  const message = `The AI provider ${entry.id} failed: ${failure.kind}.`;
+  log.warn({ requestId, detail: failure.facts.detail }, message);
   return new ServiceError(Reason.PROVIDER_ERROR, message);
 }
 
 /** Limit of all messages together, in characters. */
 const MAX_CHARACTERS = 262_144;
-
-/** Provider and model of a conversation. The request can choose only what the catalogue lists. */
-export function findTarget(catalogue: Catalogue, { provider, model }: Pick<Conversation, "provider" | "model">) {
-  const entry = findProvider(catalogue, provider);
-  return { entry, model: entry && findModel(entry, model) };
-}
 
 /** Checks a conversation against the catalogue, and its messages as a whole. */
 export function checkConversation(catalogue: Catalogue, conversation: Conversation): Violation[] {

@@ -3,8 +3,8 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Call, signedInCallOf } from "../call.ts";
 import { AI_IGNORED } from "../platform/client.ts";
-import { ignoredBy } from "./catalogue.ts";
-import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
+import { findTarget, ignoredBy } from "./catalogue.ts";
+import { type Conversation, chat, streamChat } from "./chat.ts";
 import { listProviders } from "./list-providers.ts";
 import { listUsage } from "./list-usage.ts";
 

@@ -1,16 +1,8 @@
 import { ignoredBy } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 
-/** A provider as clients see it (spec 2.6). */
-export type ListedProvider = {
-  provider: string;
-  defaultModel: string;
-  configured: boolean;
-  models: { model: string; ignored: string[] }[];
-};
-
-/** Lists every provider of the catalogue, configured or not. */
-export function listProviders({ catalogue, providers }: Pick<AiContext, "catalogue" | "providers">): ListedProvider[] {
+/** Lists every provider of the catalogue, configured or not (spec 2.6). */
+export function listProviders({ catalogue, providers }: Pick<AiContext, "catalogue" | "providers">) {
   return catalogue.providers.map((entry) => ({
     provider: entry.id,
     defaultModel: entry.models[0].name,

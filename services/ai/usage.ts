@@ -6,7 +6,7 @@ import type { Tracing } from "../platform/tracing.ts";
 import { type HotDb, newId } from "../store/store.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
-import type { CallObserver, Usage } from "./providers/provider.ts";
+import type { Usage } from "./providers/provider.ts";
 
 /** How a call ended. */
 export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | ProviderErrorKind;
@@ -22,15 +22,7 @@ export type UsageEntry = {
 };
 
 /** The caller, the model and the size of the prompt. */
-export type UsageStart = { userId: string; provider: string; model: string; inputCharacters: number };
-
-/** Records the usage of AI calls. */
-export type UsageLedger = {
-  /** Opens the row of a call. The outcome is `cancelled` if the signal fires first. Calls `onFinished` once. */
-  start(start: UsageStart, signal: AbortSignal, onFinished?: (row: UsageRow) => void): UsageEntry;
-  /** Resolves when everything recorded so far is in the database, or the attempt to write it failed. */
-  flush(): Promise<void>;
-};
+type UsageStart = { userId: string; provider: string; model: string; inputCharacters: number };
 
 /** How often the row of a long reply is updated, in ms, so that little is lost with the process. */
 const PROGRESS_INTERVAL_MS = 5_000;
@@ -51,7 +43,7 @@ const INPUT_UNREAD: ReadonlySet<UsageOutcome> = new Set([
 const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
 /** Opens the ledger. A row is written when its call starts, so that it survives a crash, and again when the call ends. */
-export function openUsageLedger(db: HotDb, clock: Clock, log: Logger): UsageLedger {
+export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
   const batch = createBatch<UsageRow>({
     name: "AI usage",
     intervalMs: 20, // a shorter call is written once
@@ -64,8 +56,14 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger): UsageLedg
   const write = (row: UsageRow) => batch.set(row.id, row);
 
   return {
+    /** Resolves when everything recorded so far is in the database, or the attempt to write it failed. */
     flush: batch.flush,
-    start({ userId, provider, model, inputCharacters }, signal, onFinished) {
+    /** Opens the row of a call. The outcome is `cancelled` if the signal fires first. Calls `onFinished` once. */
+    start(
+      { userId, provider, model, inputCharacters }: UsageStart,
+      signal: AbortSignal,
+      onFinished?: (row: UsageRow) => void,
+    ): UsageEntry {
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
@@ -113,27 +111,13 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger): UsageLedg
   };
 }
 
-/** Metrics and span of one provider call. */
-type CallInstruments = Pick<CallObserver, "onSent" | "onDecoded"> & {
-  /** Called with the final usage row. */
-  onFinished(row: UsageRow): void;
-};
+type InstrumentDeps = { metrics: Metrics; tracing: Tracing | undefined; traceparent: string | null; startedAt: number };
 
-/** What instruments need of a call. */
-export type InstrumentDeps = {
-  metrics: Metrics;
-  tracing: Tracing | undefined;
-  traceparent: string | null;
-  /** By `performance.now()`. */
-  startedAt: number;
-};
-
-/** Starts the metrics of a provider call, and its span if traces are collected. */
+/** Starts the metrics of a provider call, and its span if traces are collected. `onFinished` takes the final usage row. */
 export function instrumentCall(
-  call: InstrumentDeps,
+  { metrics, tracing, traceparent, startedAt }: InstrumentDeps,
   { vendor, model, isStream }: { vendor: string; model: string; isStream: boolean },
-): CallInstruments {
-  const { metrics, tracing, traceparent, startedAt } = call;
+) {
   const labels = { gen_ai_operation_name: "chat", gen_ai_provider_name: vendor, gen_ai_request_model: model };
   const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
     "gen_ai.operation.name": "chat",
@@ -144,14 +128,14 @@ export function instrumentCall(
   let isSent = false;
   let decodingMs = 0;
   return {
-    onSent(at) {
+    onSent(at: number) {
       if (!isSent) metrics.overheadSeconds.observe({ phase: "request" }, (at - startedAt) / 1000);
       isSent = true;
     },
-    onDecoded(ms) {
+    onDecoded(ms: number) {
       decodingMs += ms;
     },
-    onFinished({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }) {
+    onFinished({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }: UsageRow) {
       const error = outcome === "completed" ? undefined : outcome;
       const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
       metrics.operationSeconds.observe({ ...labels, ...(error && { error_type: error }) }, (latency_ms ?? 0) / 1000);

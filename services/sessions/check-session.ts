@@ -80,19 +80,11 @@ export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "wa
 /** Poll interval for the sessions of open streams, in ms. A revocation ends a stream within about this time. */
 const POLL_INTERVAL_MS = 750;
 
-/** A long call that may continue only while its session is open. */
-export type SessionSubscription = {
-  /** Aborts when the client disconnects, or with a ServiceError when the session has ended. */
-  signal: AbortSignal;
-  /** Stops watching. */
-  end(): void;
-};
-
-/** Ends long calls when their session ends, whichever process ended it. */
-export type SessionWatcher = { watch(sessionId: string, client: AbortSignal): SessionSubscription };
-
-/** One statement per interval checks all watched sessions. Without open streams there is none. */
-export function createSessionWatcher(db: HotDb, clock: Clock): SessionWatcher {
+/**
+ * Ends long calls when their session ends, whichever process ended it. One statement per interval checks all watched
+ * sessions. Without open streams there is none.
+ */
+export function createSessionWatcher(db: HotDb, clock: Clock) {
   const watched = new Set<{ sessionId: string; controller: AbortController }>();
   let isScheduled = false;
 
@@ -116,21 +108,13 @@ export function createSessionWatcher(db: HotDb, clock: Clock): SessionWatcher {
   }
 
   return {
-    watch(sessionId, client) {
-      const controller = new AbortController();
-      const entry = { sessionId, controller };
-      const onClientGone = () => controller.abort(client.reason);
-      if (client.aborted) onClientGone();
-      else client.addEventListener("abort", onClientGone);
+    /** @returns what aborts when the client disconnects, or with a ServiceError when the session has ended */
+    watch(sessionId: string, client: AbortSignal) {
+      const entry = { sessionId, controller: new AbortController() };
       watched.add(entry);
       pollLater();
-      return {
-        signal: controller.signal,
-        end() {
-          client.removeEventListener("abort", onClientGone);
-          watched.delete(entry);
-        },
-      };
+      const signal = AbortSignal.any([client, entry.controller.signal]);
+      return { signal, end: () => watched.delete(entry) };
     },
   };
 }

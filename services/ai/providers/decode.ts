@@ -109,10 +109,6 @@ export class ReplyDecoder {
     return this.#take();
   }
 
-  #endInsideEvent(): void {
-    if (!this.isComplete) this.#fail(new ProviderError("broke off"));
-  }
-
   #fail(error: ProviderError): void {
     this.#fault ??= error;
     this.isClosed = true;
@@ -145,9 +141,10 @@ export class ReplyDecoder {
     if (finished) this.finished = true;
     if (over) this.isClosed = true;
     if (callsTool) this.#callsTool = true;
-    if (this.#isEnding && failed === "unreadable reply") this.#endInsideEvent();
-    else if (failed && finished) this.#failedAs ??= failed;
-    else if (failed) this.#fail(new ProviderError(failed));
+    const isCut = this.#isEnding && failed === "unreadable reply"; // inside its last event
+    if (isCut && this.isComplete) return;
+    if (failed && finished) this.#failedAs ??= failed;
+    else if (failed) this.#fail(new ProviderError(isCut ? "broke off" : failed));
   }
 }
 

@@ -15,7 +15,7 @@ export type ProviderErrorKind =
   | "reply too large"
   | "broke off";
 
-type ProviderErrorOptions = {
+type ProviderErrorFacts = {
   /** A later attempt may succeed. */
   retryable?: boolean | undefined;
   /** The wait that the provider requires. */
@@ -28,19 +28,13 @@ type ProviderErrorOptions = {
 
 /** A provider's failure: its kind, and nothing of what the provider sent. */
 export class ProviderError extends Error {
+  override readonly name = "ProviderError";
   readonly kind: ProviderErrorKind;
-  readonly retryable: boolean;
-  readonly retryAfterMs: number | undefined;
-  readonly detail: string | undefined;
-  readonly usage: Usage | undefined;
-  constructor(kind: ProviderErrorKind, { retryable = false, retryAfterMs, detail, usage }: ProviderErrorOptions = {}) {
+  readonly facts: ProviderErrorFacts;
+  constructor(kind: ProviderErrorKind, facts: ProviderErrorFacts = {}) {
     super(kind);
-    this.name = "ProviderError";
     this.kind = kind;
-    this.retryable = retryable;
-    this.retryAfterMs = retryAfterMs;
-    this.detail = detail;
-    this.usage = usage;
+    this.facts = facts;
   }
 }
 
@@ -101,14 +95,8 @@ type ErrorBody = {
  * @param status the HTTP status, unless that was a success
  */
 export function classifyError(error: unknown, status?: number): ProviderErrorKind {
-  const {
-    type,
-    code,
-    status: named,
-    status_code,
-    metadata,
-    details,
-  } = (typeof error === "object" && error ? error : {}) as ErrorBody;
+  const body: ErrorBody = typeof error === "object" && error ? error : {};
+  const { type, code, status: named, status_code, metadata, details } = body;
   const detailWords = listOf(details).flatMap((detail) => [
     detail?.reason,
     ...listOf(detail?.violations).map((v) => v?.quotaId),

@@ -13,24 +13,17 @@ const ADAPTERS: Record<CatalogueProvider["dialect"], (endpoint: Endpoint) => Ada
   "openai-compatible": (endpoint) => openaiAdapter(endpoint, false),
 };
 
-/** The providers that can be called. */
-export type Providers = {
-  /** By public id. Those that no key activates are missing. */
-  byId: ReadonlyMap<string, Provider>;
-  /** Closes idle connections; calls in progress end by their own signals. */
-  close(): void;
-};
-
 /**
  * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before the first call.
  * @param variables the values of the variables that the catalogue names (keys and base URLs); empty is absent
+ * @returns the providers by public id, and a function that closes idle connections; calls end by their own signals
  * @throws Error one message that lists every variable with an unusable value, and never the value
  */
 export function openProviders(
   catalogue: Catalogue,
   variables: Readonly<Record<string, string | undefined>>,
   { proxyEnv, ...limits }: Partial<ProviderBounds> & { proxyEnv?: ProxyEnv } = {},
-): Providers {
+) {
   refuseUnusable(catalogue, variables);
   const bounds = { ...DEFAULT_BOUNDS, ...limits };
   const http = createHttpClient(bounds.connectMs, proxyEnv);

@@ -52,12 +52,6 @@ export class UpstreamRequest {
     this.#isIdlePaused = true;
   }
 
-  /** Waits, unless the request is aborted first. */
-  async sleep(ms: number): Promise<void> {
-    this.pauseIdleTimer();
-    await sleep(ms, undefined, { signal: this.signal });
-  }
-
   /** Stops both timers and the listener on the client's signal. What is still open upstream stays open. */
   finish(): void {
     clearTimeout(this.#total);
@@ -100,11 +94,12 @@ export async function sendWithRetry(
     } catch (thrown) {
       if (request.signal.aborted) throw thrown;
       const error = toProviderError(thrown, "unreachable");
-      const retryAfterMs = error.retryAfterMs ?? 0;
+      const { retryable, retryAfterMs = 0 } = error.facts;
       const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
-      const isWorthIt = error.retryable && attempt < retries;
+      const isWorthIt = retryable && attempt < retries;
       if (!isWorthIt || retryAfterMs > attemptMs || waitMs > request.remainingMs) throw error;
-      await request.sleep(waitMs);
+      request.pauseIdleTimer();
+      await sleep(waitMs, undefined, { signal: request.signal });
     }
   }
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
-import { type Catalogue, findModel, findProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
+import { type Catalogue, findTarget, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 import { configOf } from "../../support/config.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
@@ -58,18 +58,17 @@ describe("AI catalogue", () => {
 
   test("providers and models are found by public name only", () => {
     const catalogue = readCatalogue();
-    const provider = findProvider(catalogue, "provider-b");
-    if (!provider) throw new Error("provider-b is missing.");
-    expect(findModel(provider, undefined)?.name).toBe("model-b-1");
-    expect(findModel(provider, "model-b-2")?.upstream).toBe("claude-opus-5-5");
-    expect(findModel(provider, "claude-opus-5-5")).toBeUndefined();
-    for (const id of ["openai", "__proto__", "constructor", ""]) expect(findProvider(catalogue, id)).toBeUndefined();
+    const find = (provider: string, model?: string) => findTarget(catalogue, { provider, model });
+    expect(find("provider-b").model?.name).toBe("model-b-1");
+    expect(find("provider-b", "model-b-2").model?.upstream).toBe("claude-opus-5-5");
+    expect(find("provider-b", "claude-opus-5-5").model).toBeUndefined();
+    for (const id of ["openai", "__proto__", "constructor", ""]) expect(find(id).entry).toBeUndefined();
   });
 
   test("a fifth provider of a known dialect needs no code", async () => {
     const simulator = await startProviderSimulator({ dialect: "openai-compatible" });
     const catalogue = readCatalogue(file({ providers: [fifth] }));
-    const entry = findProvider(catalogue, "elsewhere");
+    const [entry] = catalogue.providers;
     if (!entry) throw new Error("The fifth provider is missing.");
     const environment = { ELSEWHERE_TOKEN: "simulated-key", ELSEWHERE: `${simulator.url}/v1` };
     const providers = openProviders(catalogue, variablesIn(environment));

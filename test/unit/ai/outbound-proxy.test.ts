@@ -89,7 +89,7 @@ test.each([
     createHttpClient(connectMs, { HTTPS_PROXY }).post(target, {}, {}, signal);
   await expect(post(100, new AbortController().signal)).rejects.toMatchObject({
     message: "unreachable",
-    retryable: true,
+    facts: { retryable: true },
   });
   await expect(post(60_000, AbortSignal.timeout(100))).rejects.toMatchObject({ name: "TimeoutError" });
 });

@@ -2,13 +2,15 @@ import { describe, expect, test } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
-import { findModel } from "../../../services/ai/catalogue.ts";
 import type { Prompt } from "../../../services/ai/providers/provider.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
+const modelOf = ({ entry }: Bench, name?: string) =>
+  entry.models.find((model) => model.name === name) ?? entry.models[0];
+
 /** A conversation with everything that some provider refuses. */
 const demanding = (bench: Bench, model?: string): Prompt => ({
-  model: findModel(bench.entry, model) ?? bench.entry.models[0],
+  model: modelOf(bench, model),
   system: "Be brief.",
   messages: [
     { role: "user", content: "One." },
@@ -90,8 +92,7 @@ describe.each(DIALECTS)("Provider requests to %s", async (dialect) => {
   });
 
   test("accept temperature 0", async () => {
-    const model = findModel(bench.entry, SENT[dialect].model) ?? bench.entry.models[0];
-    const prompt = { ...promptOf(bench, "case: plain"), model, temperature: 0 };
+    const prompt = { ...promptOf(bench, "case: plain"), model: modelOf(bench, SENT[dialect].model), temperature: 0 };
     expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
     expect(JSON.stringify(body())).toMatch(/"temperature":0/);
   });
