@@ -15,7 +15,7 @@ export async function logout(call: SignedInCall, refreshToken: string): Promise<
   await call.em.transactional(async () => {
     await lockUser(call, user.id);
     for (const id of ended) {
-      if (await revokeSession(call, id)) await recordAudit(call, "auth.logout", { userId: user.id });
+      if (await revokeSession(call, id, user.id)) await recordAudit(call, "auth.logout", { userId: user.id });
     }
   });
 }

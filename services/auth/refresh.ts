@@ -44,7 +44,7 @@ async function endReused(call: Call, { id, device, user }: RefreshedSession): Pr
   await call.em.transactional(async () => {
     await lockUser(call, user.id);
     call.signal.throwIfAborted();
-    if (!(await revokeSession(call, id))) return;
+    if (!(await revokeSession(call, id, user.id))) return;
     const details = { sessionId: id };
     await recordAudit(call, "auth.refresh_reused", { userId: user.id, outcome: "failure", details });
     await queueEmail(call, user, "session-reused", { device });

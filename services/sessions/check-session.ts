@@ -6,13 +6,7 @@ import type { SessionClaims } from "../platform/access-token.ts";
 import { ServiceError } from "../platform/errors.ts";
 import type { Clock } from "../platform/process.ts";
 import { unauthenticated } from "../platform/server-hooks.ts";
-import {
-  type FoundSession,
-  findOpenSessions,
-  Session,
-  selectOpenSessions,
-  updateLastActive,
-} from "../store/sessions.ts";
+import { type FoundSession, findOpenSessions, Session, updateLastActive } from "../store/sessions.ts";
 import type { Db, HotDb, Store } from "../store/store.ts";
 
 /**
@@ -90,8 +84,8 @@ export function createSessionWatcher(db: HotDb, clock: Clock) {
 
   async function poll(): Promise<void> {
     const checked = [...watched];
-    const ids = [...new Set(checked.map(({ sessionId }) => sessionId))];
-    const open = await selectOpenSessions(db, ids, clock.now()).catch(() => undefined); // unreachable: no stream ends
+    const ids = checked.map(({ sessionId }) => sessionId);
+    const open = await findOpenSessions(db, ids, clock.now()).catch(() => undefined); // unreachable: no stream ends
     for (const { sessionId, controller } of checked) {
       if (open?.has(sessionId) === false) {
         controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));

@@ -66,25 +66,12 @@ const FIND_OPEN = prepared(
 /** Reads those of the sessions that are open, each with its user. One prepared statement. @returns them by session id. */
 export async function findOpenSessions({ query }: HotDb, ids: string[], now: Date): Promise<Map<string, FoundSession>> {
   const rows = await query<FoundRow>(FIND_OPEN, [ids, now]);
-  return new Map(rows.map((row) => [row.sessionId, toFoundSession(row)]));
-}
-
-function toFoundSession(row: FoundRow): FoundSession {
-  const { sessionId, sessionCreatedAt, generation, successorUsed, lastActiveAt, usedSecondFactor, actorId, ...user } =
-    row;
-  const session = { id: sessionId, generation, successorUsed, createdAt: sessionCreatedAt, lastActiveAt };
-  return { user, session, usedSecondFactor, actorId: actorId ?? undefined };
-}
-
-const SELECT_OPEN = prepared(
-  "open_sessions_among",
-  `select s.id from sessions s where s.id = any(?::uuid[]) and ${IS_OPEN}`,
-);
-
-/** The ids of those sessions that are open. One prepared statement. */
-export async function selectOpenSessions({ query }: HotDb, ids: string[], now: Date): Promise<Set<string>> {
-  const rows = await query<{ id: string }>(SELECT_OPEN, [ids, now]);
-  return new Set(rows.map(({ id }) => id));
+  const found = rows.map(({ sessionId: id, sessionCreatedAt: createdAt, actorId, usedSecondFactor, ...row }) => {
+    const { generation, successorUsed, lastActiveAt, ...user } = row;
+    const session = { id, generation, successorUsed, createdAt, lastActiveAt };
+    return [id, { user, session, usedSecondFactor, actorId: actorId ?? undefined }] as const;
+  });
+  return new Map(found);
 }
 
 export type ListedSession = Pick<Session, "id" | "device" | "ip" | "location" | "createdAt" | "lastActiveAt"> & {
@@ -112,19 +99,15 @@ export async function lockOpenSession({ em }: Db, id: string, userId: string): P
   return rows.length > 0;
 }
 
-/** Revokes a session of a user if it is open. @returns whether it was. */
-export async function revokeOpenSession({ em }: Db, id: string, userId: string, now: Date): Promise<boolean> {
+/** Revokes a session of a user if it is open; impersonations opened from it end with it. @returns whether it was open. */
+export async function revokeSession({ em, clock }: ClockedDb, id: string, userId: string): Promise<boolean> {
+  const now = clock.now();
   const rows = await em.execute<unknown[]>(
     `update sessions as s set revoked_at = ? where s.id = ? and s.user_id = ? and ${IS_OPEN}
      returning s.id`,
     [now, id, userId, now],
   );
   return rows.length > 0;
-}
-
-/** Revokes a session; impersonations opened from it end with it. @returns false if it was revoked already. */
-export async function revokeSession({ em, clock }: ClockedDb, id: string): Promise<boolean> {
-  return (await em.nativeUpdate(Session, { id, revokedAt: null }, { revokedAt: clock.now() })) > 0;
 }
 
 /** Revokes the sessions that administrators have opened as this user. */
