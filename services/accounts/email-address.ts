@@ -55,7 +55,7 @@ export async function leaveAddress(
   newEmail: string,
 ): Promise<void> {
   await invalidateOneTimeTokens(call, old.id);
-  await deleteAttempts(call, { kind: "password", subject: old.canonicalEmail });
+  await deleteAttempts(call, old.canonicalEmail, "password");
   await queueEmail(call, old, "email-changed", { newEmail });
 }
 

@@ -1,7 +1,7 @@
 import { type FilterQuery, LockMode } from "@mikro-orm/core";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import { deleteLocks } from "../lockout/clear-locks.ts";
 import type { Config } from "../platform/config.ts";
+import { deleteAttempts } from "../store/attempts.ts";
 import { deleteEmails } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";
 import { User } from "../store/users.ts";
@@ -12,16 +12,19 @@ const USAGE_BATCH_SIZE = 50_000;
 /**
  * Erases an account and all personal data. Usage rows stay without a user, audit events stay with the id as pseudonym.
  * Joins the caller's transaction.
+ * @param isDue does not apply to a user whose row is locked
  * @returns false if there is no such user.
  */
-export async function eraseUser(call: AuditDeps, userId: string): Promise<boolean> {
-  const lockMode = LockMode.PESSIMISTIC_WRITE; // e-mails cannot be queued meanwhile: their foreign key waits for this lock
-  const user = await call.em.findOne(User, { id: userId }, { lockMode });
+export async function eraseUser(call: AuditDeps, userId: string, isDue?: FilterQuery<User>): Promise<boolean> {
+  // e-mails cannot be queued meanwhile: their foreign key waits for this lock
+  const lockMode = isDue ? LockMode.PESSIMISTIC_PARTIAL_WRITE : LockMode.PESSIMISTIC_WRITE;
+  const user = await call.em.findOne(User, { $and: [{ id: userId }, isDue ?? {}] }, { lockMode });
   if (!user) return false;
   await deleteEmails(call, userId);
   while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // the foreign key would do it in one long statement
   await call.em.nativeDelete(User, { id: userId });
-  await deleteLocks(call, user);
+  await deleteAttempts(call, user.canonicalEmail, "password");
+  await deleteAttempts(call, userId, "confirmation", "second-factor", "backup-code");
   await recordAudit(call, "user.erased", { userId });
   return true;
 }
@@ -56,10 +59,12 @@ export async function purgeUnverifiedUsers(
   });
 }
 
-/** Which accounts to erase at a time. */
-type Due = (now: Date) => FilterQuery<User>;
-
-async function eraseAll(createSystemCall: () => AuditDeps, signal: AbortSignal, isDue: Due): Promise<void> {
+/** Erases users, unless a sign-in has changed what makes them due or another process is erasing them. */
+async function eraseAll(
+  createSystemCall: () => AuditDeps,
+  signal: AbortSignal,
+  isDue: (now: Date) => FilterQuery<User>,
+): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH_SIZE; erased === BATCH_SIZE; ) {
     erased = 0;
@@ -68,18 +73,10 @@ async function eraseAll(createSystemCall: () => AuditDeps, signal: AbortSignal, 
     const due = await em.find(User, isDue(clock.now()), { fields: ["id"], orderBy, limit: BATCH_SIZE });
     for (const { id } of due) {
       if (signal.aborted) break;
-      const isErased = await purgeUser(createSystemCall(), id, isDue).catch((error) => void failures.push(error));
-      if (isErased) erased++;
+      const call = createSystemCall();
+      const erasure = call.em.transactional(() => eraseUser(call, id, isDue(clock.now())));
+      if (await erasure.catch((error) => void failures.push(error))) erased++;
     }
   }
   if (failures.length > 0) throw failures[0];
-}
-
-/** Erases a user, unless a sign-in has changed what makes it due or another process is erasing it. */
-function purgeUser(call: AuditDeps, id: string, isDue: Due): Promise<boolean> {
-  return call.em.transactional(async () => {
-    const lockMode = LockMode.PESSIMISTIC_PARTIAL_WRITE; // skips a locked row
-    const due = await call.em.findOne(User, { $and: [{ id }, isDue(call.clock.now())] }, { lockMode });
-    return due ? eraseUser(call, id) : false;
-  });
 }

@@ -1,8 +1,6 @@
-import { clearLock, deleteAttempts } from "../store/attempts.ts";
-import type { ClockedDb, Db } from "../store/store.ts";
+import { clearLock } from "../store/attempts.ts";
+import type { ClockedDb } from "../store/store.ts";
 import type { User } from "../store/users.ts";
-
-type Owner = Pick<User, "id" | "canonicalEmail">;
 
 /**
  * Forgets the failed passwords and codes of an account. Its next login is not limited by earlier ones.
@@ -10,20 +8,13 @@ type Owner = Pick<User, "id" | "canonicalEmail">;
  */
 export async function clearLocks(
   call: ClockedDb,
-  { id, canonicalEmail }: Owner,
+  { id, canonicalEmail }: Pick<User, "id" | "canonicalEmail">,
   by: "operator" | "reset",
 ): Promise<void> {
   const now = call.clock.now();
+  const all = by === "operator";
   await clearLock(call, { kind: "password", subject: canonicalEmail }, now, true);
   await clearLock(call, { kind: "confirmation", subject: id }, now, true);
-  await clearLock(call, { kind: "second-factor", subject: id }, now, by === "operator");
-  await clearLock(call, { kind: "backup-code", subject: id }, now, by === "operator");
-}
-
-/** Deletes what was counted for an account that is erased. */
-export async function deleteLocks(call: Db, { id, canonicalEmail }: Owner): Promise<void> {
-  await deleteAttempts(call, { kind: "password", subject: canonicalEmail });
-  for (const kind of ["confirmation", "second-factor", "backup-code"] as const) {
-    await deleteAttempts(call, { kind, subject: id });
-  }
+  await clearLock(call, { kind: "second-factor", subject: id }, now, all);
+  await clearLock(call, { kind: "backup-code", subject: id }, now, all);
 }

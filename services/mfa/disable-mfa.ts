@@ -22,7 +22,7 @@ export async function disableMfa(
   await call.em.nativeUpdate(User, { id: userId }, disabled);
   await replaceBackupCodes(call, userId, []);
   await invalidateOneTimeTokens(call, userId, ["sign-in"]);
-  for (const kind of ["second-factor", "backup-code"] as const) await deleteAttempts(call, { kind, subject: userId });
+  await deleteAttempts(call, userId, "second-factor", "backup-code");
   if (options.audit) await recordAudit(call, "auth.mfa_disabled", { userId });
   if (options.notify) await queueEmail(call, user, "mfa-disabled");
   return true;

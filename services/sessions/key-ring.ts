@@ -40,7 +40,7 @@ export async function openKeyRing(
   const rotate = async () => {
     const now = clock.now();
     await deleteRetiredKeys({ em: store.fork() }, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
-    await addKey({ em: store.fork() }, cipher, now, new Date(now.getTime() - KEY_AGE_MS));
+    await addSigningKey({ em: store.fork() }, cipher, now, new Date(now.getTime() - KEY_AGE_MS));
     await reload();
   };
   if (keys.length === 0) await rotate();
@@ -78,11 +78,8 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
   );
 }
 
-/** Adds a key whatever the age of the others. It signs once every process has loaded it. */
-export const addSigningKey = (db: Db, cipher: Cipher, now: Date): Promise<void> => addKey(db, cipher, now, now);
-
-/** Adds a key unless one was created after `youngEnough`. */
-async function addKey(db: Db, cipher: Cipher, now: Date, youngEnough: Date): Promise<void> {
+/** Adds a key, unless one was created after `youngEnough`. It signs once every process has loaded it. */
+export async function addSigningKey(db: Db, cipher: Cipher, now: Date, youngEnough = now): Promise<void> {
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = newId(now);
   const privateKey = cipher.encrypt(JSON.stringify(jwk), kid);

@@ -1,5 +1,5 @@
 import Bowser from "bowser";
-import type { CityResponse, Reader } from "maxmind";
+import type { CityResponse } from "maxmind";
 import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Reservation } from "../store/attempts.ts";
@@ -70,17 +70,12 @@ export async function openGeoIp(file: string | undefined): Promise<Call["locate"
     throw new Error(`GEOIP_DB can't be read: ${(error as Error).message}`);
   });
   return (address) => {
-    const found = lookUp(reader, address);
-    const names = [found?.city?.names?.en, found?.country?.names?.en].filter(Boolean);
-    return names.join(", ").slice(0, MAX_LOCATION) || null;
+    try {
+      const found = reader.get(address);
+      const names = [found?.city?.names?.en, found?.country?.names?.en].filter(Boolean);
+      return names.join(", ").slice(0, MAX_LOCATION) || null;
+    } catch {
+      return null; // an IPv6 address, and the database has only IPv4
+    }
   };
-}
-
-/** The reader throws for an IPv6 address if its database has only IPv4. */
-function lookUp(reader: Reader<CityResponse>, address: string): CityResponse | null {
-  try {
-    return reader.get(address);
-  } catch {
-    return null;
-  }
 }

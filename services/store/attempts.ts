@@ -137,6 +137,6 @@ export async function clearLock({ em }: Db, { kind, subject }: AttemptKey, now: 
 }
 
 /** Deletes what was counted for a subject that no longer belongs to an account. */
-export async function deleteAttempts({ em }: Db, { kind, subject }: AttemptKey): Promise<void> {
-  await em.execute("delete from attempts where kind = ? and subject = ?", [kind, subject]);
+export async function deleteAttempts({ em }: Db, subject: string, ...kinds: AttemptKey["kind"][]): Promise<void> {
+  await em.execute("delete from attempts where kind in (?) and subject = ?", [kinds, subject]);
 }

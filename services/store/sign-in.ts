@@ -1,3 +1,4 @@
+import type { SessionClaims } from "../platform/access-token.ts";
 import type { Reservation } from "./attempts.ts";
 import type { AuditEventRow } from "./audit-events.ts";
 import type { Session } from "./sessions.ts";
@@ -149,9 +150,6 @@ const ROTATE = prepared(
    returning ${COLUMNS}`,
 );
 
-/** Which session a refresh token names, at which generation. */
-type Claims = { sessionId: string; userId: string; generation: number };
-
 /**
  * The statement of the refresh rotation: increments the generation of an open session. Guarded by the generation in the
  * token: of several callers one rotates. One prepared statement.
@@ -159,7 +157,7 @@ type Claims = { sessionId: string; userId: string; generation: number };
  */
 export async function rotateSession(
   { query }: HotDb,
-  { sessionId, userId, generation }: Claims,
+  { sessionId, userId, generation }: SessionClaims,
   seen: { now: Date; address: string; location: string | null; expiresAt: Date },
 ): Promise<RefreshedSession | undefined> {
   const { now, address, location, expiresAt } = seen;
@@ -171,7 +169,7 @@ export async function rotateSession(
 /** Reads a session as it stands, open or not. @returns undefined if that user has no such session. */
 export async function findSessionForRefresh(
   { em }: Db,
-  { sessionId, userId }: Claims,
+  { sessionId, userId }: SessionClaims,
 ): Promise<RefreshedSession | undefined> {
   const [session] = await em.execute<RefreshedSession[]>(
     `select ${COLUMNS} from sessions as s join users as u on u.id = s.user_id where s.id = ? and s.user_id = ?`,
