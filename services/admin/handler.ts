@@ -28,14 +28,8 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async updateUser(req, ctx) {
     const { id, name, email, role, emailVerified, locked, mfaEnabled } = req;
     const call = callOf(ctx);
-    const user = await updateUser(call, id, {
-      name,
-      email,
-      role: role as Role | undefined,
-      emailVerified,
-      locked: locked === undefined ? undefined : false, // the proto allows nothing else
-      mfaEnabled: mfaEnabled === undefined ? undefined : false,
-    });
+    const changes = { name, email, role: role as Role | undefined, emailVerified, locked, mfaEnabled };
+    const user = await updateUser(call, id, changes);
     return { message: "The user is updated.", user: adminUser(user, call.clock.now()) };
   },
   async deleteUser(req, ctx) {

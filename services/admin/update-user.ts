@@ -1,3 +1,4 @@
+import type { UpdateUserRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { type EmailAddress, emailTakenOr, leaveAddress, readEmailAddress } from "../accounts/email-address.ts";
 import { eraseUser } from "../accounts/erase-user.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
@@ -18,16 +19,9 @@ import {
   userNotFound,
 } from "./guards.ts";
 
-/** Changes of a user. Undefined fields stay as they are. */
-export type UserChanges = {
-  name?: string | undefined;
-  email?: string | undefined;
+/** Changes of a user. Undefined fields stay as they are. The proto allows no true for `locked` and `mfaEnabled`. */
+type UserChanges = Pick<UpdateUserRequest, "name" | "email" | "emailVerified" | "locked" | "mfaEnabled"> & {
   role?: Role | undefined;
-  emailVerified?: boolean | undefined;
-  /** Unlocks. */
-  locked?: false | undefined;
-  /** Disables the second factor. */
-  mfaEnabled?: false | undefined;
 };
 
 type Deps = AuditDeps & QueueDeps & Pick<Call, "config">;

@@ -152,25 +152,16 @@ type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
 async function checkServer(pool: Pool, url: string, log: Logger): Promise<void> {
   const parameters = ignoredParameters(url);
   if (parameters.length > 0) log.warn({ parameters }, "DATABASE_URL has parameters that are ignored");
-  await checkPooler(pool);
-  const client = await pool.connect();
-  try {
-    const { rows } = await client.query(
-      "select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit",
-    );
-    const [{ encoding, commit }] = rows as [{ encoding: string; commit: string }];
-    if (encoding !== "UTF8") throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
-    if (commit === "off") log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
-  } finally {
-    client.release(true); // a failed check leaves no open connections
-  }
-}
-
-/** A pooler that shares server connections between clients must track their prepared statements. */
-async function checkPooler(pool: Pool): Promise<void> {
   const clients = await Promise.all([pool.connect(), pool.connect()]);
   try {
-    for (const client of clients) await client.query({ name: "pooler_probe", text: "select 1" });
+    const read = {
+      name: "pooler_probe", // a pooler that shares its connections between clients must track their statements
+      text: "select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit",
+    };
+    const [{ rows }] = [await clients[0].query(read), await clients[1].query(read)];
+    const [{ encoding, commit }] = rows;
+    if (encoding !== "UTF8") throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
+    if (commit === "off") log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
   } catch (error) {
     if ((error as { code?: string }).code !== "42P05") throw error; // exists already: another client's connection
     throw new Error("the connection pooler mixes up prepared statements. Let it track them, or use session pooling", {
