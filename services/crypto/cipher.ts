@@ -5,20 +5,7 @@ import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 
 /** Operations with the deployment's secret keys, which are not in the database: the first one writes, all of them read. */
-export type Cipher = {
-  /** Encrypts a secret for storage. `context` binds it to its row and column: it decrypts nowhere else. */
-  encrypt(text: string, context: string): string;
-  /** @throws Error when the text was not encrypted by one of the keys for this context. */
-  decrypt(sealed: string, context: string): string;
-  /** A keyed digest of 32 bytes: proves that a value is ours, or hides one that could be guessed. */
-  mac(text: string, context: string): Buffer;
-  /** The digests with each key, that of the first one first: for values that were stored or mailed earlier. */
-  macs(text: string, context: string): Buffer[];
-  /** Whether a keyed digest is ours. */
-  isMac(text: string, context: string, mac: Buffer): boolean;
-  /** What encrypted text starts with while there are several keys; undefined with one key. */
-  prefix: string | undefined;
-};
+export type Cipher = ReturnType<typeof createCipher>;
 
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
@@ -26,15 +13,17 @@ const MAC_BYTES = 32;
 const ID_BYTES = 4;
 
 /** AES-256-GCM and HMAC-SHA-256 with keys derived from the secret keys (RFC 5869). @param secretKeys 32 bytes each, the current one first */
-export function createCipher(...secretKeys: Buffer[]): Cipher {
+export function createCipher(...secretKeys: Buffer[]) {
   const keys = secretKeys.map(deriveKeys);
   const [first] = keys;
   if (!first) throw new Error("there is no secret key");
   const macs = (text: string, context: string) => keys.map((key) => digest(key.mac, text, context));
   const prefix = keys.length > 1 ? `${first.id}.` : undefined;
   return {
-    encrypt: (text, context) => (prefix ?? "") + seal(first.encryption, text, context),
-    decrypt(sealed, context) {
+    /** Encrypts a secret for storage. `context` binds it to its row and column: it decrypts nowhere else. */
+    encrypt: (text: string, context: string) => (prefix ?? "") + seal(first.encryption, text, context),
+    /** @throws Error when the text was not encrypted by one of the keys for this context. */
+    decrypt(sealed: string, context: string) {
       const [id, text = sealed] = sealed.includes(".") ? sealed.split(".") : [undefined, sealed];
       const known = keys.filter((key) => id === undefined || key.id === id);
       for (const key of known) {
@@ -46,10 +35,14 @@ export function createCipher(...secretKeys: Buffer[]): Cipher {
       }
       throw new Error("no key of SECRET_KEY decrypts this text");
     },
-    mac: (text, context) => digest(first.mac, text, context),
+    /** A keyed digest of 32 bytes: proves that a value is ours, or hides one that could be guessed. */
+    mac: (text: string, context: string) => digest(first.mac, text, context),
+    /** The digests with each key, that of the first one first: for values that were stored or mailed earlier. */
     macs,
-    isMac: (text, context, given) =>
+    /** Whether a keyed digest is ours. */
+    isMac: (text: string, context: string, given: Buffer) =>
       given.length === MAC_BYTES && macs(text, context).some((mac) => timingSafeEqual(mac, given)),
+    /** What encrypted text starts with while there are several keys; undefined with one key. */
     prefix,
   };
 }

@@ -15,33 +15,25 @@ const MAX_RUNNING = availableParallelism();
 const MAX_WAITING = 256;
 
 /** Password hashes (PHC strings). Callers name the address of their client. */
-export type Passwords = {
-  hash(password: string, address?: string): Promise<string>;
-  /** Whether the password is right. Without a hash, for an unknown account, it takes the same time and returns false. */
-  matches(passwordHash: string | undefined, password: string, address?: string): Promise<boolean>;
-  /** Throws if a caller of this address would be refused now: a flood is to cost no statements of the database. */
-  assertCapacity(address: string): void;
-  /** Whether the hash has outdated parameters. */
-  isOutdated(passwordHash: string): boolean;
-  /** Callers that wait for a hash to start. */
-  waiting(): number;
-};
+export type Passwords = Awaited<ReturnType<typeof createPasswords>>;
 
 /** Creates the hasher. Its methods throw ServiceError UNAVAILABLE if too many callers wait. */
-export async function createPasswords(cost = DEFAULT_COST): Promise<Passwords> {
+export async function createPasswords(cost = DEFAULT_COST) {
   const { run, assertCapacity, waiting } = createSemaphore();
   const parameters = { ...cost, parallelism: 1 };
   const prefix = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$`;
   const unknownHash = await hash("no account has this password", parameters);
   lowerPoolPriority();
   return {
-    hash: (password, address) => run(address, () => hash(password, parameters)),
-    async matches(passwordHash, password, address) {
+    hash: (password: string, address?: string) => run(address, () => hash(password, parameters)),
+    /** Whether the password is right. Without a hash, for an unknown account, it takes the same time and returns false. */
+    async matches(passwordHash: string | undefined, password: string, address?: string) {
       const equal = await run(address, () => verify(passwordHash ?? unknownHash, password));
       return equal && passwordHash !== undefined;
     },
     assertCapacity,
-    isOutdated: (passwordHash) => !passwordHash.startsWith(prefix),
+    /** Whether the hash has outdated parameters. */
+    isOutdated: (passwordHash: string) => !passwordHash.startsWith(prefix),
     waiting,
   };
 }
@@ -82,6 +74,7 @@ function createSemaphore() {
       take(...longest, "last")?.refuse(tooBusy());
     });
   return {
+    /** Throws if a caller of this address would be refused now: a flood is to cost no statements of the database. */
     assertCapacity(address: string): void {
       const length = queues.get(siteOf(address))?.length ?? 0;
       if (waiting >= MAX_WAITING && [...queues.values()].every((queue) => queue.length <= length)) throw tooBusy();
@@ -96,6 +89,7 @@ function createSemaphore() {
         startNext();
       }
     },
+    /** Callers that wait for a hash to start. */
     waiting: () => waiting,
   };
 }

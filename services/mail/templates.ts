@@ -138,26 +138,22 @@ export function renderEmail(
   token?: string,
 ): RenderedEmail {
   const template: Template = templates[name];
-  const href = template.link && token ? `${appUrl}${template.link.path}#token=${token}` : undefined;
   const greeting = variables.name === undefined ? "Hello," : `Hello ${variables.name},`;
   const paragraphs = template.paragraphs(variables);
   const signature = `This e-mail was sent by ${appName}.`;
-  const text = [
-    greeting,
-    ...paragraphs,
-    ...(href && token ? [`${template.link?.label}:\n${href}`, `Or enter this token by hand:\n${token}`] : []),
-    signature,
-  ];
-  const html = [
-    ...[greeting, ...paragraphs].map((line) => `<p>${escapeHtml(line)}</p>`),
-    ...(href && token
-      ? [
-          `<p><a href="${escapeHtml(href)}" style="display:inline-block;padding:10px 18px;border-radius:6px;background:#1f4fd8;color:#fff;text-decoration:none">${template.link?.label}</a></p>`,
-          `<p style="color:#555">Or enter this token by hand:<br><code style="word-break:break-all">${token}</code></p>`,
-        ]
-      : []),
-    `<p style="color:#555">${escapeHtml(signature)}</p>`,
-  ];
+  const text = [greeting, ...paragraphs];
+  const html = text.map((line) => `<p>${escapeHtml(line)}</p>`);
+  if (template.link && token) {
+    const { path, label } = template.link;
+    const href = `${appUrl}${path}#token=${token}`;
+    text.push(`${label}:\n${href}`, `Or enter this token by hand:\n${token}`);
+    html.push(
+      `<p><a href="${escapeHtml(href)}" style="display:inline-block;padding:10px 18px;border-radius:6px;background:#1f4fd8;color:#fff;text-decoration:none">${label}</a></p>`,
+      `<p style="color:#555">Or enter this token by hand:<br><code style="word-break:break-all">${token}</code></p>`,
+    );
+  }
+  text.push(signature);
+  html.push(`<p style="color:#555">${escapeHtml(signature)}</p>`);
   return {
     subject: template.subject,
     text: `${text.join("\n\n")}\n`,

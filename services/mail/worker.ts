@@ -28,12 +28,7 @@ const CLOSE_TIMEOUT_MS = 10_000;
 const TOKEN_EXPIRED = "not sent: its link has expired, or was used or replaced meanwhile";
 
 /** Sends the queued e-mails of all processes. */
-export type MailWorker = {
-  /** Looks for queued e-mails now. */
-  wake(): void;
-  /** Stops when the e-mails being sent are finished. */
-  close(): Promise<void>;
-};
+export type MailWorker = ReturnType<typeof startMailWorker>;
 
 type Deps = { store: Store; sender: MailTransport; cipher: Cipher; clock: Clock; config: Config; log: Logger };
 
@@ -41,7 +36,7 @@ type Deps = { store: Store; sender: MailTransport; cipher: Cipher; clock: Clock;
  * Starts a worker. It sends each e-mail at least once, with the same Message-ID each time. Any number of workers share
  * the queue: each claims rows for the time of a lease, so no transaction is open while an e-mail is being sent.
  */
-export function startMailWorker(deps: Deps): MailWorker {
+export function startMailWorker(deps: Deps) {
   const inFlight = new Set<Promise<void>>();
   const leaseEnd = () => new Date(deps.clock.now().getTime() + LEASE_MS);
 
@@ -68,7 +63,9 @@ export function startMailWorker(deps: Deps): MailWorker {
 
   const job = every({ name: "send mail", intervalMs: POLL_INTERVAL_MS, run: sendDue }, deps);
   return {
+    /** Looks for queued e-mails now. */
     wake: job.wake,
+    /** Stops when the e-mails being sent are finished. */
     async close() {
       const finished = job.close().then(() => Promise.all(inFlight));
       await Promise.race([finished, wait(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);

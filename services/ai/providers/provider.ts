@@ -46,44 +46,32 @@ export type Provider = {
   stream(prompt: Prompt, signal: AbortSignal, observer?: CallObserver): AsyncIterable<string>;
 };
 
-/** Bounds of one call: durations in milliseconds, sizes in bytes. */
-export type ProviderBounds = {
-  /** Connecting, TLS handshake included. */
-  connectMs: number;
-  /** From sending an attempt of a stream to its first byte. Also the longest wait of `Retry-After` of a stream. */
-  firstByteMs: number;
-  /** Silence between two pieces of content of a stream (pings, comments and empty deltas are silence), or one document. */
-  idleMs: number;
-  /** The whole call, attempts and waits included. */
-  totalMs: number;
-  /** What may still come after the finish marker (usage, the closing frame), or after the status of an error. */
-  afterOutcomeMs: number;
-  /** Further attempts, before the first byte only. */
-  retries: number;
-  /** Wait before the first further attempt; doubles, with jitter. */
-  backoffMs: number;
-  /** One event of a stream. */
-  eventBytes: number;
-  /** The whole body of an answer to `complete`. */
-  chatBytes: number;
-  /** Everything received in one stream. */
-  streamBytes: number;
-};
-
 const MIB = 1024 * 1024;
 
-export const DEFAULT_BOUNDS: Readonly<ProviderBounds> = {
+/** Bounds of one call: durations in milliseconds, sizes in bytes. */
+export const DEFAULT_BOUNDS = {
+  /** Connecting, TLS handshake included. */
   connectMs: 10_000,
+  /** From sending an attempt of a stream to its first byte. Also the longest wait of `Retry-After` of a stream. */
   firstByteMs: 60_000,
+  /** Silence between two pieces of content of a stream (pings, comments and empty deltas are silence), or one document. */
   idleMs: 60_000,
+  /** The whole call, attempts and waits included. */
   totalMs: 600_000,
+  /** What may still come after the finish marker (usage, the closing frame), or after the status of an error. */
   afterOutcomeMs: 2_000,
+  /** Further attempts, before the first byte only. */
   retries: 2,
+  /** Wait before the first further attempt; doubles, with jitter. */
   backoffMs: 250,
+  /** One event of a stream. */
   eventBytes: MIB,
+  /** The whole body of an answer to `complete`. */
   chatBytes: 16 * MIB,
+  /** Everything received in one stream. */
   streamBytes: 256 * MIB,
 };
+export type ProviderBounds = typeof DEFAULT_BOUNDS;
 
 /** Sent where a provider requires a user message and the conversation has none: at its beginning or end. */
 const CONTINUE: PromptMessage = { role: "user", content: "Please continue." };
