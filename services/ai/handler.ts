@@ -5,13 +5,19 @@ import { type Call, signedInCallOf } from "../call.ts";
 import { AI_IGNORED } from "../platform/client.ts";
 import { findTarget, ignoredBy } from "./catalogue.ts";
 import { type Conversation, chat, streamChat } from "./chat.ts";
-import { listProviders } from "./list-providers.ts";
 import { listUsage } from "./list-usage.ts";
 
 /** Messages in, messages out; every decision is made by an operation. */
 export const aiHandler: ServiceImpl<typeof AIService> = {
   listProviders(_req, ctx) {
-    return { providers: listProviders(signedInCallOf(ctx).ai) };
+    const { catalogue, providers } = signedInCallOf(ctx).ai;
+    const listed = catalogue.providers.map(({ id, models }) => ({
+      provider: id,
+      defaultModel: models[0].name,
+      configured: providers.byId.has(id),
+      models: models.map((model) => ({ model: model.name, ignored: ignoredBy(model) })),
+    }));
+    return { providers: listed };
   },
   async chat(req, ctx) {
     const call = signedInCallOf(ctx);

@@ -1,5 +1,5 @@
 import type { ServiceImpl } from "@connectrpc/connect";
-import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { AuthService, VerifyMfaRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
 import type { SecondFactor } from "../mfa/second-factor.ts";
 import { KEEPS_COOKIES } from "../platform/client.ts";
@@ -78,9 +78,7 @@ function loginFlags({ passwordExpired, user: { restored } }: LoginResult) {
   return { ...(passwordExpired && { passwordExpired }), ...(restored && { restored }) };
 }
 
-type Presented = { code?: string | undefined; backupCode?: string | undefined };
-
-function parseFactor({ code, backupCode }: Presented): SecondFactor | undefined {
+function parseFactor({ code, backupCode }: Pick<VerifyMfaRequest, "code" | "backupCode">): SecondFactor | undefined {
   if (code !== undefined) return { code };
   return backupCode === undefined ? undefined : { backupCode };
 }

@@ -10,15 +10,8 @@ const MAX_RETRY_MS = 60_000;
 /** Work that is repeated in the background, never twice at a time. `signal` aborts when the job is closed. */
 export type Job = { name: string; intervalMs: number; run(signal: AbortSignal): Promise<unknown> };
 
-export type RunningJob = {
-  /** Runs the job without waiting for its interval; once more if it is running already. */
-  wake(): void;
-  /** Stops the job. Resolves when the current run has ended. */
-  close(): Promise<void>;
-};
-
 /** Starts a job: runs it at once, then once per interval. Logs the first of several failures in a row, and retries. */
-export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger, "warn"> }): RunningJob {
+export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger, "warn"> }) {
   const closing = new AbortController();
   let waking = new AbortController();
   const wake = () => waking.abort();
@@ -47,7 +40,9 @@ export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger
   };
   const running = loop();
   return {
+    /** Runs the job without waiting for its interval; once more if it is running already. */
     wake,
+    /** Stops the job. Resolves when the current run has ended. */
     close() {
       closing.abort();
       wake();
@@ -68,16 +63,8 @@ export type BatchOptions<Item> = {
   log: Pick<Logger, "warn">;
 };
 
-/** Items by key that are waiting to be written. */
-export type Batch<Item> = {
-  /** Adds an item, or replaces the one of the same key. */
-  set(key: string, item: Item): void;
-  /** Writes what waits. Resolves when it is written, or the try has failed. Call it before closing what it writes to. */
-  flush(): Promise<void>;
-};
-
 /** Collects items and writes them together. Logs the first of several failures in a row, keeps the items and retries. */
-export function createBatch<Item>(options: BatchOptions<Item>): Batch<Item> {
+export function createBatch<Item>(options: BatchOptions<Item>) {
   const { name, intervalMs, retryMs, batchSize, maxItems, write, log } = options;
   let waiting = new Map<string, Item>();
   let writing = Promise.resolve();
@@ -110,12 +97,14 @@ export function createBatch<Item>(options: BatchOptions<Item>): Batch<Item> {
   }
 
   return {
-    set(key, item) {
+    /** Adds an item, or replaces the one of the same key. */
+    set(key: string, item: Item) {
       const [oldest] = waiting.keys();
       if (oldest !== undefined && waiting.size >= maxItems) waiting.delete(oldest);
       waiting.set(key, item);
       timer ??= setTimeout(flush, intervalMs);
     },
+    /** Writes what waits. Resolves when it is written, or the try has failed. Call it before closing what it writes to. */
     flush,
   };
 }

@@ -21,16 +21,7 @@ import { newId } from "../store/store.ts";
 import type { User } from "../store/users.ts";
 
 /** A guess that is counted and may be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */
-export type Attempt = {
-  /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
-  succeed(): Promise<void>;
-  /** The same in a statement of the caller, which returns undefined if it changed nothing. */
-  succeedWith<T>(run: (reservation: Reservation) => Promise<T | undefined>): Promise<T | undefined>;
-  /** The guess was wrong. `record` runs in the same transaction, with whether that locks the account of the owner. */
-  fail(ownerId: string | undefined, record: (locked: boolean) => Promise<void>): Promise<void>;
-  /** The guess was not evaluated: it no longer counts. Does nothing if the attempt has ended. */
-  release(): Promise<void>;
-};
+export type Attempt = ReturnType<typeof createAttempt>;
 
 /** An attempt of this age can no longer end, in ms: a guess gets no result once its reservation has expired, after 30 s. */
 const MAX_AGE_MS = 25_000;
@@ -134,7 +125,7 @@ export async function recordFailedAttempt(
 }
 
 /** @param startedAt from before the reservation, by `performance.now()` */
-function createAttempt(call: Deps, reservation: Reservation, startedAt: number): Attempt {
+function createAttempt(call: Deps, reservation: Reservation, startedAt: number) {
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
   /** If the statement fails, or its result is unknown, the attempt is released: that ends no other one. */
@@ -149,18 +140,22 @@ function createAttempt(call: Deps, reservation: Reservation, startedAt: number):
     if (!ended && !isExpired()) setTimeout(tryRelease, RELEASE_RETRY_MS).unref();
   };
   return {
+    /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
     succeed: () => end(() => recordSuccess(call, reservation)),
-    async succeedWith(run) {
+    /** The same in a statement of the caller, which returns undefined if it changed nothing. */
+    async succeedWith<T>(run: (reservation: Reservation) => Promise<T | undefined>): Promise<T | undefined> {
       const result = await end(() => run(reservation));
       if (result === undefined) ended = false;
       return result;
     },
-    fail: (ownerId, record) =>
+    /** The guess was wrong. `record` runs in the same transaction, with whether that locks the account of the owner. */
+    fail: (ownerId: string | undefined, record: (locked: boolean) => Promise<void>) =>
       end(() =>
         call.em.transactional(async () => {
           await record(await recordFailure(call, reservation, call.config.lockout, call.clock.now(), ownerId));
         }),
       ),
+    /** The guess was not evaluated: it no longer counts. Does nothing if the attempt has ended. */
     release: () => (ended ? Promise.resolve() : tryRelease()),
   };
 }

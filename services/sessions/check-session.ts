@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type Batch, createBatch } from "../jobs/background.ts";
+import { createBatch } from "../jobs/background.ts";
 import type { SessionClaims } from "../platform/access-token.ts";
 import { ServiceError } from "../platform/errors.ts";
 import type { Clock } from "../platform/process.ts";
@@ -56,11 +56,11 @@ export function createFindSession(db: HotDb, clock: Clock): FindSession {
 const LAST_SEEN_RESOLUTION_MS = 30_000;
 
 /** When sessions were last active, by their ids. */
-export type LastSeen = Batch<{ id: string; at: Date }>;
+export type LastSeen = ReturnType<typeof createLastSeen>;
 
 /** Starts the writer of `last_active_at`, which works off the request path. */
-export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "warn">): LastSeen {
-  return createBatch({
+export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "warn">) {
+  return createBatch<{ id: string; at: Date }>({
     name: "last seen",
     intervalMs: 1_000,
     retryMs: 1_000,

@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
-import { importJWK } from "jose";
+import { importJWK, type JWTPayload } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
-import { createReload, type PublicKey, type VerificationKeys } from "../platform/access-token.ts";
+import { createReload, type PublicKey } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
 import { type Db, newId, type Store } from "../store/store.ts";
@@ -14,25 +14,13 @@ const OVERLAP_MS = 3_600_000;
 type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; privateKey: KeyObject };
 
 /** The Ed25519 keys that tokens are signed with, shared by every process through the database. */
-export type KeyRing = VerificationKeys & {
-  /** The key that signs tokens issued at that time, so that a rebuilt token is identical. */
-  signingKeyAt(issuedAt: Date): { kid: string; privateKey: KeyObject };
-  /** Every public key, for the JSON Web Key Set. A key that signs is among them, whichever process uses it. */
-  jwks(): Promise<{ kid: string; x: string }[]>;
-  /** Adds the next key when it is due, and deletes those that no valid token is signed with. */
-  rotate(): Promise<void>;
-};
+export type KeyRing = Awaited<ReturnType<typeof openKeyRing>>;
 
 /**
  * Loads the keys and adds the first one; processes that start together agree on it.
  * @param longestTokenMs longest lifetime of a token, in ms: a key is kept until its last token has expired.
  */
-export async function openKeyRing(
-  store: Store,
-  cipher: Cipher,
-  clock: Clock,
-  longestTokenMs: number,
-): Promise<KeyRing> {
+export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock, longestTokenMs: number) {
   let [loadedAt, keys] = [clock.now().getTime(), await load(store, cipher)];
   const reload = createReload(async () => {
     [loadedAt, keys] = [clock.now().getTime(), await load(store, cipher)];
@@ -46,20 +34,23 @@ export async function openKeyRing(
   if (keys.length === 0) await rotate();
   const find = (kid: string) => keys.find((key) => key.kid === kid);
   return {
-    signingKeyAt(issuedAt) {
+    /** The key that signs tokens issued at that time, so that a rebuilt token is identical. */
+    signingKeyAt(issuedAt: Date) {
       const key = keys.findLast((k) => k.activeAt <= issuedAt) ?? keys[0];
       if (!key) throw new Error("the key ring is empty");
       return key;
     },
-    async verificationKey(kid) {
+    async verificationKey(kid: string) {
       if (!find(kid)) await reload();
       return find(kid)?.publicKey;
     },
+    /** Every public key, for the JSON Web Key Set. A key that signs is among them, whichever process uses it. */
     async jwks() {
       if (clock.now().getTime() - loadedAt > OVERLAP_MS / 2) await reload().catch(() => {}); // it was suspended
       return keys.map(({ kid, x }) => ({ kid, x }));
     },
-    verifiedTokens: new Map(),
+    verifiedTokens: new Map<string, JWTPayload>(),
+    /** Adds the next key when it is due, and deletes those that no valid token is signed with. */
     rotate,
   };
 }

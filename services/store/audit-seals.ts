@@ -34,19 +34,17 @@ export async function countUnsealed({ em }: Db): Promise<number> {
   return Number(row?.count);
 }
 
-/** State of the hash chain: its newest seal, and the number of events that wait to be sealed. */
-export type ChainState = { head: string | null; sealedAt: Date | null; unsealed: number };
-
-/** Reads the state of the hash chain. Positions are read as text, since a forged one may be any number. */
-export async function readChainState(db: Db): Promise<ChainState> {
-  const [[last], unsealed] = await Promise.all([
-    db.em.execute<{ head: string; sealedAt: Date }[]>(
-      `select position || ':' || encode(head, 'hex') as head, sealed_at as "sealedAt"
-       from audit_seals order by position desc limit 1`,
-    ),
-    countUnsealed(db),
-  ]);
-  return { head: last?.head ?? null, sealedAt: last?.sealedAt ?? null, unsealed };
+/**
+ * Reads the newest seal of the hash chain, and the number of events that wait to be sealed. Positions are read as text,
+ * since a forged one may be any number.
+ */
+export async function readChainState({ em }: Db) {
+  const [state] = await em.execute<[{ head: string | null; sealedAt: Date | null; unsealed: number }]>(
+    `select last.*, unsealed from (select count(*)::int as unsealed from audit_unsealed) as waiting
+     left join (select position || ':' || encode(head, 'hex') as head, sealed_at as "sealedAt"
+       from audit_seals order by position desc limit 1) as last on true`,
+  );
+  return state;
 }
 
 /** Locks the chain until the transaction ends. @returns false while another process holds it */

@@ -14,20 +14,8 @@ export type OpenReply = { body: Readable; type: string };
 /** The URL of a method, parsed once and not for every request. */
 export type RequestTarget = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
 
-/** Posts JSON over a pool of connections. */
-export type HttpClient = {
-  /** Posts a JSON document. Resolves when the status line of the response has arrived, whatever the status. */
-  post(
-    target: RequestTarget,
-    headers: Record<string, string>,
-    document: object,
-    signal: AbortSignal,
-  ): Promise<UpstreamResponse>;
-  close(): void;
-};
-
 /** Base URL and API key of a provider, and the client to reach it. */
-export type Endpoint = { baseUrl: string; key: string; http: HttpClient };
+export type Endpoint = { baseUrl: string; key: string; http: ReturnType<typeof createHttpClient> };
 
 /** The proxy for https, and the hosts that are reached without it. */
 export type ProxyEnv = { HTTPS_PROXY?: string | undefined; NO_PROXY?: string | undefined };
@@ -36,7 +24,7 @@ export type ProxyEnv = { HTTPS_PROXY?: string | undefined; NO_PROXY?: string | u
 const IDLE_CONNECTION_MS = 4_000;
 
 /**
- * Creates an HTTP client.
+ * Creates an HTTP client that posts JSON over a pool of connections.
  *
  * It uses `node:http` instead of the built-in fetch or an SDK. That costs a third of the processor time or less
  * (`bench/sdk-cost.ts`), never follows a redirect, and closes the socket at the moment of an abort.
@@ -44,11 +32,12 @@ const IDLE_CONNECTION_MS = 4_000;
  * @param connectMs limit of connecting, TLS handshake included
  * @param proxyEnv the proxy for https, which Node's agents use (`CONNECT`, RFC 9110 section 9.3.6)
  */
-export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}): HttpClient {
+export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   const options = { keepAlive: true, timeout: IDLE_CONNECTION_MS, proxyEnv };
   const pools = { "http:": new http.Agent(options), "https:": new https.Agent(options) };
   return {
-    post(target, headers, document, signal) {
+    /** Posts a JSON document. Resolves when the status line of the response has arrived, whatever the status. */
+    post(target: RequestTarget, headers: Record<string, string>, document: object, signal: AbortSignal) {
       const isPlain = target.protocol === "http:";
       const sending = (isPlain ? http : https).request({
         ...target,
