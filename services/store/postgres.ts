@@ -158,7 +158,8 @@ async function checkServer(pool: Pool, url: string, log: Logger): Promise<void> 
       name: "pooler_probe", // a pooler that shares its connections between clients must track their statements
       text: "select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit",
     };
-    const [{ rows }] = [await clients[0].query(read), await clients[1].query(read)];
+    const { rows } = await clients[0].query(read);
+    await clients[1].query(read);
     const [{ encoding, commit }] = rows;
     if (encoding !== "UTF8") throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
     if (commit === "off") log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
