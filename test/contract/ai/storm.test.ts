@@ -49,14 +49,14 @@ test.each(["POST /ai/stream", "POST /ai/chat", "StreamChat", "Chat"])(
       return { tookMs: leftAt - startedAt, openMs: closedAt - leftAt };
     };
     await leaveAfter(undefined);
-    const { tookMs } = await leaveAfter(undefined);
+    const tookMs = Math.max((await leaveAfter(undefined)).tookMs, (await leaveAfter(undefined)).tookMs);
     // in the queue, during the checks, before the headers, before and after the first text
     const openMs: number[] = [];
     for (let moment = 0; moment < MOMENTS; moment++) {
       openMs.push((await leaveAfter((2 * tookMs * moment) / MOMENTS)).openMs);
     }
     expect(openMs.sort((a, b) => a - b)[MOMENTS / 2]).toBeLessThan(CLOSED_WITHIN_MS);
-    expect(simulator().requests.length).toBeGreaterThan(before + 2);
+    expect(simulator().requests.length).toBeGreaterThan(before + 3);
   },
 );
 
