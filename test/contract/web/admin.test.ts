@@ -1,9 +1,20 @@
+import type { BrowserContext } from "playwright-core";
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
 import { describeWeb, expectAccessible, fillIn, goTo, screenshot, type Tab } from "../../support/web-fixture.ts";
 
+/** A busy page: its observers receive the changes of 300 ms together. */
+const LATE_OBSERVERS = `window.IntersectionObserver = class extends IntersectionObserver {
+  constructor(callback, options) {
+    const waiting = [];
+    super((changes) => {
+      if (waiting.push(...changes) === changes.length) setTimeout(() => callback(waiting.splice(0)), 300);
+    }, options);
+  }
+}`;
+
 describeWeb("Web app: administration", (web) => {
-  const signIn = () => web.signIn({ email: "root@example.com", password: PASSWORD });
+  const signIn = (context?: BrowserContext) => web.signIn({ email: "root@example.com", password: PASSWORD }, context);
   const open = async ({ page }: Tab, path: string, heading: string) => {
     await goTo(page, path);
     await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
@@ -83,7 +94,9 @@ describeWeb("Web app: administration", (web) => {
     await web.app.sql(`insert into users (id, email, canonical_email, name, password_hash, password_changed_at,
       terms_accepted_at, created_at, updated_at) select ('00000000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid,
       i || '@list.test', i || '@list.test', 'Listed', 'x', now(), now(), now(), now() from generate_series(1, 20100) i`);
-    const tab = await signIn();
+    const browser = await web.newBrowser();
+    await browser.addInitScript(LATE_OBSERVERS);
+    const tab = await signIn(browser);
     const { page } = tab;
     await web.app.sql(`insert into ai_usage (id, user_id, provider, model, outcome, created_at)
       select id, id, 'provider-a', 'model-a-1', 'success', now() from users where name = 'Listed' limit 5100`);
