@@ -11,13 +11,24 @@ const haveServers = (await Promise.all([databaseUrl, redisUrl].map(answers))).ev
 if (!haveServers && process.env.CI) throw new Error(`CI needs PostgreSQL at ${databaseUrl} and Redis at ${redisUrl}`);
 const haveInfrastructure = haveServers && !["nginx", "redis-server", "pgbouncer", "setpriv"].some(isMissing);
 
+/** Everything, as before a release. The gate has ten minutes: it leaves out what takes long and is tested in part elsewhere. */
+const full = process.env.TEST_FULL !== undefined;
+
 /** Suites that drive the product from outside. */
 const contract = ["test/contract/**/*.test.ts"];
 
 /** Suites that meet storage, or the way between gateway and services: embedded, and apart on servers. Others run once. */
 const stored = ["test/contract/{admin,ai,auth,database,user}/**/*.test.ts", "test/contract/http/hostile-input.test.ts"];
 
-/** Suites whose requests race each other, or whose streams end from elsewhere: on every deployment. */
+/** Suites of whole installations, foreign programs and random faults: what they join is tested one by one in others. */
+const long = full
+  ? []
+  : [
+      "test/contract/{commands/restore,examples/examples,observability/monitoring}.test.ts",
+      "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade}.test.ts",
+    ];
+
+/** Suites whose requests race each other, or whose streams end from elsewhere: in full on every deployment. */
 const races = [
   "test/contract/admin/{impersonate,last-administrator}.test.ts",
   "test/contract/ai/{ending,routes,usage}.test.ts",
@@ -33,7 +44,7 @@ const alone = [
   "test/contract/http/{connection,cors,every-request,malformed-http,public-url-path,tls,unknown-proxy}.test.ts",
 ];
 
-/** Their races and limits by address, one suite per subject: what the gate has time for. */
+/** Their races and limits by address, one suite per subject. */
 const some = [
   "test/contract/auth/{login,login-guesses,mfa-guesses,refresh,register}.test.ts",
   "test/contract/{admin/last-administrator,user/delete-account,user/end-sessions,user/sessions}.test.ts",
@@ -56,9 +67,11 @@ const suites: Record<Mode, string[]> = {
   embedded: contract,
   servers: races,
   apart: stored,
-  replicas: process.env.TEST_REPLICAS ? contract : some,
+  replicas: full ? contract : some,
 };
-const modes: Mode[] = haveServers ? ["embedded", "servers", "apart"] : ["embedded"];
+const modes: Mode[] = ["embedded"];
+if (haveServers) modes.push("apart");
+if (haveServers && full) modes.push("servers");
 if (haveInfrastructure) modes.push("replicas");
 
 // Vitest's own configuration interface is a default export.
@@ -87,14 +100,14 @@ export default defineConfig({
         test: {
           name: mode,
           include: suites[mode],
-          ...(mode === "replicas" && { exclude: alone }),
+          exclude: mode === "replicas" ? alone : long,
           env: { TEST_MODE: mode },
           maxConcurrency: 12, // the provider matrix waits more than it works
         },
       })),
       {
         extends: true as const,
-        test: { name: "parts", include: ["test/**/*.test.ts"], exclude: contract, maxConcurrency: 12 },
+        test: { name: "parts", include: ["test/**/*.test.ts"], exclude: [...contract, ...long], maxConcurrency: 12 },
       },
     ],
   },

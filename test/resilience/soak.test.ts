@@ -10,8 +10,8 @@ import { countListeners } from "../support/inspector.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
 import { times, until } from "../support/until.ts";
 
-/** An ordinary run has a part of the load of `SOAK=full`. */
-const FULL = Boolean(process.env.SOAK);
+/** An ordinary run has a part of the load of `TEST_FULL`. */
+const FULL = Boolean(process.env.TEST_FULL);
 const SLOW_READERS = FULL ? 200 : 25;
 const READ_SECONDS = FULL ? 20 : 3;
 const STREAMS = FULL ? 10_000 : 240;

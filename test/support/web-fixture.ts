@@ -65,11 +65,11 @@ export function describeChromium(name: string, tests: (visit: Visitor) => void):
   });
 }
 
-/** A suite that drives the web app in each browser. Where one is not installed its tests are skipped, except in CI. */
+/** A suite that drives the web app in Chromium, and with TEST_FULL in Firefox. It is skipped if a browser is missing, except in CI. */
 export function describeWeb(
   name: string,
   tests: (web: WebFixture) => void,
-  browsers: BrowserName[] = ["Chromium", "Firefox"],
+  browsers: BrowserName[] = process.env.TEST_FULL ? ["Chromium", "Firefox"] : ["Chromium"],
   env: Record<string, string> = {},
 ): void {
   for (const browser of browsers) {
@@ -82,9 +82,9 @@ export function describeWeb(
   }
 }
 
-/** A suite of side paths. CI runs it in Chromium only, since the gate has ten minutes. */
-export const describeMore = (name: string, tests: (web: WebFixture) => void): void =>
-  describeWeb(name, tests, process.env.CI ? ["Chromium"] : undefined);
+/** A suite of what browsers do each in their own way. */
+export const describeInBrowsers = (name: string, tests: (web: WebFixture) => void): void =>
+  describeWeb(name, tests, ["Chromium", "Firefox"]);
 
 /** The product and a browser. */
 export class WebFixture {
@@ -99,7 +99,8 @@ export class WebFixture {
   }
 
   async start(): Promise<void> {
-    this.app = await startApp({ env: this.#env });
+    const mode = process.env.TEST_SERVERS ? "servers" : "embedded"; // starts in a tenth of the time of an embedded database
+    this.app = await startApp({ mode, env: this.#env });
     const { kind, launch } = BROWSERS[this.name];
     this.#browser = await kind.launch(launch);
   }

@@ -5,8 +5,8 @@ import { startSuiteApp, type TestApp } from "../../support/app.ts";
 import { postJson } from "../../support/http-client.ts";
 import { times, until } from "../../support/until.ts";
 
-/** Clients that disconnect within three seconds, beside steady streams. `SOAK=full` has the full number everywhere. */
-const LEAVING = process.env.SOAK || process.env.TEST_MODE === "apart" ? 1_500 : 300;
+/** Clients that disconnect within three seconds, beside steady streams. */
+const LEAVING = process.env.TEST_FULL ? 1_500 : 300;
 const STORM_MS = 3_000;
 const STEADY = 50;
 /** The median time in which a provider connection must close after the client has disconnected. A machine may pause. */

@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
 import { until } from "../../support/until.ts";
-import { describeMore, fillIn, goTo } from "../../support/web-fixture.ts";
+import { describeWeb, fillIn, goTo } from "../../support/web-fixture.ts";
 
-describeMore("Web app: changes of an account", (web) => {
+describeWeb("Web app: changes of an account", (web) => {
   test("changes password and address, and ends the other sessions", async () => {
     const user = await web.app.addVerifiedUser();
     const { page, problems } = await web.signIn(user);

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { describeWeb, expectAccessible, fillIn, goTo, screenshot } from "../../support/web-fixture.ts";
+import { describeInBrowsers, expectAccessible, fillIn, goTo, screenshot } from "../../support/web-fixture.ts";
 
 const FILL_STORAGE = `for (let size = 1e6; size >= 10; size /= 10) {
   try { for (let i = 0; ; i++) localStorage.setItem(size + "-" + i, "x".repeat(size)); } catch {}
 }`;
 
-describeWeb("Web app: chat", (web) => {
+describeInBrowsers("Web app: chat", (web) => {
   test("streams a reply, shows hostile Markdown harmlessly, and keeps the conversation", async () => {
     const tab = await web.signIn(await web.app.addUser());
     const { page } = tab;

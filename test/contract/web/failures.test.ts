@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { describeMore, fillIn, goTo } from "../../support/web-fixture.ts";
+import { describeWeb, fillIn, goTo } from "../../support/web-fixture.ts";
 
-describeMore("Web app: failures", (web) => {
+describeWeb("Web app: failures", (web) => {
   test("423: shows the reason, counts down, and refuses further attempts until then", async () => {
     const user = await web.app.addUser();
     for (let i = 0; i < 5; i++)

@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
-import { describeMore, goTo } from "../../support/web-fixture.ts";
+import { describeWeb, goTo } from "../../support/web-fixture.ts";
 
 /** Presses Tab until an element with this name has the focus. */
 async function tabTo(page: Page, name: string): Promise<void> {
@@ -21,7 +21,7 @@ const MOVING = `[...document.querySelectorAll("*")].filter((element) => {
 const focusIsOn = (page: Page, name: string) =>
   expect.poll(() => page.locator(":focus").ariaSnapshot()).toContain(name);
 
-describeMore("Web app: keyboard, motion, history", (web) => {
+describeWeb("Web app: keyboard, motion, history", (web) => {
   test("signs in, skips the menu, chats and stops a reply by the keyboard alone", async () => {
     const user = await web.app.addUser();
     const { page, problems } = await web.open("/sign-in");
