@@ -7,7 +7,6 @@ import { type ChatServices, startChatServices } from "../../support/stub-service
 import { until } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";
-const never = new Promise<never>(() => {});
 const aborted = (signal: AbortSignal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
 
 describe.each(transportKinds)("SSE stream %s", (way) => {
@@ -85,20 +84,4 @@ describe.each(transportKinds)("SSE stream %s", (way) => {
       expect(edge.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
     },
   );
-
-  test("ends with an error event and [DONE] at a shutdown", async () => {
-    edge = await startChatServices(way, async function* () {
-      yield { chunk: "a" };
-      await never;
-    });
-    const answer = await edge.ask();
-    const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
-    let text = (await reader?.read())?.value ?? "";
-    const drained = edge.gateway.drain();
-    for (let step = await reader?.read(); step && !step.done; step = await reader?.read()) text += step.value;
-    expect(text).toMatch(
-      /^data: \{"chunk":"a"\}\n\ndata: \{"error":"The service is shutting down[^"]*"\}\n\ndata: \[DONE\]\n\n$/,
-    );
-    await drained;
-  });
 });
