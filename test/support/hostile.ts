@@ -1,6 +1,9 @@
+import { readdirSync, readFileSync } from "node:fs";
 import http2 from "node:http2";
+import { getPriority } from "node:os";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { framed } from "./raw-grpc.ts";
 import { times } from "./until.ts";
@@ -34,4 +37,16 @@ export const head = (path: string, more = {}) => ({
 export async function withSession<T>(url: string, run: (session: http2.ClientHttp2Session) => Promise<T>): Promise<T> {
   const session = http2.connect(url, { maxSessionMemory: 200 }).on("error", () => {}); // in MB
   return run(session).finally(() => session.destroy());
+}
+
+const { Unauthenticated, InvalidArgument, OutOfRange, ResourceExhausted, Unavailable, FailedPrecondition } = Code;
+const CODES = [0, InvalidArgument, Unauthenticated, OutOfRange, FailedPrecondition, ResourceExhausted, Unavailable];
+/** The HTTP status that REST has for a status of gRPC. */
+export const httpStatusOf = (code: number) => [200, 400, 401, 413, 423, 429, 503][CODES.indexOf(code)] ?? code;
+
+/** The threads of Node's pool that run at low priority. */
+export function lowThreadsOf(pid: number | undefined): number {
+  const folder = `/proc/${pid}/task`;
+  const isPools = (thread: string) => readFileSync(`${folder}/${thread}/comm`, "utf8").trim() === "libuv-worker";
+  return readdirSync(folder).filter((thread) => isPools(thread) && getPriority(Number(thread)) === 10).length;
 }

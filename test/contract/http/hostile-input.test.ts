@@ -6,6 +6,7 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
+import { sendRawHttp } from "../../support/raw-http.ts";
 import { errorOf } from "../../support/stub-transports.ts";
 
 const app = await testApp();
@@ -55,6 +56,19 @@ test("Unreadable request: token and role are checked before the body is parsed",
     expect((await browser.put(path, body, accessToken)).status).toBe(403);
   }
   expect((await browser.post("/ai/stream", "{", accessToken)).body.code).toBe("MALFORMED_REQUEST");
+});
+
+// nginx invites every body itself
+test.skipIf(app.mode === "replicas")("POST /ai/chat: invites an announced body only with a valid token", async () => {
+  const announce = (token: string) =>
+    sendRawHttp(
+      Number(new URL(app.url).port),
+      "POST /ai/chat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n" +
+        `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`,
+    );
+  expect(await announce("invalid")).toMatch(/^HTTP\/1\.1 401 /);
+  const { accessToken } = await app.signIn();
+  expect(await announce(accessToken)).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 400 /);
 });
 
 test("Unreadable request: counts towards the limit", async () => {

@@ -8,10 +8,12 @@ import { expect, test } from "vitest";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
-import { questions, REFLECTION } from "../../support/hostile.ts";
-import { framed } from "../../support/raw-grpc.ts";
+import { bomb, GZIP, head, LOGIN, questions, REFLECTION, withSession } from "../../support/hostile.ts";
+import { randomAddress } from "../../support/http-client.ts";
+import { failureOf, framed, send } from "../../support/raw-grpc.ts";
 import { times, until, untilStill } from "../../support/until.ts";
 
 const app = await testApp();
@@ -135,4 +137,29 @@ test("gRPC port: a client that reads nothing and disconnects ends the call", asy
   );
   expect(JSON.parse(line)).toMatchObject({ code: Code.Canceled });
   session.close();
+});
+
+test("gRPC port: what is compressed is refused without a token, and reflection is not compressed", async () => {
+  await withSession(app.grpcUrl, async (session) => {
+    expect(failureOf(await send(session, head(LOGIN, GZIP), bomb)).reason).toBe(Reason.NOT_IMPLEMENTED);
+    const answer = await send(session, head(REFLECTION, { "grpc-accept-encoding": "br" }), question);
+    expect([answer.status, answer.head["grpc-encoding"]]).toEqual([200, undefined]); // it would use threads of the logins
+  });
+});
+
+test("gRPC port: one address can open eight health watches, and health checks still work", async () => {
+  const client = { "x-forwarded-for": randomAddress() };
+  await withSession(app.grpcUrl, async (session) => {
+    const open = async () => {
+      const stream = session.request(head("/grpc.health.v1.Health/Watch", client)).on("error", () => {});
+      stream.end(framed(new Uint8Array()));
+      const first = once(stream, "data").then(() => undefined);
+      const refused = once(stream, "trailers").then(([trailers]) => trailers["grpc-status"]);
+      return Promise.race([first, refused]);
+    };
+    const refused = (await Promise.all(times(30, open))).filter((status) => status !== undefined);
+    expect(refused).toEqual(times(22, () => String(Code.ResourceExhausted)));
+    const check = await send(session, head("/grpc.health.v1.Health/Check", client), framed(new Uint8Array()));
+    expect(check.trailers["grpc-status"]).toBe("0");
+  });
 });
