@@ -8,15 +8,6 @@ const COUNTING_MS = 20;
 /** A placeholder for the text of a large reply, which is sent in parts. */
 const TEXT = "the text";
 const LARGE_PART = 65_536;
-const endings = [
-  ["\n", "\n"],
-  ["\r\n", "\r\n"],
-  ["\n", "\r\n"],
-  ["\r", "\r"],
-] as const;
-const lines = (event: Event, ends: readonly [string, string]) =>
-  `${event.event ? `event: ${event.event}${ends[0]}` : ""}data: ${event.data}${ends[0]}${ends[1]}`;
-
 /** Writes a response to the socket, in a form that Node's server does not write, and closes the connection. */
 async function raw(exchange: Exchange, head: string, parts: (string | Buffer)[]): Promise<void> {
   const { socket } = exchange.response;
@@ -37,10 +28,6 @@ const chunked = (parts: Buffer[]) =>
 /** Unusual frames and bytes; the reply is complete. */
 export const SHAPES: Record<string, Case> = {
   plain: {},
-  lf: { encode: (event) => encode(event, "\n") },
-  crlf: { encode: (event) => encode(event, "\r\n") },
-  cr: { encode: (event) => encode(event, "\r") },
-  "mixed-endings": { encode: (event, _, index) => lines(event, endings[index % 4] ?? endings[0]) },
   bytes: {
     async send({ response }, parts, headers) {
       response.writeHead(200, headers);
@@ -52,7 +39,6 @@ export const SHAPES: Record<string, Case> = {
       response.end();
     },
   },
-  "one-packet": { send: (exchange, parts, headers) => send(exchange, [Buffer.concat(parts)], headers) },
   comments: { encode: (event, end) => `: OPENROUTER PROCESSING${end}${encode(event, end)}:${end}${end}` },
   "other-fields": { encode: (event, end) => `id: 7${end}retry: 100${end}unheard-of: x${end}${encode(event, end)}` },
   "multi-line": {

@@ -27,10 +27,11 @@ describe.each(CODECS)("Golden transcript of %s", (_, encoderOf, mapping) => {
   const expected = { text: REPLY, usage: { inputTokens: TOKENS.input, outputTokens: TOKENS.output }, error: undefined };
 
   test.each([...ENDINGS.map((ending) => [ending]), ENDINGS])(
-    "decodes the same if cut at every byte, line ending %j",
+    "decodes the same if cut at any byte, and at all, line ending %j",
     (...endings) => {
       const whole = bytes(endings.flat());
       for (let cut = 0; cut <= whole.length; cut++) expect(read(whole, [cut])).toEqual(expected);
+      expect(read(whole, [...whole.keys()])).toEqual(expected); // every byte alone
     },
   );
 

@@ -12,6 +12,7 @@ import { until } from "../../support/until.ts";
 
 const IDLE_MS = 500;
 const prompt = {} as Prompt;
+const SOME: ParsedEvent = { text: "some", finished: "stop" };
 
 const server = http.createServer();
 const wire = createHttpClient(5_000);
@@ -49,25 +50,16 @@ function readSlowly(client: AbortSignal) {
   return { pieces, release, reading: read() };
 }
 
-test("Provider stream: fails if it is aborted while its last piece is read, though every piece has a finish marker", async () => {
+test.each<[string, ParsedEvent[]]>([
+  ["while its last piece is read, though every piece has a finish marker", [SOME, { text: " more", finished: "stop" }]],
+  ["after the reply has arrived and before it is read", [{ ...SOME, over: true }]],
+])("Provider stream: fails if it is aborted %s", async (_when, [first, ...more]) => {
   const client = new AbortController();
   const { pieces, release, reading } = readSlowly(client.signal);
   const { sendEvent } = await nextCall();
-  sendEvent({ text: "some", finished: "stop" });
+  sendEvent(first as ParsedEvent);
   await until("the first piece", () => pieces.length === 1);
-  sendEvent({ text: " more", finished: "stop" });
-  const reason = new Error("The session has ended.");
-  client.abort(reason);
-  release();
-  await expect(reading).rejects.toBe(reason);
-});
-
-test("Provider stream: fails if it is aborted after the reply has arrived and before it is read", async () => {
-  const client = new AbortController();
-  const { pieces, release, reading } = readSlowly(client.signal);
-  const { sendEvent } = await nextCall();
-  sendEvent({ text: "all", finished: "stop", over: true });
-  await until("the first piece", () => pieces.length === 1);
+  for (const event of more) sendEvent(event);
   const reason = new Error("The session has ended.");
   client.abort(reason);
   release();

@@ -1,9 +1,8 @@
-import { Code, ConnectError, type HandlerContext, type Interceptor } from "@connectrpc/connect";
+import type { HandlerContext } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type CallResult, onComplete } from "../../../services/interceptors/observe.ts";
-import { transportKinds } from "../../support/gateway.ts";
+import { type Routes, transportKinds } from "../../support/gateway.ts";
 import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
@@ -11,6 +10,70 @@ const { login } = AuthService.method;
 
 describe.each(transportKinds)("Unary call %s", (way) => {
   const open = openTransports(way);
+
+  test("transports message, headers and trailers in both directions", async () => {
+    const transport = await open((router) =>
+      router.service(AuthService, {
+        login: ({ email }, context) => {
+          context.responseHeader.set("ratelimit-limit", "5");
+          context.responseTrailer.set("x-last", "word");
+          return { accessToken: `${email} ${context.requestHeader.get("x-request-id")}` };
+        },
+      }),
+    );
+    const answer = await transport.unary(login, undefined, undefined, { "x-request-id": "7" }, { email: "a@b.cd" });
+    expect(answer.message).toMatchObject({ accessToken: "a@b.cd 7", requiresMfa: false });
+    expect(answer.message.$typeName).toBe("gatehouse.account.v1.LoginResponse");
+    expect(answer.header.get("ratelimit-limit")).toBe("5");
+    expect(answer.trailer.get("x-last")).toBe("word");
+  });
+
+  test("is unimplemented for a method without a handler", async () => {
+    const transport = await open((router) => router.service(AuthService, {}));
+    const error = await errorOf(transport.unary(login, undefined, undefined, undefined, {}));
+    expect(error.code).toBe(Code.Unimplemented);
+    expect((await errorOf(chat(transport))).code).toBe(Code.Unimplemented);
+  });
+
+  test("passes the interceptors from the outermost on; they see headers and errors", async () => {
+    const seen: string[] = [];
+    const routes: Routes = (router) =>
+      router.service(AuthService, {
+        login: (_r, context) => ({ accessToken: context.requestHeader.get("x-added") ?? "" }),
+      });
+    const named = (name: string) => (next: never) => async (request: { header: Headers; method: { name: string } }) => {
+      seen.push(`${name} ${request.method.name}`);
+      request.header.set("x-added", name);
+      const answer = await (next as (r: unknown) => Promise<{ header: Headers }>)(request);
+      answer.header.append("x-by", name);
+      return answer;
+    };
+    const transport = await open(routes, [named("outer"), named("inner")] as never);
+    const answer = await transport.unary(login, undefined, undefined, undefined, {});
+    expect(seen).toEqual(["outer Login", "inner Login"]);
+    expect(answer.message).toMatchObject({ accessToken: "inner" });
+    expect(answer.header.get("x-by")).toBe("inner, outer");
+  });
+
+  test("is cancelled at once by an abort, and the handler's signal fires", async () => {
+    let context: HandlerContext | undefined;
+    const transport = await open((router) =>
+      router.service(AuthService, {
+        login: (_request, given) => {
+          context = given;
+          return new Promise(() => {}); // never answers
+        },
+      }),
+    );
+    const client = new AbortController();
+    const call = errorOf(transport.unary(login, client.signal, undefined, undefined, {}));
+    await until("the handler", () => context);
+    client.abort();
+    expect((await call).code).toBe(Code.Canceled);
+    await until("the abort", () => context?.signal.aborted);
+    const late = errorOf(transport.unary(login, AbortSignal.abort(), undefined, undefined, {}));
+    expect((await late).code).toBe(Code.Canceled);
+  });
 
   test("ends at its deadline, which the handler sees", async () => {
     let left: number | undefined;
@@ -40,51 +103,5 @@ describe.each(transportKinds)("Unary call %s", (way) => {
     );
     await transport.unary(login, undefined, undefined, undefined, {});
     await until("the abort", () => context?.signal.aborted);
-  });
-});
-
-describe.each(transportKinds)("Streaming call %s", (way) => {
-  const open = openTransports(way);
-
-  test("reports its end to interceptors if the client aborts before it reads", async () => {
-    const results: CallResult[] = [];
-    const observe: Interceptor = (next) => (req) => onComplete(next, req, (result) => void results.push(result));
-    const streamChat = async function* (_request: unknown, { signal }: HandlerContext) {
-      yield { chunk: "a" };
-      await new Promise((resolve) => signal.addEventListener("abort", resolve));
-      signal.throwIfAborted();
-    };
-    const transport = await open((router) => router.service(AIService, { streamChat }), [observe]);
-    const client = new AbortController();
-    await chat(transport, client.signal);
-    client.abort();
-    await until("its end", () => results.length > 0);
-    expect(results).toEqual([{ error: expect.any(ConnectError) }]);
-  });
-
-  test("reports its end to interceptors if the client disconnects before it starts", async () => {
-    const gate = Promise.withResolvers<void>();
-    let held: AbortSignal | undefined;
-    const hold: Interceptor = (next) => async (req) => {
-      held = req.signal;
-      await gate.promise;
-      return next(req);
-    };
-    const endings: CallResult[] = [];
-    const watch: Interceptor = (next) => (req) => onComplete(next, req, (ending) => void endings.push(ending));
-    const streamChat = async function* (_request: unknown, { signal }: HandlerContext) {
-      signal.throwIfAborted();
-      yield { chunk: "a" };
-    };
-    const transport = await open((router) => router.service(AIService, { streamChat }), [watch, hold]);
-    const client = new AbortController();
-    const failed = errorOf(chat(transport, client.signal));
-    await until("the call", () => held);
-    client.abort();
-    expect((await failed).code).toBe(Code.Canceled);
-    await until("the abort at the services", () => held?.aborted);
-    gate.resolve();
-    await until("its end", () => endings.length > 0);
-    expect(endings).toEqual([{ error: expect.any(ConnectError) }]);
   });
 });

@@ -58,14 +58,3 @@ test("createBatch: keeps items whose write failed unless newer ones exist, logs 
   expect(batch.lines).toHaveLength(1);
   expect(batch.lines[0]).toContain("batch not written, will retry");
 });
-
-test("createBatch: drops the oldest items beyond maxItems", async () => {
-  const batch = open({ maxItems: 2, retryMs: 60_000 });
-  for (const i of [1, 2, 3]) batch.set(`${i}`, i);
-  batch.failing = true;
-  await batch.flush();
-  batch.set("4", 4);
-  batch.failing = false;
-  await batch.flush();
-  expect(batch.written).toEqual([[3, 4]]);
-});
