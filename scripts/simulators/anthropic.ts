@@ -1,13 +1,13 @@
-import {
-  type ChatRequest,
-  type DialectEncoder,
-  type ErrorAnswer,
-  type ErrorName,
-  type Event,
-  type Received,
-  type Tokens,
-  unknownField,
+import type {
+  ChatRequest,
+  DialectEncoder,
+  ErrorAnswer,
+  ErrorName,
+  Event,
+  Received,
+  Tokens,
 } from "./dialect-encoder.ts";
+import { unknownField } from "./dialect-encoder.ts";
 
 const MODELS: Record<string, { temperature: boolean }> = {
   "claude-sonnet-5-5": { temperature: false },

@@ -68,17 +68,6 @@ export const PASSING: Record<string, Case> = {
   }),
 };
 
-/** Of the calls 1 to 100, ten fail once, two of them twice, in five ways by turns. */
-const FLAWS = ["overloaded-twice", "reset-once", "rate-limited-once", "bad-gateway-once", "closed-once"];
-PASSING.flaky = {
-  answer: (exchange) => {
-    const number = Number(exchange.argument);
-    const flaw = number % 10 === 0 ? PASSING[FLAWS[(number / 10) % FLAWS.length] ?? ""] : undefined;
-    const isOver = number % 50 !== 0 && exchange.attempt > 1;
-    return respond(isOver ? {} : (flaw ?? {}), exchange);
-  },
-};
-
 /** The reply never comes, or breaks off. */
 export const FAILURES: Record<string, Case> = {
   invalid: { answer: error("invalid") },

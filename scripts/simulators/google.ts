@@ -1,13 +1,13 @@
-import {
-  type ChatRequest,
-  type DialectEncoder,
-  type ErrorAnswer,
-  type ErrorName,
-  type Event,
-  type Received,
-  type Tokens,
-  unknownField,
+import type {
+  ChatRequest,
+  DialectEncoder,
+  ErrorAnswer,
+  ErrorName,
+  Event,
+  Received,
+  Tokens,
 } from "./dialect-encoder.ts";
+import { unknownField } from "./dialect-encoder.ts";
 
 const MODELS = ["gemini-3.8-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite"];
 const OUTPUT_TOKENS = 65_536;

@@ -19,15 +19,7 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
       .post("/auth/verify-email", { token: "none" })
       .then(({ headers }) => Number(headers.get("ratelimit-remaining")));
 
-  test("counts for all replicas, on every node", async () => {
-    for (const address of times(20, randomAddress)) {
-      const counts = [];
-      for (const replica of replicas) counts.push(await remaining(replica, address));
-      expect(counts).toEqual([29, 28]);
-    }
-  });
-
-  test("counts parallel requests of all replicas, on every node", async () => {
+  test("counts parallel requests for all replicas, on every node", async () => {
     for (const _ of times(3, String)) {
       const counts = await Promise.all(
         times(10, randomAddress).map((address) =>

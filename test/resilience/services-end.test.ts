@@ -1,9 +1,13 @@
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { PREFIX } from "../../scripts/simulators/script.ts";
 import { signInAt } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
 import { freshStorage } from "../support/databases.ts";
-import { type Process, startApart } from "../support/deployment.ts";
+import { type Process, startApart, startServices } from "../support/deployment.ts";
 import { postJson } from "../support/http-client.ts";
 import { eventsIn } from "../support/sse-events.ts";
 import { times, until } from "../support/until.ts";
@@ -52,5 +56,26 @@ describe.each([
       expect(eventsIn(await stream.text())).toEqual({ text: PREFIX, error: expect.stringMatching(/try again/) });
     }
     expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
+  });
+});
+
+test("gRPC health: Watch streams report a shutdown and do not delay it", async () => {
+  const env = { ...(await freshStorage()), INTERNAL_SECRET: "between-gateway-and-services", SHUTDOWN_TIMEOUT: "50s" };
+  const services = await startServices(env);
+  const health = createClient(Health, createGrpcTransport({ baseUrl: `http://${services.url}` }));
+  const received: Record<string, Status[]> = { "": [], [AuthService.typeName]: [], cache: [], nothing: [] };
+  const watches = Object.entries(received).map(async ([service, statuses]) => {
+    for await (const { status } of health.watch({ service })) statuses.push(status);
+  });
+  await until("the watches to begin", () => Object.values(received).every(({ length }) => length === 1));
+  const started = performance.now();
+  expect(await services.end("SIGTERM")).toBe(0);
+  expect(performance.now() - started).toBeLessThan(SOON_MS);
+  await Promise.all(watches);
+  expect(received).toEqual({
+    "": [Status.SERVING, Status.NOT_SERVING],
+    [AuthService.typeName]: [Status.SERVING, Status.NOT_SERVING],
+    cache: [Status.SERVING],
+    nothing: [Status.SERVICE_UNKNOWN],
   });
 });

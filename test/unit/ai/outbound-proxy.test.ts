@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import http from "node:http";
-import { connect, type Server, type Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import tls from "node:tls";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
@@ -92,4 +92,14 @@ test.each([
     facts: { retryable: true },
   });
   await expect(post(60_000, AbortSignal.timeout(100))).rejects.toMatchObject({ name: "TimeoutError" });
+});
+
+test("Provider client: a TLS handshake without an answer ends at the limit of connecting by a retryable error", async () => {
+  const sockets: Socket[] = [];
+  const port = await listenForTest(createServer((socket) => sockets.push(socket)));
+  onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
+  const target = { protocol: "https:", hostname: "127.0.0.1", port, path: "/" };
+  const posted = createHttpClient(300).post(target, {}, {}, new AbortController().signal);
+  await expect(posted).rejects.toMatchObject({ message: "unreachable", retryable: true });
+  expect(sockets).toHaveLength(1);
 });

@@ -1,10 +1,6 @@
-import { createServer, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
-import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { listen } from "../../support/sockets.ts";
 import { until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
 import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
@@ -78,25 +74,6 @@ test.each(DIALECTS)(
     await bench.close();
   },
 );
-
-test("Provider client: retries after a connection timeout", async () => {
-  const sockets: Socket[] = [];
-  const mute = createServer((socket) => sockets.push(socket));
-  const catalogue = readCatalogue();
-  const [entry] = catalogue.providers;
-  if (!entry) throw new Error("The catalogue is empty.");
-  const baseUrl = `https://127.0.0.1:${await listen(mute)}/v1`;
-  const variables = { [entry.keyVariable]: "key", [entry.baseUrlVariable]: baseUrl };
-  const provider = openProviders(catalogue, variables, { ...lenient, connectMs: SETTING_MS, backoffMs: 1 }).byId.get(
-    entry.id,
-  );
-  if (!provider) throw new Error("The provider isn't open.");
-  const start = performance.now();
-  expect(await readWhole(provider, promptOf({ entry }, "Hello."))).toMatchObject({ failure: "unreachable" });
-  expect(performance.now() - start).toBeLessThan(SOON_MS);
-  expect(sockets).toHaveLength(3);
-  mute.close();
-});
 
 test.each(DIALECTS)("Provider client: reasoning of a %s model counts as activity", async (dialect) => {
   const bench = await startBench(dialect, { ...lenient, idleMs: 2 * SETTING_MS });

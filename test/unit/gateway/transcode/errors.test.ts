@@ -115,20 +115,17 @@ test("Error response: unavailable services are 503 with a time to retry, and no 
   await server.close();
 });
 
-test("Error response: services that reset the connection are 503", async () => {
-  const resetting = net.createServer((socket) => socket.resetAndDestroy());
-  await expectAway(`http://127.0.0.1:${await listen(resetting)}`);
-  await new Promise((resolve) => resetting.close(resolve));
-});
-
-test.each([
-  ["ENHANCE_YOUR_CALM", http2.constants.NGHTTP2_ENHANCE_YOUR_CALM],
-  ["REFUSED_STREAM", http2.constants.NGHTTP2_REFUSED_STREAM],
-  ["INTERNAL_ERROR", http2.constants.NGHTTP2_INTERNAL_ERROR],
-])("Error response: services that end a call by HTTP/2 (%s) are 503", async (_, code) => {
-  const breaking = http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
-  await expectAway(`http://127.0.0.1:${await listen(breaking)}`);
-  await new Promise((resolve) => breaking.close(resolve));
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM, NGHTTP2_INTERNAL_ERROR } = http2.constants;
+const endingBy = (code: number) =>
+  http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
+test.each<[string, net.Server | http2.Http2Server]>([
+  ["reset the connection", net.createServer((socket) => socket.resetAndDestroy())],
+  ["end a call by ENHANCE_YOUR_CALM", endingBy(NGHTTP2_ENHANCE_YOUR_CALM)],
+  ["end a call by REFUSED_STREAM", endingBy(NGHTTP2_REFUSED_STREAM)],
+  ["end a call by INTERNAL_ERROR", endingBy(NGHTTP2_INTERNAL_ERROR)],
+])("Error response: services that %s are 503", async (_what, services) => {
+  await expectAway(`http://127.0.0.1:${await listen(services)}`);
+  await new Promise((resolve) => services.close(resolve));
 });
 
 test("Error response: services that cannot be connected to are 503, whatever the reason", async () => {
