@@ -35,28 +35,6 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
   const grpc = createClient(Health, createGrpcTransport({ baseUrl: app.grpcUrl }));
   const statusOf = async (service: string) => (await grpc.check({ service })).status;
 
-  test("is ok if every dependency is ok, each with its latency", async () => {
-    const part = { status: "ok", latencyMs: expect.any(Number) };
-    const healthy = {
-      status: "ok",
-      version: expect.stringMatching(/^\d+\.\d+\.\d+/),
-      uptime: expect.any(Number),
-      checks: { database: part, cache: part, mail: part },
-    };
-    // A check has a time limit: on a busy machine the first ones may miss it.
-    const health = async () => {
-      const { status, body } = await get("/health");
-      return { status, body };
-    };
-    await expect.poll(health).toEqual({ status: 200, body: healthy });
-    for (const path of ["/health/live", "/health/ready", "/health/database", "/health/cache"]) {
-      expect((await get(path)).status).toBe(200);
-    }
-    for (const service of ["", "database", "cache", "mail", "gatehouse.account.v1.AuthService"]) {
-      expect(await statusOf(service)).toBe(Status.SERVING);
-    }
-  });
-
   test.each([
     ["cache", "cut"],
     ["cache", "silence"],

@@ -17,16 +17,10 @@ import { times } from "../support/until.ts";
 
 const SECRET = "shared-by-gateway-and-services";
 
-/** Services at a Unix socket, which can be started again. */
-async function startAtSocket() {
+test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after these were killed; no other caller does", async () => {
   const env = { ...(await freshStorage()), INTERNAL_SECRET: SECRET, RATE_LIMITS: "off" };
   const url = `unix:${join(env.DATA_DIR, "services.sock")}`;
   const start = () => startServices({ ...env, INTERNAL_URL: url });
-  return { url, env, start };
-}
-
-test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after these were killed", async () => {
-  const { url, env, start } = await startAtSocket();
   let services = await start();
   const gateway = await startProcess({ ...env, SERVICES_URL: url });
   onTestFinished(async () => {
@@ -40,21 +34,14 @@ test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after t
   expect(await profile()).toBe(503);
   services = await start(); // the socket file of the killed process is still there
   expect(await profile()).toBe(200);
-});
-
-test("INTERNAL_URL: refuses callers without the secret, and a second process at the same socket", async () => {
-  const { url, env, start } = await startAtSocket();
-  const services = await start();
-  onTestFinished(async () => void (await services.end("SIGTERM")));
   const keysBy = async (secret: string) => {
     const transport = createInternalTransport(url, secret);
     onTestFinished(() => transport.close());
     return createClient(AuthService, transport).listKeys({});
   };
   expect((await keysBy(SECRET)).keys).toHaveLength(1);
-  expect(await errorOf(keysBy("another-secret-of-services"))).toMatchObject({
-    code: Code.Unavailable, // UNAUTHENTICATED would end the sessions of users
-  });
+  const refused = await errorOf(keysBy("another-secret-of-services"));
+  expect(refused).toMatchObject({ code: Code.Unavailable }); // UNAUTHENTICATED would end the sessions of users
   const second = startServices({ ...env, DATABASE_URL: "memory:", INTERNAL_URL: url });
   expect((await errorOf(second)).message).toMatch(/INTERNAL_URL is taken: .*EADDRINUSE/);
 });

@@ -1,28 +1,23 @@
 import { execFileSync } from "node:child_process";
 import { createServer } from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { createDatabase } from "../support/databases.ts";
 import { PGBOUNCER, startPgBouncer } from "../support/pgbouncer.ts";
 import { isMissing } from "../support/skip-without.ts";
 import { listen } from "../support/sockets.ts";
 import { openQuietStore } from "../support/stores.ts";
 
-const closers: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const closer of closers.splice(0).reverse()) await closer();
-});
-
 /** An empty database, directly and through PgBouncer. */
 async function pooled(settings?: string) {
   const direct = await createDatabase();
   const pooler = await startPgBouncer(direct, settings);
-  closers.push(pooler.close);
+  onTestFinished(pooler.close);
   return { direct, through: pooler.url };
 }
 
 async function open(url: string) {
   const store = await openQuietStore(url);
-  closers.push(store.close);
+  onTestFinished(store.close);
   return store;
 }
 
@@ -57,7 +52,7 @@ test("Connection pooler: a warning names the settings that it must ignore", asyn
         client.end(Buffer.concat([head, Buffer.from(message)]));
       });
   });
-  closers.push(() => refusing.close());
+  onTestFinished(() => void refusing.close());
   const opened = open(`postgres://gatehouse@127.0.0.1:${await listen(refusing)}/gatehouse`);
   await expect(opened).rejects.toThrow(/refuses our settings: .* ignore the startup parameters statement_timeout and/);
 });

@@ -70,34 +70,27 @@ async function runStreams(count: number): Promise<void> {
   await Promise.all(times(AT_ONCE, work));
 }
 
-/** The resources of the idle process after a garbage collection. */
-async function held() {
-  await wait(REST_MS);
+const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
+
+/** The bytes in heap and buffers, the resident bytes and other resources after a garbage collection. */
+async function measure() {
   const listeners = await countListeners(running);
   const seen = await readMetrics(metricsPort);
+  const of = (name: string, otherwise = Number.NaN) => seen.get(name) ?? otherwise;
+  const heap = of("nodejs_heap_size_used_bytes");
   return {
-    heapMiB: Math.round((seen.get("nodejs_heap_size_used_bytes") ?? Number.NaN) / MIB),
-    rssMiB: Math.round((seen.get("process_resident_memory_bytes") ?? Number.NaN) / MIB),
-    files: seen.get("process_open_fds") ?? Number.NaN,
-    sockets: seen.get('nodejs_active_resources{type="TCPSocketWrap"}') ?? 0,
-    timers: seen.get('nodejs_active_resources{type="Timeout"}') ?? 0,
+    heapMiB: Math.round(heap / MIB),
+    held: heap + of("nodejs_external_memory_bytes"),
+    resident: of("process_resident_memory_bytes"),
+    files: of("process_open_fds"),
+    sockets: of('nodejs_active_resources{type="TCPSocketWrap"}', 0),
+    timers: of('nodejs_active_resources{type="Timeout"}', 0),
     listeners,
   };
 }
 
-const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
-
-/** The bytes in heap and buffers after a garbage collection, and the resident bytes. */
-async function memory() {
-  await countListeners(running); // collects garbage
-  const seen = await readMetrics(metricsPort);
-  const of = (name: string) => seen.get(name) ?? Number.NaN;
-  const held = of("nodejs_heap_size_used_bytes") + of("nodejs_external_memory_bytes");
-  return { held, resident: of("process_resident_memory_bytes") };
-}
-
 test(`Memory: ${SLOW_READERS} clients that read 1 KB a second of an endless reply use bounded memory, and the provider waits`, async () => {
-  const before = await memory();
+  const before = await measure();
   const first = simulator.requests.length;
   const readers = times(SLOW_READERS, () => readSlowly());
   await until("all requests at the provider", () => simulator.requests.length >= first + SLOW_READERS);
@@ -110,7 +103,7 @@ test(`Memory: ${SLOW_READERS} clients that read 1 KB a second of an endless repl
   await until("the provider to be paused", async () => (await sentIn(2_000)) < PAUSED_BYTES, 90_000);
   const more = (await sentIn(READ_SECONDS * 1_000)) / READ_SECONDS;
   const sentBytes = sent();
-  const after = await memory();
+  const after = await measure();
   const [each, resident] = [
     (after.held - before.held) / SLOW_READERS,
     (after.resident - before.resident) / SLOW_READERS,
@@ -145,10 +138,12 @@ test.each(["large-reply 100000000", "endless-event"])(
 );
 
 test(`Leaks: ${STREAMS} streams, a third aborted, leave no memory, sockets, timers or listeners`, async () => {
-  const before = await held();
+  await wait(REST_MS);
+  const before = await measure();
   await runStreams(STREAMS);
   await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
-  const after = await held();
+  await wait(REST_MS);
+  const after = await measure();
   process.stdout.write(`${STREAMS} streams: before ${JSON.stringify(before)}, after ${JSON.stringify(after)}\n`);
   expect(after.sockets).toBeLessThanOrEqual(before.sockets + SLACK);
   expect(after.files).toBeLessThanOrEqual(before.files + SLACK);

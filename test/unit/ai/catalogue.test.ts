@@ -98,66 +98,44 @@ describe("AI catalogue", () => {
         { ...fifth, models: [fifth.models[0], fifth.models[0]] },
       ],
     };
-    const message = messageOf(() => readCatalogue(file(wrong)));
-    for (const at of [
-      "0.dialect",
-      "0.baseUrl",
-      "0.models",
-      "1.keyVariable",
-      "1.models.0.upstream",
-      "1.models.0.outputTokens",
-      "colour",
-      "2.models.1.name",
-    ])
-      expect(message).toContain(at);
-    expect(messageOf(() => readCatalogue(file({ providers: [fifth, fifth] })))).toContain("listed twice");
-    expect(messageOf(() => readCatalogue(file("{")))).toContain("cannot be read");
-    expect(messageOf(() => readCatalogue("/nowhere.json"))).toContain("cannot be read");
+    for (const at of ["0.dialect", "0.baseUrl", "0.models", "1.keyVariable", "1.models.0.upstream"])
+      expect(() => readCatalogue(file(wrong))).toThrow(at);
+    for (const at of ["1.models.0.outputTokens", "colour", "2.models.1.name"])
+      expect(() => readCatalogue(file(wrong))).toThrow(at);
+    expect(() => readCatalogue(file({ providers: [fifth, fifth] }))).toThrow("listed twice");
+    expect(() => readCatalogue(file("{"))).toThrow("cannot be read");
+    expect(() => readCatalogue("/nowhere.json")).toThrow("cannot be read");
   });
 
-  const ADDRESSES = [
+  test.each([
     "http://127.0.0.1:9/v1?api-version=1",
     "http://127.0.0.1:9/v1#top",
     "http://ann:secret@127.0.0.1:9/v1",
     "http://127.0.0.1:9/v1 ",
     "http://",
-  ];
-  test.each(ADDRESSES)("refuses the base URL %j, in the file and in a variable", (address) => {
-    expect(messageOf(() => readCatalogue(file({ providers: [{ ...fifth, baseUrl: address }] })))).toContain(
-      "providers.0.baseUrl: must be a URL",
-    );
-    const message = messageOf(() => openProviders(readCatalogue(), { MISTRAL_BASE_URL: address }));
-    expect(message).toContain("MISTRAL_BASE_URL must be a URL");
-    expect(message).not.toContain("secret");
+  ])("refuses the base URL %j, in the file and in a variable", (address) => {
+    const providers = [{ ...fifth, baseUrl: address }];
+    expect(() => readCatalogue(file({ providers }))).toThrow("providers.0.baseUrl: must be a URL");
+    const open = () => openProviders(readCatalogue(), { MISTRAL_BASE_URL: address });
+    expect(open).toThrow(/^(?!.*secret).*MISTRAL_BASE_URL must be a URL/s);
   });
 
   test.each(["", " ", "a\u0000", "a\nb", " a", "a\ud800"])("refuses the name %j", (name) => {
     const wrong = { ...fifth, id: name, models: [{ name, upstream: name, outputTokens: 1 }] };
-    const message = messageOf(() => readCatalogue(file({ providers: [wrong] })));
     for (const at of ["id", "models.0.name", "models.0.upstream"]) {
-      expect(message).toContain(`providers.0.${at}: must be words`);
+      expect(() => readCatalogue(file({ providers: [wrong] }))).toThrow(`providers.0.${at}: must be words`);
     }
   });
 
   test("accepts a byte order mark, and UTF-8 only", () => {
     const text = JSON.stringify({ providers: [{ ...fifth, id: "café" }] });
     expect(names(readCatalogue(file(Buffer.from(`\ufeff${text}`))))).toEqual({ café: ["big"] });
-    expect(messageOf(() => readCatalogue(file(Buffer.from(text, "latin1"))))).toContain("cannot be read");
+    expect(() => readCatalogue(file(Buffer.from(text, "latin1")))).toThrow("cannot be read");
   });
 
   test("invalid values of the named variables are refused and never shown", () => {
     const variables = { OPENAI_API_KEY: "two words", GEMINI_BASE_URL: "file:///etc/passwd" };
-    const message = messageOf(() => openProviders(readCatalogue(), variables));
-    expect(message).toMatch(/OPENAI_API_KEY.*GEMINI_BASE_URL/s);
-    expect(message).not.toMatch(/two words|passwd/);
+    const open = () => openProviders(readCatalogue(), variables);
+    expect(open).toThrow(/^(?!.*(two words|passwd)).*OPENAI_API_KEY.*GEMINI_BASE_URL/s);
   });
 });
-
-function messageOf(action: () => unknown): string {
-  try {
-    action();
-  } catch (error) {
-    return (error as Error).message;
-  }
-  throw new Error("Nothing was refused.");
-}

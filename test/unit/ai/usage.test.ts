@@ -2,7 +2,6 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
 import { chat, streamChat } from "../../../services/ai/chat.ts";
-import { createAiContext } from "../../../services/ai/context.ts";
 import { listUsage, type UsageFilter } from "../../../services/ai/list-usage.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
 import type { Config } from "../../../services/platform/config.ts";
@@ -119,21 +118,13 @@ test("Usage: an unavailable database delays usage rows and loses none", async ()
   let away = true;
   const query: Store["query"] = (statement, values) =>
     away ? Promise.reject(new Error("away")) : desk.store.query(statement, values);
-  const limits = { firstByteMs: 1, idleMs: 1, totalMs: 1, retries: 0 };
-  const proxyEnv = { HTTPS_PROXY: undefined, NO_PROXY: undefined };
-  const shaky = createAiContext(
-    { ai: { catalogue: undefined, proxyEnv, variables: {}, ...limits } },
-    { query },
-    clock,
-    silent,
-  );
-  shaky.usage
-    .start({ userId: call.userId, provider: "p", model: "m", inputCharacters: 8 }, call.signal)
-    .finish("completed");
-  await shaky.usage.flush();
+  const shaky = openUsageLedger({ query }, clock, silent);
+  const entry = { userId: call.userId, provider: "p", model: "m", inputCharacters: 8 };
+  shaky.start(entry, call.signal).finish("completed");
+  await shaky.flush();
   expect(await rowsOf(desk, call.userId)).toEqual([]);
   away = false;
-  await shaky.close();
+  await shaky.flush();
   expect(await rowsOf(desk, call.userId)).toMatchObject([{ outcome: "completed", input_tokens: 2 }]);
 });
 

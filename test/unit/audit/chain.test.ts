@@ -83,10 +83,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
   test("finds a row that was inserted directly", async () => {
     await sealedLog();
     const id = randomUUID();
-    await tamper(
-      `insert into audit_events select '${id}', event, outcome, user_id, actor_id, ip, user_agent,
-      request_id, details, created_at from audit_events limit 1`,
-    );
+    await tamper(copyOf(id));
     expect((await verify()).findings).toEqual([{ kind: "inserted", id, position: undefined }]);
   });
 
@@ -94,8 +91,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     const ids = await sealedLog();
     const inserted = randomUUID();
     await tamper(
-      `insert into audit_events select '${inserted}', event, outcome, user_id, actor_id, ip, user_agent,
-      request_id, details, created_at from audit_events limit 1;
+      `${copyOf(inserted)};
       insert into audit_unsealed values ('${ids[5]}')`,
     );
     await seal();
@@ -118,8 +114,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     await sealedLog();
     const id = randomUUID();
     await tamper(
-      `insert into audit_events select '${id}', event, outcome, user_id, actor_id, ip, user_agent,
-      request_id, details, created_at from audit_events limit 1;
+      `${copyOf(id)};
       insert into audit_seals select ${place}, '{${id}}', links, null, head, sealed_at from audit_seals where position = 1`,
     );
     expect((await verify()).findings).toEqual([{ kind: "seal-broken", position: Number(place) }]);
@@ -151,5 +146,10 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     expect((await verify(head)).findings).toEqual([{ kind: "cut-off", position: 3 }]);
   });
 });
+
+/** SQL that inserts a copy of an event. */
+const copyOf = (id: string) =>
+  `insert into audit_events select '${id}', event, outcome, user_id, actor_id, ip, user_agent, request_id, details, created_at
+   from audit_events limit 1`;
 
 const uuidZero = "00000000-0000-7000-8000-000000000000";

@@ -13,20 +13,17 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
   test.skipIf(engine === "PGlite")("a new month's partition blocks no writer during a long read", async () => {
     await sealedLog([1]);
     const later = new Date(clock.now().getTime() + 200 * 86_400_000);
-    let finish = () => {};
-    const read = new Promise<void>((resolve) => {
-      finish = resolve;
-    });
+    const read = Promise.withResolvers<void>();
     const em = store.fork();
     const reader = em.transactional(async () => {
       await em.execute("select 1 from audit_events limit 1");
-      await read;
+      await read.promise;
     });
     await until("the reader", async () => (await locks("granted")) > 0);
     const refused = addPartitions({ em: store.fork() }, later).catch((error: Error) => error.message);
     await until("the partition to wait for the reader", async () => (await locks("not granted")) > 0);
     const answered = await Promise.race([record(1).then(() => true), wait(6_000, false)]);
-    finish();
+    read.resolve();
     await reader;
     expect(answered).toBe(true);
     expect(await refused).toContain("lock timeout");

@@ -37,19 +37,16 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
   // PGlite has one connection, so that no transaction commits late
   test.skipIf(engine === "PGlite")("seals events that commit late, and blocks no writer", async () => {
     await sealedLog([2]);
-    let commit = () => {};
-    const held = new Promise<void>((resolve) => {
-      commit = resolve;
-    });
+    const held = Promise.withResolvers<void>();
     const em = store.fork();
     const late = em.transactional(async () => {
       await record(0, clock, em);
-      await held;
+      await held.promise;
     });
     for (const i of times(3, (i) => i)) await record(i);
     await seal();
     expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 0 });
-    commit();
+    held.resolve();
     await late;
     expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 1 });
     await seal();

@@ -10,10 +10,7 @@ import { chat } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
 test("Services transport: calls reach all services behind a load balancer, and streams stay on their connection", async () => {
-  let finish = () => {};
-  const finished = new Promise<void>((resolve) => {
-    finish = resolve;
-  });
+  const finished = Promise.withResolvers<void>();
   const serviceOf = (name: string) =>
     http2.createServer(
       connectNodeAdapter({
@@ -21,7 +18,7 @@ test("Services transport: calls reach all services behind a load balancer, and s
           router.service(AuthService, { login: () => ({ accessToken: name }) }).service(AIService, {
             async *streamChat() {
               yield { chunk: name };
-              await finished;
+              await finished.promise;
               yield { chunk: name };
             },
           }),
@@ -45,7 +42,7 @@ test("Services transport: calls reach all services behind a load balancer, and s
     answered.add((answer.message as unknown as { accessToken: string }).accessToken);
     return answered.size === 2;
   });
-  finish();
+  finished.resolve();
   expect((await stream.next()).value).toMatchObject({ chunk });
   expect((await stream.next()).done).toBe(true);
 
