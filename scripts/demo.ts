@@ -4,23 +4,14 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type SimulatedDialect, startProviderSimulator } from "./simulators/simulator.ts";
+import { SIMULATED_DIALECTS, startProviderSimulator } from "./simulators/simulator.ts";
 
 const PACE_MS = 60;
 const PASSWORD = "Correct-horse-1";
 const [ADMIN, USER] = ["admin@example.com", "user@example.com"];
-const dialects: [SimulatedDialect, variable: string, path: string][] = [
-  ["openai", "OPENAI", "/v1"],
-  ["anthropic", "ANTHROPIC", ""],
-  ["google", "GEMINI", ""],
-  ["openai-compatible", "MISTRAL", "/v1"],
-];
 
-for (const [dialect, variable, path] of dialects) {
-  const { url } = await startProviderSimulator({ dialect, key: "demo-key", paceMs: PACE_MS });
-  process.env[`${variable}_API_KEY`] = "demo-key";
-  process.env[`${variable}_BASE_URL`] = url + path;
-}
+for (const dialect of SIMULATED_DIALECTS)
+  Object.assign(process.env, (await startProviderSimulator({ dialect, paceMs: PACE_MS })).env);
 process.env.SMTP_URL = ""; // the link of the user's e-mail is read from its file
 if (Number(process.env.PORT) === 0) process.env.PORT = ""; // a free port would be known to the gateway only
 process.env.DATA_DIR ??= "./data/demo";

@@ -7,7 +7,7 @@ export type Event = { event?: string; data: string };
 export type Tokens = { input: number; output: number };
 
 /** An answer with an error status. */
-export type ErrorAnswer = { status: number; body: unknown; headers?: Record<string, string> };
+export type ErrorAnswer = { status: number; body: unknown };
 
 /** A request, parsed. */
 export type ChatRequest = { model: string; stream: boolean; usage: boolean; lastMessage: string; input: string };

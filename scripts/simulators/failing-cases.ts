@@ -6,6 +6,9 @@ const success = ({ chatRequest }: Exchange) => ({
   "content-type": chatRequest.stream ? "text/event-stream" : "application/json",
 });
 
+const json = ({ response }: Exchange, status: number, body: unknown, headers: Record<string, string> = {}) =>
+  void response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+
 /** Sends the first part of a good reply. */
 const begin = async (exchange: Exchange) => {
   const { response, encoder, chatRequest, events } = exchange;
@@ -13,6 +16,14 @@ const begin = async (exchange: Exchange) => {
   if (!chatRequest.stream) return write(response, '{"id":"half of a rep');
   for (const event of prefix(events)) await write(response, encode(event, encoder.lineEnd));
 };
+/** Sends the first part of a good reply, and breaks off. */
+const midway = (end: (exchange: Exchange) => unknown): Case => ({
+  answer: async (exchange) => {
+    await begin(exchange);
+    await nextTurn();
+    end(exchange);
+  },
+});
 /** @param pause between two parts: none while the next one may be written */
 const forever = async ({ response }: Exchange, tick: () => string, pause: () => Promise<unknown> = nextTurn) => {
   while (!response.destroyed) {
@@ -26,8 +37,9 @@ const error =
   (exchange: Exchange) => {
     if (exchange.attempt > times) return sendGood(exchange);
     const { status, body } = exchange.encoder.error(name, "sk-echo-of-a-key http://internal.host");
-    exchange.response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+    json(exchange, status, body, headers);
   };
+const httpDate = (inMs: number) => new Date(Date.now() + inMs).toUTCString();
 const page = (status: number) => (exchange: Exchange) => {
   exchange.response
     .writeHead(status, { "content-type": "text/html" })
@@ -53,10 +65,7 @@ export const PASSING: Record<string, Case> = {
   "retry-after": {
     answer: (exchange) => error("rate-limited", { "retry-after-ms": exchange.argument }, 1)(exchange),
   },
-  "retry-at": {
-    answer: (exchange) =>
-      error("rate-limited", { "retry-after": new Date(Date.now() - 1000).toUTCString() }, 1)(exchange),
-  },
+  "retry-at": { answer: error("rate-limited", { "retry-after": httpDate(-1_000) }, 1) },
   "bad-gateway-once": once(page(502)),
   "request-timeout-once": once(page(408)),
   "reset-once": once(({ response }) => void response.socket?.resetAndDestroy()),
@@ -79,28 +88,19 @@ export const FAILURES: Record<string, Case> = {
   quota: { answer: error("quota") },
   "rate-limited": { answer: error("rate-limited") },
   "retry-tomorrow": { answer: error("rate-limited", { "retry-after": "86400" }) },
-  "retry-at-tomorrow": {
-    answer: (exchange) =>
-      error("rate-limited", { "retry-after": new Date(Date.now() + 86_400_000).toUTCString() })(exchange),
-  },
+  "retry-at-tomorrow": { answer: error("rate-limited", { "retry-after": httpDate(86_400_000) }) },
   broken: { answer: error("broken") },
   overloaded: { answer: error("overloaded") },
   timeout: { answer: error("timeout") },
   "error-in-array": {
-    answer: ({ response, encoder }) => {
-      const { status, body } = encoder.error("forbidden");
-      response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify([body]));
+    answer: (exchange) => {
+      const { status, body } = exchange.encoder.error("forbidden");
+      json(exchange, status, [body]);
     },
   },
   "html-502": { answer: page(502) },
   "html-200": { answer: page(200) },
-  "error-200": {
-    answer: ({ response, encoder }) => {
-      response
-        .writeHead(200, { "content-type": "application/json" })
-        .end(JSON.stringify(encoder.error("rate-limited").body));
-    },
-  },
+  "error-200": { answer: (exchange) => json(exchange, 200, exchange.encoder.error("rate-limited").body) },
   "no-content": { answer: ({ response }) => void response.writeHead(204).end() },
   empty: { answer: (exchange) => void exchange.response.writeHead(200, success(exchange)).end() },
   redirect: {
@@ -138,34 +138,12 @@ export const FAILURES: Record<string, Case> = {
     events: (events, { blocked }) => [...prefix(events), ...blocked.events],
     whole: (_, { blocked }) => blocked.whole,
   },
-  "reset-midway": {
-    answer: async (exchange) => {
-      await begin(exchange);
-      await nextTurn();
-      exchange.response.socket?.resetAndDestroy();
-    },
-  },
-  "closed-midway": {
-    answer: async (exchange) => {
-      await begin(exchange);
-      await nextTurn();
-      exchange.response.socket?.end();
-    },
-  },
-  "ended-midway": {
-    answer: async (exchange) => {
-      await begin(exchange);
-      exchange.response.end();
-    },
-  },
-  "half-an-event": {
-    answer: async (exchange) => {
-      await begin(exchange);
-      exchange.response.end(
-        exchange.chatRequest.stream ? encode(exchange.encoder.delta("never seen"), "\n").slice(0, -8) : "",
-      );
-    },
-  },
+  "reset-midway": midway(({ response }) => response.socket?.resetAndDestroy()),
+  "closed-midway": midway(({ response }) => response.socket?.end()),
+  "ended-midway": midway(({ response }) => response.end()),
+  "half-an-event": midway(({ response, encoder, chatRequest }) =>
+    response.end(chatRequest.stream ? encode(encoder.delta("never seen"), "\n").slice(0, -8) : ""),
+  ),
   silent: { answer: () => {} },
   "silent-after-headers": { answer: (exchange) => exchange.response.writeHead(200, success(exchange)).flushHeaders() },
   "silent-in-error": {

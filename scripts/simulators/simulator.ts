@@ -12,6 +12,9 @@ import { CONTENTS, SHAPES } from "./whole-cases.ts";
 /** Every case by its name. A request asks for one in its last user message: `case: <name> [argument]`. */
 export const CASES: Readonly<Record<string, Case>> = { ...SHAPES, ...CONTENTS, ...PASSING, ...FAILURES, ...MALFORMED };
 
+/** The only valid key. */
+export const KEY = "simulated-key";
+
 /** The encoder of each dialect, the prefix of its variables in the shipped catalogue, and the path of its API. */
 const DIALECTS = {
   openai: { encoderOf: openaiEncoder, variable: "OPENAI", path: "/v1" },
@@ -20,6 +23,7 @@ const DIALECTS = {
   "openai-compatible": { encoderOf: mistralEncoder, variable: "MISTRAL", path: "/v1" },
 };
 export type SimulatedDialect = keyof typeof DIALECTS;
+export const SIMULATED_DIALECTS = Object.keys(DIALECTS) as SimulatedDialect[];
 
 /** A received request and its state. */
 export type SimulatedRequest = {
@@ -37,8 +41,6 @@ export type SimulatedRequest = {
 export type Simulator = {
   /** The origin. */
   url: string;
-  /** The base URL of the API, which has the path `/v1` in the OpenAI dialects. */
-  baseUrl: string;
   /** Variables that make a process use this provider. */
   env: Record<string, string>;
   requests: SimulatedRequest[];
@@ -47,17 +49,14 @@ export type Simulator = {
 
 type Options = {
   dialect: SimulatedDialect;
-  /** The only valid key. */
-  key?: string;
-  port?: number;
   /** Milliseconds between the pieces of a reply, for demonstrations. */
   paceMs?: number;
 };
 
 /** Starts a provider on the loopback interface that speaks one dialect and is as strict as the real one. */
-export async function startProviderSimulator({ dialect, key = "simulated-key", port = 0, paceMs = 0 }: Options) {
+export async function startProviderSimulator({ dialect, paceMs = 0 }: Options): Promise<Simulator> {
   const { encoderOf, variable, path } = DIALECTS[dialect];
-  const encoder: DialectEncoder = encoderOf(key);
+  const encoder: DialectEncoder = encoderOf(KEY);
   const requests: SimulatedRequest[] = [];
   const attempts = new Map<string, number>();
 
@@ -80,8 +79,8 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
     });
     const chatRequest = encoder.read({ path: url.pathname, query: url.searchParams, headers: request.headers, body });
     if (isError(chatRequest)) {
-      response.writeHead(chatRequest.status, { "content-type": "application/json", ...chatRequest.headers });
-      return void response.end(JSON.stringify(chatRequest.body));
+      const { status, body } = chatRequest;
+      return void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
     }
     const attempt = (attempts.get(chatRequest.lastMessage) ?? 0) + 1;
     attempts.set(chatRequest.lastMessage, attempt);
@@ -106,13 +105,11 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
     response.on("error", () => {});
     handle(request, response).catch((error) => response.writeHead(500).end(String(error)));
   });
-  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const baseUrl = url + path;
-  const simulator: Simulator = {
+  return {
     url,
-    baseUrl,
-    env: { [`${variable}_API_KEY`]: key, [`${variable}_BASE_URL`]: baseUrl },
+    env: { [`${variable}_API_KEY`]: KEY, [`${variable}_BASE_URL`]: url + path },
     requests,
     close: () =>
       new Promise((resolve) => {
@@ -120,7 +117,6 @@ export async function startProviderSimulator({ dialect, key = "simulated-key", p
         server.closeAllConnections();
       }),
   };
-  return simulator;
 }
 
 /** A reply that quotes the prompt. */

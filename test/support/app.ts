@@ -5,7 +5,7 @@ import { afterAll } from "vitest";
 import { createGateway } from "../../gateway/server.ts";
 import { openStandaloneGate } from "../../gateway/standalone-gate.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
-import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { SIMULATED_DIALECTS, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { openApp } from "../../services/app.ts";
 import { TIMEOUTS } from "../../services/grpc/request-body.ts";
 import { listenGrpc } from "../../services/grpc/server.ts";
@@ -31,7 +31,6 @@ export type TestApp = Awaited<ReturnType<typeof startApp>>;
 const SECRET = "shared-by-gateway-and-services";
 /** The cost of a hash, in KiB and passes. It is low, since most suites do not test hashing. */
 export const CHEAP = { memoryCost: 1_024, timeCost: 1 };
-const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
 
 const shared = globalThis as { gatehouseTestApp?: Promise<TestApp> };
 
@@ -57,7 +56,7 @@ export async function startApp({
   const dataDir = temporaryFolder();
   const { lines: logs, log } = captureLog({ level: "debug" });
   const smtp = mode === "embedded" ? undefined : await smtpMailbox();
-  const providers = await Promise.all(DIALECTS.map((dialect) => startProviderSimulator({ dialect })));
+  const providers = await Promise.all(SIMULATED_DIALECTS.map((dialect) => startProviderSimulator({ dialect })));
   const settings: Record<string, string | undefined> = {
     PORT: "0",
     DATA_DIR: dataDir,

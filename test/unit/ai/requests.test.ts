@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
+import { SIMULATED_DIALECTS, type SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
 import type { Prompt } from "../../../services/ai/providers/provider.ts";
-import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
+import { type Bench, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
 const modelOf = ({ entry }: Bench, name?: string) =>
   entry.models.find((model) => model.name === name) ?? entry.models[0];
@@ -74,7 +74,7 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
   },
 };
 
-describe.each(DIALECTS)("Provider requests to %s", async (dialect) => {
+describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => {
   const bench = await startSuiteBench(dialect);
   const body = () => bench.simulator.requests.at(-1)?.body;
 
@@ -104,7 +104,7 @@ describe.each(DIALECTS)("Provider requests to %s", async (dialect) => {
   });
 });
 
-describe.each(DIALECTS)("Conversation order that %s refuses", (dialect) => {
+describe.each(SIMULATED_DIALECTS)("Conversation order that %s refuses", (dialect) => {
   test.each<[string, Prompt["messages"]]>([
     [
       "has a system message after an assistant message",

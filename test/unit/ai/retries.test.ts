@@ -1,10 +1,11 @@
 import { describe, expect, test, vi } from "vitest";
 import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
+import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import { expectedOf } from "./expectations.ts";
-import { DIALECTS, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
+import { promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
 
-describe.each(DIALECTS)("Provider client, retries against %s", async (dialect) => {
+describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (dialect) => {
   const bench = await startSuiteBench(dialect, { afterOutcomeMs: 100 });
 
   /** The numbers of requests of a streamed and of a whole reply, which must have the outcomes of the case. */

@@ -15,8 +15,6 @@ import { openaiParser } from "../../../services/ai/providers/openai.ts";
 import type { Prompt, Provider, ProviderBounds, Usage } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 
-export const DIALECTS: SimulatedDialect[] = ["openai", "anthropic", "google", "openai-compatible"];
-export const KEY = "simulated-key";
 /** The encoder of the simulator and the parser of the product, by dialect. */
 export const CODECS = [
   ["openai", openaiEncoder, openaiParser],
@@ -36,20 +34,12 @@ export type Bench = {
 };
 
 /** Starts the simulator of a dialect, and opens its provider of the shipped catalogue. */
-export async function startBench(
-  dialect: SimulatedDialect,
-  limits: Partial<ProviderBounds> = {},
-  key = KEY,
-): Promise<Bench> {
+export async function startBench(dialect: SimulatedDialect, limits: Partial<ProviderBounds> = {}): Promise<Bench> {
   const catalogue = readCatalogue();
   const entry = catalogue.providers.find((provider) => provider.dialect === dialect);
   if (!entry) throw new Error(`No provider speaks ${dialect}.`);
-  const simulator = await startProviderSimulator({ dialect, key: KEY });
-  const providers = openProviders(
-    catalogue,
-    { ...simulator.env, [entry.keyVariable]: key },
-    { backoffMs: 1, ...limits },
-  );
+  const simulator = await startProviderSimulator({ dialect });
+  const providers = openProviders(catalogue, simulator.env, { backoffMs: 1, ...limits });
   const provider = providers.byId.get(entry.id);
   if (!provider) throw new Error("The provider has a key and isn't open.");
   const close = async () => {

@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
+import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
-import { type Bench, DIALECTS, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { type Bench, promptOf, readStream, readWhole, startBench } from "./support.ts";
 
 /** The limits that must not end a call, and far less than them: what ends sooner was ended by the limit under test. */
 const LONG_MS = 60_000;
@@ -33,7 +34,7 @@ async function expectTimeout(bench: Bench, read: typeof readStream, name: string
   await bench.close();
 }
 
-describe.each(DIALECTS)("Provider client, timeouts of %s", (dialect) => {
+describe.each(SIMULATED_DIALECTS)("Provider client, timeouts of %s", (dialect) => {
   test.concurrent.each(TIMEOUTS)("%s ends %s", async (timeout, name) => {
     const bench = await startBench(dialect, { ...lenient, [timeout]: SETTING_MS });
     await expectTimeout(bench, readStream, name, timeout === "totalMs" ? undefined : expectedOf(name).stream.text);
@@ -48,7 +49,7 @@ test.each(["silent", "silent-after-headers", "silent-midway", "silent-json-inste
   },
 );
 
-test.each(DIALECTS)(
+test.each(SIMULATED_DIALECTS)(
   "Provider client: a reply of %s ends at its finish marker, though the connection stays open",
   async (dialect) => {
     const bench = await startBench(dialect, { ...lenient, afterOutcomeMs: 100 });
@@ -60,7 +61,7 @@ test.each(DIALECTS)(
   },
 );
 
-test.each(DIALECTS)(
+test.each(SIMULATED_DIALECTS)(
   "Provider client: consecutive streams of %s share connections",
   { retry: 2 }, // a connection may close late on a busy machine
   async (dialect) => {
@@ -75,7 +76,7 @@ test.each(DIALECTS)(
   },
 );
 
-test.each(DIALECTS)("Provider client: reasoning of a %s model counts as activity", async (dialect) => {
+test.each(SIMULATED_DIALECTS)("Provider client: reasoning of a %s model counts as activity", async (dialect) => {
   const bench = await startBench(dialect, { ...lenient, idleMs: 2 * SETTING_MS });
   const start = performance.now();
   expect(await readStream(bench.provider, promptOf(bench, "case: thinking-long 40"))).toMatchObject({ text: REPLY });
