@@ -7,6 +7,7 @@ import { createDatabase, freshStorage } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
 import { createHttpClient, postJson } from "../support/http-client.ts";
 import { smtpMailbox } from "../support/mailbox.ts";
+import { post } from "../support/raw-http.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { until } from "../support/until.ts";
 
@@ -80,16 +81,15 @@ describe.concurrent.each(kinds)("SIGKILL, on %s", (kind) => {
 
 test("Process: finishes open requests on SIGTERM, also a repeated one", async () => {
   const { url, end } = await start(await freshStorage());
-  const body = JSON.stringify({ email: "ann@example.com", password });
+  const bytes = post("/auth/login", { email: "ann@example.com", password }, { headers: "Connection: close\r\n" });
   const request = connect(Number(new URL(url).port), "127.0.0.1");
-  const head = `POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
-  request.write(`${head}\r\nConnection: close\r\n\r\n${body.slice(0, 10)}`);
+  request.write(bytes.slice(0, -10));
   await until("the request to arrive", async () => (await fetch(`${url}/health/live`)).ok);
   const ended = end("SIGINT");
   await until("the end to begin", async () => (await fetch(`${url}/health/ready`)).status === 503);
   for (const signal of ["SIGINT", "SIGTERM", "SIGTERM"] as const) end(signal);
   await until("the process to respond", async () => (await fetch(`${url}/health/live`)).ok);
-  request.write(body.slice(10));
+  request.write(bytes.slice(-10));
   expect(await text(request)).toMatch(/^HTTP\/1\.1 401 /);
   expect(await ended).toBe(0);
 });

@@ -6,9 +6,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../scripts/simulators/script.ts";
-import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { PASSWORD } from "../support/accounts.ts";
-import { conversationOf } from "../support/ai-calls.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
 import { createDatabase } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
@@ -22,7 +21,7 @@ const GRACE_MS = 1_000;
 const CLIENT = "127.0.1.7";
 const QUESTION = conversationOf("case: silent-midway");
 
-let simulator: Simulator;
+const simulator = await startSuiteProvider();
 let env: Record<string, string>;
 const ports = { rest: ["", ""] as [string, string], grpc: ["", ""] as [string, string] };
 const replicas: Process[] = [];
@@ -34,7 +33,6 @@ type Answer = { status: number; retryAfter: string | undefined; text: string };
 
 describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
   beforeAll(async () => {
-    simulator = await startProviderSimulator({ dialect: "openai" });
     for (const list of [ports.rest, ports.grpc]) for (const i of [0, 1]) list[i] = await freePort();
     env = {
       DATABASE_URL: await createDatabase(),
@@ -47,10 +45,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
     };
     for (const i of [0, 1] as const) await startReplica(i);
   });
-  afterAll(async () => {
-    await Promise.all(replicas.map((replica) => replica.end("SIGKILL")));
-    await simulator?.close();
-  });
+  afterAll(() => Promise.all(replicas.map((replica) => replica.end("SIGKILL"))));
 
   describe.each(["nginx", "haproxy", "caddy"] as const)("%s", (kind) => {
     if (isMissing(kind)) return test.todo("is tested where the program is installed");
@@ -136,12 +131,9 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
 
     test("removes a draining replica: every request succeeds in the end, no stream ends before the grace period", async () => {
       const firsts = times(4, () => {
-        let onFirst = () => {};
-        const first = new Promise<void>((resolve) => (onFirst = resolve));
-        return {
-          first,
-          whole: send("POST", "/ai/stream", QUESTION, onFirst).then((a) => ({ ...a, at: performance.now() })),
-        };
+        const first = Promise.withResolvers<void>();
+        const whole = send("POST", "/ai/stream", QUESTION, () => first.resolve());
+        return { first: first.promise, whole: whole.then((answer) => ({ ...answer, at: performance.now() })) };
       });
       await Promise.all(firsts.map(({ first }) => first));
       const drainedAt = performance.now();

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { decodeProtectedHeader } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREFIX } from "../../scripts/simulators/script.ts";
-import { type Simulator, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import { startSuiteProvider } from "../support/ai-calls.ts";
 import { runScript } from "../support/deployment.ts";
 import { hasInfrastructure } from "../support/infrastructure.ts";
 import { openStreams, startLoad } from "../support/load.ts";
@@ -15,12 +15,12 @@ const GRACE_MS = 1_500;
 const LIMIT_MS = 240_000 + USERS * 3_000;
 const CURRENT = process.cwd();
 
+const provider = await startSuiteProvider();
+
 describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIMIT_MS }, () => {
   const previous = unpackPreviousRelease();
-  let provider: Simulator;
   let all: Deployment;
   beforeAll(async () => {
-    provider = await startProviderSimulator({ dialect: "openai" });
     // many users make a replacement slow: the silent streams have to outlast it
     const settings = {
       ...provider.env,
@@ -30,10 +30,7 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
     };
     all = await startDeployment(settings, previous);
   });
-  afterAll(async () => {
-    await all?.close();
-    await provider?.close();
-  });
+  afterAll(() => all?.close());
 
   const migrations = async () =>
     Number((await all.sql<{ n: string }>("select count(*) n from mikro_orm_migrations"))[0]?.n);

@@ -8,6 +8,7 @@ import { type Process, startProcess } from "../support/deployment.ts";
 import { postJson } from "../support/http-client.ts";
 import { countListeners } from "../support/inspector.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
+import { post } from "../support/raw-http.ts";
 import { times, until } from "../support/until.ts";
 
 /** An ordinary run has a part of the load of `TEST_FULL`. */
@@ -155,17 +156,9 @@ test(`Leaks: ${STREAMS} streams, a third aborted, leave no memory, sockets, time
 /** A client that reads 1 KB a second. */
 function readSlowly(): Socket {
   const { hostname, port } = new URL(running.url);
-  const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "case: endless" }] });
-  const socket = connect(Number(port), hostname);
-  socket.pause();
-  const head = [
-    "POST /ai/stream HTTP/1.1",
-    "Host: gatehouse",
-    `Authorization: Bearer ${token}`,
-    "Content-Type: application/json",
-    `Content-Length: ${Buffer.byteLength(body)}`,
-  ];
-  socket.write(`${head.join("\r\n")}\r\n\r\n${body}`);
+  const socket = connect(Number(port), hostname).pause();
+  const headers = `Authorization: Bearer ${token}\r\n`;
+  socket.write(post("/ai/stream", conversationOf("case: endless"), { headers }));
   const reading = setInterval(() => socket.read(1_024), 1_000);
   return socket.on("close", () => clearInterval(reading)).on("error", () => {});
 }

@@ -1,22 +1,13 @@
 import type { Process } from "./deployment.ts";
 
-/** Functions that run in the inspected process. They count the listeners of its emitters and abort signals. */
-const COUNT_EMITTERS = `function () {
-  let count = 0;
-  for (const emitter of this) {
-    try {
-      for (const name of emitter.eventNames()) count += emitter.listenerCount(name);
-    } catch {} // a prototype is no emitter
-  }
-  return count;
-}`;
-const COUNT_SIGNALS = `function () {
+/** Counts the listeners of emitters, and those of abort signals, in the inspected process. */
+const COUNT = `function () {
   const { getEventListeners } = process.getBuiltinModule("node:events");
   let count = 0;
-  for (const signal of this) {
+  for (const each of this) {
     try {
-      count += getEventListeners(signal, "abort").length;
-    } catch {} // a prototype is no signal
+      for (const name of each.eventNames?.() ?? ["abort"]) count += getEventListeners(each, name).length;
+    } catch {} // a prototype is neither
   }
   return count;
 }`;
@@ -30,11 +21,8 @@ export async function countListeners(process: Process): Promise<number> {
   await inspector.ask("HeapProfiler.enable");
   // objects of weak references and finalizers are collected some rounds later
   for (let round = 0; round < 5; round++) await inspector.ask("HeapProfiler.collectGarbage");
-  const emitters = await inspector.count(
-    "process.getBuiltinModule('node:events').EventEmitter.prototype",
-    COUNT_EMITTERS,
-  );
-  const signals = await inspector.count("AbortSignal.prototype", COUNT_SIGNALS);
+  const emitters = await inspector.count("process.getBuiltinModule('node:events').EventEmitter.prototype");
+  const signals = await inspector.count("AbortSignal.prototype");
   inspector.close();
   return emitters + signals;
 }
@@ -55,13 +43,13 @@ async function inspect(process: Process) {
       waiting.set(id, ({ result, error }) => (error ? reject(new Error(error.message)) : resolve(result)));
       socket.send(JSON.stringify({ id, method, params }));
     });
-  /** The result of `count` for all objects with a prototype. */
-  const count = async (prototype: string, count: string) => {
+  /** The number of listeners of all objects with a prototype. */
+  const count = async (prototype: string) => {
     const { result } = await ask("Runtime.evaluate", { expression: prototype, objectGroup: GROUP });
     const { objects } = await ask("Runtime.queryObjects", { prototypeObjectId: result.objectId, objectGroup: GROUP });
     const counted = await ask("Runtime.callFunctionOn", {
       objectId: objects.objectId,
-      functionDeclaration: count,
+      functionDeclaration: COUNT,
       returnByValue: true,
     });
     await ask("Runtime.releaseObjectGroup", { objectGroup: GROUP }); // otherwise the inspector keeps them

@@ -8,17 +8,18 @@ import { type Bench, promptOf, readStream, readWhole, startBench, startSuiteBenc
 const modelOf = ({ entry }: Bench, name?: string) =>
   entry.models.find((model) => model.name === name) ?? entry.models[0];
 
+/** Messages by their text, such as `user: Hello. | assistant: Hello!`. */
+const messagesOf = (text: string) =>
+  text.split(" | ").map((message) => {
+    const [, role = "", content = ""] = /^(\w+): (.*)$/.exec(message) ?? [];
+    return { role, content };
+  }) as Prompt["messages"];
+
 /** A conversation with everything that some provider refuses. */
 const demanding = (bench: Bench, model?: string): Prompt => ({
   model: modelOf(bench, model),
   system: "Be brief.",
-  messages: [
-    { role: "user", content: "One." },
-    { role: "user", content: "Two." },
-    { role: "assistant", content: "" },
-    { role: "system", content: "Be kind." },
-    { role: "user", content: "case: plain" },
-  ],
+  messages: messagesOf("user: One. | user: Two. | assistant:  | system: Be kind. | user: case: plain"),
   maxTokens: 1_000_000,
   temperature: 2,
 });
@@ -105,42 +106,17 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
 });
 
 describe.each(SIMULATED_DIALECTS)("Conversation order that %s refuses", (dialect) => {
-  test.each<[string, Prompt["messages"]]>([
+  test.each([
     [
       "has a system message after an assistant message",
-      [
-        { role: "user", content: "Hello." },
-        { role: "assistant", content: "Hello!" },
-        { role: "system", content: "Be kind." },
-        { role: "user", content: "case: plain" },
-      ],
+      "user: Hello. | assistant: Hello! | system: Be kind. | user: case: plain",
     ],
-    [
-      "begins with an assistant message",
-      [
-        { role: "assistant", content: "Hello!" },
-        { role: "user", content: "case: plain" },
-      ],
-    ],
-    [
-      "ends with an assistant message",
-      [
-        { role: "user", content: "Tell me a story." },
-        { role: "assistant", content: "Hello, long ago" },
-      ],
-    ],
-    [
-      "ends with system messages",
-      [
-        { role: "user", content: "Tell me a story." },
-        { role: "assistant", content: "Hello, long ago" },
-        { role: "user", content: "" },
-        { role: "system", content: "Be kind." },
-      ],
-    ],
-  ])("is accepted if it %s", async (_what, messages) => {
+    ["begins with an assistant message", "assistant: Hello! | user: case: plain"],
+    ["ends with an assistant message", "user: Tell me a story. | assistant: Hello, long ago"],
+    ["ends with system messages", "user: Tell me a story. | assistant: Hello, long ago | user:  | system: Be kind."],
+  ])("is accepted if it %s", async (_what, text) => {
     const bench = await startBench(dialect);
-    const prompt = { model: bench.entry.models[0], system: "Be brief.", messages };
+    const prompt = { model: bench.entry.models[0], system: "Be brief.", messages: messagesOf(text) };
     expect((await readWhole(bench.provider, prompt)).failure).toBeUndefined();
     expect((await readStream(bench.provider, prompt)).failure).toBeUndefined();
     expect(JSON.stringify(bench.simulator.requests[0])).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first

@@ -1,5 +1,4 @@
 import { availableParallelism } from "node:os";
-import { hash } from "@node-rs/argon2";
 import { expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createPasswords } from "../../../services/crypto/passwords.ts";
@@ -17,16 +16,9 @@ test("Passwords: hashes are argon2id of 20 MiB and two passes, salted, over the 
   const [first, second] = [await passwords.hash(long), await passwords.hash(long)];
   expect(first).toMatch(/^\$argon2id\$v=19\$m=20480,t=2,p=1\$/);
   expect(second).not.toBe(first);
-  expect(await passwords.matches(first, long)).toBe(true);
+  expect([await passwords.matches(first, long), passwords.isOutdated(first)]).toEqual([true, false]);
   expect(await passwords.matches(first, `${"🦜".repeat(63)}ä`)).toBe(false);
   expect(await passwords.matches(undefined, "no account has this password")).toBe(false);
-});
-
-test("Passwords: hashes with other parameters match and are reported", async () => {
-  const passwords = await createPasswords();
-  const weaker = await hash(password, { memoryCost: 8_192, timeCost: 1, parallelism: 1 });
-  expect(await passwords.matches(weaker, password)).toBe(true);
-  expect([passwords.isOutdated(weaker), passwords.isOutdated(await passwords.hash(password))]).toEqual([true, false]);
 });
 
 test("Passwords: hashing and its queue are bounded, and more requests are refused with a time to retry", async () => {

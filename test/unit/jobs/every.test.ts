@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { every, type Job } from "../../../services/jobs/background.ts";
 import { createClock } from "../../support/clock.ts";
@@ -69,15 +71,11 @@ test("every: logs the first of several failures, retries, and logs again after a
 test("every: close() aborts the signal and waits for the run in progress", async () => {
   let ended = false;
   const job = start({
-    run: (signal) =>
-      new Promise<void>((resolve) => {
-        signal.addEventListener("abort", () =>
-          setTimeout(() => {
-            ended = true;
-            resolve();
-          }, 20),
-        );
-      }),
+    async run(signal) {
+      await once(signal, "abort");
+      await wait(20);
+      ended = true;
+    },
   });
   await job.close();
   expect({ ended, runs: job.runs }).toEqual({ ended: true, runs: 1 });
