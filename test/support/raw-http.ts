@@ -1,14 +1,20 @@
 import net from "node:net";
 
+/** Collects what a socket receives. @returns a function that returns the text so far */
+export function textOf(socket: net.Socket): () => string {
+  let text = "";
+  socket.setEncoding("utf8").on("data", (part) => {
+    text += part;
+  });
+  return () => text;
+}
+
 /** Writes bytes to the gateway. @returns all bytes that it sends until the connection ends */
 export function sendRawHttp(port: number, request: string | Uint8Array): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(port, "127.0.0.1", () => socket.write(request));
-    let text = "";
-    socket.setEncoding("utf8").on("data", (data) => {
-      text += data;
-    });
-    socket.on("close", () => resolve(text)).on("error", reject);
+    const text = textOf(socket);
+    socket.on("close", () => resolve(text())).on("error", reject);
   });
 }
 

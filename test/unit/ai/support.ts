@@ -61,15 +61,13 @@ export function promptOf({ entry }: Pick<Bench, "entry">, content: string): Prom
   return { model: entry.models[0], messages: [{ role: "user", content }] };
 }
 
+const never = () => new AbortController().signal;
+
 /** The outcome of a call. */
 export type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
 
 /** Reads a stream to its end or failure. */
-export async function readStream(
-  provider: Provider,
-  prompt: Prompt,
-  signal = new AbortController().signal,
-): Promise<Outcome> {
+export async function readStream(provider: Provider, prompt: Prompt): Promise<Outcome> {
   const outcome: Outcome = { text: "" };
   try {
     const observer = {
@@ -79,7 +77,7 @@ export async function readStream(
         outcome.usage = usage;
       },
     };
-    for await (const text of provider.stream(prompt, signal, observer)) outcome.text += text;
+    for await (const text of provider.stream(prompt, never(), observer)) outcome.text += text;
   } catch (thrown) {
     outcome.failure = failureOf(thrown);
   }
@@ -87,13 +85,9 @@ export async function readStream(
 }
 
 /** Requests a whole reply. */
-export async function readWhole(
-  provider: Provider,
-  prompt: Prompt,
-  signal = new AbortController().signal,
-): Promise<Outcome> {
+export async function readWhole(provider: Provider, prompt: Prompt): Promise<Outcome> {
   try {
-    const { content, usage } = await provider.complete(prompt, signal);
+    const { content, usage } = await provider.complete(prompt, never());
     return { text: content, usage };
   } catch (thrown) {
     return { text: "", failure: failureOf(thrown) };

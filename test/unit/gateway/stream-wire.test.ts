@@ -1,7 +1,7 @@
 import net from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { transportKinds } from "../../support/gateway.ts";
-import { post, sendRawHttp } from "../../support/raw-http.ts";
+import { post, sendRawHttp, textOf } from "../../support/raw-http.ts";
 import { type ChatServices, CONVERSATION, startChatServices } from "../../support/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
 
@@ -60,12 +60,9 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
     const socket = net.connect(edge.port, "127.0.0.1", () =>
       socket.write(post("/ai/stream", CONVERSATION, { version })),
     );
-    let text = "";
-    socket.setEncoding("utf8").on("data", (part) => {
-      text += part;
-    });
+    const text = textOf(socket);
     const body = `${cut('data: {"chunk":"zwölf €"}\n\n')}${cut(DONE)}${end}`;
-    await until("the end", () => text.endsWith(`\r\n\r\n${body}`));
+    await until("the end", () => text().endsWith(`\r\n\r\n${body}`));
     socket.destroy();
   });
 
@@ -87,13 +84,10 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
     const warned = (warning: Error) => void warnings.push(warning);
     process.on("warning", warned);
     const socket = net.connect(edge.port, "127.0.0.1");
-    let text = "";
-    socket.setEncoding("utf8").on("data", (part) => {
-      text += part;
-    });
+    const text = textOf(socket);
     for (let i = 1; i <= 15; i++) {
       socket.write(post("/ai/stream", CONVERSATION)); // Node warns at the eleventh listener
-      await until("the answer", () => text.split("[DONE]").length > i);
+      await until("the answer", () => text().split("[DONE]").length > i);
     }
     socket.destroy();
     process.off("warning", warned);
