@@ -29,15 +29,12 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
 
   test("has violations, Retry-After and RateLimit headers", async () => {
     const violations = [{ field: "messages[0].role", message: "must be known" }];
-    const limits = {
-      "ratelimit-limit": "5",
-      "ratelimit-remaining": "0",
-      "ratelimit-reset": "900",
-      "x-inside": "stays",
-    };
-    await failing(() =>
-      failWith(Reason.RATE_LIMITED, Code.ResourceExhausted, "Slow.", { violations, retryAfterSeconds: 900 }, limits),
-    );
+    const limits = { "ratelimit-limit": "5", "ratelimit-remaining": "0", "ratelimit-reset": "900" };
+    const [details, metadata] = [
+      { violations, retryAfterSeconds: 900 },
+      { ...limits, "x-inside": "stays" },
+    ];
+    await failing(() => failWith(Reason.RATE_LIMITED, Code.ResourceExhausted, "Slow.", details, metadata));
     const answer = await login();
     expect(answer.body).toEqual({
       statusCode: 429,
@@ -46,12 +43,7 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
       code: "RATE_LIMITED",
       violations,
     });
-    expect(Object.fromEntries(answer.headers)).toMatchObject({
-      "retry-after": "900",
-      "ratelimit-limit": "5",
-      "ratelimit-remaining": "0",
-      "ratelimit-reset": "900",
-    });
+    expect(Object.fromEntries(answer.headers)).toMatchObject({ "retry-after": "900", ...limits });
     expect(answer.headers.has("x-inside")).toBe(false);
   });
 

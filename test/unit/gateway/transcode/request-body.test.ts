@@ -40,17 +40,11 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
   });
 
   test("is 400 MALFORMED_REQUEST unless it is valid UTF-8", async () => {
-    for (const bytes of [
-      [0xff, 0xfe],
-      [0xc0, 0x80],
-      [0xed, 0xa0, 0x80],
-      [0xe2, 0x82],
-    ]) {
-      const body = Buffer.concat([
-        Buffer.from('{"email":"a@b.cd","password":"'),
-        Buffer.from(bytes),
-        Buffer.from('"}'),
-      ]);
+    for (const bytes of ["fffe", "c080", "eda080", "e282"]) {
+      const body = Buffer.from(
+        `{"email":"a@b.cd","password":"${Buffer.from(bytes, "hex").toString("latin1")}"}`,
+        "latin1",
+      );
       expect(await server.login(body)).toMatchObject({ status: 400, body: { code: "MALFORMED_REQUEST" } });
     }
   });

@@ -50,13 +50,8 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
   });
 
   test("refuses numbers beyond a double", async () => {
-    const answer = await server.send(
-      "POST",
-      "/ai/chat",
-      '{"provider":"p","messages":[],"temperature":1e999}',
-      JSON_TYPE,
-    );
-    expect(blamed(answer)).toContain("temperature");
+    const body = '{"provider":"p","messages":[],"temperature":1e999}';
+    expect(blamed(await server.send("POST", "/ai/chat", body, JSON_TYPE))).toContain("temperature");
   });
 
   test("reads null as absent", async () => {
