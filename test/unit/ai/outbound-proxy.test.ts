@@ -100,6 +100,6 @@ test("Provider client: a TLS handshake without an answer ends at the limit of co
   onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
   const target = { protocol: "https:", hostname: "127.0.0.1", port, path: "/" };
   const posted = createHttpClient(300).post(target, {}, {}, new AbortController().signal);
-  await expect(posted).rejects.toMatchObject({ message: "unreachable", retryable: true });
+  await expect(posted).rejects.toMatchObject({ message: "unreachable", facts: { retryable: true } });
   expect(sockets).toHaveLength(1);
 });
