@@ -22,34 +22,11 @@ declare module "fastify" {
   }
 }
 
-/** Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log lines. */
-export type Lifecycle = {
-  metrics: Registry;
-  phase(): Phase;
-  /** Begins a request: counts it as open, and starts its span. */
-  begin(request: FastifyRequest, reply: FastifyReply): void;
-  /** Ends a request whose response has ended or whose client has disconnected: aborts its call, measures and logs it. */
-  end(request: FastifyRequest, reply: FastifyReply): void;
-  /** The latest response of a connection. */
-  responseOf(connection: Duplex): ServerResponse | undefined;
-  /** Opens the call of a request. Call it before the first `await`, since the client may disconnect at any time. */
-  openCall(raw: ServerResponse): InflightCall;
-  /** Opens the port. @returns the URL for clients, such as http://127.0.0.1:3000 */
-  listen(address: { host: string; port: number }): Promise<string>;
-  /** Rejects new requests, aborts open ones after the grace period, and closes the port. May be called twice. */
-  drain(): Promise<void>;
-};
+/** See {@link createLifecycle}. */
+export type Lifecycle = ReturnType<typeof createLifecycle>;
 
 /** A call. It is aborted when its client disconnects, or by a shutdown. */
-export type InflightCall = {
-  signal: AbortSignal;
-  /** The error to report: another one than the thrown if a shutdown or a broken connection ended the call. */
-  reasonFor(thrown: unknown): unknown;
-  /** Aborts the call. */
-  stop(): void;
-  /** Removes the call from the open ones after its response. */
-  end(): void;
-};
+export type InflightCall = ReturnType<Lifecycle["openCall"]>;
 
 /** Time for aborted calls to send their last response, in ms. */
 const FAREWELL_MS = 1_000;
@@ -62,7 +39,8 @@ const LOST = new ConnectError("the connection to the services was lost", Code.Un
 const STOPPED = new Error("the call was stopped");
 
 /**
- * Logs one line per request, never a body, token, cookie or query value. No metric has a label that clients can choose.
+ * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log lines. It logs one line per
+ * request, never a body, token, cookie or query value. No metric has a label that clients can choose.
  * @param graceMs grace period for open requests and streams, in ms
  */
 export function createLifecycle(
@@ -70,7 +48,7 @@ export function createLifecycle(
   graceMs: number,
   log: Logger,
   startSpan?: StartSpan,
-): Lifecycle {
+) {
   const metrics = new Registry();
   const seconds = new Histogram({
     name: "http_server_request_duration_seconds",
@@ -110,17 +88,19 @@ export function createLifecycle(
   return {
     metrics,
     phase: () => phase,
-    begin(request, { raw }) {
+    /** Begins a request: counts it as open, and starts its span. */
+    begin(request: FastifyRequest, { raw }: FastifyReply): void {
       request.startedAt = performance.now();
       request.span = startSpan && spanOf(request, startSpan);
       responses.set(request.raw.socket, raw);
       open.set(raw, undefined);
       active.inc();
     },
-    end(request, { raw }) {
-      const call = open.get(raw);
+    /** Ends a request whose response has ended, or whose client has disconnected, which aborts its call. Measures and logs it. */
+    end(request: FastifyRequest, { raw }: FastifyReply): void {
+      const clientGone = raw.writableFinished ? undefined : true;
+      if (clientGone) open.get(raw)?.abort();
       open.delete(raw);
-      call?.abort();
       if (open.size === 0) onIdle();
       active.dec();
       const ms = performance.now() - request.startedAt;
@@ -130,30 +110,34 @@ export function createLifecycle(
       const labels = { http_request_method: method, http_route: route ?? "", http_response_status_code: status };
       seconds.observe(labels, ms / 1000);
       span?.end({ "http.response.status_code": status }, status >= 500 ? String(status) : undefined);
-      const clientGone = raw.writableFinished ? undefined : true;
       log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
     },
-    responseOf: (connection) => responses.get(connection),
-    openCall(raw) {
+    /** The latest response of a connection. */
+    responseOf: (connection: Duplex) => responses.get(connection),
+    /** Opens the call of a request. Call it before the first `await`, since the client may disconnect at any time. */
+    openCall(raw: ServerResponse) {
       const call = new AbortController();
       if (open.has(raw)) open.set(raw, call);
       else call.abort(); // the client has disconnected
       return {
         signal: call.signal,
-        reasonFor(thrown) {
+        /** The error to report: another one than the thrown if a shutdown or a broken connection ended the call. */
+        reasonFor(thrown: unknown): unknown {
           if (call.signal.reason === SHUTTING_DOWN) return SHUTTING_DOWN;
           return isUnexplained(thrown) && !call.signal.aborted ? LOST : thrown;
         },
+        /** Aborts the call. */
         stop: () => call.abort(STOPPED),
-        end: () => void (open.has(raw) && open.set(raw, undefined)),
       };
     },
-    async listen(address) {
+    /** Opens the port. @returns the URL for clients, such as http://127.0.0.1:3000 */
+    async listen(address: { host: string; port: number }): Promise<string> {
       const url = await app.listen(address);
       phase = "serving";
       return url;
     },
-    drain() {
+    /** Rejects new requests, aborts open ones after the grace period, and closes the port. May be called twice. */
+    drain(): Promise<void> {
       drained ??= drain();
       return drained;
     },

@@ -10,7 +10,7 @@ import type { Lifecycle } from "./lifecycle.ts";
 
 /** Dependencies of the hooks of every request. */
 type HookOptions = {
-  origins: Origins;
+  origins: ReturnType<typeof createOrigins>;
   /** The result of `commonHeaders`. */
   headers: Record<string, string>;
   lifecycle: Pick<Lifecycle, "phase" | "begin" | "end">;
@@ -105,11 +105,8 @@ function closeLingering(request: IncomingMessage): void {
 
 /** Requires exactly one Host header (RFC 9112 section 3.2): of two, a proxy and this process could use different ones. */
 function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
-  let hosts = 0;
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i] as string;
-    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
-  }
+  const isHost = (text: string, i: number) => i % 2 === 0 && text.length === 4 && text.toLowerCase() === "host";
+  const hosts = rawHeaders.filter(isHost).length;
   if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
   }
@@ -134,22 +131,13 @@ const PREFLIGHT_SECONDS = 600;
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
 const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored";
 
-/** Pages that may call the service and read its responses. */
-export type Origins = {
-  /** Adds the CORS headers if the origin of the request is allowed. */
-  allow(headers: IncomingHttpHeaders, reply: FastifyReply): void;
-  /** Responds to a preflight request of an allowed origin. @returns false if the request is something else */
-  preflight(headers: IncomingHttpHeaders, reply: FastifyReply): boolean;
-  /** Whether a request comes from our own pages, from allowed ones, or from no page. */
-  isOwn(headers: IncomingHttpHeaders): boolean;
-};
-
-/** Creates the rules for pages of other origins (Fetch standard, CORS protocol). */
-export function createOrigins(publicUrl: string, allowed: readonly string[]): Origins {
+/** Creates the rules for pages of other origins: which may call the service and read its responses (Fetch standard, CORS protocol). */
+export function createOrigins(publicUrl: string, allowed: readonly string[]) {
   const others = new Set(allowed);
   const own = new Set([...allowed, new URL(publicUrl).origin]);
   return {
-    allow(headers, reply) {
+    /** Adds the CORS headers if the origin of the request is allowed. */
+    allow(headers: IncomingHttpHeaders, reply: FastifyReply): void {
       if (others.size === 0) return;
       reply.header("vary", "origin");
       if (headers.origin === undefined || !others.has(headers.origin)) return;
@@ -157,7 +145,8 @@ export function createOrigins(publicUrl: string, allowed: readonly string[]): Or
       reply.header("access-control-allow-credentials", "true");
       reply.header("access-control-expose-headers", EXPOSED);
     },
-    preflight(headers, reply) {
+    /** Responds to a preflight request of an allowed origin. @returns false if the request is something else */
+    preflight(headers: IncomingHttpHeaders, reply: FastifyReply): boolean {
       const { origin } = headers;
       if (origin === undefined || !others.has(origin)) return false;
       if (headers["access-control-request-method"] === undefined) return false;
@@ -168,7 +157,8 @@ export function createOrigins(publicUrl: string, allowed: readonly string[]): Or
       reply.code(204).send();
       return true;
     },
-    isOwn(headers) {
+    /** Whether a request comes from our own pages, from allowed ones, or from no page. */
+    isOwn(headers: IncomingHttpHeaders): boolean {
       const site = headers["sec-fetch-site"]; // no script can set it
       if (site === "cross-site") return false;
       return site === "same-origin" || headers.origin === undefined || own.has(headers.origin);

@@ -6,9 +6,9 @@ import {
   type DescMethodUnary,
   getOption,
 } from "@bufbuild/protobuf";
-import { Access, field as fieldPolicy, type Policy, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, field as fieldPolicy, type Policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
-import { maxBodyBytes } from "../../services/platform/policy.ts";
+import { maxBodyBytes, policyOf } from "../../services/platform/policy.ts";
 
 /** A field whose value is a cookie. */
 export type CookieField = { cookie: string; field: DescField };
@@ -42,11 +42,9 @@ const httpMethods = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } a
  */
 export function readBinding(method: DescMethod): HttpBinding {
   const rule = getOption(method, http);
-  const rules = getOption(method, policy);
+  const rules = policyOf(method)?.policy;
   const httpMethod = httpMethods[rule.pattern.case as keyof typeof httpMethods];
-  if (!httpMethod || rules.access === Access.UNSPECIFIED) {
-    throw new Error(`${method.parent.typeName}/${method.name} has no route or does not say who may call it`);
-  }
+  if (!httpMethod || !rules) throw new Error(`${method.parent.typeName}/${method.name} has no route`);
   const { fields } = method.input;
   const [requestCookies, responseCookies] = [cookieFields(method.input), cookieFields(method.output)];
   const pathFields: DescField[] = [];

@@ -64,26 +64,23 @@ function clearCookies(rule: HttpBinding, reply: FastifyReply, cookies: Cookies):
 const COOKIE_PATH = "/auth";
 
 /** Sets the cookies of responses. */
-export type Cookies = {
-  /** Sets a cookie with the lifetime of the token in it. */
-  set(reply: FastifyReply, name: string, token: string): void;
-  /** Deletes the cookie of this name. */
-  clear(reply: FastifyReply, name: string): void;
-};
+export type Cookies = ReturnType<typeof addCookies>;
 
 /**
  * Adds the cookies of the service. Scripts and other sites cannot read or send them (RFC 6265).
  * @param publicUrl URL for clients; a path in it is one that the proxy removes
  * @param now the current time, in ms
  */
-export function addCookies(app: FastifyInstance, publicUrl: string, now: () => number): Cookies {
+export function addCookies(app: FastifyInstance, publicUrl: string, now: () => number) {
   const parseOptions: object = { decode: decodeCookie }; // is missing in the type
   app.register(fastifyCookie, { hook: false, parseOptions });
   const { protocol, pathname } = new URL(`${publicUrl}${COOKIE_PATH}`);
   const options = { path: pathname, httpOnly: true, sameSite: "strict", secure: protocol === "https:" } as const;
   return {
-    set: (reply, name, token) => reply.setCookie(name, token, { ...options, ...lifetime(token, now()) }),
-    clear: (reply, name) => reply.setCookie(name, "", { ...options, maxAge: 0 }),
+    /** Sets a cookie with the lifetime of the token in it. */
+    set: (reply: FastifyReply, name: string, token: string) =>
+      reply.setCookie(name, token, { ...options, ...lifetime(token, now()) }),
+    clear: (reply: FastifyReply, name: string) => reply.setCookie(name, "", { ...options, maxAge: 0 }),
   };
 }
 

@@ -56,8 +56,6 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
         if (failed.isInternal) report(thrown, request);
         if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
         sendError(failed, reply, rule, cookies);
-      } finally {
-        call.end();
       }
       return reply;
     },

@@ -6,8 +6,7 @@ import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { InflightCall } from "../lifecycle.ts";
 import type { HttpBinding } from "./binding.ts";
-import type { HttpErrorResponse } from "./errors.ts";
-import { toHttpError } from "./errors.ts";
+import { type HttpErrorResponse, toHttpError } from "./errors.ts";
 import { forwardHeaders } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
@@ -61,17 +60,7 @@ export async function sendStream(
 const isEvent = ({ reason, body }: HttpErrorResponse) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
-type SseWriter = {
-  /** Sends the headers, once, along with the next write: those of the call as far as they are known, and the metadata. */
-  open(metadata?: Headers): void;
-  isOpen(): boolean;
-  /** @returns false if the client is slow: wait for `drain` */
-  write(text: string): boolean;
-  /** Stops the heartbeat. Ends an open stream with `[DONE]`. */
-  close(): void;
-};
-
-function createSseWriter(reply: FastifyReply, keepAliveMs: number, headerOfCall: () => Headers | undefined): SseWriter {
+function createSseWriter(reply: FastifyReply, keepAliveMs: number, headerOfCall: () => Headers | undefined) {
   const { raw } = reply;
   let isOpen = false;
   let socket: Socket | undefined;
@@ -85,8 +74,8 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headerOfCall:
       "cache-control": "no-cache",
       "x-accel-buffering": "no", // nginx would buffer the events
     });
-    if (reply.request.raw.httpVersion === "1.1" && raw.shouldKeepAlive) reply.header("connection", "keep-alive");
     const isChunked = reply.request.raw.httpVersion === "1.1";
+    if (isChunked && raw.shouldKeepAlive) reply.header("connection", "keep-alive");
     if (isChunked) reply.header("transfer-encoding", "chunked");
     raw.writeHead(200, reply.getHeaders() as Record<string, string>);
     if (!isChunked || !raw.socket) return; // HTTP/1.0, or an earlier response of the connection has not ended
@@ -105,13 +94,16 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headerOfCall:
     if (!(socket ?? raw).writableNeedDrain && !raw.destroyed) write(KEEP_ALIVE);
   }, keepAliveMs);
   return {
+    /** Sends the headers, once, along with the next write: those of the call as far as they are known, and the metadata. */
     open,
     isOpen: () => isOpen,
-    write(text) {
+    /** @returns false if the client is slow: wait for `drain` */
+    write(text: string): boolean {
       heartbeat.refresh();
       return write(text);
     },
-    close() {
+    /** Stops the heartbeat. Ends an open stream with `[DONE]`. */
+    close(): void {
       clearInterval(heartbeat);
       if (isOpen && !raw.destroyed) raw.end(DONE);
     },

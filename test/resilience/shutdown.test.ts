@@ -85,12 +85,12 @@ test("Shutdown: forgets calls that are answered or whose client has disconnected
     return { raw, call: lifecycle.openCall(raw) };
   };
   const [answered, left, last] = [open(), open(), open()];
-  answered.call.end();
-  lifecycle.end(request, left as never);
+  Object.defineProperty(answered.raw, "writableFinished", { value: true });
+  for (const ended of [answered, left]) lifecycle.end(request, ended as never);
   const drained = lifecycle.drain();
   await until("the abort of the last call", () => last.call.signal.aborted);
   expect([answered.call.signal.aborted, left.call.signal.aborted]).toEqual([false, true]);
   expect(lifecycle.openCall(left.raw).signal.aborted).toBe(true);
-  for (const { raw } of [answered, last]) lifecycle.end(request, { raw } as never);
+  lifecycle.end(request, last as never);
   await drained;
 });
