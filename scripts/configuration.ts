@@ -1,8 +1,7 @@
 /** Generates `docs/configuration.md` and `.env.example` from the tables of variables. Run by `npm run generate`. */
 import { readFileSync, writeFileSync } from "node:fs";
 import type { Variable } from "../services/platform/config-kinds.ts";
-import { servicesVariables } from "../services/platform/services-variables.ts";
-import { commonVariables, gatewayVariables } from "../services/platform/variables.ts";
+import { commonVariables, gatewayVariables, servicesVariables } from "../services/platform/variables.ts";
 
 const groups: [title: string, variables: Record<string, Variable>][] = [
   ["Every process", commonVariables],

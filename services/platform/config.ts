@@ -1,9 +1,8 @@
 import { create } from "@bufbuild/protobuf";
 import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Variable } from "./config-kinds.ts";
-import { servicesVariables } from "./services-variables.ts";
 import { violationsOf } from "./validation.ts";
-import { commonVariables, gatewayVariables } from "./variables.ts";
+import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
 
 /** What runs in a process: both sides, the gateway alone, the services alone, or a command with the settings of any. */
 export type ProcessRole = "all" | "gateway" | "services" | "command";

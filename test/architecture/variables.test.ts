@@ -3,8 +3,7 @@ import { expect, test } from "vitest";
 import { configurationPage, envExample } from "../../scripts/configuration.ts";
 import { readConfig } from "../../services/platform/config.ts";
 import type { Variable } from "../../services/platform/config-kinds.ts";
-import { servicesVariables } from "../../services/platform/services-variables.ts";
-import { commonVariables, gatewayVariables } from "../../services/platform/variables.ts";
+import { commonVariables, gatewayVariables, servicesVariables } from "../../services/platform/variables.ts";
 
 const known = Object.keys({ ...commonVariables, ...gatewayVariables, ...servicesVariables });
 

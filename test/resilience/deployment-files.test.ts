@@ -4,8 +4,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, 
 import { dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
-import { servicesVariables } from "../../services/platform/services-variables.ts";
-import { commonVariables, gatewayVariables } from "../../services/platform/variables.ts";
+import { commonVariables, gatewayVariables, servicesVariables } from "../../services/platform/variables.ts";
 import { freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
