@@ -10,7 +10,7 @@ import type { GrpcServer } from "./grpc/server.ts";
 import { readBody } from "./platform/body-limits.ts";
 import { isGatewaySecret, requestIdOf, SECRET } from "./platform/client.ts";
 import { connectErrorOf, ServiceError } from "./platform/errors.ts";
-import { createInProcessTransport } from "./platform/in-process.ts";
+import { createInProcessTransport, one } from "./platform/in-process.ts";
 import * as protocol from "./platform/internal-protocol.ts";
 import { closeWithin, readServerTls, removeStaleSocket, type TlsFiles } from "./platform/process.ts";
 import { admittedKey } from "./platform/server-hooks.ts";
@@ -116,8 +116,4 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
     port: address !== null && typeof address === "object" ? address.port : 0,
     close: (graceMs) => closeWithin(once(server.close(), "close"), graceMs, calls, () => server.closeAllConnections()),
   };
-}
-
-async function* one<T>(value: T): AsyncIterable<T> {
-  yield value;
 }

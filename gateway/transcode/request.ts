@@ -1,4 +1,4 @@
-import { create, type DescField, type DescMessage, type MessageShape, ScalarType } from "@bufbuild/protobuf";
+import { create, type DescField, ScalarType } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { checkJson } from "../../services/platform/body-limits.ts";
@@ -15,15 +15,12 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
-/** The message of a request. A field with a type error has its zero value. */
-export type ReadRequest = { message: MessageShape<DescMessage>; typeErrors: Violation[] };
-
 /**
- * Builds the request message of a method from path, query, body and cookies; each field has one source. The services report
- * its type errors together with broken constraints.
+ * Builds the request message of a method from path, query, body and cookies; each field has one source. A field with a type
+ * error has its zero value. The services report type errors together with broken constraints.
  * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
  */
-export function readRequest(rule: HttpBinding, request: FastifyRequest): ReadRequest {
+export function readRequest(rule: HttpBinding, request: FastifyRequest) {
   const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const typeErrors: Violation[] = [];
   const init: Record<string, unknown> = {};
@@ -76,9 +73,7 @@ function hasInvalidText(json: unknown): boolean {
   return Object.entries(json).some(([key, value]) => hasInvalidText(key) || hasInvalidText(value));
 }
 
-type Body = { json: object; hasEscapes: boolean };
-
-function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean): Body {
+function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
   if (!(body instanceof Uint8Array) || body.length === 0) return NO_BODY;
   const type = headers["content-type"];
   const isJson = type !== undefined && JSON_TYPE.test(type) && /^(?:utf-?8)?$/i.test(CHARSET.exec(type)?.[1] ?? "");

@@ -5,6 +5,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { clientAddressOf, writeClient } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
+import { one } from "../../services/platform/in-process.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { writeFault, writeTypeErrors } from "../../services/platform/validation.ts";
 import type { InflightCall, Lifecycle } from "../lifecycle.ts";
@@ -113,8 +114,4 @@ function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | u
   } finally {
     request.body = undefined; // frees its memory: the call may take minutes
   }
-}
-
-async function* one<T>(value: T): AsyncIterable<T> {
-  yield value;
 }

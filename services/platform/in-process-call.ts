@@ -80,7 +80,8 @@ export class InProcessCall implements HandlerContext {
         (result) => resolve(complete(result)),
         (thrown) => {
           this.end();
-          reject(thrown instanceof ConnectError ? thrown : internalError(thrown));
+          const isKnown = thrown instanceof ConnectError;
+          reject(isKnown ? thrown : new ConnectError("internal error", Code.Internal, undefined, undefined, thrown));
         },
       );
     });
@@ -103,6 +104,3 @@ export class InProcessCall implements HandlerContext {
   readonly #onClientAbort = () => this.#abort(ConnectError.from(this.#client?.reason, Code.Canceled));
   readonly #onDeadline = () => this.#abort(new ConnectError("the operation timed out", Code.DeadlineExceeded));
 }
-
-const internalError = (cause: unknown) =>
-  new ConnectError("internal error", Code.Internal, undefined, undefined, cause);

@@ -94,21 +94,13 @@ function implementation(spec: MethodImplSpec): Run {
     if (kind === "server_streaming") {
       return respond(spec.impl(create(method.input, await first(message as AsyncIterable<never>)) as never, call));
     }
-    try {
-      return respond(create(method.output, await spec.impl(message as never, call)));
-    } catch (thrown) {
-      throw withHeaders(thrown, call);
-    }
+    return respond(create(method.output, await spec.impl(message as never, call)));
   };
 }
 
-/** On the wire the headers of a failed call arrive with its error. */
-function withHeaders(thrown: unknown, { responseHeader, responseTrailer }: InProcessCall): unknown {
-  if (!(thrown instanceof ConnectError)) return thrown;
-  for (const headers of [responseHeader, responseTrailer]) {
-    for (const [name, value] of headers) thrown.metadata.append(name, value);
-  }
-  return thrown;
+/** The messages of a request that is one message. */
+export async function* one<T>(message: T): AsyncIterable<T> {
+  yield message;
 }
 
 async function first<T>(messages: AsyncIterable<T>): Promise<T> {
