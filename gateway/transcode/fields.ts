@@ -2,6 +2,7 @@ import { type DescField, type DescMessage, fromJson, getOption, ScalarType } fro
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Violation } from "../../services/platform/errors.ts";
+import { remembered } from "../../services/platform/policy.ts";
 import { maxItems, tooManyItems } from "../../services/platform/validation.ts";
 
 /** The initializer of a message, keyed by local name. */
@@ -47,18 +48,12 @@ function readField(field: DescField, value: unknown, path: string, violations: V
   return value.map((item, i) => readItem(field, item, `${path}[${i}]`, violations));
 }
 
-const required = new WeakMap<DescField, boolean>();
-
-/** Whether a field is required although no constraint rejects its zero value. Cached. */
-function isRequired(field: DescField): boolean {
-  const known = required.get(field);
-  if (known !== undefined) return known;
+/** Whether a field is required although no constraint rejects its zero value. */
+const isRequired = remembered((field: DescField): boolean => {
   const rules = getOption(field, fieldRules);
   const isFree = rules.type.case === undefined && !rules.cel.length && !rules.celExpression.length && !rules.required;
-  const result = isFree && field.fieldKind === "scalar" && !field.proto.proto3Optional;
-  required.set(field, result);
-  return result;
-}
+  return isFree && field.fieldKind === "scalar" && !field.proto.proto3Optional;
+});
 
 function readItem(field: DescField, value: unknown, path: string, violations: Violation[]): unknown {
   const message = field.message;

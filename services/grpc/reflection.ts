@@ -1,8 +1,9 @@
-import { type DescFile, type DescService, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { type DescExtension, type DescFile, type DescService, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { nestedTypes } from "@bufbuild/protobuf/reflect";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { Code, type ServiceImpl } from "@connectrpc/connect";
 import type { ServerReflection, ServerReflectionResponseSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { remembered } from "../platform/policy.ts";
 
 type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 
@@ -11,19 +12,13 @@ export function reflectionHandler(services: readonly DescService[]): ServiceImpl
   const files = closure(services.map((service) => service.file));
   const byName = new Map(files.map((file) => [file.proto.name, file]));
   const bySymbol = new Map(files.flatMap((file) => symbolsOf(file).map((symbol) => [symbol, file])));
-  const extensions = files.flatMap((file) =>
-    file.extensions.map((ext) => ({ of: ext.extendee.typeName, number: ext.number, file })),
-  );
-  const encoded = new Map<DescFile, Answer>(); // encoded once, since the method is public
-  const found = (file: DescFile | undefined): Answer => {
+  const extensions = files.flatMap((file) => file.extensions);
+  // encoded once, since the method is public
+  const found = remembered((file: DescFile | undefined): Answer => {
     if (!file) return answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
-    const known = encoded.get(file);
-    if (known) return known;
     const fileDescriptorProto = closure([file]).map((f) => toBinary(FileDescriptorProtoSchema, f.proto));
-    const response = answer("fileDescriptorResponse", { fileDescriptorProto });
-    encoded.set(file, response);
-    return response;
-  };
+    return answer("fileDescriptorResponse", { fileDescriptorProto });
+  });
   return {
     async *serverReflectionInfo(requests) {
       for await (const request of requests) {
@@ -43,10 +38,12 @@ export function reflectionHandler(services: readonly DescService[]): ServiceImpl
         return found(bySymbol.get((query.value as string).replace(/^\./, "")));
       case "fileContainingExtension": {
         const { containingType, extensionNumber } = query.value as { containingType: string; extensionNumber: number };
-        return found(extensions.find((ext) => ext.of === containingType && ext.number === extensionNumber)?.file);
+        const isMeant = ({ extendee, number }: DescExtension) =>
+          extendee.typeName === containingType && number === extensionNumber;
+        return found(extensions.find(isMeant)?.file);
       }
       case "allExtensionNumbersOfType": {
-        const numbers = extensions.filter((ext) => ext.of === query.value).map((ext) => ext.number);
+        const numbers = extensions.filter((ext) => ext.extendee.typeName === query.value).map((ext) => ext.number);
         return answer("allExtensionNumbersResponse", { baseTypeName: query.value, extensionNumber: numbers });
       }
       default:

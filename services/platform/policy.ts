@@ -35,7 +35,15 @@ export type MethodPolicy = {
   target: { field: DescField; kind: AuditTarget } | undefined;
 };
 
-const policies = new WeakMap<DescMethod, MethodPolicy>();
+/** Computes a value once for each key. The keys exist for ever, such as descriptors, whose options are decoded when read. */
+export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
+  const known = new Map<K, V>();
+  return (key) => {
+    const value = known.get(key) ?? compute(key);
+    if (!known.has(key)) known.set(key, value);
+    return value;
+  };
+}
 
 /** Reads the policies of all methods at start. @throws Error naming a method that does not say who may call it */
 export function loadPolicies(services: readonly DescService[]): void {
@@ -43,9 +51,8 @@ export function loadPolicies(services: readonly DescService[]): void {
 }
 
 /** The policy of a method; undefined for methods that are not ours, such as health and reflection. */
-export function policyOf(method: DescMethod): MethodPolicy | undefined {
-  const known = policies.get(method);
-  if (known || !method.parent.typeName.startsWith("gatehouse.")) return known;
+export const policyOf = remembered((method: DescMethod): MethodPolicy | undefined => {
+  if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
   const policy = getOption(method, policyOption);
   if (policy.access === Access.UNSPECIFIED) {
     throw new Error(`${method.parent.typeName}/${method.name} does not say who may call it`);
@@ -53,15 +60,13 @@ export function policyOf(method: DescMethod): MethodPolicy | undefined {
   const { fields } = method.input;
   const account = fields.find((field) => getOption(field, fieldOption).account !== AccountKey.UNSPECIFIED);
   const target = fields.find((field) => getOption(field, fieldOption).auditTarget !== AuditTarget.UNSPECIFIED);
-  const read = {
+  return {
     policy,
     limits: limitsOf(policy),
     account: account && { field: account, key: getOption(account, fieldOption).account },
     target: target && { field: target, kind: getOption(target, fieldOption).auditTarget },
   };
-  policies.set(method, read);
-  return read;
-}
+});
 
 /** The rate limits of a policy: its own, or the default of its access. */
 export function limitsOf({ limits, access }: Policy): Limit[] {

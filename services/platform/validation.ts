@@ -7,21 +7,15 @@ import { z } from "zod";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
 import { invalidFields, MAX_VIOLATIONS, ServiceError, type Violation } from "./errors.ts";
+import { remembered } from "./policy.ts";
 
 const validator = createValidator({
   registry: createRegistry(file_gatehouse_platform_v1_rules),
   regexMatch: (pattern, text) => regExpOf(pattern).test(text),
 });
-const regExps = new Map<string, RegExp>();
 
-/** Compiles a pattern once. Patterns come from our own protos, so the slower engine for untrusted ones is not needed. */
-function regExpOf(pattern: string): RegExp {
-  const known = regExps.get(pattern);
-  if (known) return known;
-  const compiled = new RegExp(pattern, "u");
-  regExps.set(pattern, compiled);
-  return compiled;
-}
+/** Patterns come from our own protos, so the slower engine for untrusted ones is not needed. */
+const regExpOf = remembered((pattern: string) => new RegExp(pattern, "u"));
 
 /** All violations of a message. The items of a list that is too long are not checked: it is emptied. */
 export function violationsOf(schema: DescMessage, message: Message): readonly Violation[] {
@@ -50,17 +44,11 @@ function takeOverlongLists(schema: DescMessage, message: Message): Violation[] {
   return long.map((field) => ({ field: field.jsonName, message: tooManyItems(field) }));
 }
 
-const bounds = new WeakMap<DescField, number>();
-
-/** The `max_items` constraint of a list, or infinity. Cached, since reading an option decodes it. */
-export function maxItems(field: DescField): number {
-  const known = bounds.get(field);
-  if (known !== undefined) return known;
+/** The `max_items` constraint of a list, or infinity. */
+export const maxItems = remembered((field: DescField): number => {
   const { type } = getOption(field, fieldRules);
-  const max = (type.case === "repeated" && Number(type.value.maxItems)) || Number.POSITIVE_INFINITY;
-  bounds.set(field, max);
-  return max;
-}
+  return (type.case === "repeated" && Number(type.value.maxItems)) || Number.POSITIVE_INFINITY;
+});
 
 /** What is wrong with a list that exceeds {@link maxItems}. */
 export const tooManyItems = (field: DescField) => `must contain at most ${maxItems(field)} items`;
