@@ -45,11 +45,9 @@ async function start(config: Config): Promise<void> {
   const local = remote ? undefined : await openServices(config, { log, clock: systemClock, internalSecret, tracing });
   const transport = remote ?? (local && createInProcessTransport(local.app.routes, local.app.interceptors));
   if (!transport) throw new Error("there are no services");
-  const standalone = local
-    ? undefined
-    : await (await import("./standalone-gate.ts")).openStandaloneGate(config, transport, { log, clock: systemClock });
+  const { createGateway, openStandaloneGate } = await import("./server.ts");
+  const standalone = remote && (await openStandaloneGate(config, remote, { log, clock: systemClock }));
   const checks = local?.app ?? standalone;
-  const { createGateway } = await import("./server.ts");
   const gateway = createGateway({
     config: { ...config, internalSecret },
     transport,
@@ -65,7 +63,7 @@ async function start(config: Config): Promise<void> {
   const finish = async () => {
     local?.app.drain();
     await Promise.all([gateway.drain(), grpcServer?.close(config.shutdownMs)]);
-    standalone?.close();
+    standalone?.redis?.close();
     remote?.close();
     await metrics?.close();
   };

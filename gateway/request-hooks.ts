@@ -3,7 +3,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { clientAddressOf, type TrustedProxies } from "../services/platform/client.ts";
-import { ServiceError } from "../services/platform/errors.ts";
+import { ServiceError, shuttingDown } from "../services/platform/errors.ts";
 import { addServerHooks, type RequestGate } from "../services/platform/server-hooks.ts";
 import { isHealthPath } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -66,8 +66,6 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   };
   addServerHooks(app, {
     gate,
-    isDraining: () => lifecycle.phase() === "draining",
-    isProbe: ({ routeOptions: { url = "" } }) => isHealthPath(url),
     headOf(request) {
       const method = request.routeOptions.config.rpc;
       if (!method) return undefined;
@@ -79,11 +77,16 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
       proxies.checkForwarded(request);
       checkHost(request.raw);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
-      if (!request.is404) return;
-      const allow = methodsOf(request.raw.url ?? "");
-      if (!allow) throw nothingHere();
-      reply.header("allow", allow);
-      throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address allows ${allow}.`);
+      if (request.is404) {
+        const allow = methodsOf(request.raw.url ?? "");
+        if (!allow) throw nothingHere();
+        reply.header("allow", allow);
+        throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address allows ${allow}.`);
+      }
+      if (lifecycle.phase() === "draining" && !isHealthPath(request.routeOptions.url ?? "")) {
+        reply.header("connection", "close");
+        throw shuttingDown();
+      }
     },
     onClose: end,
   });

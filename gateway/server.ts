@@ -1,15 +1,17 @@
 import type { IncomingMessage } from "node:http";
-import type { Transport } from "@connectrpc/connect";
+import { createClient, type Transport } from "@connectrpc/connect";
 import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
+import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { createRemoteKeys } from "../services/platform/access-token.ts";
 import type { Admission } from "../services/platform/admission.ts";
 import { readBody } from "../services/platform/body-limits.ts";
 import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
-import { systemClock } from "../services/platform/process.ts";
-import { type RequestGate, schemaController } from "../services/platform/server-hooks.ts";
+import { type Clock, systemClock } from "../services/platform/process.ts";
+import { openGate, type RequestGate, schemaController } from "../services/platform/server-hooks.ts";
 import { addHealth } from "./health.ts";
 import { createLifecycle, type Lifecycle, type StartSpan } from "./lifecycle.ts";
 import { addRequestHooks, commonHeaders, createOrigins } from "./request-hooks.ts";
@@ -32,7 +34,7 @@ export type GatewayOptions = {
   /** Starts spans; undefined without tracing. */
   startSpan?: StartSpan | undefined;
   /** The present time. */
-  clock?: { now: () => Date };
+  clock?: Clock;
   /** Silence in an event stream after which a comment is sent, in ms. */
   keepAliveMs?: number;
   /** Time limit for a request to arrive, in ms. */
@@ -100,6 +102,16 @@ export function createGateway(options: GatewayOptions): Gateway {
 
 type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
 type OnClientError = ReturnType<typeof createClientErrorHandler>;
+
+/** Opens the checks of a gateway that runs apart. It has the services' public keys and counts the limits itself. */
+export function openStandaloneGate(config: Config, transport: Transport, options: { log: Logger; clock: Clock }) {
+  const services = createClient(AuthService, transport);
+  return openGate(
+    config,
+    createRemoteKeys(async () => (await services.listKeys({})).keys),
+    options,
+  );
+}
 
 /** Creates the HTTP server. Its own errors have the shape of all others. */
 function createServer(

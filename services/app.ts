@@ -1,4 +1,4 @@
-import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
+import type { ConnectRouter } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
 import { readCommonPasswords } from "./accounts/password-rules.ts";
@@ -11,18 +11,16 @@ import { createPasswords, type HashCost } from "./crypto/passwords.ts";
 import { addGauges } from "./gauges.ts";
 import { healthChecks, healthHandler } from "./grpc/health.ts";
 import { interceptors, serve } from "./index.ts";
-import { type OnRefused, reportRefused } from "./interceptors/observe.ts";
+import { reportRefused } from "./interceptors/observe.ts";
 import { startJobs } from "./jobs/cleanup.ts";
 import { createMailTransport, type MailTransport } from "./mail/transport.ts";
 import { startMailWorker } from "./mail/worker.ts";
-import { createMetrics, type Metrics } from "./metrics.ts";
-import { type Admission, createAdmission } from "./platform/admission.ts";
-import { createTrustedProxies, type TrustedProxies } from "./platform/client.ts";
+import { createMetrics } from "./metrics.ts";
+import type { Admission } from "./platform/admission.ts";
 import type { Config } from "./platform/config.ts";
 import { loadPolicies, services } from "./platform/policy.ts";
 import type { Clock } from "./platform/process.ts";
-import { createRateLimiter } from "./platform/rate-limiter.ts";
-import { createRequestGate, type RequestGate } from "./platform/server-hooks.ts";
+import { openGate } from "./platform/server-hooks.ts";
 import type { Tracing } from "./platform/tracing.ts";
 import { createLastSeen } from "./sessions/check-session.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";
@@ -32,23 +30,7 @@ import { checkSchema } from "./store/schema.ts";
 import type { Store } from "./store/store.ts";
 
 /** The services of one process, ready to be served. */
-export type App = {
-  /** Adds every service to a router. */
-  routes: (router: ConnectRouter) => void;
-  interceptors: Interceptor[];
-  /** Authenticates, limits and admits calls at the ports of this process. */
-  gate: RequestGate;
-  admission: Admission;
-  proxies: TrustedProxies;
-  /** Logs and measures a call that a port refuses: it never reaches the interceptors. */
-  onRefused: OnRefused;
-  store: Store;
-  metrics: Metrics;
-  /** Health becomes NOT_SERVING, so that load balancers send no new calls. */
-  drain(): void;
-  /** Finishes the work in progress, then closes everything. */
-  close(): Promise<void>;
-};
+export type App = Awaited<ReturnType<typeof openApp>>;
 
 /** Dependencies that a process, or a test, provides. */
 export type AppOptions = {
@@ -64,8 +46,8 @@ export type AppOptions = {
 };
 
 /** Opens everything that a call needs. @throws Error for operators if the process cannot start */
-export async function openApp(config: Config, options: AppOptions): Promise<App> {
-  const { log, clock, internalSecret } = options;
+export async function openApp(config: Config, options: AppOptions) {
+  const { log, internalSecret } = options;
   loadPolicies(services);
   for (const warning of config.warnings) log.warn(warning);
   const disposers: Disposers = [];
@@ -81,9 +63,8 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     disposers.push(() => sender.close());
     const context = await openContext(config, store, sender, options, disposers);
     const { metrics } = context;
-    const { openRedis } = config.redisUrls.length > 0 ? await import("./platform/redis.ts") : {};
-    const cache = await openRedis?.(config.redisUrls, log);
-    disposers.push(() => cache?.close());
+    const { redis, rateLimiter, ...port } = await openGate(config, context.keys, options);
+    disposers.push(() => redis?.close());
     const auditWorker = startAuditWorker({ ...context, store });
     disposers.push(() => auditWorker.close());
 
@@ -99,31 +80,30 @@ export async function openApp(config: Config, options: AppOptions): Promise<App>
     disposers.push(() => jobs.close());
 
     let draining = false;
-    const rateLimiter = config.rateLimits ? createRateLimiter(cache, clock) : undefined;
-    const admission = options.admission ?? createAdmission({ streamsPerUser: config.aiStreamsPerUser });
-    const proxies = createTrustedProxies(config.trustProxy, log);
     const checks = healthChecks({
       database: store.ping,
-      cache: async () => void (await Promise.all([cache?.ping(), rateLimiter?.check()])),
+      cache: async () => void (await Promise.all([redis?.ping(), rateLimiter?.check()])),
       mail: sender.ping,
     });
     addGauges(context, store, checks);
     const health = healthHandler(checks, () => draining);
     return {
-      routes(router) {
+      /** Adds every service to a router. */
+      routes(router: ConnectRouter): void {
         serve(router);
         router.service(Health, health);
       },
-      gate: createRequestGate({ tokens: context, rateLimiter, admission, isTrusted: proxies.isTrusted }),
-      admission,
-      proxies,
+      ...port,
+      /** Logs and measures a call that a port refuses: it never reaches the interceptors. */
       onRefused: reportRefused(log, metrics),
       store,
       metrics,
       interceptors: interceptors(context, store, rateLimiter, internalSecret),
+      /** Health becomes NOT_SERVING, so that load balancers send no new calls. */
       drain: () => {
         draining = true;
       },
+      /** Finishes the work in progress, then closes everything. */
       close,
     };
   } catch (error) {

@@ -20,44 +20,41 @@ const OVERHEAD_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0
 export function createMetrics() {
   const registry = new Registry();
   const registers = [registry];
+  const histogram = <T extends string>(name: string, help: string, labelNames: readonly T[], buckets: number[]) =>
+    new Histogram({ name, help, labelNames, buckets, registers });
   const operation = ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"] as const;
   return {
     registry,
-    rpcSeconds: new Histogram({
-      name: "rpc_server_call_duration_seconds",
-      help: "Duration of RPCs, streams from first to last message.",
-      labelNames: ["rpc_method", "rpc_response_status_code"] as const,
-      buckets: CALL_SECONDS,
-      registers,
-    }),
-    operationSeconds: new Histogram({
-      name: "gen_ai_client_operation_duration_seconds",
-      help: "Duration of calls of AI providers, including retries.",
-      labelNames: [...operation, "error_type"] as const,
-      buckets: OPERATION_SECONDS,
-      registers,
-    }),
-    firstChunkSeconds: new Histogram({
-      name: "gen_ai_client_operation_time_to_first_chunk_seconds",
-      help: "Time until the first text of a streamed reply.",
-      labelNames: operation,
-      buckets: OPERATION_SECONDS,
-      registers,
-    }),
-    tokens: new Histogram({
-      name: "gen_ai_client_token_usage",
-      help: "Tokens read and written, as far as providers reported them.",
-      labelNames: [...operation, "gen_ai_token_type"] as const,
-      buckets: TOKENS,
-      registers,
-    }),
-    overheadSeconds: new Histogram({
-      name: "gatehouse_ai_overhead_seconds",
-      help: "Time an AI call spent in this process: until its request left, and on the reply apart from waiting.",
-      labelNames: ["phase"] as const,
-      buckets: OVERHEAD_SECONDS,
-      registers,
-    }),
+    rpcSeconds: histogram(
+      "rpc_server_call_duration_seconds",
+      "Duration of RPCs, streams from first to last message.",
+      ["rpc_method", "rpc_response_status_code"],
+      CALL_SECONDS,
+    ),
+    operationSeconds: histogram(
+      "gen_ai_client_operation_duration_seconds",
+      "Duration of calls of AI providers, including retries.",
+      [...operation, "error_type"],
+      OPERATION_SECONDS,
+    ),
+    firstChunkSeconds: histogram(
+      "gen_ai_client_operation_time_to_first_chunk_seconds",
+      "Time until the first text of a streamed reply.",
+      operation,
+      OPERATION_SECONDS,
+    ),
+    tokens: histogram(
+      "gen_ai_client_token_usage",
+      "Tokens read and written, as far as providers reported them.",
+      [...operation, "gen_ai_token_type"],
+      TOKENS,
+    ),
+    overheadSeconds: histogram(
+      "gatehouse_ai_overhead_seconds",
+      "Time an AI call spent in this process: until its request left, and on the reply apart from waiting.",
+      ["phase"],
+      OVERHEAD_SECONDS,
+    ),
     /**
      * Adds a gauge that is computed by each scrape; it has no value if that fails or takes too long.
      * @param compute its value, or its values by those of `label`

@@ -6,7 +6,7 @@ import {
   type DescMethodUnary,
   getOption,
 } from "@bufbuild/protobuf";
-import { Access, field as fieldPolicy, type Policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, field as fieldPolicy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { maxBodyBytes, policyOf } from "../../services/platform/policy.ts";
 
@@ -14,25 +14,7 @@ import { maxBodyBytes, policyOf } from "../../services/platform/policy.ts";
 export type CookieField = { cookie: string; field: DescField };
 
 /** The HTTP mapping of one RPC. Read at start from the options of its descriptor. */
-export type HttpBinding = {
-  method: DescMethodUnary | DescMethodServerStreaming; // HTTP and JSON have no client streams
-  policy: Policy;
-  httpMethod: "GET" | "PUT" | "POST" | "DELETE";
-  /** Route pattern, with path variables as `:jsonName`. */
-  path: string;
-  pathFields: DescField[];
-  queryFields: DescField[];
-  /** Fields read from the JSON body; undefined for a method without a body. */
-  bodyFields: DescField[] | undefined;
-  requestCookies: CookieField[];
-  responseCookies: CookieField[];
-  /** The field that is the whole response body; undefined: all fields are. */
-  responseField: DescField | undefined;
-  successStatus: number;
-  maxBodyBytes: number;
-  /** Whether requests from other sites are rejected: the method is public and uses a cookie. */
-  csrfProtected: boolean;
-};
+export type HttpBinding = ReturnType<typeof readBinding>;
 
 const httpMethods = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } as const;
 
@@ -40,7 +22,7 @@ const httpMethods = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } a
  * Reads the HTTP mapping of a method. `test/architecture/bindings.test.ts` checks that the gateway supports its options.
  * @throws Error naming a method that has no route or does not say who may call it
  */
-export function readBinding(method: DescMethod): HttpBinding {
+export function readBinding(method: DescMethod) {
   const rule = getOption(method, http);
   const rules = policyOf(method)?.policy;
   const httpMethod = httpMethods[rule.pattern.case as keyof typeof httpMethods];
@@ -57,18 +39,22 @@ export function readBinding(method: DescMethod): HttpBinding {
   const free = fields.filter((field) => !taken.has(field));
   const hasBody = rule.body !== "";
   return {
-    method: method as HttpBinding["method"],
+    method: method as DescMethodServerStreaming | DescMethodUnary, // HTTP and JSON have no client streams
     policy: rules,
     httpMethod,
+    /** Route pattern, with path variables as `:jsonName`. */
     path,
     pathFields,
     queryFields: hasBody ? [] : free,
+    /** Fields read from the JSON body; undefined for a method without a body. */
     bodyFields: hasBody ? free : undefined,
     requestCookies,
     responseCookies,
+    /** The field that is the whole response body; undefined: all fields are. */
     responseField: method.output.fields.find(({ name }) => name === rule.responseBody),
     successStatus: rules.successStatus || 200,
     maxBodyBytes: maxBodyBytes(rules),
+    /** Whether requests from other sites are rejected: the method is public and uses a cookie. */
     csrfProtected: rules.access === Access.PUBLIC && requestCookies.length > 0,
   };
 }

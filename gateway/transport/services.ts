@@ -50,7 +50,7 @@ export function createServicesTransport(url: string, files: TlsFiles = {}, renew
   const connectionFor = ({ parent }: DescMethod) => {
     if (parent.typeName !== AIService.typeName) return accounts;
     turn = (turn + 1) % ai.length;
-    return ai[turn] as Connection;
+    return ai[turn] ?? accounts;
   };
   return {
     unary(method, signal, timeoutMs = UNARY_TIMEOUT_MS, ...rest) {
@@ -69,13 +69,7 @@ export function createServicesTransport(url: string, files: TlsFiles = {}, renew
   };
 }
 
-type Connection = {
-  /** The transport for one call. An abort of its signal is counted. */
-  transportFor(signal: AbortSignal | undefined): Transport;
-  close(): void;
-};
-
-function createConnection(url: string, tls: SecureClientSessionOptions, renewMs: number): Connection {
+function createConnection(url: string, tls: SecureClientSessionOptions, renewMs: number) {
   const sessions = new Set<Http2SessionManager>();
   const open = () => {
     for (const session of sessions) if (session.state() === "closed") sessions.delete(session);
@@ -93,13 +87,14 @@ function createConnection(url: string, tls: SecureClientSessionOptions, renewMs:
   };
   let current = open();
   return {
-    transportFor(signal) {
+    /** The transport for one call. An abort of its signal is counted. */
+    transportFor(signal: AbortSignal | undefined): Transport {
       if (current.aborts > MAX_ABORTS || performance.now() - current.openedAt > renewMs) current = open();
       const mine = current;
       signal?.addEventListener("abort", () => mine.aborts++, { once: true });
       return mine.transport;
     },
-    close() {
+    close(): void {
       for (const session of sessions) session.abort();
     },
   };

@@ -2,8 +2,6 @@ import type { IncomingHttpHeaders } from "node:http";
 import {
   createSecureServer,
   createServer,
-  type Http2SecureServer,
-  type Http2Server,
   type Http2Session,
   type SecureServerOptions,
   type ServerHttp2Session,
@@ -24,16 +22,8 @@ const STREAM_RESETS = { streamResetBurst: 1_000, streamResetRate: 100 };
  */
 const MAX_SESSION_MEMORY_MB = 1_024;
 
-export type Connections = {
-  server: Http2Server | Http2SecureServer;
-  /** Lets every connection end with its last call. */
-  drain(): void;
-  /** Closes every socket. Destroying the sessions would report only one call to each client. */
-  cut(): void;
-};
-
 /** An HTTP/2 server with an idle timeout: it closes connections that have no open call for `idleMs`. */
-export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: number): Connections {
+export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: number) {
   const options = {
     settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS },
     maxSessionMemory: MAX_SESSION_MEMORY_MB,
@@ -67,10 +57,12 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
   server.on("sessionError", () => {});
   return {
     server,
-    drain() {
+    /** Lets every connection end with its last call. */
+    drain(): void {
       for (const session of sessions) session.close();
     },
-    cut() {
+    /** Closes every socket. Destroying the sessions would report only one call to each client. */
+    cut(): void {
       for (const socket of sockets) socket.destroy();
     },
   };

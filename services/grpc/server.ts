@@ -77,8 +77,6 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   app.admission?.limitConnections(connections.server, proxies.isTrusted);
   addServerHooks(server, {
     gate: app.gate,
-    isDraining: () => false, // HTTP/2 tells connections to close, and they start no new calls
-    isProbe: () => true,
     headOf(request) {
       const method = methods.get(request.routeOptions.url ?? "");
       if (!method) return undefined;

@@ -13,7 +13,14 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AppContext, Call, callKey } from "../call.ts";
 import type { Metrics } from "../metrics.ts";
 import { readClient } from "../platform/client.ts";
-import { internalError, ServiceError, shuttingDown, toConnectError } from "../platform/errors.ts";
+import {
+  AWAY_MESSAGE,
+  internalError,
+  ServiceError,
+  shuttingDown,
+  toConnectError,
+  unavailable,
+} from "../platform/errors.ts";
 import type { AvailabilityLog } from "../platform/log.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
 import { createFindSession } from "../sessions/check-session.ts";
@@ -67,9 +74,7 @@ export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLo
     if (signal.aborted) return abortError(signal);
     if (isDatabaseUnavailable(error)) {
       onDatabaseFailure(error as Error);
-      const message = "The service is not available right now. Please try again shortly.";
-      const details = { retryAfterSeconds: DATABASE_RETRY_SECONDS };
-      return toConnectError(new ServiceError(Reason.UNAVAILABLE, message, details));
+      return toConnectError(unavailable(AWAY_MESSAGE, DATABASE_RETRY_SECONDS));
     }
     if (error instanceof ConnectError && error.code === Code.Unimplemented) {
       return toConnectError(new ServiceError(Reason.NOT_IMPLEMENTED, "This method is not implemented yet."));
@@ -89,13 +94,10 @@ function abortError({ reason }: AbortSignal): ConnectError {
   return new ConnectError("The call was cancelled.", Code.Canceled);
 }
 
-/** Reports a call that a port refuses before it reaches the interceptors. */
-export type OnRefused = (method: DescMethod, requestId: string, error: unknown) => void;
-
-/** Logs and measures refused calls; an unexpected error is also logged as such. */
-export function reportRefused(log: Logger, metrics: Pick<Metrics, "rpcSeconds">): OnRefused {
+/** Logs and measures calls that a port refuses before they reach the interceptors; an unexpected error is also logged as such. */
+export function reportRefused(log: Logger, metrics: Pick<Metrics, "rpcSeconds">) {
   const report = createReport(log, metrics);
-  return (method, requestId, error) => {
+  return (method: DescMethod, requestId: string, error: unknown): void => {
     if (!(error instanceof ServiceError)) log.error({ err: error, rpc: method.name, requestId }, "unexpected failure");
     report(method, requestId, error instanceof ServiceError ? toConnectError(error) : ConnectError.from(error));
   };

@@ -1,8 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { decodeProtectedHeader, importJWK, type JWTPayload, jwtVerify } from "jose";
+import { importJWK, type JWTPayload, jwtVerify } from "jose";
 import { validate as isUuid } from "uuid";
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { ServiceError } from "./errors.ts";
+import { AWAY_MESSAGE, ServiceError, unavailable } from "./errors.ts";
 import type { Clock } from "./process.ts";
 
 /** The kinds of signed tokens. Each is refused where another is expected. */
@@ -73,16 +72,16 @@ export function rememberToken({ verifiedTokens }: VerificationKeys, token: strin
 }
 
 async function checkToken({ config, keys }: TokenDeps, kind: TokenKind, token: string, now: Date) {
-  const kid = keyIdOf(token);
-  if (kid === undefined) return undefined;
-  const key = await keys.verificationKey(kid).catch(() => {
-    throw new ServiceError(Reason.UNAVAILABLE, "The service is not available right now. Please try again shortly.", {
-      retryAfterSeconds: 1,
+  const findKey = async ({ kid }: { kid?: string }) => {
+    const find = kid === undefined ? undefined : keys.verificationKey(kid);
+    const key = await find?.catch(() => {
+      throw unavailable(AWAY_MESSAGE);
     });
-  });
-  if (!key) return undefined;
+    if (!key) throw new Error("there is no such key");
+    return key;
+  };
   try {
-    const { payload } = await jwtVerify(token, key, {
+    const { payload } = await jwtVerify(token, findKey, {
       algorithms: ["EdDSA"],
       issuer: config.publicUrl,
       audience: audienceOf(kind),
@@ -90,15 +89,8 @@ async function checkToken({ config, keys }: TokenDeps, kind: TokenKind, token: s
       currentDate: now,
     });
     return hasValidClaims(payload) ? payload : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function keyIdOf(token: string): string | undefined {
-  try {
-    return decodeProtectedHeader(token).kid;
-  } catch {
+  } catch (error) {
+    if (error instanceof ServiceError) throw error;
     return undefined;
   }
 }

@@ -3,7 +3,7 @@ import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { networksOf, plainAddress } from "./client.ts";
-import { ServiceError } from "./errors.ts";
+import { ServiceError, unavailable } from "./errors.ts";
 
 const MIB = 1024 * 1024;
 /** Heap and memory of an idle process. Measured: 50 and 100 MB without an embedded database. */
@@ -55,22 +55,16 @@ export type Permit = {
   release(): void;
 };
 
-/** Admission control against overload: bounds the concurrent work of a process by its memory, and each caller's share. */
-export type Admission = {
-  /** @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller has used its share */
-  acquire(request: AdmissionRequest): Permit;
-  /** Limits a server's connections, in all and per address. @param isExempt addresses without a share, such as proxies */
-  limitConnections(
-    server: { maxConnections: number; on(event: "connection", listener: (socket: Socket) => void): unknown },
-    isExempt: (address: string) => boolean,
-  ): void;
-};
+export type Admission = ReturnType<typeof createAdmission>;
 
 /** One count that a call or a connection adds to, what it may rise to, and the error if that is not the caller's share. */
 type Share = { key: string; max: number; error?: () => ServiceError };
 
-/** @param budgetBytes memory for requests, by default derived from heap limit and container memory */
-export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes() } = {}): Admission {
+/**
+ * Admission control against overload: bounds the concurrent work of a process by its memory, and each caller's share.
+ * @param budgetBytes memory for requests, by default derived from heap limit and container memory
+ */
+export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes() } = {}) {
   const counts = new Map<string, number>();
   const maxRequests = Math.floor(budgetBytes / REQUEST_BYTES);
   const maxBodyBytes = (budgetBytes * BODY_FRACTION) / BYTES_PER_BODY_BYTE;
@@ -105,7 +99,8 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
   };
 
   return {
-    acquire(call) {
+    /** @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller has used its share */
+    acquire(call: AdmissionRequest): Permit {
       const { kind, userId, isUserStream } = call;
       const isLong = kind === "long-running" || kind === "watch";
       const shares: Share[] = kind === "probe" ? [] : sharesOf(kind === "watch" ? "watches" : "requests", call);
@@ -133,7 +128,11 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
       };
     },
 
-    limitConnections(server, isExempt) {
+    /** Limits a server's connections, in all and per address. @param isExempt addresses without a share, such as proxies */
+    limitConnections(
+      server: { maxConnections: number; on(event: "connection", listener: (socket: Socket) => void): unknown },
+      isExempt: (address: string) => boolean,
+    ): void {
       server.maxConnections = maxConnections;
       server.on("connection", (socket) => {
         const address = plainAddress(socket.remoteAddress ?? "");
@@ -152,10 +151,7 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
   };
 }
 
-const full = () =>
-  new ServiceError(Reason.UNAVAILABLE, "Too many requests are in progress. Please try again in a moment.", {
-    retryAfterSeconds: 1,
-  });
+const full = () => unavailable("Too many requests are in progress. Please try again in a moment.");
 
 const tooManyConcurrent = () =>
   new ServiceError(Reason.TOO_MANY_CONCURRENT, "Too many of your requests are in progress. Wait for one to end.", {

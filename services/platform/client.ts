@@ -107,20 +107,14 @@ export const siteOf = (address: string): string => networksOf(address).at(-1)?.[
 type AddressedRequest = { ip: string; ips?: string[] | undefined };
 
 /** The proxies whose X-Forwarded-For is trusted. */
-export type TrustedProxies = {
-  isTrusted(address: string): boolean;
-  /** Warns of an X-Forwarded-For from another address, once an hour: its clients would all count as one. */
-  checkForwarded(request: ForwardedRequest): void;
-  /** For Fastify's option `trustProxy`. */
-  option: false | ((address: string) => boolean);
-};
+export type TrustedProxies = ReturnType<typeof createTrustedProxies>;
 
 type ForwardedRequest = { headers: Record<string, unknown>; socket: { remoteAddress?: string | undefined } };
 
 const HOUR_MS = 3_600_000;
 
 /** @param proxies addresses and CIDRs */
-export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logger, "warn">): TrustedProxies {
+export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logger, "warn">) {
   const list = new BlockList();
   for (const proxy of proxies) {
     const [written = "", bits] = proxy.split("/");
@@ -133,6 +127,7 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
     return address !== undefined && list.check(address, familyOf(address));
   };
   let quietUntil = 0;
+  /** Warns of an X-Forwarded-For from another address, once an hour: its clients would all count as one. */
   const checkForwarded = ({ headers, socket: { remoteAddress = "" } }: ForwardedRequest) => {
     if (headers["x-forwarded-for"] === undefined || performance.now() < quietUntil || isTrusted(remoteAddress)) return;
     quietUntil = performance.now() + HOUR_MS;
@@ -141,7 +136,11 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
       "X-Forwarded-For is ignored: TRUST_PROXY does not list this address. If it is your proxy, all its clients share one limit.",
     );
   };
-  return { isTrusted, checkForwarded, option: proxies.length > 0 && isTrusted };
+  return {
+    isTrusted,
+    checkForwarded,
+    /** For Fastify's option `trustProxy`. */ option: proxies.length > 0 && isTrusted,
+  };
 }
 
 /** The client's address in canonical spelling. Reading X-Forwarded-For stops at an entry that is not an address. */

@@ -73,17 +73,18 @@ function formatViolations(violations: readonly Violation[]): string {
   return [...named, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
 }
 
+/** This process, or what it needs, can't serve the request now. */
+export const unavailable = (message: string, retryAfterSeconds = 1): ServiceError =>
+  new ServiceError(Reason.UNAVAILABLE, message, { retryAfterSeconds });
+
 /** Too many password hashes are queued. */
-export function tooBusy(): ServiceError {
-  const message = "Too many sign-ins at once. Please try again in a moment.";
-  return new ServiceError(Reason.UNAVAILABLE, message, { retryAfterSeconds: 1 });
-}
+export const tooBusy = () => unavailable("Too many sign-ins at once. Please try again in a moment.");
 
 /** The process is shutting down: another one, or a later one, serves the retry. */
-export function shuttingDown(): ServiceError {
-  const message = "The service is shutting down. Please try again.";
-  return new ServiceError(Reason.UNAVAILABLE, message, { retryAfterSeconds: 1 });
-}
+export const shuttingDown = () => unavailable("The service is shutting down. Please try again.");
+
+/** The message for what a database failure makes impossible. */
+export const AWAY_MESSAGE = "The service is not available right now. Please try again shortly.";
 
 /** Maps an error to Connect's form: gRPC code, message and a `Failure` detail. */
 export function toConnectError({ reason, message, details, headers }: ServiceError): ConnectError {

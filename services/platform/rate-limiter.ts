@@ -14,16 +14,7 @@ export type RateLimitKey = { key: string; max: number; windowMs: number };
 /** State of a request's tightest limit; exceeded when `remaining` is negative. */
 export type RateLimitResult = { limit: number; remaining: number; resetMs: number };
 
-/** Counts requests in windows that start with the first of them. */
-export type RateLimiter = {
-  /**
-   * Counts one request towards every key (at least one). One that exceeds a limit counts towards none, so that a client
-   * which invents accounts or addresses creates no counter for each. @returns the tightest result.
-   */
-  consume(keys: RateLimitKey[]): Promise<RateLimitResult>;
-  /** Resolves if Redis works or is not configured. */
-  check(): Promise<void>;
-};
+export type RateLimiter = ReturnType<typeof createRateLimiter>;
 
 /** Maximum number of keys that a process counts without Redis; the oldest window is removed first. */
 const MAX_KEYS = 100_000;
@@ -102,13 +93,20 @@ type Count = { count: number; endsAt: number };
 /** Counts one request towards every key, or towards none if it exceeds one. @returns the counts with this request */
 type Counter = (keys: RateLimitKey[], now: number) => Count[] | Promise<Count[]>;
 
-/** Counts in Redis. Without Redis, and while it is unavailable, each process counts for itself. */
-export function createRateLimiter(cache: RedisClient | undefined, clock: Clock): RateLimiter {
+/**
+ * Counts requests in windows that start with the first of them, in Redis. Without Redis, and while it is unavailable, each
+ * process counts for itself.
+ */
+export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
   const counter: Counter = shared ? (keys, now) => shared(keys, now).catch(() => own(keys, now)) : own;
   return {
-    async consume(keys) {
+    /**
+     * Counts one request towards every key (at least one). One that exceeds a limit counts towards none, so that a client
+     * which invents accounts or addresses creates no counter for each. @returns the tightest result
+     */
+    async consume(keys: RateLimitKey[]): Promise<RateLimitResult> {
       const now = clock.now().getTime();
       const counts = await counter(keys, now);
       const standings = counts.map(({ count, endsAt }, i) => {
@@ -118,7 +116,8 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock):
       });
       return standings.reduce(tightest);
     },
-    async check() {
+    /** Resolves if Redis works or is not configured. */
+    async check(): Promise<void> {
       await shared?.([{ key: "check", max: 1, windowMs: CHECK_WINDOW_MS }], clock.now().getTime());
     },
   };

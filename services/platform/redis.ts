@@ -22,17 +22,10 @@ const offline = { enableOfflineQueue: false }; // commands fail during an outage
 const retryDelay = (tries: number) => Math.min(tries * 50, MAX_RECONNECT_MS);
 
 /** A connection to Redis that never delays a request for long. */
-export type RedisClient = {
-  client: Redis | Cluster;
-  /** Runs a command unless Redis is known to be unavailable. @throws Error when it fails or no reply came in time */
-  withBreaker<T>(command: () => Promise<T>): Promise<T>;
-  /** Resolves when every node that should reply does. */
-  ping(): Promise<void>;
-  close(): void;
-};
+export type RedisClient = Awaited<ReturnType<typeof openRedis>>;
 
 /** Connects to Redis, or to a cluster if there are several URLs. Keeps trying in the background while it is unavailable. */
-export async function openRedis(urls: readonly string[], log: Logger): Promise<RedisClient> {
+export async function openRedis(urls: readonly string[], log: Logger) {
   const [url, ...others] = urls;
   if (!url) throw new Error("no Redis URL");
   const client = others.length
@@ -50,6 +43,7 @@ export async function openRedis(urls: readonly string[], log: Logger): Promise<R
     handleWhen((error) => (error as Error).message === TIMED_OUT),
     { halfOpenAfter: BREAKER_OPEN_MS, breaker: new ConsecutiveBreaker(1) },
   );
+  /** Runs a command unless Redis is known to be unavailable. @throws Error when it fails or no reply came in time */
   async function withBreaker<T>(command: () => Promise<T>): Promise<T> {
     try {
       if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would queue the command
@@ -65,6 +59,7 @@ export async function openRedis(urls: readonly string[], log: Logger): Promise<R
   return {
     client,
     withBreaker,
+    /** Resolves when every node that should reply does. */
     ping: () => withBreaker(async () => void (await Promise.all(nodesOf(client).map((node) => node.ping())))),
     close: () => client.disconnect(),
   };

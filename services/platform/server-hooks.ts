@@ -1,15 +1,25 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { createContextKey } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { readBearerToken, refuseBearerToken, type SessionClaims, type TokenDeps } from "./access-token.ts";
-import type { Admission, CallKind, Permit } from "./admission.ts";
-import { ServiceError, shuttingDown } from "./errors.ts";
+import {
+  readBearerToken,
+  refuseBearerToken,
+  type SessionClaims,
+  type TokenDeps,
+  type VerificationKeys,
+} from "./access-token.ts";
+import { type Admission, type CallKind, createAdmission, type Permit } from "./admission.ts";
+import { createTrustedProxies } from "./client.ts";
+import type { Config } from "./config.ts";
+import { ServiceError } from "./errors.ts";
 import { type MethodPolicy, policyOf } from "./policy.ts";
+import type { Clock } from "./process.ts";
 import {
   addressKeys,
-  type RateLimiter,
+  createRateLimiter,
   type RateLimitKey,
   type RateLimitResult,
   rateLimitHeaders,
@@ -54,20 +64,23 @@ export type Admitted = CallHead & {
 /** The admitted call that an RPC belongs to. */
 export const admittedKey = createContextKey<Admitted | undefined>(undefined, { description: "admitted call" });
 
-/** Authenticates, rate-limits and admits a call by its headers alone. @throws ServiceError */
-export type RequestGate = (call: CallHead) => Promise<Admitted>;
+type GateOptions = { log: Logger; clock: Clock; admission?: Admission | undefined };
 
-type GateDeps = {
-  tokens: TokenDeps;
-  /** Undefined if rate limits are off. */
-  rateLimiter: RateLimiter | undefined;
-  admission: Admission;
-  /** Whether an address is a trusted proxy, which has no share of its own. */
-  isTrusted(address: string): boolean;
-};
+/**
+ * Opens the checks of a process's ports.
+ * @param keys those of this process, or of the services in another one
+ * @param options.admission by default what the memory of the process allows
+ */
+export async function openGate(config: Config, keys: VerificationKeys, { log, clock, ...options }: GateOptions) {
+  const tokens: TokenDeps = { config, keys, clock };
+  const { openRedis } = config.redisUrls.length > 0 ? await import("./redis.ts") : {};
+  const redis = await openRedis?.(config.redisUrls, log);
+  const rateLimiter = config.rateLimits ? createRateLimiter(redis, clock) : undefined;
+  const admission = options.admission ?? createAdmission({ streamsPerUser: config.aiStreamsPerUser });
+  const proxies = createTrustedProxies(config.trustProxy, log);
 
-export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }: GateDeps): RequestGate {
-  return async (call) => {
+  /** Authenticates, rate-limits and admits a call by its headers alone. @throws ServiceError */
+  async function gate(call: CallHead): Promise<Admitted> {
     const { method, address, isForwarded } = call;
     const policy = policyOf(method);
     const needsToken = policy !== undefined && policy.policy.access !== Access.PUBLIC;
@@ -82,15 +95,19 @@ export function createRequestGate({ tokens, rateLimiter, admission, isTrusted }:
         kind: callKind(method, policy),
         userId: isForwarded ? undefined : claims?.userId,
         isUserStream: policy !== undefined && method.methodKind === "server_streaming",
-        address: isForwarded || (!claims && isTrusted(address)) ? undefined : address, // a user's share is the user's
+        address: isForwarded || (!claims && proxies.isTrusted(address)) ? undefined : address, // a user's share is the user's
       });
       return { ...call, claims, onSessionEnded, rateLimit, permit };
     } catch (error) {
       if (rateLimit && error instanceof ServiceError) error.headers.push(...rateLimitHeaders(rateLimit));
       throw error;
     }
-  };
+  }
+
+  return { gate, admission, proxies, rateLimiter, redis };
 }
+
+export type RequestGate = Awaited<ReturnType<typeof openGate>>["gate"];
 
 export const unauthenticated = () =>
   new ServiceError(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
@@ -113,16 +130,13 @@ function callKind(method: DescMethod, policy: MethodPolicy | undefined): CallKin
 /** The parts of the hook that differ between the ports. */
 export type Port = {
   gate: RequestGate | undefined;
-  isDraining(): boolean;
   /** The head of the call that a request makes; undefined for a request that is no call. */
   headOf(request: FastifyRequest): CallHead | undefined;
-  /** Whether a request is served while the port drains. */
-  isProbe(request: FastifyRequest): boolean;
-  /** Runs first: headers of every response, and checks that need no token. @throws ServiceError */
+  /** Runs first: headers of every response, and checks that need no token, such as draining. @throws ServiceError */
   onRequest?(request: FastifyRequest, reply: FastifyReply): void;
   /** Runs once the response has ended or its client has disconnected. */
   onClose?(request: FastifyRequest, reply: FastifyReply): void;
-  /** Called if the gate, or draining, refuses a call. By default the request fails with the error. */
+  /** Called if the gate refuses a call. By default the request fails with the error. */
   onRefused?(request: FastifyRequest, error: unknown): void;
 };
 
@@ -132,7 +146,7 @@ declare module "fastify" {
   }
 }
 
-/** Adds the hook of every request: request id, draining, authentication, rate limit, admission. The body is read after it. */
+/** Adds the hook of every request: request id, authentication, rate limit, admission. The body is read after it. */
 export function addServerHooks(app: FastifyInstance, port: Port): void {
   const { gate } = port;
   app.decorateRequest("admitted", undefined);
@@ -163,10 +177,6 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
       return done(error as Error);
     }
     if (reply.sent) return;
-    if (port.isDraining() && !port.isProbe(request)) {
-      reply.header("connection", "close");
-      return refuse(shuttingDown());
-    }
     const head = gate && port.headOf(request);
     if (head) gate(head).then(admit, refuse);
     else done();

@@ -2,33 +2,11 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Attributes, SpanContext, SpanKind } from "@opentelemetry/api";
 
-/** A span that has started. */
-export type TraceSpan = {
-  /** The W3C header for child spans in other processes. */
-  traceparent: string;
-  /** Ends the span. @param error the class of a failure, such as a gRPC code */
-  end(attributes: Attributes, error?: string): void;
-};
-
 /** Called when a statement has ended. @param text without values @param ms how long it took */
 export type OnStatement = (text: string, ms: number, failed: boolean) => void;
 
 /** Exports spans to a collector. Attributes name methods, routes and models, never users or content. */
-export type Tracing = {
-  /** @param parent the `traceparent` header of the request, if any */
-  start(
-    name: string,
-    kind: keyof typeof SpanKind,
-    parent: string | null | undefined,
-    attributes: Attributes,
-  ): TraceSpan;
-  /** Runs work whose statements belong to a span. */
-  within<T>(span: TraceSpan, work: () => T): T;
-  /** Records a statement that has ended, if it belongs to a span. @param text without values */
-  addStatement: OnStatement;
-  /** Exports the spans that are still buffered. */
-  close(): Promise<void>;
-};
+export type Tracing = NonNullable<Awaited<ReturnType<typeof openTracing>>>;
 
 /** Longest wait for the last export, in ms. */
 const CLOSE_MS = 2_000;
@@ -41,7 +19,7 @@ const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
  * @param endpoint base URL of the collector
  * @param service the service name, unless OTEL_SERVICE_NAME sets another
  */
-export async function openTracing(endpoint: string | undefined, service: string): Promise<Tracing | undefined> {
+export async function openTracing(endpoint: string | undefined, service: string) {
   if (endpoint === undefined) return undefined;
   const [{ ROOT_CONTEXT, SpanKind, SpanStatusCode, trace }, sdk, { OTLPTraceExporter }, resources] = await Promise.all([
     import("@opentelemetry/api"),
@@ -60,22 +38,27 @@ export async function openTracing(endpoint: string | undefined, service: string)
   const tracer = provider.getTracer("gatehouse");
   const parents = new AsyncLocalStorage<string>(); // the ORM does not say for which call it runs a statement
   return {
-    start(name, kind, parent, attributes) {
+    /** Starts a span. @param parent the `traceparent` header of the request, if any */
+    start(name: string, kind: keyof typeof SpanKind, parent: string | null | undefined, attributes: Attributes) {
       const remote = contextOf(parent);
       const context = remote ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
       const span = tracer.startSpan(name, { kind: SpanKind[kind], attributes }, context);
       const { traceId, spanId, traceFlags } = span.spanContext();
       return {
+        /** The W3C header for child spans in other processes. */
         traceparent: `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`,
-        end(more, error) {
+        /** Ends the span. @param error the class of a failure, such as a gRPC code */
+        end(more: Attributes, error?: string): void {
           span.setAttributes(more);
           if (error !== undefined) span.setAttribute("error.type", error).setStatus({ code: SpanStatusCode.ERROR });
           span.end();
         },
       };
     },
-    within: ({ traceparent }, work) => parents.run(traceparent, work),
-    addStatement(text, ms, failed) {
+    /** Runs work whose statements belong to a span. */
+    within: <T>({ traceparent }: { traceparent: string }, work: () => T): T => parents.run(traceparent, work),
+    /** Records a statement that has ended, if it belongs to a span. */
+    addStatement(text: string, ms: number, failed: boolean): void {
       const parent = contextOf(parents.getStore());
       if (!parent) return;
       const [operation = ""] = /\w+/.exec(text) ?? [];
@@ -85,7 +68,7 @@ export async function openTracing(endpoint: string | undefined, service: string)
       if (failed) span.setStatus({ code: SpanStatusCode.ERROR });
       span.end();
     },
-    // the collector may be unreachable
+    /** Exports the spans that are still buffered. The collector may be unreachable. */
     close: () => Promise.race([provider.shutdown().catch(() => {}), wait(CLOSE_MS, undefined, { ref: false })]),
   };
 }

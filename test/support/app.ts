@@ -2,8 +2,7 @@ import type { DescService } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll } from "vitest";
-import { createGateway } from "../../gateway/server.ts";
-import { openStandaloneGate } from "../../gateway/standalone-gate.ts";
+import { createGateway, openStandaloneGate } from "../../gateway/server.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { SIMULATED_DIALECTS, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { openApp } from "../../services/app.ts";
@@ -93,7 +92,7 @@ export async function startApp({
     const url = await gateway.listen({ host: "127.0.0.1", port: config.port });
     const close = async () => {
       await gateway.drain();
-      standalone?.close();
+      standalone?.redis?.close();
       remote?.close();
       await Promise.all([grpc.close(1_000), internal?.close(1_000)]);
       await app.close();
