@@ -1,3 +1,4 @@
+import { EventEmitter, once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { Code, ConnectError } from "@connectrpc/connect";
@@ -67,16 +68,10 @@ export function createLifecycle(
   let drained: Promise<void> | undefined;
   /** The open requests, with their calls. */
   const open = new Map<ServerResponse, AbortController | undefined>();
-  let onIdle = () => {};
-  const idleWithin = (ms: number) =>
-    new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      onIdle = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-      if (open.size === 0) onIdle();
-    });
+  const events = new EventEmitter();
+  const idleWithin = async (ms: number) => {
+    if (open.size > 0) await once(events, "idle", { signal: AbortSignal.timeout(ms) }).catch(() => {});
+  };
   const drain = async () => {
     phase = "draining";
     await idleWithin(graceMs);
@@ -101,7 +96,7 @@ export function createLifecycle(
       const clientGone = raw.writableFinished ? undefined : true;
       if (clientGone) open.get(raw)?.abort();
       open.delete(raw);
-      if (open.size === 0) onIdle();
+      if (open.size === 0) events.emit("idle");
       active.dec();
       const ms = performance.now() - request.startedAt;
       const { id: requestId, method, routeOptions, span } = request;

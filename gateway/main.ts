@@ -25,11 +25,8 @@ import { createServicesTransport } from "./transport/services.ts";
 prepareNode();
 loadEnvFile(process.env);
 const isAlone = process.argv[2] === "gateway" || Boolean(process.env.SERVICES_URL?.trim());
-const config = isAlone
-  ? await readConfigOrExit(process.env, "gateway")
-  : await readConfigOrExit(process.env, "all", async (draft) =>
-      (await import("../services/start-checks.ts")).checkFiles(draft),
-    );
+const { checksOf } = isAlone ? {} : await import("../services/start-checks.ts");
+const config = await readConfigOrExit(process.env, isAlone ? "gateway" : "all", checksOf);
 try {
   await start(config);
 } catch (error) {

@@ -14,8 +14,8 @@ import { openTracing } from "./platform/tracing.ts";
 /** The process of `npm run start:services`. What is large is loaded once Node is prepared. */
 prepareNode();
 loadEnvFile(process.env);
-const { checkFiles } = await import("./start-checks.ts");
-const config = await readConfigOrExit(process.env, "services", checkFiles);
+const { checksOf } = await import("./start-checks.ts");
+const config = await readConfigOrExit(process.env, "services", checksOf);
 try {
   const { internalSecret, grpc } = config;
   const log = createLog(config.logLevel);

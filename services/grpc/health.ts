@@ -20,21 +20,16 @@ const MAX_WATCH_MS = 10 * 60_000;
 const served = new Set<string>(["", ...services.map(({ typeName }) => typeName)]);
 
 /** Resolves if a dependency works; rejects otherwise. */
-export type Check = () => Promise<void>;
-
-/** The dependencies that are checked. */
-export type Parts = { database: Check; cache: Check; mail: Check };
+type Check = () => Promise<void>;
 
 /** The checks of the dependencies, each shared by concurrent callers. */
-export type HealthChecks = Record<keyof Parts, Measure>;
+export type HealthChecks = ReturnType<typeof healthChecks>;
 
-export function healthChecks(parts: Parts): HealthChecks {
-  return {
-    database: remembered(timed(parts.database), CHECK_MS),
-    cache: remembered(timed(parts.cache), CHECK_MS),
-    mail: remembered(timed(parts.mail), MAIL_CHECK_MS, MAIL_AWAY_CHECK_MS),
-  };
-}
+export const healthChecks = (parts: { database: Check; cache: Check; mail: Check }) => ({
+  database: measured(parts.database, CHECK_MS),
+  cache: measured(parts.cache, CHECK_MS),
+  mail: measured(parts.mail, MAIL_CHECK_MS, MAIL_AWAY_CHECK_MS),
+});
 
 /**
  * grpc.health.v1 for the process (""), each service, and each dependency ("database", "cache", "mail"). Requests can be
@@ -77,31 +72,24 @@ export function healthHandler(dependencies: HealthChecks, isDraining: () => bool
   };
 }
 
-/** Whether a dependency works, and how long the check took. */
-type Measure = () => Promise<{ serves: boolean; latencyMs: number }>;
-
-function timed(check: Check): Measure {
-  return async () => {
+/**
+ * Measures whether a dependency works, and how long its check takes. Concurrent callers share a check, and its result is reused
+ * for a while.
+ */
+function measured(check: Check, servingMs: number, awayMs = servingMs) {
+  let last: ReturnType<typeof measure> | undefined;
+  let until = 0;
+  const measure = async () => {
+    until = Number.POSITIVE_INFINITY;
     const started = performance.now();
-    const deadline = wait(CHECK_TIMEOUT_MS, false, { ref: false });
-    const outcome = check().then(
-      () => true,
-      () => false,
-    );
-    return { serves: await Promise.race([outcome, deadline]), latencyMs: performance.now() - started };
+    const works = check().then(() => true);
+    const serves = await Promise.race([works, wait(CHECK_TIMEOUT_MS, false, { ref: false })]).catch(() => false);
+    const ended = performance.now();
+    until = ended + (serves ? servingMs : awayMs);
+    return { serves, latencyMs: ended - started };
   };
-}
-
-/** Shares one check among concurrent callers, and reuses its result for a while. */
-function remembered(measure: Measure, servingMs: number, awayMs = servingMs): Measure {
-  let last: { until: number; outcome: ReturnType<Measure> } | undefined;
   return () => {
-    if (last && performance.now() < last.until) return last.outcome;
-    const present = { until: Number.POSITIVE_INFINITY, outcome: measure() };
-    last = present;
-    return present.outcome.then((measured) => {
-      present.until = performance.now() + (measured.serves ? servingMs : awayMs);
-      return measured;
-    });
+    if (!last || performance.now() >= until) last = measure();
+    return last;
   };
 }

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { createServer } from "node:http";
 import { collectDefaultMetrics, Registry } from "prom-client";
 import type { Config } from "./config.ts";
@@ -16,13 +17,13 @@ export async function startMetrics({ metrics: { host, port } }: Pick<Config, "me
       () => response.writeHead(500).end(),
     );
   });
-  const listen = () => new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve));
+  const listen = () => once(server.listen(port, host), "listening");
   await listenOrExplain("METRICS_HOST", "METRICS_PORT", listen);
   return {
-    close() {
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+    async close() {
+      const closed = once(server.close(), "close");
       server.closeAllConnections();
-      return closed;
+      await closed;
     },
   };
 }

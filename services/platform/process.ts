@@ -15,22 +15,19 @@ export function refuseStart(problems: string[], exitCode = 1): never {
 
 /**
  * Reads the settings of a process, and checks what they name, before anything is opened. Ends the process with all problems.
- * @param checkFiles finds problems of the files and addresses in the settings
+ * @param checksOf further checks of the files and addresses in the settings, which throw their problem
  */
 export async function readConfigOrExit(
   env: NodeJS.ProcessEnv,
   role: ProcessRole,
-  checkFiles: (config: Config) => string[] | Promise<string[]> = () => [],
+  checksOf: (config: Config) => (() => unknown)[] = () => [],
 ): Promise<Config> {
   const read = readConfig(env, role);
   const config = "problems" in read ? read.draft : read.config;
-  const tls = await Promise.resolve(config.servicesTls)
-    .then(readTlsFiles)
-    .then(
-      () => [],
-      ({ message }) => [message],
-    );
-  const problems = ["problems" in read ? read.problems : [], tls, await checkFiles(config)].flat();
+  const checks = [() => readTlsFiles(config.servicesTls), ...checksOf(config)];
+  const results = await Promise.allSettled(checks.map(async (check) => check()));
+  const failures = results.flatMap((result) => (result.status === "rejected" ? [result.reason.message] : []));
+  const problems = ["problems" in read ? read.problems : [], failures].flat();
   return problems.length > 0 ? refuseStart(problems) : config;
 }
 

@@ -53,15 +53,9 @@ export const tightest = (one: RateLimitResult, other: RateLimitResult): RateLimi
   other.remaining <= one.remaining ? other : one;
 
 /** The key of one limit of a method. @param who whose requests are counted together */
-export const rateLimitKey = (
-  { bucket, requests, windowSeconds }: Limit,
-  who: string,
-  max = requests,
-): RateLimitKey => ({
-  key: `${bucket}:${who}`,
-  max,
-  windowMs: windowSeconds * 1000,
-});
+export const rateLimitKey = (limit: Limit, who: string, max = limit.requests): RateLimitKey => {
+  return { key: `${limit.bucket}:${who}`, max, windowMs: limit.windowSeconds * 1000 };
+};
 
 /**
  * The keys of a limit of an address: for IPv6 its /64 and its /48. One node of a cluster has all of them.
