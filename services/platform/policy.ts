@@ -39,8 +39,11 @@ export type MethodPolicy = {
 export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
   const known = new Map<K, V>();
   return (key) => {
-    const value = known.get(key) ?? compute(key);
-    if (!known.has(key)) known.set(key, value);
+    let value = known.get(key);
+    if (value === undefined) {
+      value = compute(key);
+      known.set(key, value);
+    }
     return value;
   };
 }
