@@ -26,7 +26,7 @@ export const { version } = JSON.parse(readFileSync(new URL("../package.json", im
  * of the services by the gRPC health protocol.
  */
 export function addHealth(app: FastifyInstance, transport: Transport, phase: () => Phase): void {
-  const check = createCheck(transport);
+  const check = createChecks(transport);
   const checkAll = async () =>
     Object.fromEntries(await Promise.all(parts.map(async (p) => [p, await check(p)]))) as Checks;
   app.get("/health", async (_request, reply) => {
@@ -59,10 +59,11 @@ function overall(checks: Checks): "ok" | "degraded" | "down" {
 const send = (reply: FastifyReply, status: string, body: object) =>
   reply.code(status === "down" ? 503 : 200).send(body);
 
-/** Checks one dependency. The services share a check among callers, since the route has no rate limit. */
-function createCheck(transport: Transport): (part: Part) => Promise<Check> {
+/** Checks one dependency. Concurrent callers share one check, since the route has no rate limit. */
+function createChecks(transport: Transport): (part: Part) => Promise<Check> {
   const client = createClient(Health, transport);
-  return async (part) => {
+  const pending = new Map<Part, Promise<Check>>();
+  const ask = async (part: Part): Promise<Check> => {
     const started = performance.now();
     let measured: string | null = null;
     const onHeader = (header: Headers) => {
@@ -74,5 +75,10 @@ function createCheck(transport: Transport): (part: Part) => Promise<Check> {
       .catch(() => false); // services that can't be reached count as down
     const latencyMs = Number(measured ?? performance.now() - started);
     return { status: isServing ? "ok" : "down", latencyMs: Math.round(latencyMs * 10) / 10 };
+  };
+  return (part) => {
+    const check = pending.get(part) ?? ask(part).finally(() => pending.delete(part));
+    pending.set(part, check);
+    return check;
   };
 }
