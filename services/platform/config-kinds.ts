@@ -113,6 +113,9 @@ export const internalUrl = z
     "must be unix:/path, tcp://host:port or tls://host:port",
   );
 
+/** A web URL that others see, in links and tokens. */
+export const publicUrl = webUrl.refine((text) => !/^\w+:\/\/[^/]*@/.test(text), "must have no user and no password");
+
 /** Where services are: gRPC at an http or https URL, or their internal listener. */
 export const servicesUrl = z.union([webUrl, internalUrl], {
   error: "must be a URL with http or https, without ? and #, or unix:/path, tcp://host:port or tls://host:port",

@@ -14,6 +14,7 @@ import {
   number,
   optional,
   port,
+  publicUrl,
   servicesUrl,
   setting,
   timeLimit,
@@ -38,7 +39,7 @@ export const commonVariables = {
     "`fatal`, `error`, `warn`, `info`, `debug`, `trace` or `silent`.",
   ),
   PUBLIC_URL: optional(
-    webUrl,
+    publicUrl,
     "URL at which clients reach the gateway: token issuer, cookie `Secure`, own origin. A path in it is one that the proxy removes.",
     "`http://localhost:PORT`",
   ),
@@ -103,7 +104,7 @@ export const servicesVariables = {
     "Listener of services alone for gateways, faster than gRPC: `unix:/path`, `tcp://host:port`, or `tls://host:port` with the `GRPC_TLS_*` files.",
   ),
   GRPC_REFLECTION: optional(toggle, "Server reflection, so that gRPC tools need no schema.", "`on` outside production"),
-  APP_URL: optional(webUrl, "URL of the front end, for links in e-mails.", "`PUBLIC_URL`"),
+  APP_URL: optional(publicUrl, "URL of the front end, for links in e-mails.", "`PUBLIC_URL`"),
   APP_NAME: setting(
     text.regex(/^\P{Cc}{1,64}$/u, "must have at most 64 characters and no line break"),
     "Gatehouse",

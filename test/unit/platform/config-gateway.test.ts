@@ -100,6 +100,7 @@ test("Gateway configuration: a gateway alone reads no variables of the services"
 
 test.each(
   `TRUST_PROXY=10.1.2 TRUST_PROXY=10/8 TRUST_PROXY=::ffff:10.0.0.0/104 TRUST_PROXY=10.0.0.0/33 TRUST_PROXY=10.0.0.0/
+  PUBLIC_URL=https://a:secret@app.example.com APP_URL=https://a@app.example.com
   PUBLIC_URL=https://app.example.com/?x=1 PUBLIC_URL=https:app.example.com SMTP_URL=smtp:mail.example.com:25
   DATABASE_URL=postgres:host/base REDIS_URL=, SECRET_KEY=, SERVICES_URL=tcp://services:99999 SHUTDOWN_TIMEOUT=25
   SHUTDOWN_TIMEOUT=25d INTERNAL_SECRET=short CORS_ORIGINS=* CORS_ORIGINS=https://*.example.com CORS_ORIGINS=null CORS_ORIGINS=app.example.com`.split(
@@ -107,5 +108,5 @@ test.each(
   ),
 )("Gateway configuration: refuses %s", (setting) => {
   const [name = "", value] = setting.split(/=(.*)/);
-  expect(problemsOf({ [name]: value })).toEqual([expect.stringContaining(name)]);
+  expect(problemsOf({ [name]: value })).toEqual([expect.stringMatching(`^(?!.*secret@).*${name}`)]);
 });
