@@ -3,6 +3,7 @@ import { existsSync, linkSync, readFileSync, rmSync, writeFileSync } from "node:
 import { join } from "node:path";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
+import { startupError } from "../store/errors.ts";
 
 /** Operations with the deployment's secret keys, which are not in the database: the first one writes, all of them read. */
 export type Cipher = ReturnType<typeof createCipher>;
@@ -98,7 +99,11 @@ export function readSecretKeys({ secretKey, dataDir }: Pick<Config, "secretKey" 
   } finally {
     rmSync(draft, { force: true });
   }
-  const key = Buffer.from(readFileSync(file, "utf8"), "base64");
-  if (key.length !== BYTES) throw new Error(`${file} does not hold ${BYTES} bytes in base64.`);
-  return [key];
+  try {
+    const key = Buffer.from(readFileSync(file, "utf8"), "base64");
+    if (key.length !== BYTES) throw new Error(`it does not hold ${BYTES} bytes in base64`);
+    return [key];
+  } catch (error) {
+    throw startupError(file, error);
+  }
 }
