@@ -46,8 +46,9 @@ export async function updateUser(call: Deps, userId: string, changes: UserChange
       const user = await call.em.findOne(User, { id });
       if (!user) throw userNotFound();
       if (changesAccess(user, changes, address)) assertEditableAccess(call, user);
-      await applyChanges(call, user, changes, address);
       const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
+      if (fields.length === 0) return readAdminUser(call, id);
+      await applyChanges(call, user, changes, address);
       const details = { fields, ...(changes.role && { role: changes.role }) };
       await recordAudit(call, "admin.user_updated", { userId: id, details });
       return readAdminUser(call, id);

@@ -26,7 +26,11 @@ test("PUT /admin/users/:id: changes the given fields and returns the user", asyn
       updatedAt: expect.stringMatching(/Z$/),
     },
   });
-  expect((await admin.put(`/admin/users/${user.id}`, { emailVerified: false })).body.user.emailVerified).toBe(false);
+  const changed = await admin.put(`/admin/users/${user.id}`, { emailVerified: false });
+  expect(changed.body.user.emailVerified).toBe(false);
+  app.clock.advance("1m");
+  expect((await admin.put(`/admin/users/${user.id}`, {})).body).toEqual(changed.body); // no change, and no event
+  expect(await auditOf(app, user.id, "admin.user_updated")).toHaveLength(2);
 });
 
 test("PUT /admin/users/:id: moves an account to another address, unverified, and notifies the old one", async () => {
