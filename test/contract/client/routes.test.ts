@@ -31,8 +31,9 @@ test("Client: has every route of GET /openapi.json, and no other", async () => {
   expect(new Set(sent)).toEqual(new Set(described));
 });
 
-test("Client: registers, signs in, edits the profile, chats and signs out", async () => {
+test("Client: reads the health, registers, signs in, edits the profile, chats and signs out", async () => {
   const client = clientAt(app.url);
+  expect(await client.health.getHealth()).toMatchObject({ status: "ok", checks: { database: {} } });
   const credentials = { email: `${randomUUID()}@example.com`, password: "Correct-horse-1" };
   const { userId } = await client.auth.register({ ...credentials, name: "Ann Example", acceptTerms: true });
   expect((await client.auth.login(credentials)).user).toMatchObject({ id: userId, role: "user" });
@@ -64,8 +65,4 @@ test("Client: administrators list with filters, read the next page and act in th
   await expect(asUser.user.getProfile()).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
   expect((await client.user.getProfile()).role).toBe("admin");
   expect(client.refreshes()).toBe(0);
-});
-
-test("Client: GET /health returns the state of the service without a token", async () => {
-  expect(await clientAt(app.url).health.getHealth()).toMatchObject({ status: "ok", checks: { database: {} } });
 });

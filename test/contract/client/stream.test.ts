@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { type Client, GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
@@ -50,30 +50,24 @@ test("Client: a request that is refused before the stream throws its code and vi
   });
 });
 
-describe("Client: ends the request to the provider", () => {
+test("Client: ends the request to the provider when the loop is left, or the signal aborts, whose reason is thrown", async () => {
+  const client = await signedIn();
   const [simulator] = app.providers;
-  const closed = (content: string) =>
-    until("the end of the request at the provider", () =>
-      simulator?.requests.find(({ body, closedAt }) => closedAt && JSON.stringify(body).includes(content)),
-    );
-
-  test("when the loop is left", async () => {
-    const client = await signedIn();
-    const content = `case: silent-midway ${crypto.randomUUID()}`;
-    for await (const _ of client.ai.stream(requestOf(content))) break;
-    await closed(content);
-  });
-
-  test("when the signal aborts, whose reason is thrown", async () => {
-    const client = await signedIn();
+  for (const leave of ["break", "abort"]) {
     const content = `case: silent-midway ${crypto.randomUUID()}`;
     const stop = new AbortController();
     const reading = async () => {
-      for await (const _ of client.ai.stream(requestOf(content), { signal: stop.signal })) stop.abort("stopped");
+      for await (const _ of client.ai.stream(requestOf(content), { signal: stop.signal })) {
+        if (leave === "break") return "left";
+        stop.abort("stopped");
+      }
     };
-    await expect(reading()).rejects.toBe("stopped");
-    await closed(content);
-  });
+    if (leave === "break") expect(await reading()).toBe("left");
+    else await expect(reading()).rejects.toBe("stopped");
+    await until("the end of the request at the provider", () =>
+      simulator?.requests.find(({ body, closedAt }) => closedAt && JSON.stringify(body).includes(content)),
+    );
+  }
 });
 
 test.each([
