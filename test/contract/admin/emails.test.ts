@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
 import { signInAdmin } from "../../support/admin.ts";
 import { modes, openMailFixture } from "../../support/mail-fixture.ts";
@@ -17,8 +16,6 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     const sent = await rowOf(fine, (row) => row.status === "sent");
     const admin = await signInAdmin(app);
     expect((await admin.post(`/admin/email-logs/${sent.id}/retry`)).status).toBe(409);
-    expect((await admin.post(`/admin/email-logs/${uuid()}/retry`)).status).toBe(404);
-    expect((await admin.post("/admin/email-logs/7/retry")).status).toBe(400);
     app.clock.advance("26h"); // delivery ends after a day
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 451, text: "Greylisted" } : "accept");
     const later = await signInAdmin(app, admin.user);

@@ -1,4 +1,3 @@
-import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
@@ -20,8 +19,6 @@ test("GET /admin/users/:id/sessions: lists the open sessions as a bare array", a
     },
   ]);
   expect((await admin.get(`/admin/users/${admin.user.id}/sessions`)).body[0].current).toBe(true);
-  expect((await admin.get(`/admin/users/${uuid()}/sessions`)).status).toBe(404);
-  expect((await admin.get("/admin/users/x/sessions")).status).toBe(400);
 });
 
 test("DELETE /admin/users/:id/sessions: ends every session, access tokens included", async () => {
@@ -32,5 +29,4 @@ test("DELETE /admin/users/:id/sessions: ends every session, access tokens includ
   expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
   expect((await other.post("/auth/refresh")).status).toBe(401);
   expect((await admin.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
-  expect((await admin.delete(`/admin/users/${uuid()}/sessions`)).status).toBe(404);
 });

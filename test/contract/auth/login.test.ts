@@ -124,12 +124,6 @@ test.runIf(app.mode !== "embedded")(
   },
 );
 
-test("POST /auth/login: refuses a password of over 128 characters before hashing", async () => {
-  const user = await app.addUser();
-  const answer = await app.httpClient().post("/auth/login", { email: user.email, password: "x".repeat(129) });
-  expect(answer).toMatchObject({ status: 400, body: { violations: [{ field: "password" }] } });
-});
-
 test("POST /auth/login: reports an old password, and still signs in", async () => {
   const user = await app.addUser();
   app.clock.advance("90d");

@@ -1,7 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { startApp, testApp } from "../../support/app.ts";
 
 const app = await testApp();
@@ -23,11 +21,6 @@ test.each([
     "acceptTerms",
     "password",
   ]);
-});
-
-test("Register: refuses the user's name as password", async () => {
-  const request = { ...account(), password: "Ann-Example-1", name: "Ann-Example-1" };
-  await expect(app.grpc(AuthService).register(request)).rejects.toMatchObject({ code: Code.InvalidArgument });
 });
 
 test("POST /user/change-password, /auth/reset-password: refuse the user's address and name", async () => {

@@ -1,4 +1,3 @@
-import { createHmac } from "node:crypto";
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
@@ -33,11 +32,6 @@ test("POST /auth/verify-mfa: signs in with a code, once", async () => {
   expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
   expect((await app.httpClient().get("/user/profile", answer.body.accessToken)).status).toBe(200);
   expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
-  const events = await app.sql<{ event: string }>(
-    "select event from audit_events where user_id = ? and event like 'auth.%' order by id desc limit 2",
-    [user.id],
-  );
-  expect(events.map(({ event }) => event)).toEqual(["auth.mfa_verified", "auth.login"]);
 });
 
 test("POST /auth/verify-mfa: accepts the previous, current and next code once, and no older one", async () => {
@@ -62,11 +56,6 @@ test("POST /auth/verify-mfa: accepts each backup code once, in any case and with
   expect(await attempt(first)).toMatchObject(invalidCode);
   expect((await attempt(` ${second} `)).status).toBe(200);
   expect((await app.mail.emailTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
-  const events = await app.sql("select details from audit_events where user_id = ? and event = ? order by id", [
-    user.id,
-    "auth.backup_code_used",
-  ]);
-  expect(events).toEqual([{ details: { left: 9 } }, { details: { left: 8 } }]);
 });
 
 test("POST /auth/verify-mfa: needs exactly one of code and backupCode, and an MFA token", async () => {
@@ -100,21 +89,3 @@ test("POST /auth/verify-mfa: an MFA token ends after five minutes, and when a ne
   app.clock.advance("5m");
   expect(await verify(newer, { code: await authenticator.code() })).toMatchObject(invalidTicket);
 });
-
-test("POST /auth/verify-mfa: accepts SHA-1 codes only, as authenticator apps make them", async () => {
-  const { user, authenticator } = await setUpFactor(app);
-  const key = Buffer.from(base32(authenticator.secret));
-  const counter = Buffer.alloc(8);
-  counter.writeBigUInt64BE(BigInt(Math.floor(app.clock.now().getTime() / STEP_MS)));
-  const mac = createHmac("sha1", key).update(counter).digest(); // RFC 4226 section 5.3, written out
-  const offset = (mac.at(-1) as number) & 15;
-  const code = String((mac.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
-  expect((await verify(await mfaTokenFor(app, user), { code })).status).toBe(200);
-});
-
-function base32(text: string): number[] {
-  const bits = [...text]
-    .map((c) => "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".indexOf(c).toString(2).padStart(5, "0"))
-    .join("");
-  return (bits.match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2));
-}

@@ -55,6 +55,13 @@ test("gRPC: every operation of an account follows the rules of REST", async () =
     Reason.MFA_NOT_ENABLED,
   ]);
 
+  const change = { currentPassword: "Wrong-1-guess", newPassword: password };
+  expect(await refusal(user.changePassword(change, headers))).toEqual([
+    Code.InvalidArgument,
+    Reason.INVALID_CURRENT_PASSWORD,
+  ]);
+  await user.changePassword({ currentPassword: password, newPassword: `${NEW}-2` }, headers);
+  await user.changePassword({ currentPassword: `${NEW}-2`, newPassword: password }, headers);
   const newEmail = `new-${email}`;
   expect(await refusal(user.changeEmail({ newEmail, password: "Wrong-1-guess" }, headers))).toEqual([
     Code.InvalidArgument,
@@ -66,7 +73,7 @@ test("gRPC: every operation of an account follows the rules of REST", async () =
   expect(await refusal(auth.verifyEmail({ token }))).toEqual([Code.InvalidArgument, Reason.TOKEN_INVALID]);
   await auth.forgotPassword({ email: newEmail });
   const reset = (await app.mail.emailTo(newEmail, /Reset/)).token as string;
-  expect(await refusal(auth.resetPassword({ token: reset, password: "weak" }))).toEqual([
+  expect(await refusal(auth.resetPassword({ token: reset, password: newEmail }))).toEqual([
     Code.InvalidArgument,
     Reason.VALIDATION_FAILED,
   ]);
