@@ -27,7 +27,7 @@ async function send({ route, body, token, cookie }: AuditCase, requestId: string
 
 const eventsOf = (requestId: string) =>
   app.sql<{ event: string; user_id: string | null; actor_id: string | null; details: object }>(
-    "select event, user_id, actor_id, ip, user_agent, details from audit_events where request_id = ? order by event",
+    "select event, outcome, user_id, actor_id, ip, user_agent, details from audit_events where request_id = ? order by event",
     [requestId],
   );
 
@@ -40,7 +40,7 @@ test("Audit log: the cases cover every method", () => {
 const cases = Object.entries(inventory);
 
 describe("Audit log", () => {
-  test.each(cases)("%s: records event, user, actor and address", async (_name, prepare) => {
+  test.each(cases)("%s: records event, outcome, user, actor and address", async (_name, prepare) => {
     const audited = await prepare();
     const requestId = randomUUID();
     const { address, status } = await send(audited, requestId);
@@ -48,7 +48,10 @@ describe("Audit log", () => {
     const rows = await eventsOf(requestId);
     expect(rows.map(({ event, details }) => [event, details])).toEqual(Object.entries(audited.events));
     const { user: user_id = expect.any(String), actor: actor_id = null } = audited;
-    for (const row of rows) expect(row).toMatchObject({ ip: address, user_agent: "inventory", user_id, actor_id });
+    for (const row of rows) {
+      const outcome = /failed|locked|reused|denied/.test(row.event) ? "failure" : "success";
+      expect(row).toMatchObject({ outcome, ip: address, user_agent: "inventory", user_id, actor_id });
+    }
   });
 
   const TABLES = {

@@ -64,11 +64,8 @@ test.each(unreadable)(
     const [{ user, accessToken }, admin, target] = await Promise.all([app.signIn(), signInAdmin(app), app.addUser()]);
     const request = async (token: string) => {
       const url = `${app.url}${path.replace(":id", target.id)}`;
-      const response = await fetch(url, {
-        method,
-        headers: { ...headers, authorization: `Bearer ${token}` },
-        body: body ?? null,
-      });
+      const authorization = `Bearer ${token}`;
+      const response = await fetch(url, { method, headers: { ...headers, authorization }, body: body ?? null });
       return { status: response.status, ...((await response.json()) as { code: string }) };
     };
     expect(await request(accessToken)).toMatchObject({ status: 403, code: "FORBIDDEN" });

@@ -7,6 +7,7 @@ import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { tally } from "../../support/until.ts";
 
 const app = await testApp();
+const url = app.settings.DATABASE_URL as string;
 
 test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes without a refresh token", async () => {
   const admin = await signInAdmin(app);
@@ -55,31 +56,25 @@ test("POST /admin/impersonate/:userId: refuses the caller, other administrators,
   expect(await ask("not-an-id")).toBe(400);
 });
 
-test.runIf(app.mode !== "embedded")(
-  "POST /admin/impersonate/:userId: refuses a user who is being promoted",
-  async () => {
-    const admin = await signInAdmin(app);
-    const user = await app.addUser();
-    const url = app.settings.DATABASE_URL as string;
-    const promotion = "update users set role = 'admin' where id = $1";
-    const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
-    expect(await commitMeanwhile(url, promotion, [user.id], impersonate)).toMatchObject({
-      status: 409,
-      body: { code: "CONFLICT" },
-    });
-  },
-);
+const raced = test.runIf(app.mode !== "embedded"); // with a transaction of another connection
 
-test
-  .runIf(app.mode !== "embedded")
-  .each(["update sessions set revoked_at = now() where user_id = $1", "delete from sessions where user_id = $1"])(
+raced("POST /admin/impersonate/:userId: refuses a user who is being promoted", async () => {
+  const admin = await signInAdmin(app);
+  const user = await app.addUser();
+  const promotion = "update users set role = 'admin' where id = $1";
+  const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
+  expect(await commitMeanwhile(url, promotion, [user.id], impersonate)).toMatchObject({
+    status: 409,
+    body: { code: "CONFLICT" },
+  });
+});
+
+raced.each(["update sessions set revoked_at = now() where user_id = $1", "delete from sessions where user_id = $1"])(
   "POST /admin/impersonate/:userId: refuses if the administrator's session ends before the commit: %s",
   async (end) => {
     const admin = await signInAdmin(app);
     const user = await app.addUser();
-    const other = await begin(app.settings.DATABASE_URL as string, "select 1 from users where id = $1 for update", [
-      user.id,
-    ]);
+    const other = await begin(url, "select 1 from users where id = $1 for update", [user.id]);
     const response = admin.post(`/admin/impersonate/${user.id}`, {});
     await other.toBeWaitedFor();
     await other.run(end, [admin.user.id]);

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
+import { auditOf } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally, times, until } from "../../support/until.ts";
@@ -60,11 +61,7 @@ test.each(["access", "refresh"] as const)(
     const mail = await app.mail.emailTo(user.email, /ended for your safety/);
     expect(mail.text).toContain("your session on node was presented again");
     expect(mail.text).toContain("We have ended that session");
-    const events = await app.sql(
-      "select outcome from audit_events where user_id = ? and event = 'auth.refresh_reused'",
-      [user.id],
-    );
-    expect(events).toEqual([{ outcome: "failure" }]);
+    expect(await auditOf(app, user.id, "auth.refresh_reused")).toMatchObject([{ outcome: "failure" }]);
   },
 );
 

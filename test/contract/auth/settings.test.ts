@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeJwt } from "jose";
 import { describe, expect, test } from "vitest";
+import { auditOf } from "../../support/admin.ts";
 import { startSuiteApp, type TestApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
@@ -20,13 +21,6 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", as
   const env = { PASSWORD_EXPIRY: "refuse", REQUIRE_VERIFIED_EMAIL: "true", GEOIP_DB: PLACES };
   const app = await startSuiteApp({ env });
 
-  /** Failed logins in the audit log, oldest first. */
-  const failures = (userId: string) =>
-    app.sql(
-      `select outcome, details from audit_events where user_id = ? and event = 'auth.login_failed' order by created_at`,
-      [userId],
-    );
-
   test("POST /auth/login: a correct password of an unverified address is 403, a wrong one 401", async () => {
     const user = await app.addUser();
     expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({
@@ -35,10 +29,8 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", as
     });
     const wrong = { ...user.credentials, password: "Wrong-1-guess" };
     expect((await app.httpClient().post("/auth/login", wrong)).status).toBe(401);
-    expect(await failures(user.id)).toEqual([
-      { outcome: "failure", details: { reason: "EMAIL_NOT_VERIFIED" } },
-      { outcome: "failure", details: {} },
-    ]);
+    const failures = await auditOf(app, user.id, "auth.login_failed");
+    expect(failures.map(({ details }) => details)).toEqual([{}, { reason: "EMAIL_NOT_VERIFIED" }]);
   });
 
   test("GET /user/sessions: shows the place of a session, and its new place after a refresh", async () => {
@@ -65,7 +57,8 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", as
       body: { code: "PASSWORD_EXPIRED", error: "Forbidden" },
     });
     expect((await app.sql("select id from sessions where user_id = ?", [user.id])).length).toBe(0);
-    expect(await failures(user.id)).toEqual([{ outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } }]);
+    const failed = { outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } };
+    expect(await auditOf(app, user.id, "auth.login_failed")).toMatchObject([failed]);
     const { token } = await app.mail.emailTo(user.email, /Reset/);
     const { password: old } = user.credentials;
     expect(await app.httpClient().post("/auth/reset-password", { token, password: old })).toMatchObject({
