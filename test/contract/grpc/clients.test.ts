@@ -6,7 +6,6 @@ import { Code } from "@connectrpc/connect";
 import grpc from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { services } from "../../../services/platform/policy.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
@@ -54,21 +53,11 @@ test("gRPC: applies the same validation, access and limits as REST", async () =>
   expect(error.code).toBe(Code.InvalidArgument);
   const [failure] = error.findDetails(FailureSchema);
   expect(failure?.reason).toBe(Reason.VALIDATION_FAILED);
-  expect(new Set(failure?.violations.map(({ field }) => field))).toEqual(
-    new Set(["email", "password", "name", "acceptTerms"]),
-  );
+  const fields = new Set(failure?.violations.map(({ field }) => field));
+  expect(fields).toEqual(new Set(["email", "password", "name", "acceptTerms"]));
   const denied = await errorOf(auth.logout({}));
-  expect([denied.code, denied.findDetails(FailureSchema)[0]?.reason]).toEqual([
-    Code.Unauthenticated,
-    Reason.UNAUTHENTICATED,
-  ]);
-  const { accessToken } = await app.signIn();
-  const crowd = { provider: "provider-a", messages: Array(513).fill({ role: "robot" }) };
-  const headers = { authorization: `Bearer ${accessToken}` };
-  const many = await errorOf(app.grpc(AIService).chat(crowd, { headers }));
-  expect(many.findDetails(FailureSchema)[0]?.violations).toMatchObject([
-    { field: "messages", message: "must contain at most 512 items" },
-  ]);
+  expect(denied.code).toBe(Code.Unauthenticated);
+  expect(denied.findDetails(FailureSchema)[0]?.reason).toBe(Reason.UNAUTHENTICATED);
   const nul = await errorOf(auth.verifyEmail({ token: "a\0b" }));
   expect(nul.findDetails(FailureSchema)[0]?.violations).toEqual([expect.objectContaining({ field: "token" })]);
 });
@@ -127,17 +116,14 @@ test("gRPC: grpc-js reads responses and status details", async () => {
 });
 
 test("gRPC health: reports the service and its parts", async () => {
+  const check = (service: string) => bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc");
   for (const service of ["", AuthService.typeName, "database", "cache", "mail"]) {
-    expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toEqual([
-      { status: "SERVING" },
-    ]);
+    expect(await check(service)).toEqual([{ status: "SERVING" }]);
   }
   const [{ statuses }] = await bufCurl("grpc.health.v1.Health/List", {}, "--protocol", "grpc");
   const parts = ["", ...services.map(({ typeName }) => typeName), "database", "cache", "mail"];
   expect(statuses).toEqual(Object.fromEntries(parts.map((part) => [part, { status: "SERVING" }])));
   for (const service of ["nothing", "gatehouse.no.such.Service", "constructor"]) {
-    expect(await bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc")).toMatchObject({
-      code: "not_found",
-    });
+    expect(await check(service)).toMatchObject({ code: "not_found" });
   }
 });

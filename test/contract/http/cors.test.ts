@@ -49,26 +49,21 @@ describe("CORS", async () => {
       "access-control-allow-headers": ask["access-control-request-headers"],
       "access-control-max-age": "600",
     });
-    expect(
-      (await server.send("OPTIONS", "/user/profile", undefined, { ...ask, origin: "https://evil.com" })).status,
-    ).toBe(405);
+    const evil = { ...ask, origin: "https://evil.com" };
+    expect((await server.send("OPTIONS", "/user/profile", undefined, evil)).status).toBe(405);
     expect((await server.send("OPTIONS", "/nowhere", undefined, { origin: allowed })).status).toBe(404);
   });
 
-  test("an unknown method gets its 405 from the server, not from the browser", async () => {
-    for (const [method, path, status] of [
-      ["PUT", "/nowhere", 404] as const,
-      ["PATCH", "/user/profile", 405] as const,
-    ]) {
-      const preflight = { origin: allowed, "access-control-request-method": method };
-      const { headers, status: preflightStatus } = await server.send("OPTIONS", path, undefined, preflight);
-      expect([preflightStatus, headers.get("access-control-allow-methods")]).toEqual([
-        204,
-        expect.stringContaining(method),
-      ]);
-      const response = await server.send(method, path, undefined, { origin: allowed });
-      expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([status, allowed]);
-    }
+  test.each([
+    ["PUT", "/nowhere", 404],
+    ["PATCH", "/user/profile", 405],
+  ])("the browser may send %s %s, which the server refuses by %i", async (method, path, status) => {
+    const preflight = { origin: allowed, "access-control-request-method": method };
+    const { headers, status: preflightStatus } = await server.send("OPTIONS", path, undefined, preflight);
+    expect(preflightStatus).toBe(204);
+    expect(headers.get("access-control-allow-methods")).toContain(method);
+    const response = await server.send(method, path, undefined, { origin: allowed });
+    expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([status, allowed]);
   });
 
   test("other origins cannot use the refresh cookie", async () => {

@@ -38,10 +38,8 @@ describe("Every request", async () => {
     for (const path of ["/user", "/user/profile/", "/User/profile", "/auth/login/x", "/%2e%2e/etc/passwd"]) {
       expect(await server.send("GET", path), path).toMatchObject({ status: 404, body });
     }
-    expect(await server.send("POST", "/nope", "x".repeat(100_000), { "content-type": "text/plain" })).toMatchObject({
-      status: 404,
-      body,
-    });
+    const long = await server.send("POST", "/nope", "x".repeat(100_000), { "content-type": "text/plain" });
+    expect(long).toMatchObject({ status: 404, body });
     expect((await server.send("PROPFIND", "/nope")).status).toBe(404);
   });
 

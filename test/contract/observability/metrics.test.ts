@@ -8,8 +8,8 @@ import { freePort, readMetrics } from "../../support/metrics.ts";
 import { until } from "../../support/until.ts";
 
 const simulator = await startSuiteProvider();
-let running: Process | undefined;
-afterAll(() => running?.end("SIGKILL"));
+const running: Process[] = [];
+afterAll(() => Promise.all(running.map((each) => each.end("SIGKILL"))));
 
 /** The sum of the counts of a histogram with these labels. */
 const countOf = (metrics: Map<string, number>, name: string, ...labels: string[]) =>
@@ -71,35 +71,25 @@ describe("GET /metrics", () => {
     expect([...metrics.keys()].join()).not.toMatch(/secret|@/);
   }
 
-  test("has all metrics on one port if gateway and services run in one process", async () => {
-    const port = await freePort();
-    running = await startProcess({ ...(await freshStorage()), METRICS_PORT: port, ...simulator.env });
-    await sendRequests(running.url);
+  test.each(["in one process", "of gateway and services, apart"])("has the metrics %s", async (deployment) => {
+    const [port, servicesPort] = await Promise.all([freePort(), freePort()]);
+    const isApart = deployment.endsWith("apart");
+    const shared = { ...(await freshStorage()), ...simulator.env };
+    if (isApart) {
+      const env = { ...shared, INTERNAL_SECRET: "shared-by-gateway-and-services", METRICS_PORT: servicesPort };
+      const { gateway, services } = await startApart(env, { METRICS_PORT: port });
+      running.push(gateway, services);
+    } else running.push(await startProcess({ ...shared, METRICS_PORT: port }));
+    const { url } = running[0] as Process;
+    await sendRequests(url);
     const metrics = await until("the last request", async () => {
       const seen = await readMetrics(port);
       return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;
     });
-    expectServices(metrics);
     expectGateway(metrics);
-    expect((await createHttpClient(running.url).get("/metrics")).status).toBe(404);
-    expect(await running.end("SIGTERM")).toBe(0);
-  });
-
-  test("has the metrics of each process if gateway and services run apart", async () => {
-    const [port, metricsPort] = await Promise.all([freePort(), freePort()]);
-    const shared = { INTERNAL_SECRET: "shared-by-gateway-and-services" };
-    const env = { ...shared, ...(await freshStorage()), METRICS_PORT: metricsPort, ...simulator.env };
-    const { services, gateway: process } = await startApart(env, { METRICS_PORT: port });
-    running = process;
-    await sendRequests(running.url);
-    const gateway = await until("the last request", async () => {
-      const seen = await readMetrics(port);
-      return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;
-    });
-    expectGateway(gateway);
-    expectServices(await readMetrics(metricsPort));
-    expect(countOf(gateway, "rpc_server_call_duration_seconds")).toBe(0);
-    expect(await running.end("SIGTERM")).toBe(0);
-    expect(await services.end("SIGTERM")).toBe(0);
+    expectServices(isApart ? await readMetrics(servicesPort) : metrics);
+    if (isApart) expect(countOf(metrics, "rpc_server_call_duration_seconds")).toBe(0);
+    expect((await createHttpClient(url).get("/metrics")).status).toBe(404);
+    for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0);
   });
 });

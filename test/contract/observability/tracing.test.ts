@@ -54,19 +54,17 @@ const settings = async () => ({
 });
 
 const starts = {
-  async "in one process"() {
-    running.push(await startProcess(await settings()));
-  },
-  async "over two processes"() {
+  "in one process": async () => [await startProcess(await settings())],
+  "over two processes": async () => {
     const { gateway, services } = await startApart(await settings());
-    running.push(gateway, services);
+    return [gateway, services];
   },
 };
 
 describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
   test("a trace has the spans of caller, request, RPC, statements and provider call", async () => {
     spans.length = 0;
-    await start();
+    running.push(...(await start()));
     const { browser: httpClient, accessToken } = await signInAt(running[0]?.url ?? "");
     const headers = { authorization: `Bearer ${accessToken}`, traceparent: `00-${TRACE}-${CALLER}-01` };
     const ask = (path: string, name: string) => {
@@ -115,12 +113,8 @@ test("Tracing: the trace of an unsampled caller stays unsampled, an invalid head
   const begin = (parent: string) => tracing?.start("span", "SERVER", parent, {}).traceparent;
   expect(begin(`00-${TRACE}-${CALLER}-01`)).toMatch(new RegExp(`^00-${TRACE}-(?!${CALLER}).*-01$`));
   expect(begin(`00-${TRACE}-${CALLER}-00`)).toMatch(new RegExp(`^00-${TRACE}-.*-00$`));
-  for (const odd of [
-    "",
-    `00-${TRACE}-${"0".repeat(16)}-01`,
-    `00-${"0".repeat(32)}-${CALLER}-01`,
-    `${TRACE}-${CALLER}`,
-  ]) {
+  const zeros = [`00-${TRACE}-${"0".repeat(16)}-01`, `00-${"0".repeat(32)}-${CALLER}-01`];
+  for (const odd of ["", ...zeros, `${TRACE}-${CALLER}`]) {
     expect(begin(odd)).not.toMatch(new RegExp(`${TRACE}|00-0{32}`));
   }
   await tracing?.close();

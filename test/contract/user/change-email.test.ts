@@ -41,14 +41,10 @@ test("POST /user/change-email: does not reveal an address in use, and notifies i
   expect((await app.mail.emailTo(other.email, /given for another account/)).token).toBeUndefined();
   const { body } = await account.browser.get("/user/export", account.accessToken);
   expect(tally(body.emails as { to: string }[], ({ to }) => to)).toEqual({ [account.user.email]: 3 });
-  expect(await ask(account, ` ${account.user.email} `)).toMatchObject({
-    status: 400,
-    body: { violations: [{ field: "newEmail" }] },
-  });
-  expect(await ask(account, "not-an-address")).toMatchObject({
-    status: 400,
-    body: { violations: [{ field: "newEmail" }] },
-  });
+  for (const refused of [` ${account.user.email} `, "not-an-address"]) {
+    const body = { violations: [{ field: "newEmail" }] };
+    expect(await ask(account, refused)).toMatchObject({ status: 400, body });
+  }
 });
 
 test("POST /user/change-email: accepts three requests an hour, also in parallel", async () => {

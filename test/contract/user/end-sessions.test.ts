@@ -38,27 +38,18 @@ test("DELETE /user/sessions/:id: ending the caller's own session signs out", asy
   expect(await profileStatus(mine)).toBe(401);
 });
 
-test("DELETE /user/sessions/:id: answers 404 to an impersonation that ended with the administrator's session", async () => {
-  const mine = await app.signIn();
-  const id = await endedImpersonation(mine);
-  expect((await mine.browser.delete(`/user/sessions/${id}`, mine.accessToken)).status).toBe(404);
-});
-
-test("DELETE /user/sessions/:id: answers 404 to other users' and expired sessions, and 400 to a malformed id", async () => {
+test("DELETE /user/sessions/:id: answers 404 to other users', expired and ended ones, impersonations too, and 400 to a malformed id", async () => {
   const [mine, theirs] = [await app.signIn(), await app.signIn()];
   const [{ id }] = await sessionsOf(theirs);
   const [{ id: expired }] = await sessionsOf(await app.signIn(mine.user));
   await app.sql("update sessions set expires_at = ? where id = ?", [app.clock.now(), expired]);
-  for (const unknown of [id, expired, "01890000-0000-7000-8000-000000000000"]) {
-    expect(await mine.browser.delete(`/user/sessions/${unknown}`, mine.accessToken)).toMatchObject({
-      status: 404,
-      body: { code: "NOT_FOUND" },
-    });
+  const impersonation = await endedImpersonation(mine);
+  for (const unknown of [id, expired, impersonation, "01890000-0000-7000-8000-000000000000"]) {
+    const answer = await mine.browser.delete(`/user/sessions/${unknown}`, mine.accessToken);
+    expect(answer).toMatchObject({ status: 404, body: { code: "NOT_FOUND" } });
   }
-  expect(await mine.browser.delete("/user/sessions/x", mine.accessToken)).toMatchObject({
-    status: 400,
-    body: { violations: [{ field: "id" }] },
-  });
+  const malformed = await mine.browser.delete("/user/sessions/x", mine.accessToken);
+  expect(malformed).toMatchObject({ status: 400, body: { violations: [{ field: "id" }] } });
   expect(await profileStatus(theirs)).toBe(200);
 });
 

@@ -27,18 +27,15 @@ test("GET /user/profile: refuses an ended access token", async () => {
   const { browser, accessToken } = await app.signIn();
   expect((await browser.get("/user/profile", accessToken)).status).toBe(200); // the token is cached from here on
   app.clock.advance("15m");
-  expect(await browser.get("/user/profile", accessToken)).toMatchObject({
-    status: 401,
-    body: { code: "UNAUTHENTICATED" },
-  });
+  const ended = await browser.get("/user/profile", accessToken);
+  expect(ended).toMatchObject({ status: 401, body: { code: "UNAUTHENTICATED" } });
 });
 
 test("GET /user/profile: allows 100 requests a minute per user, from any address", async () => {
   const { user, accessToken } = await app.signIn();
   const { accessToken: other } = await app.signIn(user);
-  const answers = await Promise.all(
-    times(101, (i) => app.httpClient().get("/user/profile", i % 2 ? other : accessToken)),
-  );
+  const ask = (i: number) => app.httpClient().get("/user/profile", i % 2 ? other : accessToken);
+  const answers = await Promise.all(times(101, ask));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 100, 429: 1 });
   const left = answers.map((a) => Number(a.headers.get("ratelimit-remaining")));
   expect(left.sort((a, b) => a - b)).toEqual([0, ...times(100, (i) => i)]);
