@@ -7,6 +7,7 @@ import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { policyOf, services } from "../../../services/platform/policy.ts";
 import { denialsOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 
 const app = await testApp();
 const methods = services
@@ -22,30 +23,30 @@ const routes = methods.map((method) => {
 const target = await app.addUser();
 const ids = { existing: target.id, absent: uuid() };
 
+async function impersonation() {
+  const [admin, user] = [await signInAdmin(app), await app.addUser()];
+  const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
+  return { admin, user, token: body.accessToken as string };
+}
+
 const holders: Record<string, { status: 401 | 403; token: () => Promise<string | undefined> }> = {
   "an anonymous caller": { status: 401, token: async () => undefined },
   "a user": { status: 403, token: async () => (await app.signIn()).accessToken },
-  "the holder of an MFA token": { status: 401, token: mfaToken },
+  "the holder of an MFA token": {
+    status: 401,
+    token: async () => mfaTokenFor(app, (await setUpFactor(app, await app.addUser({ role: "admin" }))).user),
+  },
   "the holder of a refresh token": {
     status: 401,
     token: async () => (await app.signIn(await app.addUser({ role: "admin" }))).refreshToken,
   },
-  "an impersonated user": {
-    status: 403,
-    async token() {
-      const admin = await signInAdmin(app);
-      const user = await app.addUser();
-      return (await admin.post(`/admin/impersonate/${user.id}`, {})).body.accessToken;
-    },
-  },
+  "an impersonated user": { status: 403, token: async () => (await impersonation()).token },
   "an administrator impersonated before the promotion": {
     status: 401,
     async token() {
-      const admin = await signInAdmin(app);
-      const user = await app.addUser();
-      const { accessToken } = (await admin.post(`/admin/impersonate/${user.id}`, {})).body;
+      const { admin, user, token } = await impersonation();
       await admin.put(`/admin/users/${user.id}`, { role: "admin" });
-      return accessToken;
+      return token;
     },
   },
   "the holder of an expired token": {
@@ -78,14 +79,6 @@ const holders: Record<string, { status: 401 | 403; token: () => Promise<string |
     token: async () => (await signInAdmin(app)).accessToken.replace(/.$/, (last) => (last === "A" ? "Q" : "A")),
   },
 };
-
-async function mfaToken(): Promise<string> {
-  const { user, browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
-  expect((await browser.post("/auth/setup-totp", undefined, accessToken)).status).toBe(200);
-  const { body } = await app.httpClient().post("/auth/login", user.credentials);
-  expect(body.requiresMfa).toBe(true);
-  return body.tempToken;
-}
 
 async function askRest({ verb, path }: (typeof routes)[number], id: string, token: string | undefined) {
   const body = verb === "PUT" ? { role: "admin" } : verb === "POST" ? {} : undefined;

@@ -63,17 +63,6 @@ test("PUT /admin/users/:id: mailed links stay good when only the spelling of the
   expect((await app.httpClient().post("/auth/reset-password", body)).status).toBe(200);
 });
 
-test("PUT /admin/users/:id: unlocks an account", async () => {
-  const admin = await signInAdmin(app);
-  const user = await app.addUser();
-  const login = (password: string) => app.httpClient().post("/auth/login", { email: user.email, password });
-  for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
-  expect((await login(user.password)).status).toBe(423);
-  expect((await admin.get(`/admin/users?search=${user.email}`)).body.items[0].locked).toBe(true);
-  expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
-  expect((await login(user.password)).status).toBe(200);
-});
-
 test("PUT /admin/users/:id: shows and clears the lock of the second factor", async () => {
   const admin = await signInAdmin(app);
   const { user, authenticator } = await setUpFactor(app);
@@ -162,13 +151,11 @@ test("/admin: refuses to demote, delete or impersonate the caller, however the i
   expect(await admin.put(own, { role: "user" })).toMatchObject(refused);
   expect(await admin.delete(own)).toMatchObject(refused);
   const denied = await auditOf(app, admin.user.id, "admin.denied");
-  expect(denied.map(({ actor_id, outcome, details }) => ({ actor_id, outcome, ...details }))).toEqual([
-    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "DeleteUser" },
-    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "UpdateUser" },
-    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "Impersonate" },
-    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "DeleteUser" },
-    { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc: "UpdateUser" },
-  ]);
+  expect(denied.map(({ actor_id, outcome, details }) => ({ actor_id, outcome, ...details }))).toEqual(
+    ["DeleteUser", "UpdateUser", "Impersonate", "DeleteUser", "UpdateUser"].map((rpc) => {
+      return { actor_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED", rpc };
+    }),
+  );
 });
 
 const accessChanges = [{ email: "moved@example.com" }, { emailVerified: true }, { mfaEnabled: false }];

@@ -90,22 +90,14 @@ raced("POST /auth/login: returns role and address as of the moment the session o
   expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
 });
 
-test("POST /auth/login: accepts as many correct passwords at once as requests may wait", async () => {
-  const user = await app.addUser();
-  for (let round = 0; round < 2; round++) {
-    const answers = await Promise.all(times(15, () => app.httpClient().post("/auth/login", user.credentials)));
-    expect(tally(answers, (a) => a.status)).toEqual({ 200: 15 });
-  }
-});
-
-raced("POST /auth/login: accepts correct passwords at once while AI calls of the user are recorded", async () => {
+test("POST /auth/login: accepts as many correct passwords at once as requests may wait, also while AI calls are recorded", async () => {
   const user = await app.addUser();
   let isOver = false;
   const record = async () => {
     const owner = "select id from users where id = $1 for key share";
     while (!isOver) await (await begin(app.settings.DATABASE_URL as string, owner, [user.id])).commit();
   };
-  const recorders = times(3, record);
+  const recorders = app.mode === "embedded" ? [] : times(3, record);
   const answers = [];
   for (let round = 0; round < 4; round++) {
     answers.push(...(await Promise.all(times(15, () => app.httpClient().post("/auth/login", user.credentials)))));

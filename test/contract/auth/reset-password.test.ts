@@ -37,15 +37,6 @@ test("POST /auth/reset-password: sets the password once, ends every session and 
   await app.mail.emailTo(user.email, /password was reset/);
 });
 
-test("POST /auth/reset-password: clears the lock of the login", async () => {
-  const user = await app.addVerifiedUser();
-  const token = await tokenFor(user);
-  for (let i = 0; i < 5; i++) await login(user, "Wrong-1-guess");
-  expect((await login(user)).status).toBe(423);
-  expect((await reset(token)).status).toBe(200);
-  expect((await login(user, NEW)).status).toBe(200);
-});
-
 test("POST /auth/reset-password: clears the lock of the second factor, and keeps the factor", async () => {
   const { user, authenticator } = await setUpFactor(app, await app.addVerifiedUser());
   await confirm(user, authenticator);

@@ -44,6 +44,7 @@ describe("Request with many errors", () => {
     const tooMany = { ...chat(Array(513).fill({ role: "user", content: "Hello." })), temperature: 3, model: "" };
     const all = failureOf(await errorOf(app.grpc(AIService).chat(tooMany as never, { headers })));
     expect(all?.violations.map(({ field }) => field)).toEqual(["messages", "model", "temperature"]);
+    expect(all?.violations[0]?.message).toBe("must contain at most 512 items");
   });
 });
 
