@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeJwt } from "jose";
 import { describe, expect, test } from "vitest";
@@ -17,9 +18,18 @@ async function clearing(app: TestApp, advance: "61m" | "25m" | "23h"): Promise<v
   await until("the counters to be cleared", async () => (await left()).length === 0);
 }
 
-describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB", async () => {
-  const env = { PASSWORD_EXPIRY: "refuse", REQUIRE_VERIFIED_EMAIL: "true", GEOIP_DB: PLACES };
-  const app = await startSuiteApp({ env });
+describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PASSWORD_BLOCKLIST", async () => {
+  const strict = { PASSWORD_EXPIRY: "refuse", REQUIRE_VERIFIED_EMAIL: "true", PASSWORD_BLOCKLIST: "on" };
+  const app = await startSuiteApp({ env: { ...strict, GEOIP_DB: PLACES } });
+
+  test.each(["P@ssw0rd", "Password1!", "Summer2024!", "!Qw3rty99", "W3lc0me-1"])(
+    "PASSWORD_BLOCKLIST=on: refuses the common password %s",
+    async (password) => {
+      const account = { email: `${randomUUID()}@example.com`, password, name: "Ann", acceptTerms: true };
+      const refused = { status: 400, body: { code: "VALIDATION_FAILED", violations: [{ field: "password" }] } };
+      expect(await app.httpClient().post("/auth/register", account)).toMatchObject(refused);
+    },
+  );
 
   test("POST /auth/login: a correct password of an unverified address is 403, a wrong one 401", async () => {
     const user = await app.addUser();

@@ -1,24 +1,25 @@
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { newId } from "../../../services/store/store.ts";
 import { signInAdmin } from "../../support/admin.ts";
-import { startApp, type TestApp } from "../../support/app.ts";
+import { startSuiteApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
+const env = { UNVERIFIED_RETENTION: "30d", SESSION_RETENTION: "3d", USAGE_RETENTION: "1d" };
+const app = await startSuiteApp({ env });
+
 /** Advances the clock until a job has run. The job leaves locked rows to its next run. */
-const passes = ({ clock }: TestApp, what: string, check: () => Promise<boolean>) =>
+const passes = (what: string, check: () => Promise<boolean>) =>
   until(what, async () => {
     if (await check()) return true;
     await wait(1_100);
-    clock.advance("1h");
+    app.clock.advance("1h");
     return false;
   });
 
 test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts that were neither verified nor used", async () => {
-  const app = await startApp({ env: { UNVERIFIED_RETENTION: "30d" } });
-  onTestFinished(() => app.close());
   const [unused, used, verified] = [await app.addUser(), await app.addUser(), await app.addVerifiedUser()];
   const signedIn = await app.signIn();
   const ids = [unused.id, used.id, verified.id, signedIn.user.id];
@@ -31,11 +32,11 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   }
   await app.signIn(used);
   app.clock.advance("2d");
-  await passes(app, "the unused account to be erased", async () => (await left()).length === 3);
+  await passes("the unused account to be erased", async () => (await left()).length === 3);
   expect((await left()).sort()).toEqual(ids.slice(1).sort());
   expect(await emails()).not.toEqual([]);
   app.clock.advance("60d");
-  await passes(app, "old e-mails to be deleted", async () => (await emails()).length === 0);
+  await passes("old e-mails to be deleted", async () => (await emails()).length === 0);
   if (process.env.TEST_MODE && process.env.TEST_MODE !== "embedded") return; // sent by SMTP
   const folder = join(app.settings.DATA_DIR as string, "mail");
   const others = [`${newId(new Date(0))}.eml`, `${"a".repeat(36)}.eml`]; // of an earlier run, and of no e-mail
@@ -45,14 +46,12 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   for (const { email } of [admin.user, kept, erased]) await app.mail.emailTo(email);
   for (const name of [`${newId(app.clock.now())}.eml`, ...others]) writeFileSync(join(folder, name), "not stored");
   await admin.delete(`/admin/users/${erased.id}`);
-  await passes(app, "the files of deleted e-mails to be deleted", async () => files().length === 2 + others.length);
+  await passes("the files of deleted e-mails to be deleted", async () => files().length === 2 + others.length);
   const rows = await app.sql<{ id: string }>("select id from emails where user_id in (?)", [[admin.user.id, kept.id]]);
   expect(files().sort()).toEqual([...rows.map(({ id }) => `${id}.eml`), ...others].sort());
 });
 
 test("SESSION_RETENTION: deletes sessions that ended before this time", async () => {
-  const app = await startApp({ env: { SESSION_RETENTION: "3d" } });
-  onTestFinished(() => app.close());
   const { user, browser, accessToken } = await app.signIn();
   const sessions = async () => (await app.sql("select 1 from sessions where user_id = ?", [user.id])).length;
   await browser.post("/auth/logout", undefined, accessToken);
@@ -62,13 +61,11 @@ test("SESSION_RETENTION: deletes sessions that ended before this time", async ()
   await app.signIn(user);
   expect(await sessions()).toBe(3);
   app.clock.advance("2d");
-  await passes(app, "the older session to be deleted", async () => (await sessions()) < 3);
+  await passes("the older session to be deleted", async () => (await sessions()) < 3);
   expect(await sessions()).toBe(2);
 });
 
 test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has replaced calls by sums", async () => {
-  const app = await startApp({ env: { USAGE_RETENTION: "1d" } });
-  onTestFinished(() => app.close());
   const [user, erased] = [await app.addUser({ role: "admin" }), await app.addUser()];
   const today = Date.parse(app.clock.now().toISOString().slice(0, 10));
   const hoursAgo = (hours: number) => new Date(today - hours * 3_600_000).toISOString();
@@ -87,11 +84,8 @@ test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has 
   const before = await read();
   expect(before.map(({ length }) => length)).toEqual([2, 6, 2]);
   app.clock.advance("2d");
-  await passes(
-    app,
-    "old calls to be replaced",
-    async () => (await app.sql("select 1 from ai_usage limit 1")).length === 0,
-  );
+  const calls = () => app.sql("select 1 from ai_usage limit 1");
+  await passes("old calls to be replaced", async () => (await calls()).length === 0);
   expect(await read()).toEqual(before);
   expect(await read(1, -1)).toEqual(before); // sums have days, not times
   expect(await read(24, 1)).toEqual([[], [], []]);
@@ -102,6 +96,6 @@ test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has 
   expect(body.usageDays).toEqual(before[0].map(({ userId, ...sums }: { userId: string }) => sums));
   await admin.delete(`/admin/users/${erased.id}`);
   const [own, all, ofErased] = await read();
-  const calls = (rows: { calls: number }[]) => rows.reduce((sum, row) => sum + row.calls, 0);
-  expect([calls(own), calls(all), ofErased]).toEqual([8_000, 24_000, []]);
+  const sum = (rows: { calls: number }[]) => rows.reduce((total, row) => total + row.calls, 0);
+  expect([sum(own), sum(all), ofErased]).toEqual([8_000, 24_000, []]);
 });
