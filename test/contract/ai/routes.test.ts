@@ -2,12 +2,14 @@ import { describe, expect, test } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { aiCallsOf, conversationOf } from "../../support/ai-calls.ts";
-import { startApp, testApp } from "../../support/app.ts";
+import { startSuiteApp, testApp } from "../../support/app.ts";
 import { measureStalls } from "../../support/event-loop.ts";
 import { postJson } from "../../support/http-client.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
+const limits = { MISTRAL_API_KEY: "", AI_STREAMS_PER_USER: "1" }; // of streams in one process
+const limited = await startSuiteApp({ mode: app.mode === "replicas" ? "servers" : app.mode, env: limits });
 const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"] as const;
 /** The provider connection must close within this time after the client has disconnected. */
 const CLOSED_WITHIN_MS = 50;
@@ -59,11 +61,7 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any
     [{ provider: "provider-z" }, "provider"],
     [{ model: "model-b-1" }, "model", "must be one of model-a-1, model-a-2, model-a-3"],
     [{ messages: [] }, "messages", "must not be empty"],
-    [
-      { messages: [{ role: "robot", content: "Hello." }] },
-      "messages[0].role",
-      "must be one of user, assistant, system",
-    ],
+    [{ messages: [{ role: "robot", content: "Hi." }] }, "messages[0].role", "must be one of user, assistant, system"],
     [{ messages: [...good.messages, { role: "assistant" }] }, "messages[1].content"],
     [{ messages: [...good.messages, { role: "assistant", content: null }] }, "messages[1].content"],
     [{ messages: [{ role: "system", content: "Hello." }] }, "messages"],
@@ -90,33 +88,27 @@ test("POST /ai/chat: limits count characters, not bytes", async () => {
 });
 
 test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and an event for stream", async () => {
-  const poor = await startApp({ env: { MISTRAL_API_KEY: "" } });
-  const { user, browser, accessToken } = await poor.signIn();
+  const { user, browser, accessToken } = await limited.signIn();
   const message = "The AI provider provider-d is not configured: MISTRAL_API_KEY is missing.";
   const chat = await browser.post("/ai/chat", conversationOf("Hello.", "provider-d"), accessToken);
   expect(chat).toMatchObject({ status: 422, body: { code: "PROVIDER_NOT_CONFIGURED", message } });
   const stream = await browser.post("/ai/stream", conversationOf("Hello.", "provider-d"), accessToken);
-  expect(stream).toMatchObject({
-    status: 200,
-    body: `data: ${JSON.stringify({ error: message })}\n\ndata: [DONE]\n\n`,
-  });
+  const body = `data: ${JSON.stringify({ error: message })}\n\ndata: [DONE]\n\n`;
+  expect(stream).toMatchObject({ status: 200, body });
   expect(stream.headers.get("ratelimit-limit")).toBe("100");
   expect((await browser.get("/ai/providers", accessToken)).body[3]).toMatchObject({ configured: false });
-  expect(poor.providers[3]?.requests).toEqual([]);
-  expect(await poor.sql("select 1 from ai_usage where user_id = ?", [user.id])).toEqual([]);
-  await poor.close();
+  expect(limited.providers[3]?.requests).toEqual([]);
+  expect(await limited.sql("select 1 from ai_usage where user_id = ?", [user.id])).toEqual([]);
 });
 
 test("POST /ai/stream: a stream beyond AI_STREAMS_PER_USER is 429, with Retry-After and the rate limit", async () => {
-  const narrow = await startApp({ mode: "embedded", env: { AI_STREAMS_PER_USER: "1" } });
-  const { browser, accessToken } = await narrow.signIn();
+  const { browser, accessToken } = await limited.signIn();
   const client = new AbortController();
-  await postJson(`${narrow.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken, client.signal);
+  await postJson(`${limited.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken, client.signal);
   const { status, body, headers } = await browser.post("/ai/stream", conversationOf("Hello."), accessToken);
   expect([status, body.code, headers.get("retry-after")]).toEqual([429, "TOO_MANY_CONCURRENT", "1"]);
   expect([headers.get("ratelimit-limit"), headers.get("ratelimit-remaining")]).toEqual(["100", "98"]);
   client.abort();
-  await narrow.close();
 });
 
 describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 30000"])(
