@@ -3,7 +3,7 @@ import { startApp } from "../support/app.ts";
 import { randomAddress } from "../support/http-client.ts";
 import { startRedisCluster } from "../support/redis-cluster.ts";
 import { describeIf, isMissing } from "../support/skip-without.ts";
-import { times } from "../support/until.ts";
+import { times, until } from "../support/until.ts";
 
 describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async () => {
   const cluster = await startRedisCluster("s3cret+");
@@ -20,6 +20,8 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
       .then(({ headers }) => Number(headers.get("ratelimit-remaining")));
 
   test("counts parallel requests for all replicas, on every node", async () => {
+    const isReady = async (replica: (typeof replicas)[0]) => (await replica.httpClient().get("/health")).status === 200;
+    await until("connections to every node", async () => (await Promise.all(replicas.map(isReady))).every(Boolean));
     for (const _ of times(3, String)) {
       const counts = await Promise.all(
         times(10, randomAddress).map((address) =>
