@@ -7,7 +7,7 @@ import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { checkFields, checkJson, payloadTooLarge, readBody } from "../platform/body-limits.ts";
-import { ServiceError, toConnectError } from "../platform/errors.ts";
+import { ServiceError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, maxBodyBytes, policyOf } from "../platform/policy.ts";
 
 /** Maximum factor by which a compressed message may expand. A small one may always expand to this size, in bytes. */
@@ -38,7 +38,6 @@ export const TIMEOUTS = {
 };
 
 const decompress = promisify(gunzip);
-
 const copy = async (bytes: Uint8Array) => Uint8Array.from(bytes);
 /** Lets Connect accept gzip. Nothing is left to do: `readMessage` has expanded the request, and responses are not compressed. */
 export const gzip = { name: "gzip", compress: copy, decompress: copy };
@@ -68,7 +67,7 @@ const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
 /** The HTTP/2 request behind a request to the gRPC port. */
 export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerRequest;
 
-/** The body of a call, with the time limits of its stream. */
+/** The body of a call, with the time limits of its stream. Its errors are those of `readMessage`. */
 export function receiveBody(
   request: FastifyRequest,
   method: DescMethod,
@@ -79,22 +78,11 @@ export function receiveBody(
   if (method.methodKind === "bidi_streaming") {
     const timer = setTimeout(cancel, reflectionMs);
     stream.once("close", () => clearTimeout(timer));
-    return discardRest(request, reflectionMs, readMessages(request, method));
+    return readMessages(request, method);
   }
   // Only for calls with a token, since Node does not clear this timer when the connection closes.
   if (request.admitted?.claims) stream.setTimeout(writeMs, () => stream.writableLength > 0 && cancel());
-  return discardRest(request, requestMs, readMessage(request, method, requestMs));
-}
-
-/** Passes a body on to Connect. After an error it discards the rest. */
-async function* discardRest(request: FastifyRequest, timeoutMs: number, body: AsyncIterable<Uint8Array>) {
-  const startedAt = performance.now();
-  try {
-    yield* body;
-  } catch (error) {
-    await discardBody(request, timeoutMs - (performance.now() - startedAt));
-    throw error instanceof ServiceError ? toConnectError(error) : error;
-  }
+  return readMessage(request, method, requestMs);
 }
 
 /**

@@ -10,7 +10,7 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
 import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SECRET } from "../platform/client.ts";
 import type { Config } from "../platform/config.ts";
-import { connectErrorOf, ServiceError } from "../platform/errors.ts";
+import { connectErrorOf, ServiceError, toConnectError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
 import { closeWithin, readServerTls } from "../platform/process.ts";
 import { addServerHooks, admittedKey, schemaController } from "../platform/server-hooks.ts";
@@ -74,6 +74,18 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     await refusal.discarded;
     throw connectErrorOf(refusal.error);
   }
+  /** A body for Connect. After an error it discards the rest, and reports the call, which reaches no interceptor. */
+  async function* bodyOf(request: FastifyRequest, method: DescMethod) {
+    const startedAt = performance.now();
+    try {
+      yield* receiveBody(request, method, timeouts);
+    } catch (error) {
+      await discardBody(request, timeouts.requestMs - (performance.now() - startedAt));
+      if (!(error instanceof ServiceError)) throw error;
+      app.onRefused?.(method, request.id, error);
+      throw toConnectError(error);
+    }
+  }
   app.admission?.limitConnections(connections.server, proxies.isTrusted);
   addServerHooks(server, {
     gate: app.gate,
@@ -100,7 +112,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     const tooLong = refuseLongTimeout(request.headers);
     const error = method && !refusals.has(request) && (tooLong ?? refuseEncoding(request));
     if (error) refuse(request, error);
-    if (method && !refusals.has(request)) request.body = receiveBody(request, method, timeouts);
+    if (method && !refusals.has(request)) request.body = bodyOf(request, method);
     done();
   });
   server.setNotFoundHandler((_request, reply) => reply.code(404).send());

@@ -3,8 +3,10 @@ import { signInAt } from "../../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
 import { freshStorage } from "../../support/databases.ts";
 import { type Process, startApart, startProcess } from "../../support/deployment.ts";
+import { grpcUrlIn, head, LOGIN, withSession } from "../../support/hostile.ts";
 import { createHttpClient } from "../../support/http-client.ts";
 import { freePort, readMetrics } from "../../support/metrics.ts";
+import { framed, send } from "../../support/raw-grpc.ts";
 import { until } from "../../support/until.ts";
 
 const simulator = await startSuiteProvider();
@@ -23,7 +25,8 @@ const TOKENS = "1 4 16 64 256 1024 4096 16384 65536 262144 1048576 4194304 16777
 
 describe("GET /metrics", () => {
   /** Sends some requests. */
-  async function sendRequests(url: string): Promise<void> {
+  async function sendRequests(url: string, grpcUrl: string): Promise<void> {
+    await withSession(grpcUrl, (session) => send(session, head(LOGIN), framed(Buffer.from("unreadable"))));
     const { browser: httpClient, accessToken: token } = await signInAt(url);
     for (const path of ["/ai/chat", "/ai/stream"]) await httpClient.post(path, conversationOf("case: plain"), token);
     await httpClient.post("/ai/chat", conversationOf("case: bad-key"), token);
@@ -34,6 +37,8 @@ describe("GET /metrics", () => {
     const chat = 'rpc_method="gatehouse.ai.v1.AIService/Chat"';
     expect(countOf(metrics, "rpc_server_call_duration_seconds", chat, '"OK"')).toBe(1);
     expect(countOf(metrics, "rpc_server_call_duration_seconds", chat, '"INTERNAL"')).toBe(1);
+    const login = 'rpc_method="gatehouse.account.v1.AuthService/Login"';
+    expect(countOf(metrics, "rpc_server_call_duration_seconds", login, '"INVALID_ARGUMENT"')).toBe(1);
     const labels = ['gen_ai_operation_name="chat"', 'gen_ai_provider_name="openai"', "gen_ai_request_model="];
     const operations = "gen_ai_client_operation_duration_seconds";
     expect(countOf(metrics, operations, ...labels)).toBe(3);
@@ -80,8 +85,8 @@ describe("GET /metrics", () => {
       const { gateway, services } = await startApart(env, { METRICS_PORT: port });
       running.push(gateway, services);
     } else running.push(await startProcess({ ...shared, METRICS_PORT: port }));
-    const { url } = running[0] as Process;
-    await sendRequests(url);
+    const [{ url, output }, services] = running as [Process, Process?];
+    await sendRequests(url, services ? `http://${services.url}` : grpcUrlIn(output()));
     const metrics = await until("the last request", async () => {
       const seen = await readMetrics(port);
       return countOf(seen, "http_server_request_duration_seconds", '"404"') > 0 ? seen : undefined;
