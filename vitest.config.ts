@@ -20,12 +20,12 @@ const contract = ["test/contract/**/*.test.ts"];
 /** Suites that meet storage, or the way between gateway and services: embedded, and apart on servers. Others run once. */
 const stored = ["test/contract/{admin,ai,auth,database,user}/**/*.test.ts", "test/contract/http/hostile-input.test.ts"];
 
-/** Suites of whole installations, foreign programs and random faults: what they join is tested one by one in others. */
+/** Suites of whole installations, foreign programs, random faults and high load: what they join is tested one by one in others. */
 const long = full
   ? []
   : [
       "test/contract/{commands/restore,examples/examples,observability/monitoring}.test.ts",
-      "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade}.test.ts",
+      "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade,soak}.test.ts",
     ];
 
 /** Suites whose requests race each other, or whose streams end from elsewhere: in full on every deployment. */
