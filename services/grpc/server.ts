@@ -74,16 +74,16 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     await refusal.discarded;
     throw connectErrorOf(refusal.error);
   }
-  /** A body for Connect. After an error it discards the rest, and reports the call, which reaches no interceptor. */
+  /** A body for Connect. After an error it reports a unary call, which reaches no interceptor, and discards the rest. */
   async function* bodyOf(request: FastifyRequest, method: DescMethod) {
     const startedAt = performance.now();
     try {
       yield* receiveBody(request, method, timeouts);
     } catch (error) {
+      const refusal = error instanceof ServiceError ? error : undefined;
+      if (refusal && method.methodKind === "unary") app.onRefused?.(method, request.id, refusal);
       await discardBody(request, timeouts.requestMs - (performance.now() - startedAt));
-      if (!(error instanceof ServiceError)) throw error;
-      app.onRefused?.(method, request.id, error);
-      throw toConnectError(error);
+      throw refusal ? toConnectError(refusal) : error;
     }
   }
   app.admission?.limitConnections(connections.server, proxies.isTrusted);

@@ -23,11 +23,17 @@ const countOf = (metrics: Map<string, number>, name: string, ...labels: string[]
 const SECONDS = "0.01 0.02 0.04 0.08 0.16 0.32 0.64 1.28 2.56 5.12 10.24 20.48 40.96 81.92 +Inf".split(" ");
 const TOKENS = "1 4 16 64 256 1024 4096 16384 65536 262144 1048576 4194304 16777216 67108864 +Inf".split(" ");
 
+/** Unreadable gRPC calls. Connect reads the body of unary calls before the interceptors, that of streams within them. */
+const UNREADABLE = [LOGIN, "/gatehouse.ai.v1.AIService/StreamChat"];
+
 describe("GET /metrics", () => {
   /** Sends some requests. */
   async function sendRequests(url: string, grpcUrl: string): Promise<void> {
-    await withSession(grpcUrl, (session) => send(session, head(LOGIN), framed(Buffer.from("unreadable"))));
     const { browser: httpClient, accessToken: token } = await signInAt(url);
+    const caller = { authorization: `Bearer ${token}` };
+    await withSession(grpcUrl, async (session) => {
+      for (const path of UNREADABLE) await send(session, head(path, caller), framed(Buffer.from("unreadable")));
+    });
     for (const path of ["/ai/chat", "/ai/stream"]) await httpClient.post(path, conversationOf("case: plain"), token);
     await httpClient.post("/ai/chat", conversationOf("case: bad-key"), token);
     await httpClient.get("/no/such/path-secret");
@@ -37,8 +43,10 @@ describe("GET /metrics", () => {
     const chat = 'rpc_method="gatehouse.ai.v1.AIService/Chat"';
     expect(countOf(metrics, "rpc_server_call_duration_seconds", chat, '"OK"')).toBe(1);
     expect(countOf(metrics, "rpc_server_call_duration_seconds", chat, '"INTERNAL"')).toBe(1);
-    const login = 'rpc_method="gatehouse.account.v1.AuthService/Login"';
-    expect(countOf(metrics, "rpc_server_call_duration_seconds", login, '"INVALID_ARGUMENT"')).toBe(1);
+    for (const path of UNREADABLE) {
+      const labels = [`rpc_method="${path.slice(1)}"`, '"INVALID_ARGUMENT"'];
+      expect(countOf(metrics, "rpc_server_call_duration_seconds", ...labels)).toBe(1);
+    }
     const labels = ['gen_ai_operation_name="chat"', 'gen_ai_provider_name="openai"', "gen_ai_request_model="];
     const operations = "gen_ai_client_operation_duration_seconds";
     expect(countOf(metrics, operations, ...labels)).toBe(3);
