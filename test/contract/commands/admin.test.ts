@@ -92,12 +92,12 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
   });
 
   test("explains errors and usage", async () => {
+    const unusual = [[], ["destroy", "x"], ["promote"], ["promote", "a@example.com", "b"]];
     const wrong: [string[], RegExp][] = [
       [["unlock", "unknown@example.com"], /No account/],
       [["grant-role", "x; drop table users"], /plain lower-case name/],
       [["promote", "not-an-address"], /e-mail/],
-      [["destroy", "x"], /npm run admin --/],
-      [["promote"], /npm run admin --/],
+      ...unusual.map((args): [string[], RegExp] => [args, /npm run admin --/]),
     ];
     const answers = await Promise.all(wrong.map(([args]) => admin(...args)));
     expect(answers).toEqual(wrong.map(([, out]) => ({ code: 2, out: expect.stringMatching(out) })));
