@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import autocannon from "autocannon";
 import { closing } from "./closing.ts";
+import { freePort } from "./ports.ts";
 import { record } from "./results.ts";
 
 /** Looked at before a benchmark keeps to a core of its own, after which there seems to be one alone. */
@@ -13,6 +14,8 @@ const CORES = availableParallelism();
 export type Server = {
   url: string;
   pid: number;
+  /** Where its inspector listens once it is sent SIGUSR1. */
+  debugPort: number;
   /** Processor time that all its threads have used so far, in ms. */
   cpuMs(): number;
   /** Resident memory, in KiB. */
@@ -33,7 +36,8 @@ export async function startServer(
 ): Promise<Server> {
   const cores = core === "all" ? `0-${CORES - 1}` : String(core); // else it would inherit the benchmark's own core
   const pin = CORES > 1 && process.platform === "linux" ? ["taskset", "-c", cores] : [];
-  const [command, ...rest] = [...pin, process.execPath, ...args] as [string, ...string[]];
+  const debugPort = await freePort();
+  const [command, ...rest] = [...pin, process.execPath, `--inspect-port=${debugPort}`, ...args] as [string, ...string[]];
   const child = spawn(command, rest, {
     cwd,
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
@@ -44,6 +48,7 @@ export async function startServer(
   return {
     url,
     pid: child.pid as number,
+    debugPort,
     cpuMs: () => {
       const threads = readdirSync(`/proc/${child.pid}/task`);
       const nanos = threads.map((thread) => Number.parseInt(procFile(child, `task/${thread}/schedstat`), 10));

@@ -8,7 +8,7 @@ export type Kind = "chat" | "stream" | "open";
 export type Contender = {
   name: string;
   url: string;
-  servers: Pick<Server, "cpuMs" | "rssKiB">[];
+  servers: Server[];
   /** @param turn counts requests, so that they can be shared out among users */
   ask(kind: Kind, turn: number): { path: string; headers: Record<string, string>; body: string };
 };
