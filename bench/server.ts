@@ -37,7 +37,10 @@ export async function startServer(
   const cores = core === "all" ? `0-${CORES - 1}` : String(core); // else it would inherit the benchmark's own core
   const pin = CORES > 1 && process.platform === "linux" ? ["taskset", "-c", cores] : [];
   const debugPort = await freePort();
-  const [command, ...rest] = [...pin, process.execPath, `--inspect-port=${debugPort}`, ...args] as [string, ...string[]];
+  const [command, ...rest] = [...pin, process.execPath, `--inspect-port=${debugPort}`, ...args] as [
+    string,
+    ...string[],
+  ];
   const child = spawn(command, rest, {
     cwd,
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
