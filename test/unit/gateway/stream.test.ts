@@ -1,10 +1,13 @@
+import type { HandlerContext } from "@connectrpc/connect";
 import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { failWith, transportKinds } from "../../support/gateway.ts";
 import { type ChatServices, startChatServices } from "../../support/stub-services.ts";
+import { until } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";
+const aborted = (signal: AbortSignal) => new Promise((resolve) => signal.addEventListener("abort", resolve));
 
 describe.each(transportKinds)("POST /ai/stream %s", (way) => {
   let edge: ChatServices;
@@ -31,20 +34,6 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     expect(await answer.text()).toBe(`${first}data: {"chunk":"two"}\n\n${DONE}`);
   });
 
-  test.each([
-    ["INTERNAL", Reason.UNSPECIFIED, Code.Internal, 500],
-    ["UNAVAILABLE", Reason.UNAVAILABLE, Code.Unavailable, 503],
-  ])("returns the status of %s before the first message", async (word, reason, code, status) => {
-    // biome-ignore lint/correctness/useYield: it fails before
-    edge = await startChatServices(way, async function* () {
-      throw failWith(reason, code, "No.", { retryAfterSeconds: 7 });
-    });
-    const answer = await edge.ask();
-    expect(answer.status).toBe(status);
-    expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
-    expect(await answer.json()).toMatchObject({ statusCode: status, code: word });
-  });
-
   test("sends a later bug as a masked error event, and logs it", async () => {
     edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
@@ -56,4 +45,76 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     );
     expect(edge.logs.filter((line) => line.level === 50)).toMatchObject([{ requestId: "id-1" }]);
   });
+
+  test("sends no header before the first message, then each message at once", async () => {
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
+    edge = await startChatServices(way, async function* () {
+      await gates[0].promise;
+      yield { chunk: "first" };
+      await gates[1].promise;
+      yield { chunk: "second" };
+    });
+    const response = edge.ask();
+    const early = await Promise.race([response, new Promise((resolve) => setTimeout(resolve, 100, "silence"))]);
+    expect(early).toBe("silence");
+    gates[0].resolve();
+    const reader = (await response).body?.pipeThrough(new TextDecoderStream()).getReader();
+    expect((await reader?.read())?.value).toBe('data: {"chunk":"first"}\n\n');
+    gates[1].resolve();
+    let rest = "";
+    for (let step = await reader?.read(); step && !step.done; step = await reader?.read()) rest += step.value;
+    expect(rest).toBe(`data: {"chunk":"second"}\n\n${DONE}`);
+  });
+
+  test("sends heartbeat comments during silence, before the first message too", async () => {
+    const gate = Promise.withResolvers<void>();
+    edge = await startChatServices(
+      way,
+      async function* (context) {
+        context.responseHeader.set("x-ai-ignored", "temperature");
+        await gate.promise;
+        yield { chunk: "late" };
+        throw failWith(Reason.UNAUTHENTICATED, Code.Unauthenticated, "The session has ended.");
+      },
+      { keepAliveMs: 20 },
+    );
+    const answer = await edge.ask();
+    expect(answer.status).toBe(200);
+    if (way === "in process") expect(answer.headers.get("x-ai-ignored")).toBe("temperature"); // elsewhere it may follow
+    const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let text = (await reader?.read())?.value ?? "";
+    expect(text).toMatch(/^(: keep-alive\n\n)+$/);
+    gate.resolve();
+    for (let step = await reader?.read(); step && !step.done; step = await reader?.read()) text += step.value;
+    expect(text.replaceAll(": keep-alive\n\n", "")).toBe(
+      `data: {"chunk":"late"}\n\ndata: {"error":"The session has ended."}\n\n${DONE}`,
+    );
+  });
+
+  test.each(["before the first message", "in mid-stream", "while it reads nothing"])(
+    "ends the call at once if its client disconnects %s",
+    async (when) => {
+      let context: HandlerContext | undefined;
+      let isClosed = false;
+      edge = await startChatServices(way, async function* (given) {
+        context = given;
+        try {
+          if (when === "in mid-stream") yield { chunk: "a" };
+          while (when === "while it reads nothing") yield { chunk: "a".repeat(1_000_000) };
+          await aborted(given.signal);
+        } finally {
+          isClosed = true;
+        }
+      });
+      const client = new AbortController();
+      const response = edge.ask(client.signal);
+      response.catch(() => {});
+      if (when !== "before the first message") await (await response).body?.getReader().read();
+      await until("the handler", () => context);
+      client.abort();
+      await until("the abort", () => context?.signal.aborted && isClosed);
+      await until("the log line", () => edge.logs.some((l) => l.clientGone === true && l.route === "/ai/stream"));
+      expect(edge.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
+    },
+  );
 });

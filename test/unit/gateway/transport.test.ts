@@ -1,32 +1,17 @@
-import type { HandlerContext } from "@connectrpc/connect";
-import { Code } from "@connectrpc/connect";
+import type { HandlerContext, Interceptor } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { type Routes, transportKinds } from "../../support/gateway.ts";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { type CallResult, onComplete } from "../../../services/interceptors/observe.ts";
+import { transportKinds } from "../../support/gateway.ts";
 import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
 const { login } = AuthService.method;
 
-describe.each(transportKinds)("Unary call %s", (way) => {
+describe.each(transportKinds)("Call %s", (way) => {
   const open = openTransports(way);
-
-  test("transports message, headers and trailers in both directions", async () => {
-    const transport = await open((router) =>
-      router.service(AuthService, {
-        login: ({ email }, context) => {
-          context.responseHeader.set("ratelimit-limit", "5");
-          context.responseTrailer.set("x-last", "word");
-          return { accessToken: `${email} ${context.requestHeader.get("x-request-id")}` };
-        },
-      }),
-    );
-    const answer = await transport.unary(login, undefined, undefined, { "x-request-id": "7" }, { email: "a@b.cd" });
-    expect(answer.message).toMatchObject({ accessToken: "a@b.cd 7", requiresMfa: false });
-    expect(answer.message.$typeName).toBe("gatehouse.account.v1.LoginResponse");
-    expect(answer.header.get("ratelimit-limit")).toBe("5");
-    expect(answer.trailer.get("x-last")).toBe("word");
-  });
 
   test("is unimplemented for a method without a handler", async () => {
     const transport = await open((router) => router.service(AuthService, {}));
@@ -35,73 +20,80 @@ describe.each(transportKinds)("Unary call %s", (way) => {
     expect((await errorOf(chat(transport))).code).toBe(Code.Unimplemented);
   });
 
-  test("passes the interceptors from the outermost on; they see headers and errors", async () => {
-    const seen: string[] = [];
-    const routes: Routes = (router) =>
-      router.service(AuthService, {
-        login: (_r, context) => ({ accessToken: context.requestHeader.get("x-added") ?? "" }),
-      });
-    const named = (name: string) => (next: never) => async (request: { header: Headers; method: { name: string } }) => {
-      seen.push(`${name} ${request.method.name}`);
-      request.header.set("x-added", name);
-      const answer = await (next as (r: unknown) => Promise<{ header: Headers }>)(request);
-      answer.header.append("x-by", name);
-      return answer;
-    };
-    const transport = await open(routes, [named("outer"), named("inner")] as never);
-    const answer = await transport.unary(login, undefined, undefined, undefined, {});
-    expect(seen).toEqual(["outer Login", "inner Login"]);
-    expect(answer.message).toMatchObject({ accessToken: "inner" });
-    expect(answer.header.get("x-by")).toBe("inner, outer");
-  });
-
-  test("is cancelled at once by an abort, and the handler's signal fires", async () => {
+  test.each([
+    ["with its response", undefined],
+    ["at its deadline", 60],
+  ])("that ends %s fires the handler's signal, so that unfinished work stops", async (_, timeoutMs) => {
     let context: HandlerContext | undefined;
     const transport = await open((router) =>
       router.service(AuthService, {
         login: (_request, given) => {
           context = given;
-          return new Promise(() => {}); // never answers
+          const left = given.timeoutMs();
+          if (timeoutMs) expect(left).toSatisfy((ms: number) => ms > 0 && ms <= timeoutMs);
+          return timeoutMs ? new Promise(() => {}) : {};
+        },
+      }),
+    );
+    const call = transport.unary(login, undefined, timeoutMs, undefined, {});
+    if (timeoutMs) expect((await errorOf(call)).code).toBe(Code.DeadlineExceeded);
+    await until("the abort", () => context?.signal.aborted);
+    if (!timeoutMs) await call;
+  });
+
+  test("that streams delivers nothing after an abort, and the handler's finally runs", async () => {
+    const events: string[] = [];
+    const transport = await open((router) =>
+      router.service(AIService, {
+        async *streamChat(_request, { signal }) {
+          signal.addEventListener("abort", () => events.push("aborted"));
+          try {
+            for (let i = 0; ; i++) yield { chunk: String(i) };
+          } finally {
+            events.push("finally");
+          }
         },
       }),
     );
     const client = new AbortController();
-    const call = errorOf(transport.unary(login, client.signal, undefined, undefined, {}));
-    await until("the handler", () => context);
+    const answer = await chat(transport, client.signal);
+    const delivered: string[] = [];
+    const read = async () => {
+      for await (const { chunk } of answer.message) {
+        delivered.push(chunk);
+        if (chunk === "3") client.abort();
+      }
+    };
+    expect((await errorOf(read())).code).toBe(Code.Canceled);
+    await until("the finally", () => events.includes("aborted") && events.includes("finally"));
+    expect(delivered).toEqual(["0", "1", "2", "3"]);
+  });
+
+  test.each(["starts", "is read"])("that streams reports its end if the client leaves before it %s", async (moment) => {
+    const [held, gate] = [Promise.withResolvers<AbortSignal>(), Promise.withResolvers<void>()];
+    const hold: Interceptor = (next) => async (req) => {
+      held.resolve(req.signal);
+      if (moment === "starts") await gate.promise;
+      return next(req);
+    };
+    const results: CallResult[] = [];
+    const observe: Interceptor = (next) => (req) => onComplete(next, req, (result) => void results.push(result));
+    const streamChat = async function* (_request: unknown, { signal }: HandlerContext) {
+      signal.throwIfAborted();
+      yield { chunk: "a" };
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      signal.throwIfAborted();
+    };
+    const transport = await open((router) => router.service(AIService, { streamChat }), [observe, hold]);
+    const client = new AbortController();
+    const call = chat(transport, client.signal);
+    const signal = await held.promise;
+    if (moment === "is read") await call;
     client.abort();
-    expect((await call).code).toBe(Code.Canceled);
-    await until("the abort", () => context?.signal.aborted);
-    const late = errorOf(transport.unary(login, AbortSignal.abort(), undefined, undefined, {}));
-    expect((await late).code).toBe(Code.Canceled);
-  });
-
-  test("ends at its deadline, which the handler sees", async () => {
-    let left: number | undefined;
-    const transport = await open((router) =>
-      router.service(AuthService, {
-        login: (_request, context) => {
-          left = context.timeoutMs();
-          return new Promise(() => {});
-        },
-      }),
-    );
-    const error = await errorOf(transport.unary(login, undefined, 60, undefined, {}));
-    expect(error.code).toBe(Code.DeadlineExceeded);
-    expect(left).toBeGreaterThan(0);
-    expect(left).toBeLessThanOrEqual(60);
-  });
-
-  test("fires the handler's signal after its end, so that unfinished work stops", async () => {
-    let context: HandlerContext | undefined;
-    const transport = await open((router) =>
-      router.service(AuthService, {
-        login: (_request, given) => {
-          context = given;
-          return {};
-        },
-      }),
-    );
-    await transport.unary(login, undefined, undefined, undefined, {});
-    await until("the abort", () => context?.signal.aborted);
+    if (moment === "starts") expect((await errorOf(call)).code).toBe(Code.Canceled);
+    await until("the abort at the services", () => signal.aborted);
+    gate.resolve();
+    await until("its end", () => results.length > 0);
+    expect(results).toEqual([{ error: expect.any(ConnectError) }]);
   });
 });
