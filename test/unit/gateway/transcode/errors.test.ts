@@ -5,10 +5,12 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { createGateway } from "../../../../gateway/server.ts";
 import { createServicesTransport } from "../../../../gateway/transport/services.ts";
-import { FailureSchema, outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { failWith, gatewayConfig, openGateways, startStubServices, transportKinds } from "../../../support/gateway.ts";
+import { outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { createInProcessTransport } from "../../../../services/platform/in-process.ts";
+import { failWith, gatewayConfig, openGateways, transportKinds } from "../../../support/gateway.ts";
 import { captureLog, silent } from "../../../support/log.ts";
 import { listen } from "../../../support/sockets.ts";
+import { times } from "../../../support/until.ts";
 
 describe.each(transportKinds)("Error response %s", (transportKind) => {
   const server = openGateways(transportKind);
@@ -66,50 +68,33 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     if (status === 503) expect(answer.headers.get("retry-after")).toBe("1");
   });
 
-  test("for a bug is masked and logged once, with the request id", async () => {
-    await failing(() => new TypeError("x is not a function: password=hunter2"));
+  test.each([
+    ["a bug is masked and logged once", new TypeError("x is not a function: password=hunter2"), 1],
+    ["a bug that the services have logged", failWith(Reason.UNSPECIFIED, Code.Internal, "hunter2"), 0],
+    ["a reason newer than the gateway", failWith(999 as Reason, Code.Aborted, "hunter2"), 1],
+  ])("for %s is a masked 500, with the request id in %i lines of the log", async (_what, error, logged) => {
+    await failing(() => error);
     const answer = await login();
     expect(answer).toMatchObject({ status: 500, body: { code: "INTERNAL", error: "Internal Server Error" } });
     expect(answer.text).not.toContain("hunter2");
-    const errors = server.logs.filter((line) => (line.level as number) >= 50);
-    expect(errors).toMatchObject([{ requestId: answer.headers.get("x-request-id") }]);
-  });
-
-  test("for a bug that the services have masked and logged is not logged again", async () => {
-    await failing(() => failWith(Reason.UNSPECIFIED, Code.Internal, "internal"));
-    expect(await login()).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
-    expect(server.logs.filter((line) => (line.level as number) >= 50)).toEqual([]);
-  });
-
-  test("for a reason that is newer than the gateway is 500", async () => {
-    await failing(
-      () => new ConnectError("?", Code.Aborted, undefined, [{ desc: FailureSchema, value: { reason: 999 as Reason } }]),
-    );
-    expect(await login()).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
+    const lines = server.logs.filter((line) => (line.level as number) >= 50);
+    expect(lines.map(({ requestId }) => requestId)).toEqual(times(logged, () => answer.headers.get("x-request-id")));
   });
 });
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM, NGHTTP2_INTERNAL_ERROR } = http2.constants;
 const endingBy = (code: number) =>
   http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
-test.each<[string, net.Server | http2.Http2Server]>([
+test.each<[string, string | net.Server | http2.Http2Server]>([
   ["reset the connection", net.createServer((socket) => socket.resetAndDestroy())],
   ["end a call by ENHANCE_YOUR_CALM", endingBy(NGHTTP2_ENHANCE_YOUR_CALM)],
   ["end a call by REFUSED_STREAM", endingBy(NGHTTP2_REFUSED_STREAM)],
   ["end a call by INTERNAL_ERROR", endingBy(NGHTTP2_INTERNAL_ERROR)],
-])("Error response: services that %s are 503", async (_what, services) => {
-  await expectAway(`http://127.0.0.1:${await listen(services)}`);
-  await new Promise((resolve) => services.close(resolve));
-});
-
-test.each([
-  ["no process", "http://127.0.0.1:1"],
-  ["a broadcast address, which the system refuses", "http://127.255.255.255:50051"],
-])("Error response: services that cannot be connected to are 503: %s", (_what, url) => expectAway(url));
-
-/** Expects 503 with a time to retry and no host name. */
-async function expectAway(servicesUrl: string) {
-  const transport = createServicesTransport(servicesUrl);
+  ["do not run", "http://127.0.0.1:1"],
+  ["are at a broadcast address, which the system refuses,", "http://127.255.255.255:50051"],
+])("Error response: services that %s are 503 with a time to retry, and no host name", async (_what, services) => {
+  const isUrl = typeof services === "string";
+  const transport = createServicesTransport(isUrl ? services : `http://127.0.0.1:${await listen(services)}`);
   const gateway = createGateway({ config: gatewayConfig(), transport, log: silent });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });
@@ -124,12 +109,12 @@ async function expectAway(servicesUrl: string) {
   }
   await gateway.drain();
   transport.close();
-}
+  if (!isUrl) await new Promise((resolve) => services.close(resolve));
+});
 
 test("Error response: a bug outside of every method is masked and logged", async () => {
   const { lines, log } = captureLog();
-  const stub = await startStubServices("in process", () => {});
-  const gateway = createGateway({ config: gatewayConfig(), transport: stub.transport, log });
+  const gateway = createGateway({ config: gatewayConfig(), transport: createInProcessTransport(() => {}), log });
   gateway.app.get("/bug", () => {
     throw new TypeError("x is not a function: password=hunter2");
   });
