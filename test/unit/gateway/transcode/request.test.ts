@@ -19,92 +19,66 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     expect(server.last()).toMatchObject({ password });
   });
 
-  test.each([
-    ["a number for a string", { email: 5, password: "x" }, ["email"]],
-    ["a boolean for a string", { email: "a@b.cd", password: true }, ["password"]],
-    ["an object for a string", { email: { $gt: "" }, password: [""] }, ["email", "password"]],
-  ])("is refused with %s", async (_what, body, fields) => {
-    const answer = await server.login(body);
-    expect(answer).toMatchObject({
-      status: 400,
-      body: { code: "VALIDATION_FAILED", error: "Bad Request", statusCode: 400 },
-    });
-    expect(blamed(answer)).toEqual(fields);
-  });
-
-  test.each([
-    ["temperature", "1"],
-    ["temperature", "NaN"],
-    ["temperature", "Infinity"],
-    ["maxTokens", "10"],
-    ["maxTokens", 1.5],
-    ["maxTokens", 2 ** 31],
-    ["messages", {}],
-    ["messages", "x"],
-    ["systemPrompt", 0],
-  ])("never coerces %s from %j", async (field, value) => {
-    const body = { provider: "p", messages: [{ role: "user", content: "x" }], [field]: value };
-    const answer = await server.send("POST", "/ai/chat", body);
-    expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
-    expect(blamed(answer)).toEqual([field]);
-  });
-
-  test("refuses numbers beyond a double", async () => {
-    const body = '{"provider":"p","messages":[],"temperature":1e999}';
-    expect(blamed(await server.send("POST", "/ai/chat", body, JSON_TYPE))).toContain("temperature");
-  });
-
   test("reads null as absent", async () => {
     await server.send("PUT", "/user/profile", { name: null, bio: "b" });
     expect(server.last()).toMatchObject({ bio: "b" });
     expect(Object.hasOwn(server.last() ?? {}, "name")).toBe(false);
   });
 
-  test("lists every invalid field at once by its JSON path, without values", async () => {
-    const body = {
-      provider: 7,
-      messages: [{ role: "user", content: "hidden" }, { role: "robot", content: 1 }, "hidden", null],
-      temperature: "hidden",
-      maxTokens: 1.5,
-      model: "",
-    };
-    const answer = await server.send("POST", "/ai/chat", body);
-    expect(answer.status).toBe(400);
-    expect(blamed(answer)?.sort()).toEqual([
-      "maxTokens",
-      "messages[1].content",
-      "messages[1].role",
-      "messages[2]",
-      "messages[3]",
-      "model",
-      "provider",
-      "temperature",
-    ]);
+  const chat = (changes: object) => ({ provider: "p", messages: [{ role: "user", content: "x" }], ...changes });
+  test.each<[what: string, path: string, body: unknown, fields: string[]]>([
+    ["a number for a string", "/auth/login", { email: 5, password: "x" }, ["email"]],
+    ["a boolean for a string", "/auth/login", { email: "a@b.cd", password: true }, ["password"]],
+    ["objects for strings", "/auth/login", { email: { $gt: "" }, password: [""] }, ["email", "password"]],
+    ["a number as text", "/ai/chat", chat({ temperature: "1" }), ["temperature"]],
+    ["NaN as text", "/ai/chat", chat({ temperature: "NaN" }), ["temperature"]],
+    ["Infinity as text", "/ai/chat", chat({ temperature: "Infinity" }), ["temperature"]],
+    ["an integer as text", "/ai/chat", chat({ maxTokens: "10" }), ["maxTokens"]],
+    ["a fraction for an integer", "/ai/chat", chat({ maxTokens: 1.5 }), ["maxTokens"]],
+    ["a large integer", "/ai/chat", chat({ maxTokens: 2 ** 31 }), ["maxTokens"]],
+    [
+      "a number beyond a double",
+      "/ai/chat",
+      '{"provider":"p","messages":[],"temperature":1e999}',
+      ["messages", "temperature"],
+    ],
+    ["an object for a list", "/ai/chat", chat({ messages: {} }), ["messages"]],
+    ["a string for a list", "/ai/chat", chat({ messages: "x" }), ["messages"]],
+    ["too many items of a wrong type", "/ai/chat", chat({ messages: Array(513).fill(0) }), ["messages"]],
+    ["zero for a string", "/ai/chat", chat({ systemPrompt: 0 }), ["systemPrompt"]],
+    [
+      "wrong types at several paths",
+      "/ai/chat",
+      {
+        provider: 7,
+        messages: [{ role: "user", content: "hidden" }, { role: "robot", content: 1 }, "hidden", null],
+        temperature: "hidden",
+        maxTokens: 1.5,
+        model: "",
+      },
+      "maxTokens messages[1].content messages[1].role messages[2] messages[3] model provider temperature".split(" "),
+    ],
+    [
+      "wrong types beside wrong values",
+      "/auth/register",
+      { email: "nope", password: "x", name: 1, acceptTerms: "true" },
+      ["acceptTerms", "email", "name", "password"],
+    ],
+    ["a wrong type, which counts as present", "/auth/verify-mfa", { tempToken: "t", backupCode: 5 }, ["backupCode"]],
+  ])("is refused with %s: every invalid field is listed, and no value", async (_what, path, body, fields) => {
+    const answer = await server.send("POST", path, body, JSON_TYPE);
+    const error = { code: "VALIDATION_FAILED", error: "Bad Request", statusCode: 400 };
+    expect(answer).toMatchObject({ status: 400, body: error });
+    expect([...new Set(blamed(answer))].sort()).toEqual(fields);
     expect(answer.text).not.toContain("hidden");
+  });
+
+  test("with many errors has a message that names the first ones", async () => {
     const many = await server.send("POST", "/ai/chat", { provider: 7, messages: Array(20).fill(null) });
     expect(many.body).toMatchObject({
       message: expect.stringMatching(
         /^Invalid request: provider must be a string; messages\[0\] [^;]+;.*; and \d+ more\.$/,
       ),
     });
-  });
-
-  test("with too many items lists only the list itself", async () => {
-    const answer = await server.send("POST", "/ai/chat", { provider: "p", messages: Array(513).fill(0) });
-    expect(answer.body).toMatchObject({
-      violations: [{ field: "messages", message: "must contain at most 512 items" }],
-    });
-  });
-
-  test("with a wrong type also lists violations of other fields, and counts the field as present", async () => {
-    const wrong = await server.send("POST", "/auth/register", {
-      email: "nope",
-      password: "x",
-      name: 1,
-      acceptTerms: "true",
-    });
-    expect(new Set(blamed(wrong))).toEqual(new Set(["name", "acceptTerms", "email", "password"]));
-    const code = await server.send("POST", "/auth/verify-mfa", { tempToken: "t", backupCode: 5 });
-    expect(blamed(code)).toEqual(["backupCode"]);
   });
 });
