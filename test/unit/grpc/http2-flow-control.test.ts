@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { Code, createClient } from "@connectrpc/connect";
+import { type CallOptions, Code, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
@@ -21,44 +21,27 @@ const question = questions(1);
 const large = conversationOf("x".repeat(250_000));
 
 test.each([
-  ["a client's connection", createGrpcTransport({ baseUrl: app.grpcUrl })],
-  ["a gateway's connections", createServicesTransport(app.grpcUrl)],
-])(
-  "gRPC port: refused large requests do not block %s",
-  async (_whose, transport) => {
-    const { streamChat } = createClient(AIService, transport);
-    const read = async (message: typeof large, headers: Record<string, string> = {}) => {
-      for await (const { chunk } of streamChat(message, { headers })) if (chunk) return chunk;
-    };
-    for (let round = 0; round < 15; round++) {
-      const refused = times(20, () => expect(read(large)).rejects.toMatchObject({ code: Code.Unauthenticated }));
-      await Promise.all(refused);
-    }
-    const { accessToken } = await app.signIn();
-    for (let i = 0; i < 8; i++)
-      expect(await read(conversationOf("case: plain"), { authorization: `Bearer ${accessToken}` })).toBeTruthy();
-  },
-  60_000,
-);
-
-test.each(["chat", "streamChat"] as const)(
-  "gRPC port: aborted large requests do not block a gateway's connections: %s",
-  async (rpc) => {
-    const transport = createServicesTransport(app.grpcUrl);
+  ["refused", "a client's connection", "streamChat", createGrpcTransport({ baseUrl: app.grpcUrl })],
+  ["refused", "a gateway's connections", "streamChat", createServicesTransport(app.grpcUrl)],
+  ["aborted", "a gateway's connections", "streamChat", createServicesTransport(app.grpcUrl)],
+  ["aborted", "a gateway's connections", "chat", createServicesTransport(app.grpcUrl)],
+] as const)(
+  "gRPC port: %s large requests do not block %s: %s",
+  { timeout: 60_000 },
+  async (fate, _, rpc, transport) => {
     const client = createClient(AIService, transport);
-    const read = async (message: typeof large, options: { signal?: AbortSignal; headers?: Record<string, string> }) => {
+    const read = async (message: typeof large, options: CallOptions = {}) => {
       if (rpc === "chat") return (await client.chat(message, options)).content;
       for await (const { chunk } of client.streamChat(message, options)) if (chunk) return chunk;
     };
     for (let round = 0; round < 15; round++) {
-      await Promise.all(
-        times(20, (i) => expect(read(large, { signal: AbortSignal.timeout(i % 5) })).rejects.toThrow()),
-      );
+      const optionsOf = (i: number) => (fate === "aborted" ? { signal: AbortSignal.timeout(i % 5) } : {});
+      const failure = fate === "refused" ? { code: Code.Unauthenticated } : {};
+      await Promise.all(times(20, (i) => expect(read(large, optionsOf(i))).rejects.toMatchObject(failure)));
     }
     const { accessToken } = await app.signIn();
     const headers = { authorization: `Bearer ${accessToken}` };
     for (let i = 0; i < 8; i++) expect(await read(conversationOf("case: plain"), { headers })).toBeTruthy();
-    transport.close();
   },
 );
 
@@ -96,7 +79,9 @@ test.each([
   expect(lines().filter((line) => line.includes('"level":50'))).toEqual([]);
 });
 
-test("gRPC port: a thousand calls that wait for a provider do not delay others", async () => {
+test("gRPC port: a thousand calls that wait for a provider do not delay others, nor listen to the same signal", async () => {
+  const listened = vi.spyOn(EventTarget.prototype, "addEventListener"); // each start and end would search all listeners
+  onTestFinished(() => listened.mockRestore());
   const transport = createServicesTransport(app.grpcUrl);
   const leaving = new AbortController();
   const { chat } = createClient(AIService, transport);
@@ -107,9 +92,41 @@ test("gRPC port: a thousand calls that wait for a provider do not delay others",
   const waiting = () => app.providers[0]?.requests.filter(({ closedAt }) => closedAt === undefined).length ?? 0;
   await until("a thousand calls to wait", () => waiting() >= 1_000);
   await createClient(AuthService, transport).listKeys({}, { timeoutMs: 5_000 });
+  const targets = listened.mock.contexts.filter((target) => target !== leaving.signal);
+  const counts = [...Map.groupBy(targets, (target) => target).values()].map(({ length }) => length);
+  expect(Math.max(...counts)).toBeLessThan(20);
   leaving.abort();
   await until("the end of the request at the provider", () => waiting() === 0);
   transport.close();
+});
+
+test("gRPC port: prints nothing about clients that disconnect while their response is written", async () => {
+  const printed = vi.spyOn(console, "error").mockImplementation(() => {});
+  onTestFinished(() => printed.mockRestore());
+  const { accessToken } = await app.signIn();
+  const message = (content: string) =>
+    framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, conversationOf(content))));
+  for (const leave of ["cancel", "destroy"]) {
+    const session = http2.connect(app.grpcUrl);
+    const logged = app.logs.length;
+    const open = async (rpc: string, content: string) => {
+      const caller = { authorization: `Bearer ${accessToken}` };
+      const stream = session.request(head(`/${AIService.typeName}/${rpc}`, caller)).on("error", () => {});
+      stream.end(message(content));
+      await once(stream, "response");
+      return stream;
+    };
+    const calls = times(20, (i) =>
+      i % 2 ? open("Chat", "case: large-reply 200000") : open("StreamChat", "case: endless"),
+    );
+    const streams = await Promise.all(calls);
+    if (leave === "cancel") for (const stream of streams) stream.close(http2.constants.NGHTTP2_CANCEL);
+    else session.destroy();
+    const ended = () => app.logs.slice(logged).filter((line) => line.includes('"rpc"') && line.includes("Chat"));
+    await until("the end of the calls", () => ended().length >= 20);
+    session.destroy();
+  }
+  expect(printed).not.toHaveBeenCalled();
 });
 
 test("gRPC port: a client that reads nothing and disconnects ends the call", async () => {
