@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS, type SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
 import type { Prompt } from "../../../services/ai/providers/provider.ts";
@@ -95,13 +94,6 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
       expect(await readWhole(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
       expect(await readStream(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
     }
-  });
-
-  test("report exact usage, streamed or not", async () => {
-    const usage = { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) };
-    expect(await readWhole(bench.provider, promptOf(bench, "case: plain"))).toEqual({ text: REPLY, usage });
-    expect(await readStream(bench.provider, promptOf(bench, "case: plain"))).toEqual({ text: REPLY, usage });
-    expect(await readStream(bench.provider, promptOf(bench, "case: no-usage"))).toEqual({ text: REPLY });
   });
 });
 

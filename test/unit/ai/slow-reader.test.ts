@@ -1,4 +1,4 @@
-import { getEventListeners, once } from "node:events";
+import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -80,32 +80,6 @@ test("Provider stream: joins text that arrives while the reader is busy, and the
   response.end();
   await reading;
   expect(pieces).toEqual(["some", " more, and more", "."]);
-});
-
-test("Provider stream: closes the provider connection if it is left during a wait", async () => {
-  const pieces = provider.stream(prompt, new AbortController().signal)[Symbol.asyncIterator]();
-  void pieces.next();
-  const { sendEvent, response } = await nextCall();
-  const left = pieces.return?.();
-  const closed = once(response, "close");
-  sendEvent({ text: "some" });
-  await left;
-  expect(await pieces.next()).toEqual({ done: true, value: undefined });
-  await closed;
-});
-
-test("Provider stream: an error of the reader closes the provider connection and is passed on", async () => {
-  const { signal } = new AbortController();
-  const broke = new Error("The reader broke.");
-  const read = async () => {
-    for await (const _ of provider.stream(prompt, signal)) throw broke;
-  };
-  const failed = expect(read()).rejects.toBe(broke);
-  const { sendEvent, response } = await nextCall();
-  const closed = once(response, "close");
-  sendEvent({ text: "some" });
-  await Promise.all([failed, closed]);
-  expect(getEventListeners(signal, "abort")).toEqual([]);
 });
 
 test("Provider stream, complete reply: a signal that has fired already sends no request", async () => {

@@ -8,6 +8,12 @@ const errorOf = (type: string | null, code: string | number | null) => ({ error:
 const delta = (content: string) => ({ data: JSON.stringify({ choices: [{ index: 0, delta: { content } }] }) });
 const done = { data: "[DONE]" };
 
+/** The outcomes of a stream and of a complete reply. */
+async function outcomesOf(answer: Parameters<typeof verbatim>[0]) {
+  const prompt = promptOf(bench, `case: ${verbatim(answer)}`);
+  return [await readStream(bench.provider, prompt), await readWhole(bench.provider, prompt)];
+}
+
 describe("Errors of OpenAI-compatible servers", () => {
   test.each([
     ["DeepSeek, without balance", 402, errorOf("unknown_error", "invalid_request_error"), "quota exhausted"],
@@ -27,10 +33,8 @@ describe("Errors of OpenAI-compatible servers", () => {
     ["vLLM, of a long prompt", 400, errorOf("BadRequestError", 400), "rejected the request"],
     ["a country", 403, errorOf("request_forbidden", "unsupported_country_region_territory"), "rejected the request"],
   ])("are classified: %s", async (_, status, body, failure) => {
-    const prompt = promptOf(bench, `case: ${verbatim({ status, body })}`);
     const before = bench.simulator.requests.length;
-    expect(await readStream(bench.provider, prompt)).toEqual({ text: "", failure });
-    expect(await readWhole(bench.provider, prompt)).toEqual({ text: "", failure });
+    expect(await outcomesOf({ status, body })).toEqual(Array(2).fill({ text: "", failure }));
     const attempts = failure === "rate limited" ? 3 : 1;
     expect(bench.simulator.requests).toHaveLength(before + 2 * attempts);
   });
@@ -43,9 +47,8 @@ describe("Errors of OpenAI-compatible servers", () => {
     ["Mistral", errorOf(null, "3505"), "broke off"],
   ])("are classified in the middle of a stream: %s %j", async (_, error, failure) => {
     const events = [delta("Some text"), { data: JSON.stringify(error) }, done];
-    const prompt = promptOf(bench, `case: ${verbatim({ events, whole: error })}`);
-    expect(await readStream(bench.provider, prompt)).toEqual({ text: "Some text", failure });
-    expect(await readWhole(bench.provider, prompt)).toEqual({ text: "", failure });
+    const expected = ["Some text", ""].map((text) => ({ text, failure }));
+    expect(await outcomesOf({ events, whole: error })).toEqual(expected);
   });
 });
 
@@ -63,27 +66,22 @@ describe("Replies of OpenAI-compatible servers", () => {
   ])("count all output tokens: %s", async (_, counts, outputTokens) => {
     const usage = { prompt_tokens: 32, ...counts };
     const answer = { events: [delta("Hi"), finish(usage), done], whole: whole({ content: "Hi" }, usage) };
-    const prompt = promptOf(bench, `case: ${verbatim(answer)}`);
     const outcome = { text: "Hi", usage: { inputTokens: 32, outputTokens } };
-    expect(await readStream(bench.provider, prompt)).toEqual(outcome);
-    expect(await readWhole(bench.provider, prompt)).toEqual(outcome);
+    expect(await outcomesOf(answer)).toEqual([outcome, outcome]);
   });
 
   test("with a tool call alone are unreadable, whatever their finish reason", async () => {
     const calls = { tool_calls: [{ index: 0, id: "call_1", function: { name: "look_up", arguments: "{}" } }] };
     const called = { data: JSON.stringify({ choices: [{ index: 0, delta: calls }] }) };
-    const prompt = promptOf(bench, `case: ${verbatim({ events: [called, finish(), done], whole: whole(calls) })}`);
-    expect(await readStream(bench.provider, prompt)).toEqual({ text: "", failure: "unreadable reply" });
-    expect(await readWhole(bench.provider, prompt)).toEqual({ text: "", failure: "unreadable reply" });
+    const outcome = { text: "", failure: "unreadable reply" };
+    expect(await outcomesOf({ events: [called, finish(), done], whole: whole(calls) })).toEqual([outcome, outcome]);
   });
 
   test("with reasoning alone are empty and report usage", async () => {
     const usage = { prompt_tokens: 32, completion_tokens: 50 };
     const thought = { data: JSON.stringify({ choices: [{ index: 0, delta: { reasoning_content: "Hm." } }] }) };
     const answer = { events: [thought, finish(usage), done], whole: whole({ content: null, reasoning: "Hm." }, usage) };
-    const prompt = promptOf(bench, `case: ${verbatim(answer)}`);
     const outcome = { text: "", usage: { inputTokens: 32, outputTokens: 50 } };
-    expect(await readStream(bench.provider, prompt)).toEqual(outcome);
-    expect(await readWhole(bench.provider, prompt)).toEqual(outcome);
+    expect(await outcomesOf(answer)).toEqual([outcome, outcome]);
   });
 });

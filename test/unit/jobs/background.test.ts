@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { every, type Job } from "../../../services/jobs/background.ts";
+import { createBatch, every, type Job } from "../../../services/jobs/background.ts";
 import { createClock } from "../../support/clock.ts";
 import { captureLog } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
@@ -18,14 +18,6 @@ function start({ run = async () => {}, ...job }: Partial<Job>) {
   const running = every({ name: "test", intervalMs: 3_600_000, ...job, run: counting }, { clock, log });
   return Object.assign(counted, running);
 }
-
-test("every: runs a job at once and then once per interval", async () => {
-  const job = start({ intervalMs: 20 });
-  expect(job.runs).toBe(1);
-  await until("three runs", () => job.runs >= 3);
-  await job.close();
-  expect(job.lines).toEqual([]);
-});
 
 test("every: follows the clock, also one that is set back", async () => {
   const job = start({});
@@ -79,4 +71,28 @@ test("every: close() aborts the signal and waits for the run in progress", async
   });
   await job.close();
   expect({ ended, runs: job.runs }).toEqual({ ended: true, runs: 1 });
+});
+
+test("createBatch: writes the newest item of each key in batches; keeps items whose write failed, and logs it once", async () => {
+  const { lines, log } = captureLog();
+  const written: number[][] = [];
+  let failing = true;
+  const write = async (items: number[]) => {
+    if (failing) throw new Error("no");
+    written.push(items);
+  };
+  const limits = { intervalMs: 10, retryMs: 10, batchSize: 2, maxItems: 100 };
+  const batch = createBatch<number>({ name: "test", ...limits, log, write });
+  batch.set("a", 1);
+  batch.set("b", 2);
+  await batch.flush();
+  batch.set("a", 3);
+  batch.set("c", 4);
+  await batch.flush();
+  failing = false;
+  await until("the retry", () => written.length > 1);
+  batch.set("d", 5);
+  await until("the next write", () => written.length > 2);
+  expect(written).toEqual([[3, 2], [4], [5]]);
+  expect(lines).toEqual([expect.stringContaining("batch not written, will retry")]);
 });
