@@ -1,10 +1,10 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { openStore } from "../../../services/store/open-store.ts";
 import { checkSchema, MIGRATIONS } from "../../../services/store/schema.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase, runSql } from "../../support/databases.ts";
-import { captureLog, silent } from "../../support/log.ts";
+import { captureLog } from "../../support/log.ts";
 import { openQuietStore } from "../../support/stores.ts";
 import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
@@ -29,13 +29,25 @@ test.runIf(process.env.TEST_SERVERS)(
   },
 );
 
-/** A database after some statements, with a store that is not migrated yet. */
-async function openDatabase(statements: string) {
-  const url = await createDatabase();
+/**
+ * A database after some statements, with a store that is not migrated yet and its warnings.
+ * @param rights statements of the owner about the role that the store is to have instead
+ */
+async function openDatabase(statements: string, rights?: (role: string) => string) {
+  const role = `lowly_${randomUUID().slice(0, 8)}`;
+  const url = await createDatabase(role);
+  const query = (sql: string) => runSql(url, sql);
+  await query(statements);
+  if (rights) await query(`create role ${role} login password 'lowly'; ${rights(role)}`);
+  const own = rights ? Object.assign(new URL(url), { username: role, password: "lowly" }).href : url;
   const { lines, log } = captureLog({ level: "warn" });
-  const store = await openStore({ kind: "postgres", url }, log);
-  await runSql(url, statements);
-  return { url, store, lines, query: (sql: string) => runSql(url, sql) };
+  const store = await openStore({ kind: "postgres", url: own }, log);
+  onTestFinished(async () => {
+    await store.close();
+    if (rights) await query(`drop owned by ${role} cascade; drop role ${role}`);
+  });
+  const check = () => checkSchema(store.fork(), log);
+  return { url, store, lines, query, check };
 }
 
 test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other statements", async () => {
@@ -56,7 +68,6 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other sta
   expect(await query("select distinct limits from noted where made = 'public.users'")).toEqual([
     { limits: "lock_timeout" },
   ]);
-  await store.close();
 });
 
 /** Runs the migrations of the first schema. The later ones note which of its tables they read or write. */
@@ -90,7 +101,6 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: read and write no row of a tab
     alter table attempts add column spread float default random();
     insert into mikro_orm_migrations (name) values ('slow')`);
   expect(await used()).toEqual([{ name: "attempts" }, { name: "emails" }, { name: "users" }]);
-  await store.close();
 });
 
 test.runIf(process.env.TEST_SERVERS)("Migrations: do not wait for a table while others wait behind them", async () => {
@@ -102,7 +112,6 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: do not wait for a table while 
   await long.commit();
   await migrated;
   expect(await query("select reservations from attempts")).toEqual([]);
-  await store.close();
 });
 
 test.runIf(process.env.TEST_SERVERS)("Migrations: the search extension may be in a schema of its own", async () => {
@@ -110,53 +119,34 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: the search extension may be in
   await store.migrate();
   const [index] = await query("select indexdef from pg_indexes where indexname = 'users_search'");
   expect(index).toEqual({ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') });
-  await store.close();
 });
 
 test.runIf(process.env.TEST_SERVERS)(
   "Migrations: without the search extension there is a warning and no index, until the extension exists",
   async () => {
-    const role = `modest_${randomUUID().slice(0, 8)}`;
-    const url = new URL(await createDatabase(role));
-    const ownerUrl = url.href;
-    await runSql(ownerUrl, `create role ${role} login password 'modest'; create schema authorization ${role}`);
-    const { lines, log } = captureLog({ level: "warn" });
-    const modestUrl = Object.assign(url, { username: role, password: "modest" }).href;
-    const modest = await openStore({ kind: "postgres", url: modestUrl }, log);
-    try {
-      await modest.migrate();
-      await checkSchema(modest.fork(), log);
-      expect(lines.splice(0)).toEqual([expect.stringContaining("user search has no index")]);
-      await runSql(ownerUrl, "create extension pg_trgm");
-      await modest.migrate();
-      await checkSchema(modest.fork(), log);
-      expect(lines).toEqual([]);
-    } finally {
-      await modest.close();
-      await runSql(ownerUrl, `drop owned by ${role} cascade; drop role ${role}`);
-    }
+    const rights = (role: string) => `create schema authorization ${role}`;
+    const { store, lines, query, check } = await openDatabase("", rights);
+    await store.migrate();
+    await check();
+    expect(lines.splice(0)).toEqual([expect.stringContaining("user search has no index")]);
+    await query("create extension pg_trgm");
+    await store.migrate();
+    await check();
+    expect(lines).toEqual([]);
   },
 );
 
 test.runIf(process.env.TEST_SERVERS)(
   "Migrations: the error for a role without rights names the missing rights and the schema",
   async () => {
-    const role = `lowly_${randomUUID().slice(0, 8)}`;
-    const url = new URL(await createDatabase(role));
-    const owner = await openQuietStore(url.href);
-    const ask = (sql: string) => owner.fork().execute(sql);
-    await ask(`revoke create on schema public from public; create role ${role} login password 'lowly'`); // as from PostgreSQL 15 on
-    const lowly = await openQuietStore(Object.assign(url, { username: role, password: "lowly" }).href);
-    try {
-      const missing =
-        /^DATABASE_URL: the role lacks a privilege: permission denied for (schema|table) .*\. Make it the owner/;
-      await expect(lowly.migrate()).rejects.toThrow(missing);
-      await owner.migrate();
-      await expect(checkSchema(lowly.fork(), silent)).rejects.toThrow(missing);
-    } finally {
-      await lowly.close();
-      await ask(`drop role ${role}`);
-      await owner.close();
-    }
+    const rights = () => "revoke create on schema public from public"; // as from PostgreSQL 15 on
+    const { url, store, check } = await openDatabase("", rights);
+    const missing =
+      /^DATABASE_URL: the role lacks a privilege: permission denied for (schema|table) .*\. Make it the owner/;
+    await expect(store.migrate()).rejects.toThrow(missing);
+    const owner = await openQuietStore(url);
+    await owner.migrate();
+    await owner.close();
+    await expect(check()).rejects.toThrow(missing);
   },
 );

@@ -1,0 +1,103 @@
+import { expect, test } from "vitest";
+import { problemsOf } from "../../support/config.ts";
+
+const subject = (problem: string) => problem.split(" ")[0];
+
+test("Configuration: reports every bad variable at once, and no value", () => {
+  const wrong = {
+    HOST: "hidden host",
+    PORT: "70000",
+    SERVICES_URL: "ftp://hidden",
+    INTERNAL_SECRET: "hidden with spaces",
+    PUBLIC_URL: "hidden",
+    TRUST_PROXY: "true",
+    CORS_ORIGINS: "https://hidden.example.com/path",
+    SHUTDOWN_TIMEOUT: "soon",
+    LOG_LEVEL: "loud",
+    METRICS_PORT: "-1",
+    GRPC_PORT: "99999",
+    NODE_ENV: "Production ",
+    APP_NAME: "hidden-name\nBcc: hidden-address",
+    DATABASE_URL: "mysql://hidden-user:hidden-pass@host/db",
+    SECRET_KEY: "hidden-too-short",
+    ACCESS_TOKEN_TTL: "soon",
+    PASSWORD_EXPIRY: "maybe",
+    SMTP_URL: "hidden-nonsense",
+    MAIL_FROM: "hidden nonsense",
+    REDIS_URL: "http://hidden-host",
+    ADMIN_EMAIL: "hidden-address",
+    ADMIN_PASSWORD: "hidden-word",
+  };
+  const problems = problemsOf(wrong);
+  expect(problems.map(subject).sort()).toEqual(Object.keys(wrong).sort());
+  expect(problems.join()).not.toContain("hidden");
+});
+
+test.each(
+  `TRUST_PROXY=10.1.2 TRUST_PROXY=10/8 TRUST_PROXY=::ffff:10.0.0.0/104 TRUST_PROXY=10.0.0.0/33 TRUST_PROXY=10.0.0.0/
+  PUBLIC_URL=https://a:secret@app.example.com APP_URL=https://a@app.example.com
+  PUBLIC_URL=https://app.example.com/?x=1 PUBLIC_URL=https:app.example.com SMTP_URL=smtp:mail.example.com:25
+  DATABASE_URL=postgres:host/base DATABASE_URL=postgres://127.0.0.1 REDIS_URL=, SECRET_KEY=, SERVICES_URL=tcp://services:99999
+  SHUTDOWN_TIMEOUT=25 SHUTDOWN_TIMEOUT=25d AI_TOTAL_TIMEOUT=25d DELETION_GRACE=36501d REFRESH_TOKEN_TTL=31d
+  ACCESS_TOKEN_TTL=0 MFA_TOKEN_TTL=999ms AI_IDLE_TIMEOUT=0 MAIL_RETRY_BASE=0 LOCKOUT_RESET=0
+  INTERNAL_SECRET=short CORS_ORIGINS=* CORS_ORIGINS=https://*.example.com CORS_ORIGINS=null CORS_ORIGINS=app.example.com
+  MAIL_FROM=Acme MAIL_FROM=grüße@example.com MAIL_FROM=a@b@c MAIL_FROM=a@%40
+  GRPC_TLS_CERT=own.pem GRPC_TLS_KEY=own.key GRPC_TLS_CA=ca.pem ADMIN_EMAIL=a@b.de`
+    .split(/\s+/)
+    .concat("MAIL_FROM=a@b, c@d", "MAIL_FROM=a@b <c@d", "MAIL_FROM=<a@b> c", "MAIL_FROM=A <a b@c.de>")
+    .concat("PUBLIC_URL=https://a.example ", "APP_URL= https://b.example", "DATABASE_URL=postgres://a/b "),
+)("Configuration: refuses %s", (setting) => {
+  const [name = "", value] = setting.split(/=(.*)/);
+  expect(problemsOf({ [name]: value })).toEqual([expect.stringMatching(`^(?!.*secret@).*${name}`)]);
+});
+
+test.each(["se#cret", "se/cret", "se%cret", "p@se#cret", "p@se/cret", "12#cret", "12/cret", "12?cret"])(
+  "Configuration: refuses URLs with the ambiguous password %s, and does not show it",
+  (password) => {
+    const problems = problemsOf({
+      DATABASE_URL: `postgres://gatehouse:${password}@127.0.0.1/gatehouse`,
+      REDIS_URL: `redis://127.0.0.1, redis://:${password}@127.0.0.1`,
+      SMTP_URL: `smtp://gatehouse:${password}@127.0.0.1`,
+    });
+    expect(problems.map(subject).sort()).toEqual(["DATABASE_URL", "REDIS_URL", "SMTP_URL"]);
+    expect(problems.join()).not.toContain("cret");
+  },
+);
+
+const secret = { INTERNAL_SECRET: "between-the-two-of-us" };
+const SERVICES_URL = "http://services:50051";
+const unusable = ["unix:services.sock", "tcp://services", SERVICES_URL, "tcp://services:1/path"];
+
+test.each<[role: "all" | "gateway" | "services", env: Record<string, string>, problems: RegExp[]]>([
+  ["gateway", { SERVICES_URL }, [/^INTERNAL_SECRET /]],
+  ["gateway", { SERVICES_URL: "nonsense" }, [/^SERVICES_URL /, /^INTERNAL_SECRET /]],
+  ["gateway", secret, [/^SERVICES_URL must be set /]],
+  ["gateway", { ...secret, SERVICES_URL }, []],
+  ["services", { ...secret, SERVICES_URL }, [/^SERVICES_URL must not be set /]],
+  ["services", {}, [/INTERNAL_SECRET/]],
+  [
+    "services",
+    { ...secret, INTERNAL_URL: "tls://0.0.0.0:50052" },
+    [/^GRPC_TLS_CERT must be set when INTERNAL_URL is tls:\/\/$/],
+  ],
+  ...unusable.map((INTERNAL_URL): ["services", object, RegExp[]] => [
+    "services",
+    { ...secret, INTERNAL_URL },
+    [/^INTERNAL_URL must /],
+  ]),
+  ["all", { INTERNAL_URL: "tcp://services:50052" }, [/^INTERNAL_URL must be set for the /]],
+  ["all", { NODE_ENV: "production" }, [/SECRET_KEY/, /SMTP_URL/]],
+  ["all", { DATABASE_URL: "postgres://127.0.0.1" }, [/\/database/]],
+  ["all", { REFRESH_TOKEN_TTL: "31d" }, [/SESSION_MAX_AGE/]],
+  ["all", { GRPC_TLS_KEY: "own.key" }, [/^GRPC_TLS_CERT and GRPC_TLS_KEY must be set together$/]],
+  ["all", { MAIL_FROM: "Acme" }, [/^MAIL_FROM must be an address such as/]],
+  [
+    "all",
+    { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "secret" },
+    [
+      /^ADMIN_PASSWORD must be 8 to 128 characters, must contain an uppercase letter, must contain a digit, must contain a special character$/,
+    ],
+  ],
+])("Configuration of %s: names the problems of %j", (role, env, problems) => {
+  expect(problemsOf(env, role)).toEqual(problems.map((problem) => expect.stringMatching(problem)));
+});
