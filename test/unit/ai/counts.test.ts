@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
-import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/providers/decode.ts";
+import { parseDocument, toUsage } from "../../../services/ai/providers/decode.ts";
 import { googleParser } from "../../../services/ai/providers/google.ts";
 import { openaiParser } from "../../../services/ai/providers/openai.ts";
-import { DEFAULT_BOUNDS } from "../../../services/ai/providers/provider.ts";
+import { decode, framesOf } from "./support.ts";
 
 type Counts = Record<string, unknown>;
 const LARGE = 2 ** 30;
@@ -27,15 +27,13 @@ const COUNTS: [start: Counts | null, end: Counts | null, usage: [input: number, 
 ];
 
 test.each(COUNTS)("Anthropic dialect: usage of a stream that reports %j and then %j", (start, end, usage) => {
-  const transcript = new ReplyDecoder(anthropicParser, DEFAULT_BOUNDS.eventBytes);
-  const events = [
+  const frames = framesOf(
     { type: "message_start", message: { usage: start } },
     { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello." } },
     { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: end },
     { type: "message_stop" },
-  ];
-  transcript.push(Buffer.from(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("")));
-  expect(transcript.usage).toEqual(usage && { inputTokens: usage[0], outputTokens: usage[1] });
+  );
+  expect(decode(anthropicParser, frames).usage).toEqual(usage && { inputTokens: usage[0], outputTokens: usage[1] });
 });
 
 test("Anthropic dialect: usage of a complete reply includes cached input", () => {
@@ -48,30 +46,28 @@ test("Anthropic dialect: usage of a complete reply includes cached input", () =>
 });
 
 test("Google dialect: a last event without output counts does not erase the count before", () => {
-  const decoder = new ReplyDecoder(googleParser, DEFAULT_BOUNDS.eventBytes);
-  const event = (finishReason: string | null, usageMetadata: Counts) =>
-    `data: ${JSON.stringify({ candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }], usageMetadata })}\n\n`;
+  const event = (finishReason: string | null, usageMetadata: Counts) => ({
+    candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }],
+    usageMetadata,
+  });
   const first = event(null, { promptTokenCount: 5, candidatesTokenCount: 7, thoughtsTokenCount: 2 });
-  decoder.push(Buffer.from(first + event("STOP", { promptTokenCount: 6, totalTokenCount: 15 })));
-  expect(decoder.usage).toEqual({ inputTokens: 6, outputTokens: 9 });
+  const frames = framesOf(first, event("STOP", { promptTokenCount: 6, totalTokenCount: 15 }));
+  expect(decode(googleParser, frames).usage).toEqual({ inputTokens: 6, outputTokens: 9 });
+});
+
+const chunk = (index: number, content: string, finish_reason: string | null) => ({
+  choices: [{ index, delta: { content }, finish_reason }],
 });
 
 test("OpenAI dialect: ignores the chunks of all choices but the first", () => {
-  const decoder = new ReplyDecoder(openaiParser, DEFAULT_BOUNDS.eventBytes);
-  const chunk = (index: number, content: string, finish_reason: string | null) =>
-    `data: ${JSON.stringify({ choices: [{ index, delta: { content }, finish_reason }] })}\n\n`;
-  const chunks = [chunk(0, "Hel", null), chunk(1, "Good", "stop"), chunk(0, "lo.", "stop")];
-  expect(decoder.push(Buffer.from(chunks.join("")))).toBe("Hello.");
-  expect(decoder.isComplete).toBe(true);
+  const frames = framesOf(chunk(0, "Hel", null), chunk(1, "Good", "stop"), chunk(0, "lo.", "stop"));
+  expect(decode(openaiParser, frames)).toEqual({ text: "Hello.", usage: undefined, error: undefined });
 });
 
 test.each([
   ["an event", 'data: {"choices":[{"index":0,"delta":{"content":"cut'],
   ["a character", Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"ü').subarray(0, -1)],
 ])("OpenAI dialect: a stream that ends inside %s is reported as broken off", (_where, last) => {
-  const decoder = new ReplyDecoder(openaiParser, DEFAULT_BOUNDS.eventBytes);
-  const first = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "Hello" } }] })}\n\n`;
-  expect(decoder.push(Buffer.concat([Buffer.from(first), Buffer.from(last)]))).toBe("Hello");
-  expect(decoder.end()).toBe("");
-  expect(decoder.error?.kind).toBe("broke off");
+  const outcome = { text: "Hello", usage: undefined, error: "broke off" };
+  expect(decode(openaiParser, framesOf(chunk(0, "Hello", null)), last)).toEqual(outcome);
 });

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { encode, PIECES, REPLY } from "../../../scripts/simulators/script.ts";
-import { parseDocument, ReplyDecoder, toUsage } from "../../../services/ai/providers/decode.ts";
-import { DEFAULT_BOUNDS, type Prompt } from "../../../services/ai/providers/provider.ts";
-import { CODECS, promptOf, REQUEST, readStream, startBench, TOKENS } from "./support.ts";
+import { parseDocument, toUsage } from "../../../services/ai/providers/decode.ts";
+import type { Prompt } from "../../../services/ai/providers/provider.ts";
+import { CODECS, decode, promptOf, REQUEST, readStream, startTestBench, TOKENS } from "./support.ts";
 
 /** Values that replace each value of a reply. The only text among them differs from texts made of the others. */
 const SCALARS = [null, 7, -1.5, true, "odd", ""];
@@ -24,13 +24,11 @@ describe.each(CODECS)("Replies of %s with values of unexpected types", (_, encod
     for (const [index, { event = "", data }] of events.entries()) {
       if (data === "[DONE]") continue;
       for (const changed of variants(JSON.parse(data))) {
-        const transcript = new ReplyDecoder(mapping, DEFAULT_BOUNDS.eventBytes);
         const frames = events.with(index, { event, data: JSON.stringify(changed) });
-        const bytes = Buffer.from(frames.map((frame) => encode(frame, "\n")).join(""));
-        const text = transcript.push(bytes) + transcript.end();
+        const { text, usage, error } = decode(mapping, frames.map((frame) => encode(frame, "\n")).join(""));
         expect(text, JSON.stringify(changed)).not.toMatch(CONVERTED);
-        expect([undefined, "unreadable reply", "broke off"]).toContain(transcript.error?.kind);
-        expectCounts(transcript.usage);
+        expect([undefined, "unreadable reply", "broke off"]).toContain(error);
+        expectCounts(usage);
       }
     }
   });
@@ -60,7 +58,7 @@ function expectCounts(usage: object | undefined): void {
 }
 
 test("Provider client: an unexpected error in one reply does not end others", async () => {
-  const bench = await startBench("openai");
+  const bench = await startTestBench("openai");
   const observer = {
     onSent() {},
     onDecoded() {
@@ -74,5 +72,4 @@ test("Provider client: an unexpected error in one reply does not end others", as
   };
   expect(await readStream(observed, promptOf(bench, "case: silent-midway"))).toMatchObject({ failure: "broke off" });
   expect(await readStream(bench.provider, promptOf(bench, "case: plain"))).toMatchObject({ text: REPLY });
-  await bench.close();
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS, type SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
 import type { Prompt } from "../../../services/ai/providers/provider.ts";
-import { type Bench, promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
+import { type Bench, promptOf, readStream, readWhole, startSuiteBench, startTestBench } from "./support.ts";
 
 const modelOf = ({ entry }: Bench, name?: string) =>
   entry.models.find((model) => model.name === name) ?? entry.models[0];
@@ -95,9 +95,7 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
       expect(await readStream(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
     }
   });
-});
 
-describe.each(SIMULATED_DIALECTS)("Conversation order that %s refuses", (dialect) => {
   test.each([
     [
       "has a system message after an assistant message",
@@ -106,13 +104,11 @@ describe.each(SIMULATED_DIALECTS)("Conversation order that %s refuses", (dialect
     ["begins with an assistant message", "assistant: Hello! | user: case: plain"],
     ["ends with an assistant message", "user: Tell me a story. | assistant: Hello, long ago"],
     ["ends with system messages", "user: Tell me a story. | assistant: Hello, long ago | user:  | system: Be kind."],
-  ])("is accepted if it %s", async (_what, text) => {
-    const bench = await startBench(dialect);
+  ])("are accepted if the conversation %s", async (_what, text) => {
     const prompt = { model: bench.entry.models[0], system: "Be brief.", messages: messagesOf(text) };
     expect((await readWhole(bench.provider, prompt)).failure).toBeUndefined();
     expect((await readStream(bench.provider, prompt)).failure).toBeUndefined();
-    expect(JSON.stringify(bench.simulator.requests[0])).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first
-    await bench.close();
+    expect(JSON.stringify(body())).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first
   });
 });
 
@@ -121,11 +117,10 @@ test("Provider requests: a stream requests usage where the model allows it, and 
     ["openai", { include_usage: true, include_obfuscation: false }],
     ["openai-compatible", undefined],
   ] as const) {
-    const bench = await startBench(dialect);
+    const bench = await startTestBench(dialect);
     await readStream(bench.provider, promptOf(bench, "case: plain"));
     const [request] = bench.simulator.requests;
     expect({ stream_options: undefined, ...(request?.body as object) }).toMatchObject({ stream: true, stream_options });
     expect(request?.headers).toMatchObject({ "accept-encoding": "identity" });
-    await bench.close();
   }
 });

@@ -3,7 +3,7 @@ import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import { expectedOf } from "./expectations.ts";
-import { promptOf, readStream, readWhole, startBench, startSuiteBench } from "./support.ts";
+import { promptOf, readStream, readWhole, startSuiteBench, startTestBench } from "./support.ts";
 
 const casesWith = (attempts: number, names: string) => names.split(" ").map((name) => [name, attempts] as const);
 const ATTEMPTS = [
@@ -50,30 +50,27 @@ describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (
 });
 
 test("Provider client: waits between attempts grow and have jitter", async () => {
-  const bench = await startBench("openai", { backoffMs: 100 });
+  const bench = await startTestBench("openai", { backoffMs: 100 });
   const chance = vi.spyOn(Math, "random").mockReturnValue(0.99);
   const start = performance.now();
   const outcome = await readWhole(bench.provider, promptOf(bench, "case: overloaded"));
   const tookMs = performance.now() - start;
   chance.mockRestore();
-  await bench.close();
   expect(outcome).toMatchObject({ failure: "overloaded" });
   expect(tookMs).toBeGreaterThan(1.49 * (100 + 200) - 5);
 });
 
 test("Provider client: obeys the retryDelay in an error of Google", async () => {
-  const bench = await startBench("google");
+  const bench = await startTestBench("google");
   const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "86400s" }];
   const body = { error: { code: 429, status: "RESOURCE_EXHAUSTED", details } };
   const prompt = promptOf(bench, `case: ${verbatim({ status: 429, body })}`);
   expect(await readWhole(bench.provider, prompt)).toMatchObject({ failure: "rate limited" });
   expect(bench.simulator.requests).toHaveLength(1);
-  await bench.close();
 });
 
 test("Provider client: the first-byte limit does not count waits between attempts, nor bound those of a chat", async () => {
-  const bench = await startBench("openai", { backoffMs: 1_200, firstByteMs: 500 });
+  const bench = await startTestBench("openai", { backoffMs: 1_200, firstByteMs: 500 });
   expect(await readStream(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
   expect(await readWhole(bench.provider, promptOf(bench, "case: retry-after 600"))).toMatchObject({ text: REPLY });
-  await bench.close();
 });

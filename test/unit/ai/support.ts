@@ -1,4 +1,4 @@
-import { afterAll } from "vitest";
+import { afterAll, onTestFinished } from "vitest";
 import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
 import { googleEncoder } from "../../../scripts/simulators/google.ts";
 import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
@@ -9,10 +9,17 @@ import {
 } from "../../../scripts/simulators/simulator.ts";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
+import { ReplyDecoder, type ResponseParser } from "../../../services/ai/providers/decode.ts";
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
 import { googleParser } from "../../../services/ai/providers/google.ts";
 import { openaiParser } from "../../../services/ai/providers/openai.ts";
-import type { Prompt, Provider, ProviderBounds, Usage } from "../../../services/ai/providers/provider.ts";
+import {
+  DEFAULT_BOUNDS,
+  type Prompt,
+  type Provider,
+  type ProviderBounds,
+  type Usage,
+} from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 
 /** The encoder of the simulator and the parser of the product, by dialect. */
@@ -24,6 +31,18 @@ export const CODECS = [
 ] as const;
 export const REQUEST = { model: "simulated", stream: true, usage: true, lastMessage: "", input: "" };
 export const TOKENS = { input: 11, output: 22 };
+
+/** The frames of events without a name. */
+export const framesOf = (...events: object[]) => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("");
+
+/** Decodes a stream. @param parts its bytes as they arrive */
+export function decode(parser: ResponseParser, ...parts: (string | Uint8Array)[]) {
+  const decoder = new ReplyDecoder(parser, DEFAULT_BOUNDS.eventBytes);
+  let text = "";
+  for (const part of parts) text += decoder.push(Buffer.from(part));
+  text += decoder.end();
+  return { text, usage: decoder.usage, error: decoder.error?.kind };
+}
 
 /** A simulated provider and the adapter that calls it. */
 export type Bench = {
@@ -53,6 +72,13 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
 export async function startSuiteBench(...options: Parameters<typeof startBench>): Promise<Bench> {
   const bench = await startBench(...options);
   afterAll(() => bench.close());
+  return bench;
+}
+
+/** Starts a bench for one test, which may not be concurrent, and closes it after the test. */
+export async function startTestBench(...options: Parameters<typeof startBench>): Promise<Bench> {
+  const bench = await startBench(...options);
+  onTestFinished(() => bench.close());
   return bench;
 }
 

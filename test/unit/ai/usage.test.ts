@@ -1,14 +1,16 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
-import { chat, streamChat } from "../../../services/ai/chat.ts";
-import { listUsage, type UsageFilter } from "../../../services/ai/list-usage.ts";
+import { chat } from "../../../services/ai/chat.ts";
+import { listUsage } from "../../../services/ai/list-usage.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
 import type { Config } from "../../../services/platform/config.ts";
 import type { Store } from "../../../services/store/store.ts";
+import { rollUpUsage, type UsageRow, upsertUsage } from "../../../services/store/usage.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { captureLog, silent } from "../../support/log.ts";
 import { begin } from "../../support/transaction.ts";
+import { times } from "../../support/until.ts";
 import { clock, type Desk, erasureOn, newCall, openDesk, rowsOf, saying } from "./ai-fixture.ts";
 
 let desk: Desk;
@@ -16,8 +18,6 @@ beforeAll(async () => {
   desk = await openDesk();
 });
 afterAll(() => desk.close());
-const config = { usageRetentionMs: 0 } as Config;
-const list = (filter: UsageFilter) => listUsage({ em: desk.store.fork(), clock, config, ai: desk.ai }, filter);
 
 test("Usage: a failed call has its kind, and its cause in the log only; an estimate includes the system prompt", async () => {
   const { lines, log } = captureLog();
@@ -48,26 +48,13 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
   await desk.store.fork().execute("analyze ai_usage");
   await desk.store.fork().transactional(async (em) => {
     const [from, to] = [360, 90].map((days) => new Date(clock.now().getTime() - days * 86_400_000));
-    const page = await listUsage({ em, clock, config, ai: desk.ai }, { from, to });
+    const page = await listUsage({ em, clock, config: { usageRetentionMs: 0 } as Config, ai: desk.ai }, { from, to });
     expect([page.length, new Set(page.map(({ day }) => day)).size]).toEqual([5_000, 1]);
     const [read] = await em.execute<{ rows: number }[]>(
       "select (seq_tup_read + idx_tup_fetch)::int as rows from pg_stat_xact_user_tables where relname = 'ai_usage'",
     );
     expect(read?.rows).toBeLessThan(15_000);
   });
-});
-
-test("Usage: an erased account keeps its usage, without the user", async () => {
-  const call = await newCall(desk);
-  const chunks = streamChat(call, saying("case: silent-midway"))[Symbol.asyncIterator]();
-  await chunks.next();
-  await desk.store.fork().execute("delete from users where id = ?", [call.userId]);
-  const before = await list({});
-  await chunks.return?.();
-  const callsWithoutUser = (lines: typeof before) =>
-    lines.filter(({ userId }) => userId === undefined).reduce((sum, { calls }) => sum + calls, 0);
-  expect(callsWithoutUser(await list({}))).toBe(callsWithoutUser(before));
-  expect(callsWithoutUser(before)).toBeGreaterThan(0);
 });
 
 test.runIf(process.env.TEST_SERVERS)(
@@ -157,3 +144,51 @@ test("Usage: is updated while a long reply arrives", async () => {
   expect(await rowsOf(desk, userId)).toMatchObject([{ outcome: "running", output_tokens: 2 }]);
   entry.finish("completed");
 });
+
+test.runIf(process.env.TEST_SERVERS)(
+  "Usage: parallel roll-ups with erasures and late records lose no call and count none twice",
+  async () => {
+    const url = await createDatabase();
+    const desk = await openDesk(url);
+    const sql = <T>(text: string, values: unknown[] = []) => desk.store.fork().execute<T[]>(text, values);
+    const users = await Promise.all(times(30, async () => (await newCall(desk)).userId));
+    await sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, estimated, created_at)
+       select gen_random_uuid(), id, 'p', 'model ' || n % 3, 'completed', n, n % 2 = 0, '2026-01-01Z'::timestamptz + n * interval '3 minutes'
+       from users, generate_series(1, 1000) as n`,
+    );
+    const [late] = await sql<UsageRow>("select * from ai_usage where created_at >= '2026-01-03Z' limit 1");
+    const before = new Date("2026-01-03T00:00:00Z"); // 959 calls of each are older
+    const total = () =>
+      sql(
+        `select sum(calls)::int as calls, sum(input)::int as input, sum(estimated)::int as estimated from (
+           select calls, input_tokens, estimated_calls from ai_usage_days
+           union all select 1, input_tokens, estimated::int from ai_usage) as usage (calls, input, estimated)`,
+      );
+    const expected = await total();
+    const rollUp = async () => {
+      while ((await rollUpUsage({ em: desk.store.fork() }, before, 50)) > 0);
+    };
+    const detailed = () => sql("select count(*)::int as detailed from ai_usage");
+    const erasure = await begin(url, "select 1 from users where id = $1 for update", [users[29]]); // waits for the roll-up of the calls
+    const erased = users.slice(0, 10).map(async (id) => {
+      const call = erasureOn(desk);
+      return call.em.transactional(() => eraseUser(call, id));
+    });
+    await Promise.all([
+      ...erased,
+      ...times(20, rollUp),
+      ...times(20, () => upsertUsage(desk.store, [late as UsageRow])),
+    ]);
+    await rollUp(); // an erasure may have ended last
+    expect(await detailed()).toEqual([{ detailed: 29 * 41 + 1_000 }]);
+    await erasure.commit();
+    await rollUp();
+    expect(await total()).toEqual(expected);
+    expect(await detailed()).toEqual([{ detailed: 30 * 41 }]);
+    const sums =
+      "select count(*)::int as sums, count(distinct user_id)::int as owners from ai_usage_days where user_id is not null";
+    expect(await sql(sums)).toEqual([{ sums: 20 * 2 * 3, owners: 20 }]);
+    await desk.close();
+  },
+);

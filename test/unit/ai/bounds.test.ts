@@ -3,8 +3,8 @@ import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { until } from "../../support/until.ts";
-import { expectedOf } from "./expectations.ts";
-import { type Bench, promptOf, readStream, readWhole, startBench } from "./support.ts";
+import { expectedOf, summary } from "./expectations.ts";
+import { type Bench, promptOf, readStream, readWhole, startBench, startTestBench } from "./support.ts";
 
 /** The limits that must not end a call, and far less than them: what ends sooner was ended by the limit under test. */
 const LONG_MS = 60_000;
@@ -52,12 +52,11 @@ test.each(["silent", "silent-after-headers", "silent-midway", "silent-json-inste
 test.each(SIMULATED_DIALECTS)(
   "Provider client: a reply of %s ends at its finish marker, though the connection stays open",
   async (dialect) => {
-    const bench = await startBench(dialect, { ...lenient, afterOutcomeMs: 100 });
+    const bench = await startTestBench(dialect, { ...lenient, afterOutcomeMs: 100 });
     const start = performance.now();
     expect(await readStream(bench.provider, promptOf(bench, "case: kept-open"))).toMatchObject({ text: REPLY });
     await until("the end of the stream at the provider", () => bench.simulator.requests[0]?.closedAt !== undefined);
     expect(performance.now() - start).toBeLessThan(SOON_MS);
-    await bench.close();
   },
 );
 
@@ -65,30 +64,28 @@ test.each(SIMULATED_DIALECTS)(
   "Provider client: consecutive streams of %s share connections",
   { retry: 2 }, // a connection may close late on a busy machine
   async (dialect) => {
-    const bench = await startBench(dialect, lenient);
+    const bench = await startTestBench(dialect, lenient);
     const { requests } = bench.simulator;
     for (let i = 0; i < 5; i++) {
       expect(await readStream(bench.provider, promptOf(bench, "case: ended-later"))).toMatchObject({ text: REPLY });
       await until("the end of the stream at the provider", () => requests[i]?.closedAt !== undefined);
     }
     expect(new Set(requests.map(({ port }) => port)).size).toBeLessThan(requests.length); // the end of the last stream may arrive later
-    await bench.close();
   },
 );
 
 test.each(SIMULATED_DIALECTS)("Provider client: reasoning of a %s model counts as activity", async (dialect) => {
-  const bench = await startBench(dialect, { ...lenient, idleMs: 2 * SETTING_MS });
+  const bench = await startTestBench(dialect, { ...lenient, idleMs: 2 * SETTING_MS });
   const start = performance.now();
   expect(await readStream(bench.provider, promptOf(bench, "case: thinking-long 40"))).toMatchObject({ text: REPLY });
   expect(performance.now() - start).toBeGreaterThan(2 * SETTING_MS);
-  await bench.close();
 });
 
 test.each([
   ["firstByteMs", "totalMs", [readStream]],
   ["totalMs", "firstByteMs", [readStream, readWhole]],
 ] as const)("Provider client: a requested wait beyond %s fails at once", async (_, other, reads) => {
-  const bench = await startBench("openai", { ...lenient, [other]: 2 * 86_400_000 });
+  const bench = await startTestBench("openai", { ...lenient, [other]: 2 * 86_400_000 });
   for (const read of reads) {
     const start = performance.now();
     expect(await read(bench.provider, promptOf(bench, "case: retry-tomorrow"))).toMatchObject({
@@ -96,5 +93,19 @@ test.each([
     });
     expect(performance.now() - start).toBeLessThan(SOON_MS);
   }
-  await bench.close();
+});
+
+const FRAMES = 500_000;
+
+test("Provider client: an endless stream is cut off", async () => {
+  const bench = await startTestBench("openai", { streamBytes: 8_000_000 });
+  const outcome = await readStream(bench.provider, promptOf(bench, "case: endless"));
+  expect(outcome).toMatchObject({ failure: "reply too large" });
+});
+
+test(`Provider client: reads ${FRAMES} frames of one character at once`, { timeout: 30_000 }, async () => {
+  const bench = await startTestBench("openai");
+  const outcome = await readStream(bench.provider, promptOf(bench, `case: tiny-frames ${FRAMES}`));
+  expect(summary(outcome)).toEqual(summary({ text: "x".repeat(FRAMES) }));
+  expect(outcome.text === "x".repeat(FRAMES)).toBe(true);
 });
