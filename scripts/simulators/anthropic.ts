@@ -1,3 +1,4 @@
+import { z } from "zod";
 import type {
   ChatRequest,
   DialectEncoder,
@@ -7,7 +8,6 @@ import type {
   Received,
   Tokens,
 } from "./dialect-encoder.ts";
-import { unknownField } from "./dialect-encoder.ts";
 
 const MODELS: Record<string, { temperature: boolean }> = {
   "claude-sonnet-5-5": { temperature: false },
@@ -15,17 +15,18 @@ const MODELS: Record<string, { temperature: boolean }> = {
   "claude-haiku-5-5": { temperature: false },
   "claude-haiku-4-5": { temperature: true },
 };
-const FIELDS = ["model", "messages", "system", "max_tokens", "temperature", "stream"];
-const OUTPUT_TOKENS = 64_000;
-
-type Body = {
-  model: string;
-  messages: { role: string; content: string }[];
-  system?: string;
-  max_tokens?: number;
-  temperature?: number;
-  stream?: boolean;
-};
+const bodySchema = z.strictObject({
+  model: z.string(),
+  messages: z
+    .array(z.object({ role: z.enum(["user", "assistant"]), content: z.string().min(1) }))
+    .min(1)
+    .refine((messages) => messages[0]?.role === "user", "The first message must have the role user.")
+    .refine((messages) => messages.at(-1)?.role === "user", "This model does not support assistant message prefill."),
+  system: z.string().default(""),
+  max_tokens: z.int().min(1).max(64_000),
+  temperature: z.number().min(0).max(1).optional(),
+  stream: z.boolean().default(false),
+});
 
 export function anthropicEncoder(key: string): DialectEncoder {
   return {
@@ -107,35 +108,22 @@ function read({ path, headers, body }: Received, key: string): ChatRequest | Err
   const given = headers["x-api-key"] ?? headers.authorization?.replace(/^Bearer /, "");
   if (given !== key) return error("bad-key", String(given));
   const version = headers["anthropic-version"];
-  if (version !== "2023-06-01" && version !== "2026-10-21") return refuse("anthropic-version: not a valid version");
-  const { model, messages, system = "", max_tokens, temperature, stream = false } = body as Body;
-  const known = MODELS[model];
+  if (version !== "2023-06-01" && version !== "2026-10-21") return error("invalid", "not a valid version");
+  const known = MODELS[(body as { model: string }).model];
   if (!known) return error("not-found");
-  const unknown = unknownField(body as object, FIELDS);
-  if (unknown) return refuse(`${unknown}: Extra inputs are not permitted`);
-  if (!Number.isInteger(max_tokens)) return refuse("max_tokens: Field required");
-  if (!(max_tokens && max_tokens > 0 && max_tokens <= OUTPUT_TOKENS)) return refuse("max_tokens: out of range");
+  const { data, error: wrong } = bodySchema.safeParse(body);
+  if (wrong) return error("invalid", wrong.message);
+  const { model, messages, system, temperature, stream } = data;
   if (temperature !== undefined && (version === "2026-10-21" || !known.temperature))
-    return refuse("temperature: Extra inputs are not permitted");
-  if (temperature !== undefined && !(temperature >= 0 && temperature <= 1)) return refuse("temperature: range: 0..1");
-  if (!Array.isArray(messages) || messages.length === 0) return refuse("messages: at least one message is required");
-  if (messages.some(({ role }) => role !== "user" && role !== "assistant")) return refuse("messages: Unexpected role");
-  if (messages.some(({ content }) => !content)) return refuse("messages: text content blocks must be non-empty");
-  if (messages[0]?.role !== "user") return refuse('messages: first message must use the "user" role');
-  if (messages.at(-1)?.role === "assistant") return refuse("This model does not support assistant message prefill.");
+    return error("invalid", "temperature: Extra inputs are not permitted");
   return {
     model,
     stream,
     usage: true,
-    lastMessage: messages.findLast(({ role }) => role === "user")?.content ?? "",
+    lastMessage: messages.at(-1)?.content ?? "",
     input: system + messages.map(({ content }) => content).join(""),
   };
 }
-
-const refuse = (message: string): ErrorAnswer => ({
-  status: 400,
-  body: { type: "error", error: { type: "invalid_request_error", message }, request_id: "req_simulated" },
-});
 
 const ERRORS: Record<ErrorName, [status: number, type: string]> = {
   invalid: [400, "invalid_request_error"],

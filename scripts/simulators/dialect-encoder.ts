@@ -59,7 +59,3 @@ export type DialectEncoder = {
 export const tokensIn = (text: string) => Math.ceil(text.length / 4);
 
 export const isError = (answer: ChatRequest | ErrorAnswer): answer is ErrorAnswer => "status" in answer;
-
-/** The name of the first unknown field. */
-export const unknownField = (body: object, known: readonly string[]) =>
-  Object.keys(body).find((key) => !known.includes(key));

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import type {
   ChatRequest,
   DialectEncoder,
@@ -7,17 +8,26 @@ import type {
   Received,
   Tokens,
 } from "./dialect-encoder.ts";
-import { unknownField } from "./dialect-encoder.ts";
 
 const MODELS = ["gemini-3.8-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite"];
-const OUTPUT_TOKENS = 65_536;
-
-type Content = { role?: string; parts?: { text?: string }[] };
-type Body = {
-  contents: Content[];
-  systemInstruction?: Content;
-  generationConfig?: { maxOutputTokens?: number; temperature?: number };
-};
+const textSchema = z.array(z.object({ text: z.string() })).transform((parts) => parts.map(({ text }) => text).join(""));
+const bodySchema = z.strictObject({
+  contents: z
+    .array(z.object({ role: z.enum(["user", "model"]), parts: textSchema.refine(Boolean) }))
+    .min(1)
+    .refine((contents) => contents[0]?.role === "user", "The first turn must be the user's.")
+    .refine(
+      (contents) => contents.every(({ role }, index) => role !== contents[index - 1]?.role),
+      "Turns must alternate between user and model.",
+    ),
+  systemInstruction: z.object({ parts: textSchema }).optional(),
+  generationConfig: z
+    .strictObject({
+      maxOutputTokens: z.number().min(1).max(65_536).optional(),
+      temperature: z.number().positive().max(2).optional(),
+    })
+    .optional(),
+});
 
 export function googleEncoder(key: string): DialectEncoder {
   return {
@@ -86,40 +96,23 @@ function events(pieces: readonly string[], tokens: Tokens): Event[] {
 
 function read({ path, query, headers, body }: Received, key: string): ChatRequest | ErrorAnswer {
   const [, model = "", method = ""] = /^\/v1(?:beta)?\/models\/([^/:]+):(\w+)$/.exec(path) ?? [];
-  if (query.has("key")) return refuse("The key belongs in a header.");
+  if (query.has("key")) return error("invalid", "The key belongs in a header.");
   if (headers["x-goog-api-key"] !== key) return error("bad-key", String(headers["x-goog-api-key"]));
   if (!MODELS.includes(model)) return error("not-found");
   const stream = method === "streamGenerateContent";
   if (!stream && method !== "generateContent") return error("not-found");
-  if (stream && query.get("alt") !== "sse") return refuse("This simulator streams events only.");
-  const { contents, systemInstruction, generationConfig = {} } = body as Body;
-  const unknown =
-    unknownField(body as object, ["contents", "systemInstruction", "generationConfig"]) ??
-    unknownField(generationConfig, ["maxOutputTokens", "temperature"]);
-  if (unknown) return refuse(`Invalid JSON payload received. Unknown name "${unknown}"`);
-  const { maxOutputTokens = 1, temperature = 1 } = generationConfig;
-  if (!(maxOutputTokens >= 1 && maxOutputTokens <= OUTPUT_TOKENS)) return refuse("maxOutputTokens is out of range");
-  if (!(temperature > 0 && temperature <= 2)) return refuse("temperature is out of range");
-  if (!Array.isArray(contents) || contents.length === 0) return refuse("contents is not specified");
-  if (contents.some(({ role }, index) => !["user", "model"].includes(role ?? "") || role === contents[index - 1]?.role))
-    return refuse("Please ensure that multiturn requests alternate between user and model.");
-  if (contents[0]?.role !== "user") return refuse("Please ensure that multiturn requests start with a user turn.");
-  if (contents.some((content) => textOf(content) === ""))
-    return refuse("Unable to submit request: empty text parameter");
+  if (stream && query.get("alt") !== "sse") return error("invalid", "This simulator streams events only.");
+  const { data, error: wrong } = bodySchema.safeParse(body);
+  if (wrong) return error("invalid", wrong.message);
+  const { contents, systemInstruction } = data;
   return {
     model,
     stream,
     usage: true,
-    lastMessage: textOf(contents.findLast(({ role }) => role === "user")),
-    input: textOf(systemInstruction) + contents.map(textOf).join(""),
+    lastMessage: contents.findLast(({ role }) => role === "user")?.parts ?? "",
+    input: [systemInstruction, ...contents].map((content) => content?.parts).join(""),
   };
 }
-
-const textOf = (content: Content | undefined) => (content?.parts ?? []).map(({ text = "" }) => text).join("");
-const refuse = (message: string): ErrorAnswer => ({
-  status: 400,
-  body: { error: { code: 400, message, status: "INVALID_ARGUMENT" } },
-});
 
 const ERRORS: Record<ErrorName, [status: number, name: string, details?: object[]]> = {
   invalid: [400, "INVALID_ARGUMENT"],

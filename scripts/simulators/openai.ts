@@ -7,19 +7,7 @@ import type {
   Received,
   Tokens,
 } from "./dialect-encoder.ts";
-import { unknownField } from "./dialect-encoder.ts";
 import { type House, MISTRAL, OPENAI } from "./openai-variants.ts";
-
-type Message = { role: string; content: string };
-type Body = {
-  model: string;
-  messages: Message[];
-  stream?: boolean;
-  stream_options?: { include_usage?: boolean };
-  temperature?: number;
-  max_tokens?: number;
-  max_completion_tokens?: number;
-};
 
 export const openaiEncoder = (key: string): DialectEncoder => encoder(key, OPENAI);
 export const mistralEncoder = (key: string): DialectEncoder => encoder(key, MISTRAL);
@@ -102,22 +90,11 @@ function read({ path, headers, body }: Received, key: string, house: House): Cha
   if (path !== "/v1/chat/completions") return error("not-found");
   const given = headers.authorization?.replace(/^Bearer /, "");
   if (given !== key) return error("bad-key", given);
-  const { model, messages, stream = false, stream_options, ...rest } = body as Body;
-  const known = house.models[model];
-  if (!known) return error("not-found");
-  const unknown = unknownField(body as object, house.fields);
-  if (unknown) return refuse(`Unrecognized request argument supplied: ${unknown}`, "unknown_parameter", unknown);
-  const limit = rest[known.field];
-  const other = known.field === "max_tokens" ? "max_completion_tokens" : "max_tokens";
-  if (rest[other] !== undefined) return refuse(`Unsupported parameter: '${other}'.`, "unsupported_parameter", other);
-  if (limit !== undefined && !(Number.isInteger(limit) && limit > 0 && limit <= known.outputTokens))
-    return refuse(`Invalid '${known.field}'.`, "integer_out_of_range", known.field);
-  if (rest.temperature !== undefined && !(rest.temperature >= 0 && rest.temperature <= (known.temperatureMax ?? -1)))
-    return refuse("Unsupported value: 'temperature'.", "unsupported_value", "temperature");
-  if (stream_options && !stream)
-    return refuse("Only allowed when stream is enabled.", "invalid_value", "stream_options");
-  const wrong = wrongMessage(messages, house);
-  if (wrong) return refuse(wrong, "unsupported_value", "messages");
+  const schema = house.models[(body as { model: string }).model];
+  if (!schema) return error("not-found");
+  const { data, error: wrong } = schema.safeParse(body);
+  if (wrong) return error("invalid", wrong.message);
+  const { model, messages, stream, stream_options } = data;
   return {
     model,
     stream,
@@ -126,25 +103,6 @@ function read({ path, headers, body }: Received, key: string, house: House): Cha
     input: messages.map(({ content }) => content).join(""),
   };
 }
-
-function wrongMessage(messages: Message[], house: House): string | undefined {
-  if (!Array.isArray(messages) || messages.length === 0) return "Expected a non-empty array.";
-  if (messages.some(({ role, content }) => !house.roles.includes(role) || typeof content !== "string"))
-    return "Invalid message.";
-  const repeated = messages.some(({ role }, index) => role === messages[index - 1]?.role);
-  if (house.alternates && repeated) return "Expected roles to alternate.";
-  const late = messages.some(({ role }, index) => role === "system" && messages[index - 1]?.role === "assistant");
-  if (house.alternates && late) return "Unexpected role 'system' after role 'assistant'.";
-  if (house.alternates && messages.find(({ role }) => role !== "system")?.role !== "user")
-    return "Expected first role user.";
-  if (house.alternates && messages.at(-1)?.role !== "user") return "Expected last role user.";
-  return undefined;
-}
-
-const refuse = (message: string, code: string, param: string): ErrorAnswer => ({
-  status: 400,
-  body: { error: { message, type: "invalid_request_error", param, code } },
-});
 
 const ERRORS: Record<ErrorName, [status: number, type: string, code: string | null]> = {
   invalid: [400, "invalid_request_error", "unsupported_value"],
