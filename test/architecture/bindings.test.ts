@@ -2,8 +2,6 @@ import { type DescField, type DescMethod, getOption, hasOption, ScalarType } fro
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { readBinding } from "../../gateway/transcode/binding.ts";
-import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Access, CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { services } from "../../services/platform/policy.ts";
@@ -60,21 +58,4 @@ test("Binding: the gateway supports the options of every method", () => {
   const methods = services.flatMap((service): DescMethod[] => service.methods);
   expect(methods.filter((method) => !hasOption(method, http))).toEqual([]);
   expect(methods.flatMap(problemsOf)).toEqual([]);
-});
-
-test("Binding: a method has the path, fields, status and limit of its options", () => {
-  const update = readBinding(AdminService.method.updateUser);
-  expect(update).toMatchObject({
-    httpMethod: "PUT",
-    path: "/admin/users/:id",
-    successStatus: 200,
-    csrfProtected: false,
-  });
-  expect(update.pathFields.map(({ name }) => name)).toEqual(["id"]);
-  expect(update.bodyFields?.map(({ name }) => name)).toEqual(
-    AdminService.method.updateUser.input.fields.map(({ name }) => name).filter((name) => name !== "id"),
-  );
-  expect(readBinding(AuthService.method.register)).toMatchObject({ successStatus: 201, maxBodyBytes: 16 * 1024 });
-  const { requestCookies, csrfProtected } = readBinding(AuthService.method.refresh);
-  expect([requestCookies.map(({ cookie }) => cookie), csrfProtected]).toEqual([["refreshToken"], true]);
 });

@@ -84,22 +84,6 @@ test("Imports: no SQL is outside services/store", () => {
   expect(wrong).toEqual([]);
 });
 
-test("Imports: form no cycle, type imports included", () => {
-  const graph = new Map([...files, ...filesIn("client/src")].map((file) => [file, importsOf(file, { types: true })]));
-  const [done, open] = [new Set<string>(), [] as string[]];
-  const cycles: string[] = [];
-  const visit = (file: string) => {
-    if (done.has(file)) return;
-    if (open.includes(file)) return void cycles.push([...open.slice(open.indexOf(file)), file].join(" -> "));
-    open.push(file);
-    for (const next of graph.get(file) ?? []) visit(next);
-    open.pop();
-    done.add(file);
-  };
-  for (const file of graph.keys()) visit(file);
-  expect(cycles).toEqual([]);
-});
-
 test("Imports: no provider's SDK is loaded, only its types are used", () => {
   const sdks = /^import\s+(?!type\b)[^;]*from\s+"(openai|@anthropic-ai\/sdk|@google\/genai)/m;
   expect(files.filter((file) => sdks.test(read(file)))).toEqual([]);
@@ -117,4 +101,13 @@ test("Imports: what operators run loads no development package (`npm ci --omit=d
       .map(([, name]) => `${file} -> ${name}`),
   );
   expect(missing).toEqual([]);
+});
+
+test("Imports: the client has no runtime dependency, and imports nothing but its own files", () => {
+  const { dependencies, peerDependencies } = JSON.parse(read("client/package.json"));
+  expect([dependencies, peerDependencies]).toEqual([undefined, undefined]);
+  const imports = filesIn("client/src").flatMap((file) =>
+    [...read(file).matchAll(/\bfrom "([^"]+)"/g)].map(([, from]) => from),
+  );
+  expect(imports.filter((from) => !from?.startsWith("./"))).toEqual([]);
 });
