@@ -7,7 +7,7 @@ import { AIService, ChatRequestSchema, StreamChatRequestSchema } from "../gen/ga
 import { checkEmail } from "./accounts/email-address.ts";
 import { checkRegistration } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
-import { type Conversation, checkConversation } from "./ai/chat.ts";
+import { checkConversation } from "./ai/chat.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { authHandler } from "./auth/handler.ts";
 import type { AppContext } from "./call.ts";
@@ -34,7 +34,7 @@ export function interceptors(
   rateLimiter: RateLimiter | undefined,
   internalSecret: string | undefined,
 ): Interceptor[] {
-  const checkChat = (conversation: Conversation) => checkConversation(context.ai.catalogue, conversation);
+  const checkChat = checkConversation(context.ai.catalogue);
   const checks = new Map<DescMessage, (message: never) => Violation[]>([
     [RegisterRequestSchema, checkRegistration(context)],
     [LoginRequestSchema, checkEmail],

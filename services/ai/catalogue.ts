@@ -105,18 +105,6 @@ export function readCatalogue(path = "neutral"): Catalogue {
   throw new Error(`AI_CATALOG: the catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`);
 }
 
-/** The provider of that public id and its model of that public name, if there are such; its default model without a name. */
-export function findTarget(
-  catalogue: Catalogue,
-  { provider, model }: { provider: string; model?: string | undefined },
-) {
-  const entry = catalogue.providers.find(({ id }) => id === provider);
-  return { entry, model: model === undefined ? entry?.models[0] : entry?.models.find(({ name }) => name === model) };
-}
-
-/** The fields of a conversation that a model takes no notice of, by their JSON names. */
-export const ignoredBy = (model: CatalogueModel): string[] => (model.temperature === "refused" ? ["temperature"] : []);
-
 function parse(file: string | URL, name: string): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(file)));

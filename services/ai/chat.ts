@@ -3,7 +3,7 @@ import type { ChatRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
 import { ServiceError, type Violation } from "../platform/errors.ts";
-import { type Catalogue, type CatalogueModel, type CatalogueProvider, findTarget } from "./catalogue.ts";
+import type { Catalogue, CatalogueModel, CatalogueProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { ProviderError } from "./providers/errors.ts";
 import type { CallObserver, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
@@ -66,6 +66,18 @@ async function* streamReply(call: ChatDeps, model: ResolvedModel): AsyncIterable
   }
 }
 
+/** The provider of that public id and its model of that public name, if there are such; its default model without a name. */
+export function findTarget(
+  catalogue: Catalogue,
+  { provider, model }: { provider: string; model?: string | undefined },
+) {
+  const entry = catalogue.providers.find(({ id }) => id === provider);
+  return { entry, model: model === undefined ? entry?.models[0] : entry?.models.find(({ name }) => name === model) };
+}
+
+/** The fields of a conversation that a model takes no notice of, by their JSON names. */
+export const ignoredBy = (model: CatalogueModel): string[] => (model.temperature === "refused" ? ["temperature"] : []);
+
 /** Finds provider and model of a conversation, which `checkConversation` has checked. @throws ServiceError PROVIDER_NOT_CONFIGURED */
 function resolveModel({ catalogue, providers }: AiContext, conversation: Conversation): ResolvedModel {
   const { messages, maxTokens, temperature, systemPrompt } = conversation;
@@ -118,15 +130,17 @@ function finishFailed(
 const MAX_CHARACTERS = 262_144;
 
 /** Checks a conversation against the catalogue, and its messages as a whole. */
-export function checkConversation(catalogue: Catalogue, conversation: Conversation): Violation[] {
-  const { entry, model } = findTarget(catalogue, conversation);
-  const fault = faultIn(conversation.messages);
-  return [
-    ...(entry ? [] : [{ field: "provider", message: oneOf(catalogue.providers.map(({ id }) => id)) }]),
-    ...(entry && !model ? [{ field: "model", message: oneOf(entry.models.map(({ name }) => name)) }] : []),
-    ...(fault ? [{ field: "messages", message: fault }] : []),
-  ];
-}
+export const checkConversation =
+  (catalogue: Catalogue) =>
+  (conversation: Conversation): Violation[] => {
+    const { entry, model } = findTarget(catalogue, conversation);
+    const fault = faultIn(conversation.messages);
+    return [
+      ...(entry ? [] : [{ field: "provider", message: oneOf(catalogue.providers.map(({ id }) => id)) }]),
+      ...(entry && !model ? [{ field: "model", message: oneOf(entry.models.map(({ name }) => name)) }] : []),
+      ...(fault ? [{ field: "messages", message: fault }] : []),
+    ];
+  };
 
 const oneOf = (names: string[]) => `must be one of ${names.join(", ")}`;
 

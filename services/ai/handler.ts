@@ -3,8 +3,7 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Call, signedInCallOf } from "../call.ts";
 import { AI_IGNORED } from "../platform/client.ts";
-import { findTarget, ignoredBy } from "./catalogue.ts";
-import { type Conversation, chat, streamChat } from "./chat.ts";
+import { type Conversation, chat, findTarget, ignoredBy, streamChat } from "./chat.ts";
 import { listUsage } from "./list-usage.ts";
 
 /** Messages in, messages out; every decision is made by an operation. */

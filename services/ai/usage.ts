@@ -1,9 +1,8 @@
 import type { Logger } from "pino";
-import { createBatch } from "../jobs/background.ts";
 import type { Metrics } from "../metrics.ts";
 import type { Clock } from "../platform/process.ts";
 import type { Tracing } from "../platform/tracing.ts";
-import { type HotDb, newId } from "../store/store.ts";
+import { createBatch, type HotDb, newId } from "../store/store.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
 import type { Usage } from "./providers/provider.ts";

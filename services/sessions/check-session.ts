@@ -1,13 +1,12 @@
 import { setImmediate } from "node:timers/promises";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { createBatch } from "../jobs/background.ts";
 import type { SessionClaims } from "../platform/access-token.ts";
 import { ServiceError } from "../platform/errors.ts";
 import type { Clock } from "../platform/process.ts";
 import { unauthenticated } from "../platform/server-hooks.ts";
 import { type FoundSession, findOpenSessions, Session, updateLastActive } from "../store/sessions.ts";
-import type { Db, HotDb, Store } from "../store/store.ts";
+import { createBatch, type Db, type HotDb, type Store } from "../store/store.ts";
 
 /**
  * Finds the caller of an access token. The session's row is read for every request, so that every process rejects a

@@ -13,7 +13,7 @@ import type { OnStatement } from "../platform/tracing.ts";
 import { checkDiskSpace, makeDataFolder } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { baseStore, ormOptions } from "./orm.ts";
-import { parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
+import { parseTime, queryByText, type Store, TIMESTAMPTZ } from "./store.ts";
 
 /** Opens PostgreSQL inside the process. @throws Error for operators, if another process uses the folder */
 export async function openEmbedded(
@@ -39,7 +39,7 @@ export async function openEmbedded(
       if (folder) await checkDiskSpace(folder);
       await ping();
     },
-    query: async <Row>({ text }: Statement, values: unknown[]) => (await pglite.query<Row>(text, values)).rows,
+    query: queryByText(pglite),
     migrate: async () => void (await orm.migrator.up()),
     connections: () => ({ used: 0, idle: 1, waiting: 0 }), // in the process itself
     async close() {

@@ -1,5 +1,6 @@
 import { getRandomValues } from "node:crypto";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
+import type { Logger } from "pino";
 import { v7 } from "uuid";
 import type { Clock } from "../platform/process.ts";
 
@@ -28,6 +29,12 @@ export function prepared(name: string, sql: string): Statement {
   let count = 0;
   return { name, text: sql.replaceAll("?", () => `$${++count}`) };
 }
+
+/** Runs statements by their text, on an engine that does not prepare them by name. */
+export const queryByText =
+  (engine: { query<Row>(text: string, values: unknown[]): Promise<{ rows: Row[] }> }): Store["query"] =>
+  async <Row>({ text }: Statement, values: unknown[]) =>
+    (await engine.query<Row>(text, values)).rows;
 
 /** A row by the names of its columns, for `jsonb_populate_record`. */
 export function toColumns(row: object): Record<string, unknown> {
@@ -84,4 +91,62 @@ export function idOfBytes(bytes: Buffer): string {
 /** The bytes of an id, whether or not it is a UUID of any version. */
 export function bytesOfId(id: string): Buffer {
   return Buffer.from(id.replaceAll("-", ""), "hex");
+}
+
+export type BatchOptions<Item> = {
+  name: string;
+  /** Time in ms from the first item until all are written together, and after a failure until the next try. */
+  intervalMs: number;
+  retryMs: number;
+  /** Most items that one call of `write` takes, and most that wait; the oldest are dropped first. */
+  batchSize: number;
+  maxItems: number;
+  write(items: Item[]): Promise<unknown>;
+  log: Pick<Logger, "warn">;
+};
+
+/** Collects items and writes them together. Logs the first of several failures in a row, keeps the items and retries. */
+export function createBatch<Item>(options: BatchOptions<Item>) {
+  const { name, intervalMs, retryMs, batchSize, maxItems, write, log } = options;
+  let waiting = new Map<string, Item>();
+  let writing = Promise.resolve();
+  let timer: NodeJS.Timeout | undefined;
+  let isFailing = false;
+
+  async function writeAll(): Promise<void> {
+    const items = [...waiting];
+    waiting = new Map();
+    while (items.length > 0) {
+      try {
+        await write(items.slice(0, batchSize).map(([, item]) => item));
+        items.splice(0, batchSize);
+        isFailing = false;
+      } catch (error) {
+        if (!isFailing) log.warn({ batch: name, reason: (error as Error).message }, "batch not written, will retry");
+        isFailing = true;
+        waiting = new Map([...items, ...waiting].slice(-maxItems)); // newer items replace older ones
+        timer ??= setTimeout(flush, retryMs).unref();
+        return;
+      }
+    }
+  }
+
+  function flush(): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    writing = writing.then(writeAll);
+    return writing;
+  }
+
+  return {
+    /** Adds an item, or replaces the one of the same key. */
+    set(key: string, item: Item) {
+      const [oldest] = waiting.keys();
+      if (oldest !== undefined && waiting.size >= maxItems) waiting.delete(oldest);
+      waiting.set(key, item);
+      timer ??= setTimeout(flush, intervalMs);
+    },
+    /** Writes what waits. Resolves when it is written, or the try has failed. Call it before closing what it writes to. */
+    flush,
+  };
 }
