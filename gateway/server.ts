@@ -4,8 +4,7 @@ import { type FastifyError, type FastifyInstance, type FastifyReply, type Fastif
 import type { Logger } from "pino";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { createRemoteKeys } from "../services/platform/access-token.ts";
-import type { Admission } from "../services/platform/admission.ts";
-import { readBody } from "../services/platform/body-limits.ts";
+import { type Admission, readBody } from "../services/platform/admission.ts";
 import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
@@ -145,10 +144,7 @@ function createServer(
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>
-    readBody(payload, {
-      maxBytes: routeOptions.bodyLimit,
-      reserve: (bytes) => admitted?.permit.reserveBody(bytes),
-    }),
+    readBody(payload, admitted?.permit, routeOptions.bodyLimit),
   );
   options.admission?.limitConnections(app.server, proxies.isTrusted);
   // A connection is also silent while its client waits for a response.

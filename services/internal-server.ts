@@ -7,7 +7,7 @@ import { FailureSchema, Reason } from "../gen/gatehouse/platform/v1/failure_pb.t
 import type { App } from "./app.ts";
 import { maxBytesOf } from "./grpc/request-body.ts";
 import type { GrpcServer } from "./grpc/server.ts";
-import { readBody } from "./platform/body-limits.ts";
+import { readBody } from "./platform/admission.ts";
 import { isGatewaySecret, requestIdOf, SECRET } from "./platform/client.ts";
 import { connectErrorOf, ServiceError } from "./platform/errors.ts";
 import { createInProcessTransport, one } from "./platform/in-process.ts";
@@ -58,11 +58,8 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
     const admitted = await app.gate?.({ method, authorization, address, isForwarded: true }).catch(refuse);
     response.once("close", () => admitted?.permit.release());
     if (response.destroyed) admitted?.permit.release();
-    const reserve = (bytes: number) => admitted?.permit.reserveBody(bytes);
     const decode = (body: Buffer) => fromBinary(method.input, body, { readUnknownFields: false });
-    const message = await readBody(request, { maxBytes: maxBytesOf(method), reserve })
-      .then(decode)
-      .catch(refuse);
+    const message = await readBody(request, admitted?.permit, maxBytesOf(method)).then(decode).catch(refuse);
     const values = createContextValues().set(admittedKey, admitted);
     const options = [signal, Number(header.get(protocol.TIMEOUT_HEADER)) || undefined, header] as const;
     if (method.methodKind !== "unary") return transport.stream(method, ...options, one(message), values);

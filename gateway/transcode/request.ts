@@ -1,7 +1,7 @@
 import { create, type DescField, ScalarType } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { checkJson } from "../../services/platform/body-limits.ts";
+import { checkJson } from "../../services/platform/check-json.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
 import type { HttpBinding } from "./binding.ts";
 import { isObject, readFields } from "./fields.ts";

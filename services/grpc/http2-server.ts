@@ -7,29 +7,25 @@ import {
   type ServerHttp2Session,
 } from "node:http2";
 import type { Socket } from "node:net";
-import type { Interceptor } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "../platform/errors.ts";
 
 /** Concurrent calls of one connection, and of one that a gateway uses for all of its clients. */
 const MAX_CONCURRENT_STREAMS = 250;
 const MAX_GATEWAY_STREAMS = 10_000;
-/** Resets of streams that a connection may have in a burst, and per second (CVE-2023-44487). */
-const STREAM_RESETS = { streamResetBurst: 1_000, streamResetRate: 100 };
-/**
- * Session memory of one connection, in MB. Node counts what disconnected clients did not read until the connection ends.
- * Above its default of 10 MB it refuses every call on it: all calls of a gateway.
- */
-const MAX_SESSION_MEMORY_MB = 1_024;
+const OPTIONS = {
+  settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS },
+  // In MB, of one connection. Node counts what disconnected clients did not read until the connection ends. Above its
+  // default of 10 MB it refuses every call on it: all calls of a gateway.
+  maxSessionMemory: 1_024,
+  // Resets of streams that a connection may have in a burst, and per second (CVE-2023-44487).
+  streamResetBurst: 1_000,
+  streamResetRate: 100,
+};
 
 /** An HTTP/2 server with an idle timeout: it closes connections that have no open call for `idleMs`. */
 export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: number) {
-  const options = {
-    settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS },
-    maxSessionMemory: MAX_SESSION_MEMORY_MB,
-    ...STREAM_RESETS,
-  };
-  const server = tls ? createSecureServer({ ...options, ...tls }) : createServer(options);
+  const server = tls ? createSecureServer({ ...OPTIONS, ...tls }) : createServer(OPTIONS);
   const sockets = new Set<Socket>();
   const sessions = new Set<ServerHttp2Session>();
   server.on("connection", (socket: Socket) => {
@@ -52,9 +48,7 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
       clearTimeout(idle);
       sessions.delete(session);
     });
-    session.on("error", () => {}); // the connection of a client broke
   });
-  server.on("sessionError", () => {});
   return {
     server,
     /** Lets every connection end with its last call. */
@@ -68,29 +62,6 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
   };
 }
 
-/**
- * Aborts the calls in progress on shutdown. Connect's `shutdownSignal` does the same, but looks through all open calls
- * whenever one starts or ends.
- */
-export function abortOnShutdown(shutdown: AbortSignal): Interceptor {
-  const open = new Set<AbortController>();
-  shutdown.addEventListener("abort", () => {
-    for (const call of open) call.abort(shutdown.reason);
-  });
-  return (next) => (req) => {
-    const call = new AbortController();
-    const onEnd = () => {
-      open.delete(call);
-      call.abort(req.signal.reason);
-    };
-    open.add(call);
-    req.signal.addEventListener("abort", onEnd);
-    if (req.signal.aborted) onEnd();
-    if (shutdown.aborted) call.abort(shutdown.reason);
-    return next({ ...req, signal: call.signal });
-  };
-}
-
 const gatewaySessions = new WeakSet<Http2Session>();
 
 /** Allows a connection the concurrent calls of a gateway. */
@@ -101,22 +72,20 @@ export function allowGatewayStreams(session: Http2Session | undefined): void {
 }
 
 /** Maximum deadline of a client: the longest time of a timer. */
-export const MAX_TIMEOUT_MS = 2 ** 31 - 1;
-/** Units of `grpc-timeout` in ms. */
-const UNIT_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+/** The units of `grpc-timeout` that can exceed it, in ms. */
+const UNIT_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };
 
 /**
- * Refuses a timeout that no timer can run for. Connect 2.2 refuses it too, but starts its timer first: the header is removed.
+ * Removes a timeout that no timer can run for, since Connect would start the timer.
  * @returns the error for the client, if there is one
  */
 export function refuseLongTimeout(headers: IncomingHttpHeaders): ServiceError | undefined {
-  const [, amount, unit = ""] = /^(\d+)([HMSmun])$/.exec(String(headers["grpc-timeout"])) ?? [];
-  const timeouts = {
-    "grpc-timeout": Number(amount) * (UNIT_MS[unit] ?? 1),
-    "connect-timeout-ms": Number(headers["connect-timeout-ms"]),
-  };
-  const long = Object.entries(timeouts).filter(([, ms]) => ms > MAX_TIMEOUT_MS);
-  for (const [name] of long) delete headers[name];
-  const [first] = long;
-  return first && new ServiceError(Reason.MALFORMED_REQUEST, `${first[0]}: the maximum is ${MAX_TIMEOUT_MS} ms.`);
+  const { "grpc-timeout": grpc = "", "connect-timeout-ms": connect } = headers;
+  const [, amount, unit = ""] = /^(\d+)([HMS])$/.exec(String(grpc)) ?? [];
+  const isLong = Number(amount) * (UNIT_MS[unit] ?? 1) > MAX_TIMEOUT_MS || Number(connect) > MAX_TIMEOUT_MS;
+  if (!isLong) return undefined;
+  delete headers["grpc-timeout"];
+  delete headers["connect-timeout-ms"];
+  return new ServiceError(Reason.MALFORMED_REQUEST, `The maximum timeout is ${MAX_TIMEOUT_MS} ms.`);
 }

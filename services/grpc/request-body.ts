@@ -3,11 +3,13 @@ import { constants, type Http2ServerRequest } from "node:http2";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
 import { type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { checkFields, checkJson, payloadTooLarge, readBody } from "../platform/body-limits.ts";
-import { ServiceError } from "../platform/errors.ts";
+import { payloadTooLarge, readBody } from "../platform/admission.ts";
+import { checkJson, tooManyFields } from "../platform/check-json.ts";
+import { ServiceError, toConnectError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, maxBodyBytes, policyOf } from "../platform/policy.ts";
 
 /** Maximum factor by which a compressed message may expand. A small one may always expand to this size, in bytes. */
@@ -18,41 +20,18 @@ const FRAME_HEAD_BYTES = 5;
 const COMPRESSED = 1;
 /** Content types of requests that are a message without a frame. */
 const UNFRAMED = /^application\/(json|proto)\b/i;
+export const GZIP = "gzip";
 const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
+/** Most fields of a protobuf message. The largest legal request has 517: 512 messages and 5 others. */
+const MAX_FIELDS = 1_024;
 /** Most values of a message in JSON, members included. */
 const MAX_VALUES = 10_000;
 /** What path, query and cookies add to a message, in bytes. */
 const HEAD_BYTES = 16 * 1024;
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
-/** Time limits of the port, in ms. As on the REST port, but connections may be idle for longer, since clients pool them. */
-export const TIMEOUTS = {
-  /** Until a request has arrived. */
-  requestMs: 30_000,
-  /** While a client reads nothing of a response. */
-  writeMs: 120_000,
-  /** While a connection has no open call. */
-  idleMs: 600_000,
-  /** Of a reflection stream. */
-  reflectionMs: 60_000,
-};
-
-const decompress = promisify(gunzip);
-const copy = async (bytes: Uint8Array) => Uint8Array.from(bytes);
-/** Lets Connect accept gzip. Nothing is left to do: `readMessage` has expanded the request, and responses are not compressed. */
-export const gzip = { name: "gzip", compress: copy, decompress: copy };
-
-/** Expands a compressed message. @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST */
-async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
-  const maxOutputLength = Math.min(maxBytes, Math.max(MAX_EXPANSION * message.length, MIN_EXPANDED_BYTES));
-  return decompress(message, { maxOutputLength }).catch(({ code }: NodeJS.ErrnoException) => {
-    throw code === "ERR_BUFFER_TOO_LARGE" ? payloadTooLarge() : malformed();
-  });
-}
-
-/** The encoding of a request's messages; undefined if they are not compressed. */
-export const encodingOf = (headers: RequestHeaders): string | undefined =>
-  ENCODING_HEADERS.map((name) => headers[name]?.toString()).find((encoding = "identity") => encoding !== "identity");
+/** The HTTP/2 request behind a request to the gRPC port. */
+export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerRequest;
 
 /** Maximum message of a method, in bytes. */
 export function maxBytesOf(method: DescMethod): number {
@@ -64,60 +43,59 @@ export function maxBytesOf(method: DescMethod): number {
 const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
   FRAME_HEAD_BYTES + (admitted?.claims || admitted?.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
 
-/** The HTTP/2 request behind a request to the gRPC port. */
-export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerRequest;
-
-/** The body of a call, with the time limits of its stream. Its errors are those of `readMessage`. */
-export function receiveBody(
+/**
+ * The body of a call for Connect. A call of one message is read and checked before, since Connect's errors quote the request
+ * and count as internal. Decoding it twice costs 2 µs for a login and 0.3 ms for the largest conversation.
+ * @param timeoutMs time until the message has arrived
+ * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, NOT_IMPLEMENTED, REQUEST_TIMEOUT, TOO_MANY_CONCURRENT, UNAVAILABLE
+ */
+export async function receiveBody(
   request: FastifyRequest,
   method: DescMethod,
-  { requestMs, writeMs, reflectionMs }: typeof TIMEOUTS,
-): AsyncIterable<Uint8Array> {
-  const { stream } = rawOf(request);
-  const cancel = () => stream.close(constants.NGHTTP2_CANCEL);
-  if (method.methodKind === "bidi_streaming") {
-    const timer = setTimeout(cancel, reflectionMs);
-    stream.once("close", () => clearTimeout(timer));
-    return readMessages(request, method);
-  }
-  // Only for calls with a token, since Node does not clear this timer when the connection closes.
-  if (request.admitted?.claims) stream.setTimeout(writeMs, () => stream.writableLength > 0 && cancel());
-  return readMessage(request, method, requestMs);
-}
-
-/**
- * Reads the body of a call of one message. The message is checked before Connect decodes it: errors of Connect quote the
- * request and count as internal. Decoding it twice costs 2 µs for a login and 0.3 ms for the largest conversation.
- * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, REQUEST_TIMEOUT, TOO_MANY_CONCURRENT, UNAVAILABLE
- */
-async function* readMessage(request: FastifyRequest, method: DescMethod, timeoutMs: number) {
+  timeoutMs: number,
+): Promise<AsyncIterable<Uint8Array>> {
+  const { headers, admitted } = request;
+  const raw = rawOf(request);
   const maxBytes = bytesToRead(request, method);
-  const reserve = (size: number) => request.admitted?.permit.reserveBody(size);
-  const body = await readBody(rawOf(request), { maxBytes, reserve, timeoutMs });
-  yield await readableBody(request, method, body);
+  if (method.methodKind === "bidi_streaming") return limited(raw.iterator({ destroyOnReturn: false }), maxBytes);
+  const isEncoded = takeEncoding(request);
+  const body = await readBody(raw, admitted?.permit, maxBytes, timeoutMs);
+  try {
+    const message = await checkMessage(request, method, body, isEncoded);
+    if (raw.stream.destroyed) throw malformed("The request broke off."); // Connect would not notice
+    return limited([message], maxBytes);
+  } catch (error) {
+    const isAdmins = policyOf(method)?.policy.access === Access.ADMIN; // their role is checked before
+    if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
+    admitted.fault = error;
+    return limited([withFrame(Buffer.from(isJson(headers) ? "{}" : ""), headers)], maxBytes);
+  }
 }
 
-/** Reads the body of a reflection stream, whose messages Connect decodes one by one. @throws ServiceError PAYLOAD_TOO_LARGE */
-async function* readMessages(request: FastifyRequest, method: DescMethod): AsyncIterable<Uint8Array> {
+/** Passes the parts of a body on, up to its limit: Connect decodes the messages of a reflection stream one by one. */
+async function* limited(parts: AsyncIterable<Buffer> | Buffer[], maxBytes: number): AsyncIterable<Uint8Array> {
   let bytes = 0;
-  for await (const part of rawOf(request).iterator({ destroyOnReturn: false })) {
+  for await (const part of parts) {
     bytes += part.length;
-    if (bytes > bytesToRead(request, method)) throw payloadTooLarge();
+    if (bytes > maxBytes) throw toConnectError(payloadTooLarge());
     yield part;
   }
 }
 
-/** The body, or an empty message if it can't be read and the role of the caller has to be checked first. @throws ServiceError */
-async function readableBody(request: FastifyRequest, method: DescMethod, body: Buffer): Promise<Buffer> {
-  const { admitted, headers } = request;
-  try {
-    return withFrame(await messageIn(request, method, body), headers);
-  } catch (error) {
-    const isAdmins = policyOf(method)?.policy.access === Access.ADMIN;
-    if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
-    admitted.fault = error;
-    return withFrame(Buffer.from(isJson(headers) ? "{}" : ""), headers);
+/**
+ * Whether the message of a request is compressed. Connect does not learn of it, nor of the compressed length: it gets the
+ * expanded message.
+ * @throws ServiceError NOT_IMPLEMENTED if it must not be
+ */
+function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
+  const encoding = ENCODING_HEADERS.map((name) => headers[name]).find((sent = "identity") => sent !== "identity");
+  for (const name of [...ENCODING_HEADERS, "content-length"]) delete headers[name];
+  if (encoding === undefined) return false;
+  if (!admitted?.claims) {
+    throw new ServiceError(Reason.NOT_IMPLEMENTED, "Requests without an access token must not be compressed.");
   }
+  if (encoding === GZIP) return true;
+  throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message, compressed by gzip if at all.");
 }
 
 type RequestHeaders = FastifyRequest["headers"];
@@ -131,9 +109,13 @@ function withFrame(message: Buffer, headers: RequestHeaders): Buffer {
   return Buffer.concat([head, message]);
 }
 
-/** The message of a body, expanded, once it is known that it can be decoded. @throws ServiceError */
-async function messageIn({ headers, admitted }: FastifyRequest, method: DescMethod, body: Buffer): Promise<Buffer> {
-  const isEncoded = encodingOf(headers) !== undefined;
+/** The body with its message expanded, once it is known that it can be decoded. @throws ServiceError */
+async function checkMessage(
+  { headers, admitted }: FastifyRequest,
+  method: DescMethod,
+  body: Buffer,
+  isEncoded: boolean,
+): Promise<Buffer> {
   const maxBytes = maxBytesOf(method);
   const hasFrame = isFramed(headers);
   if (hasFrame && body.length === 0) throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
@@ -153,7 +135,25 @@ async function messageIn({ headers, admitted }: FastifyRequest, method: DescMeth
   } catch (error) {
     throw error instanceof ServiceError ? error : malformed();
   }
-  return message;
+  return flags === COMPRESSED ? withFrame(message, headers) : body;
+}
+
+/** Counts the fields of a protobuf message before they become objects. @throws ServiceError MALFORMED_REQUEST; Error if it is none */
+function checkFields(message: Uint8Array): void {
+  const reader = new BinaryReader(message);
+  for (let fields = 1; reader.pos < reader.len; fields++) {
+    if (fields > MAX_FIELDS) throw tooManyFields();
+    const [number, wireType] = reader.tag();
+    reader.skip(wireType, number);
+  }
+}
+
+/** Expands a compressed message. @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST */
+async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
+  const maxOutputLength = Math.min(maxBytes, Math.max(MAX_EXPANSION * message.length, MIN_EXPANDED_BYTES));
+  return promisify(gunzip)(message, { maxOutputLength }).catch(({ code }: NodeJS.ErrnoException) => {
+    throw code === "ERR_BUFFER_TOO_LARGE" ? payloadTooLarge() : malformed();
+  });
 }
 
 /** The flags of the one frame of a body. */
@@ -170,8 +170,7 @@ function readFlags(body: Buffer, maxBytes: number): number {
  * for ever: see docs/decisions/0012. A client that sends for too long gets the response, then its stream is closed (RFC
  * 9113 section 8.1).
  */
-export async function discardBody(request: FastifyRequest, ms: number): Promise<void> {
-  const raw = rawOf(request);
+export async function discardBody(raw: Http2ServerRequest, ms: number): Promise<void> {
   const { stream } = raw;
   if (raw.complete || stream.destroyed) return;
   const signal = AbortSignal.timeout(Math.max(0, Math.ceil(ms)));
@@ -181,4 +180,4 @@ export async function discardBody(request: FastifyRequest, ms: number): Promise<
   });
 }
 
-const malformed = () => new ServiceError(Reason.MALFORMED_REQUEST, "The request can't be read.");
+const malformed = (message = "The request can't be read.") => new ServiceError(Reason.MALFORMED_REQUEST, message);

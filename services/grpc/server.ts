@@ -1,7 +1,13 @@
-import type { Http2ServerRequest } from "node:http2";
+import { constants, type Http2ServerRequest } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
-import { type ConnectRouter, createContextKey, createContextValues, type HandlerContext } from "@connectrpc/connect";
+import {
+  type ConnectRouter,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+  type Interceptor,
+} from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -10,21 +16,27 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
 import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SECRET } from "../platform/client.ts";
 import type { Config } from "../platform/config.ts";
-import { connectErrorOf, ServiceError, toConnectError } from "../platform/errors.ts";
+import { connectErrorOf, ServiceError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
 import { closeWithin, readServerTls } from "../platform/process.ts";
 import { addServerHooks, admittedKey, schemaController } from "../platform/server-hooks.ts";
-import {
-  abortOnShutdown,
-  allowGatewayStreams,
-  createHttp2Server,
-  MAX_TIMEOUT_MS,
-  refuseLongTimeout,
-} from "./http2-server.ts";
+import { allowGatewayStreams, createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
-import { discardBody, encodingOf, gzip, rawOf, receiveBody, TIMEOUTS } from "./request-body.ts";
+import { discardBody, GZIP, rawOf, receiveBody } from "./request-body.ts";
 
 const MAX_HEADER_BYTES = 16 * 1024;
+
+/** Time limits of the port, in ms. As on the REST port, but connections may be idle for longer, since clients pool them. */
+export const TIMEOUTS = {
+  /** Until a request has arrived. */
+  requestMs: 30_000,
+  /** While a client reads nothing of a response. */
+  writeMs: 120_000,
+  /** While a connection has no open call. */
+  idleMs: 600_000,
+  /** Of a reflection stream. */
+  reflectionMs: 60_000,
+};
 
 /** A listening gRPC server. */
 export type GrpcServer = {
@@ -49,7 +61,7 @@ type GrpcConfig = Pick<Config, "grpc"> & Partial<Pick<Config, "internalSecret">>
 export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TIMEOUTS): Promise<GrpcServer> {
   const { host, port, tls, reflection } = config.grpc;
   const { proxies = createTrustedProxies([]) } = app;
-  const shutdown = new AbortController();
+  const calls = new Set<AbortController>();
   const connections = createHttp2Server(tls ? readServerTls(tls) : undefined, timeouts.idleMs);
   const server = fastify({
     serverFactory: (handler) => connections.server.on("request", handler as never) as never,
@@ -62,8 +74,10 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   }) as FastifyInstance;
   const methods = new Map<string, DescMethod>();
   const refusals = new WeakMap<FastifyRequest, Refusal>();
-  const refuse = (request: FastifyRequest, error: unknown) =>
-    refusals.set(request, { error, discarded: discardBody(request, timeouts.requestMs) });
+  const methodOf = (request: FastifyRequest) => methods.get(request.routeOptions.url ?? "");
+  /** Refuses a call, and discards the rest of its body. @param elapsedMs since its body is awaited */
+  const refuse = (request: FastifyRequest, error: unknown, elapsedMs = 0) =>
+    refusals.set(request, { error, discarded: discardBody(rawOf(request), timeouts.requestMs - elapsedMs) });
   /** Throws the error of a refused call inside Connect, which writes it in the form of each protocol. */
   async function throwRefusal({ values, requestHeader, method }: HandlerContext) {
     const request = values.get(requestKey) as FastifyRequest;
@@ -74,23 +88,11 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     await refusal.discarded;
     throw connectErrorOf(refusal.error);
   }
-  /** A body for Connect. After an error it reports a unary call, which reaches no interceptor, and discards the rest. */
-  async function* bodyOf(request: FastifyRequest, method: DescMethod) {
-    const startedAt = performance.now();
-    try {
-      yield* receiveBody(request, method, timeouts);
-    } catch (error) {
-      const refusal = error instanceof ServiceError ? error : undefined;
-      if (refusal && method.methodKind === "unary") app.onRefused?.(method, request.id, refusal);
-      await discardBody(request, timeouts.requestMs - (performance.now() - startedAt));
-      throw refusal ? toConnectError(refusal) : error;
-    }
-  }
   app.admission?.limitConnections(connections.server, proxies.isTrusted);
   addServerHooks(server, {
     gate: app.gate,
     headOf(request) {
-      const method = methods.get(request.routeOptions.url ?? "");
+      const method = methodOf(request);
       if (!method) return undefined;
       const { authorization, [SECRET]: secret } = request.headers;
       const isForwarded = isGatewaySecret(secret, config.internalSecret);
@@ -102,18 +104,23 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
       }
-      reply.header("grpc-accept-encoding", gzip.name);
+      reply.header("grpc-accept-encoding", GZIP);
       endWrites(rawOf(request), reply);
     },
     onRefused: refuse,
   });
-  server.addHook("preHandler", (request, _reply, done) => {
-    const method = methods.get(request.routeOptions.url ?? "");
+  server.addHook("preHandler", async (request) => {
+    const method = methodOf(request);
     const tooLong = refuseLongTimeout(request.headers);
-    const error = method && !refusals.has(request) && (tooLong ?? refuseEncoding(request));
-    if (error) refuse(request, error);
-    if (method && !refusals.has(request)) request.body = bodyOf(request, method);
-    done();
+    if (!method || refusals.has(request)) return;
+    const startedAt = performance.now();
+    limitTime(request, method, timeouts);
+    try {
+      if (tooLong) throw tooLong;
+      request.body = await receiveBody(request, method, timeouts.requestMs);
+    } catch (error) {
+      refuse(request, error, performance.now() - startedAt);
+    }
   });
   server.setNotFoundHandler((_request, reply) => reply.code(404).send());
   server.setErrorHandler(({ statusCode = 500 }: { statusCode?: number }, _request, reply) =>
@@ -132,11 +139,9 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     routes,
     contextValues: (request) => createContextValues().set(admittedKey, request.admitted).set(requestKey, request),
     requestGate: throwRefusal,
-    interceptors: [abortOnShutdown(shutdown.signal), ...app.interceptors],
-    acceptCompression: [gzip],
-    compressMinBytes: 0xffffffff,
+    interceptors: [keepIn(calls), ...app.interceptors],
+    acceptCompression: [], // requests have been expanded, and responses are not compressed
     binaryOptions: { readUnknownFields: false }, // each unknown field would become an object
-    maxTimeoutMs: MAX_TIMEOUT_MS,
   });
   await server.listen({ host, port });
   return {
@@ -144,7 +149,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     async close(graceMs) {
       const closed = server.close();
       connections.drain();
-      await closeWithin(closed, graceMs, [shutdown], connections.cut);
+      await closeWithin(closed, graceMs, calls, connections.cut);
     },
   };
 }
@@ -158,11 +163,34 @@ function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void 
   stream.once("aborted", () => raw.listenerCount("error") > 0 && raw.emit("error", error));
 }
 
-function refuseEncoding({ headers, admitted }: FastifyRequest): ServiceError | undefined {
-  const encoding = encodingOf(headers);
-  if (encoding === undefined || (encoding === gzip.name && admitted?.claims)) return undefined;
-  const message = admitted?.claims
-    ? "A request is one message, compressed by gzip if at all."
-    : "Requests without an access token must not be compressed.";
-  return new ServiceError(Reason.NOT_IMPLEMENTED, message);
+/** Cancels a reflection stream that lasts too long, and a call whose client reads nothing of the response. */
+function limitTime(request: FastifyRequest, method: DescMethod, { writeMs, reflectionMs }: typeof TIMEOUTS): void {
+  const { stream } = rawOf(request);
+  const cancel = () => stream.close(constants.NGHTTP2_CANCEL);
+  if (method.methodKind === "bidi_streaming") {
+    const timer = setTimeout(cancel, reflectionMs);
+    stream.once("close", () => clearTimeout(timer));
+  } else if (request.admitted?.claims) {
+    // Only for calls with a token, since Node does not clear this timer when the connection closes.
+    stream.setTimeout(writeMs);
+    stream.on("timeout", () => stream.writableLength > 0 && cancel());
+  }
+}
+
+/**
+ * Keeps the calls in progress in a set, for a shutdown to abort them. Connect's `shutdownSignal` does the same, but looks
+ * through all open calls whenever one starts or ends.
+ */
+function keepIn(calls: Set<AbortController>): Interceptor {
+  return (next) => (req) => {
+    const call = new AbortController();
+    const onEnd = () => {
+      calls.delete(call);
+      call.abort(req.signal.reason);
+    };
+    calls.add(call);
+    req.signal.addEventListener("abort", onEnd);
+    if (req.signal.aborted) onEnd();
+    return next({ ...req, signal: call.signal });
+  };
 }

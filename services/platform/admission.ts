@@ -1,5 +1,7 @@
+import type { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
 import { totalmem } from "node:os";
+import type { Readable } from "node:stream";
 import { getHeapStatistics } from "node:v8";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { networksOf, plainAddress } from "./client.ts";
@@ -14,7 +16,7 @@ const HEAP_FRACTION = 0.6;
 const MEMORY_FRACTION = 0.5;
 /** Minimum budget: one request of the largest size. */
 const MIN_BUDGET_BYTES = 24 * MIB;
-/** Memory of a small request, of a byte of a large body, and of a connection. Measured: 25 to 50 KiB, 0.7 to 2.3, 20 KiB. */
+/** Memory of a small request, of a byte of a large body, of a connection. Measured: 25 to 50 KiB, 0.7 to 2.3, 20 KiB. */
 const REQUEST_BYTES = 48 * 1024;
 const BYTES_PER_BODY_BYTE = 3;
 const CONNECTION_BYTES = 20 * 1024;
@@ -24,32 +26,23 @@ const BODY_FRACTION = 0.3;
 const SMALL_BODY_BYTES = 32 * 1024;
 /** Maximum part of the requests that are long-running calls, which wait for providers or clients for minutes. */
 const LONG_RUNNING_FRACTION = 0.6;
-/** Share of one caller in all requests, bodies and connections, and its minimum. */
+/** Share of one caller in all requests, bodies and connections, and its minimum: the largest body of any method. */
 const CALLER_FRACTION = 1 / 20;
 const MIN_CALLER_REQUESTS = 32;
 const MIN_CALLER_CONNECTIONS = 64;
-/** The largest body of any method. */
 const MIN_CALLER_BODY_BYTES = 2 * MIB + SMALL_BODY_BYTES;
 /** Health watches and reflection streams per address. */
 const WATCHES_PER_ADDRESS = 8;
 
-/** The kind of a call: a health probe, a public watch, an AI call, or any other. */
-export type CallKind = "probe" | "watch" | "long-running" | "default";
+/** The kind of a call: a health probe, a public watch, an AI stream, another AI call, or any other. */
+export type CallKind = "probe" | "watch" | "user-stream" | "long-running" | "default";
 
-/** The properties of a call that are known before its body is read. */
-export type AdmissionRequest = {
-  kind: CallKind;
-  /** The user, if the call has a valid access token. */
-  userId: string | undefined;
-  /** Whether it is one of the streams that are limited per user. */
-  isUserStream: boolean;
-  /** The client's address; undefined for gateways and trusted proxies, which have no share. */
-  address: string | undefined;
-};
+/** Whose share a call uses: its user's if it has a valid access token, else its address's. Gateways and proxies have none. */
+type Caller = { userId: string | undefined; address: string | undefined };
 
 /** The right to run one call. */
 export type Permit = {
-  /** Reserves memory for a body of this size. @throws ServiceError UNAVAILABLE, TOO_MANY_CONCURRENT */
+  /** Reserves memory for a body of this size. @throws ServiceError */
   reserveBody(bytes: number): void;
   /** Releases everything. May be called twice. */
   release(): void;
@@ -76,39 +69,35 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
     bodies: Math.max(MIN_CALLER_BODY_BYTES, maxBodyBytes * CALLER_FRACTION),
     connections: Math.max(MIN_CALLER_CONNECTIONS, Math.floor(maxConnections * CALLER_FRACTION)),
   };
-  const release = (key: string, amount: number) => {
-    const count = (counts.get(key) ?? 0) - amount;
-    if (count > 0) counts.set(key, count);
-    else counts.delete(key);
-  };
   /** Adds to every count, or throws and adds to none. */
   const acquire = (shares: Share[], amount: number) => {
-    for (const [i, { key, max, error = tooManyConcurrent }] of shares.entries()) {
-      const count = (counts.get(key) ?? 0) + amount;
-      if (count > max) {
-        for (const added of shares.slice(0, i)) release(added.key, amount);
-        throw error();
-      }
-      counts.set(key, count);
+    const exceeded = shares.find(({ key, max }) => (counts.get(key) ?? 0) + amount > max);
+    if (exceeded) throw (exceeded.error ?? tooManyConcurrent)();
+    for (const { key } of shares) counts.set(key, (counts.get(key) ?? 0) + amount);
+  };
+  const release = (shares: Share[], amount: number) => {
+    for (const { key } of shares) {
+      const count = (counts.get(key) ?? 0) - amount;
+      if (count > 0) counts.set(key, count);
+      else counts.delete(key);
     }
   };
-  const sharesOf = (what: keyof typeof share, { userId, address }: Pick<AdmissionRequest, "userId" | "address">) => {
-    const networks = userId !== undefined || address === undefined ? [] : networksOf(address);
+  const sharesOf = (what: keyof typeof share, { userId, address }: Caller) => {
+    const networks = address === undefined ? [] : networksOf(address);
     const counted = userId === undefined ? networks : [[userId, 1] as const];
     return counted.map(([who, factor]): Share => ({ key: `${what}:${who}`, max: share[what] * factor }));
   };
 
   return {
     /** @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller has used its share */
-    acquire(call: AdmissionRequest): Permit {
-      const { kind, userId, isUserStream } = call;
-      const isLong = kind === "long-running" || kind === "watch";
-      const shares: Share[] = kind === "probe" ? [] : sharesOf(kind === "watch" ? "watches" : "requests", call);
-      if (isUserStream && userId !== undefined) {
-        shares.push({ key: `streams:${userId}`, max: streamsPerUser });
-      }
+    acquire(kind: CallKind, caller: Caller): Permit {
+      const { userId } = caller;
+      const shares: Share[] = [];
       if (kind !== "probe") {
-        shares.push({ key: "requests", max: maxRequests * (isLong ? LONG_RUNNING_FRACTION : 1), error: full });
+        const fraction = kind === "default" ? 1 : LONG_RUNNING_FRACTION;
+        shares.push(...sharesOf(kind === "watch" ? "watches" : "requests", caller));
+        if (kind === "user-stream" && userId) shares.push({ key: `streams:${userId}`, max: streamsPerUser });
+        shares.push({ key: "requests", max: maxRequests * fraction, error: full });
       }
       acquire(shares, 1);
       let bodyShares: Share[] = [];
@@ -117,24 +106,21 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
         reserveBody(bytes) {
           const more = bytes - SMALL_BODY_BYTES - bodyBytes;
           if (more <= 0 || shares.length === 0) return; // nothing is held after the release
-          bodyShares = [...sharesOf("bodies", call), { key: "bodies", max: maxBodyBytes, error: full }];
+          bodyShares = [...sharesOf("bodies", caller), { key: "bodies", max: maxBodyBytes, error: full }];
           acquire(bodyShares, more);
           bodyBytes += more;
         },
         release() {
-          for (const { key } of shares.splice(0)) release(key, 1);
-          for (const { key } of bodyShares.splice(0)) release(key, bodyBytes);
+          release(shares.splice(0), 1);
+          release(bodyShares.splice(0), bodyBytes);
         },
       };
     },
 
     /** Limits a server's connections, in all and per address. @param isExempt addresses without a share, such as proxies */
-    limitConnections(
-      server: { maxConnections: number; on(event: "connection", listener: (socket: Socket) => void): unknown },
-      isExempt: (address: string) => boolean,
-    ): void {
+    limitConnections(server: EventEmitter & { maxConnections: number }, isExempt: (address: string) => boolean): void {
       server.maxConnections = maxConnections;
-      server.on("connection", (socket) => {
+      server.on("connection", (socket: Socket) => {
         const address = plainAddress(socket.remoteAddress ?? "");
         if (address === "" || isExempt(address)) return;
         const shares = sharesOf("connections", { userId: undefined, address });
@@ -143,32 +129,72 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
         } catch {
           return void socket.destroy();
         }
-        socket.once("close", () => {
-          for (const { key } of shares) release(key, 1);
-        });
+        socket.once("close", () => release(shares, 1));
       });
     },
   };
 }
 
-const full = () => unavailable("Too many requests are in progress. Please try again in a moment.");
+export const payloadTooLarge = () =>
+  new ServiceError(Reason.PAYLOAD_TOO_LARGE, "The body is larger than this method accepts.");
 
+/**
+ * Reads a body up to its body limit. Its parts are joined as they arrive, since many small buffers cost more memory than
+ * their content. After an error the rest is discarded.
+ * @param permit reserves its memory
+ * @param timeoutMs time until its end; 0 where the server has a limit of its own
+ * @throws ServiceError PAYLOAD_TOO_LARGE, TOO_MANY_CONCURRENT, UNAVAILABLE, REQUEST_TIMEOUT, MALFORMED_REQUEST if the client leaves
+ */
+export function readBody(
+  stream: Readable,
+  permit: Permit | undefined,
+  maxBytes: number,
+  timeoutMs = 0,
+): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    let buffer = Buffer.alloc(0);
+    let bytes = 0;
+    const finish = (error?: unknown) => {
+      clearTimeout(timer);
+      stream.off("data", add).off("end", finish).off("error", breakOff).off("close", breakOff);
+      if (error === undefined) return resolve(buffer.subarray(0, bytes));
+      buffer = Buffer.alloc(0);
+      stream.on("error", () => {}).resume();
+      reject(error);
+    };
+    const add = (part: Buffer) => {
+      const start = bytes;
+      bytes += part.length;
+      try {
+        if (bytes > maxBytes) throw payloadTooLarge();
+        permit?.reserveBody(bytes);
+      } catch (error) {
+        return finish(error);
+      }
+      const capacity = Math.min(Math.max(bytes, 2 * buffer.length), maxBytes);
+      if (bytes > buffer.length) buffer = Buffer.concat([buffer], capacity);
+      buffer.set(part, start);
+    };
+    const breakOff = () => finish(new ServiceError(Reason.MALFORMED_REQUEST, "The request broke off."));
+    const late = () => finish(new ServiceError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."));
+    const timer = timeoutMs > 0 ? setTimeout(late, timeoutMs) : undefined;
+    stream.on("data", add).on("end", finish).on("error", breakOff).on("close", breakOff);
+  });
+}
+
+const full = () => unavailable("Too many requests are in progress. Please try again in a moment.");
 const tooManyConcurrent = () =>
   new ServiceError(Reason.TOO_MANY_CONCURRENT, "Too many of your requests are in progress. Wait for one to end.", {
     retryAfterSeconds: 1,
   });
 
-const spareBytes = () =>
-  Math.max(
-    Math.min((getHeapStatistics().heap_size_limit - IDLE_HEAP_BYTES) * HEAP_FRACTION, spareMemory()),
-    MIN_BUDGET_BYTES,
-  );
+function spareBytes(): number {
+  const heap = (getHeapStatistics().heap_size_limit - IDLE_HEAP_BYTES) * HEAP_FRACTION;
+  return Math.max(Math.min(heap, spareMemory()), MIN_BUDGET_BYTES);
+}
 
-const spareMemory = () =>
-  Math.max(
-    (memoryBytes() - Math.max(IDLE_MEMORY_BYTES, process.memoryUsage.rss())) * MEMORY_FRACTION,
-    MIN_BUDGET_BYTES,
-  );
-
-/** The memory of the machine, or of the container. */
-const memoryBytes = () => Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem());
+function spareMemory(): number {
+  const limit = Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()); // of container and machine
+  const used = Math.max(IDLE_MEMORY_BYTES, process.memoryUsage.rss());
+  return Math.max((limit - used) * MEMORY_FRACTION, MIN_BUDGET_BYTES);
+}

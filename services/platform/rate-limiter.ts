@@ -1,5 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { type Limit, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { networksOf, siteOf } from "./client.ts";
 import { ServiceError } from "./errors.ts";
 import type { Clock } from "./process.ts";
@@ -66,6 +66,18 @@ export function addressKeys(limit: Limit, address: string, account = "", max = l
   return networksOf(address).map(([network, factor]) =>
     rateLimitKey(limit, `{address:${site}}${network === site ? "" : network}${account}`, max * factor),
   );
+}
+
+/** Factor of the limit of one address over all accounts, for many users behind one address. */
+const ACCOUNTS_PER_ADDRESS = 20;
+
+/** The keys that the headers of a request determine. Accounts are named in bodies; an interceptor counts them. */
+export function requestKeys(limits: readonly Limit[], userId: string | undefined, address: string): RateLimitKey[] {
+  return limits.flatMap((limit) => {
+    if (limit.by === LimitKey.USER) return [rateLimitKey(limit, `user:${userId}`)];
+    if (limit.by === LimitKey.ADDRESS) return addressKeys(limit, address);
+    return addressKeys(limit, address, "", limit.requests * ACCOUNTS_PER_ADDRESS);
+  });
 }
 
 /** The `RateLimit` headers of a response. */

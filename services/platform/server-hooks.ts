@@ -3,7 +3,7 @@ import { createContextKey } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import {
   readBearerToken,
   refuseBearerToken,
@@ -18,17 +18,12 @@ import { ServiceError } from "./errors.ts";
 import { type MethodPolicy, policyOf } from "./policy.ts";
 import type { Clock } from "./process.ts";
 import {
-  addressKeys,
   createRateLimiter,
-  type RateLimitKey,
   type RateLimitResult,
   rateLimitHeaders,
-  rateLimitKey,
   refuseExceeded,
+  requestKeys,
 } from "./rate-limiter.ts";
-
-/** Factor of the limit of one address over all accounts, for many users behind one address. */
-const ACCOUNTS_PER_ADDRESS = 20;
 
 const noSchemas = (): never => {
   throw new Error("routes have no JSON schemas: the protos have the rules of messages");
@@ -64,19 +59,21 @@ export type Admitted = CallHead & {
 /** The admitted call that an RPC belongs to. */
 export const admittedKey = createContextKey<Admitted | undefined>(undefined, { description: "admitted call" });
 
-type GateOptions = { log: Logger; clock: Clock; admission?: Admission | undefined };
-
 /**
  * Opens the checks of a process's ports.
  * @param keys those of this process, or of the services in another one
  * @param options.admission by default what the memory of the process allows
  */
-export async function openGate(config: Config, keys: VerificationKeys, { log, clock, ...options }: GateOptions) {
+export async function openGate(
+  config: Config,
+  keys: VerificationKeys,
+  options: { log: Logger; clock: Clock; admission?: Admission | undefined },
+) {
+  const { log, clock, admission = createAdmission({ streamsPerUser: config.aiStreamsPerUser }) } = options;
   const tokens: TokenDeps = { config, keys, clock };
   const { openRedis } = config.redisUrls.length > 0 ? await import("./redis.ts") : {};
   const redis = await openRedis?.(config.redisUrls, log);
   const rateLimiter = config.rateLimits ? createRateLimiter(redis, clock) : undefined;
-  const admission = options.admission ?? createAdmission({ streamsPerUser: config.aiStreamsPerUser });
   const proxies = createTrustedProxies(config.trustProxy, log);
 
   /** Authenticates, rate-limits and admits a call by its headers alone. @throws ServiceError */
@@ -86,16 +83,15 @@ export async function openGate(config: Config, keys: VerificationKeys, { log, cl
     const needsToken = policy !== undefined && policy.policy.access !== Access.PUBLIC;
     const claims = needsToken ? await readBearerToken(tokens, call.authorization) : undefined;
     if (needsToken && !claims) throw unauthenticated();
-    const keys = policy && !isForwarded ? portKeys(policy, claims, address) : [];
+    const keys = policy && !isForwarded ? requestKeys(policy.limits, claims?.userId, address) : [];
     const rateLimit = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
     const onSessionEnded = () => claims && refuseBearerToken(tokens, call.authorization); // public methods ignore tokens
     try {
       if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
-      const permit = admission.acquire({
-        kind: callKind(method, policy),
+      const hasShare = !isForwarded && (claims || !proxies.isTrusted(address));
+      const permit = admission.acquire(callKind(method, policy), {
         userId: isForwarded ? undefined : claims?.userId,
-        isUserStream: policy !== undefined && method.methodKind === "server_streaming",
-        address: isForwarded || (!claims && proxies.isTrusted(address)) ? undefined : address, // a user's share is the user's
+        address: hasShare ? address : undefined,
       });
       return { ...call, claims, onSessionEnded, rateLimit, permit };
     } catch (error) {
@@ -112,19 +108,11 @@ export type RequestGate = Awaited<ReturnType<typeof openGate>>["gate"];
 export const unauthenticated = () =>
   new ServiceError(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
 
-/** The rate-limit keys that the headers determine. Accounts are named in bodies; an interceptor counts them. */
-function portKeys({ limits }: MethodPolicy, claims: SessionClaims | undefined, address: string): RateLimitKey[] {
-  return limits.flatMap((limit) => {
-    if (limit.by === LimitKey.USER) return [rateLimitKey(limit, `user:${claims?.userId}`)];
-    if (limit.by === LimitKey.ADDRESS) return addressKeys(limit, address);
-    return addressKeys(limit, address, "", limit.requests * ACCOUNTS_PER_ADDRESS);
-  });
-}
-
 /** Methods without a policy are those of health and reflection. */
-function callKind(method: DescMethod, policy: MethodPolicy | undefined): CallKind {
-  if (!policy) return method.methodKind === "unary" ? "probe" : "watch";
-  return method.methodKind !== "unary" || policy.policy.maxBodyBytes > 0 ? "long-running" : "default";
+function callKind({ methodKind }: DescMethod, policy: MethodPolicy | undefined): CallKind {
+  if (!policy) return methodKind === "unary" ? "probe" : "watch";
+  if (methodKind !== "unary") return "user-stream";
+  return policy.policy.maxBodyBytes > 0 ? "long-running" : "default";
 }
 
 /** The parts of the hook that differ between the ports. */
@@ -133,7 +121,7 @@ export type Port = {
   /** The head of the call that a request makes; undefined for a request that is no call. */
   headOf(request: FastifyRequest): CallHead | undefined;
   /** Runs first: headers of every response, and checks that need no token, such as draining. @throws ServiceError */
-  onRequest?(request: FastifyRequest, reply: FastifyReply): void;
+  onRequest(request: FastifyRequest, reply: FastifyReply): void;
   /** Runs once the response has ended or its client has disconnected. */
   onClose?(request: FastifyRequest, reply: FastifyReply): void;
   /** Called if the gate refuses a call. By default the request fails with the error. */
@@ -148,7 +136,6 @@ declare module "fastify" {
 
 /** Adds the hook of every request: request id, authentication, rate limit, admission. The body is read after it. */
 export function addServerHooks(app: FastifyInstance, port: Port): void {
-  const { gate } = port;
   app.decorateRequest("admitted", undefined);
   app.addHook("onRequest", (request, reply, done) => {
     let isClosed = false;
@@ -158,11 +145,6 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
       port.onClose?.(request, reply);
     });
     reply.header("x-request-id", request.id);
-    const refuse = (error: unknown) => {
-      if (!port.onRefused) return done(error as Error);
-      port.onRefused(request, error);
-      done();
-    };
     const admit = (admitted: Admitted) => {
       request.admitted = admitted;
       if (isClosed) admitted.permit.release();
@@ -170,15 +152,19 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
       if (admitted.rateLimit) admitted.showRateLimit(admitted.rateLimit);
       done();
     };
+    const refuse = (error: Error) => {
+      port.onRefused?.(request, error);
+      done(port.onRefused ? undefined : error);
+    };
     // Without a promise, an error is sent before the server reads more of the request.
     try {
-      port.onRequest?.(request, reply);
+      port.onRequest(request, reply);
     } catch (error) {
       return done(error as Error);
     }
     if (reply.sent) return;
-    const head = gate && port.headOf(request);
-    if (head) gate(head).then(admit, refuse);
+    const head = port.gate && port.headOf(request);
+    if (head) port.gate?.(head).then(admit, refuse);
     else done();
   });
 }

@@ -6,7 +6,7 @@ const root = join(import.meta.dirname, "../..");
 
 /** The standard term of a mechanism, and the files that a search for it must find. */
 const FILES: Record<string, string[]> = {
-  "body limit": ["services/platform/body-limits.ts"],
+  "body limit": ["services/platform/admission.ts"],
   overload: ["services/platform/admission.ts"],
   "idle timeout": ["services/grpc/http2-server.ts", "services/ai/providers/send.ts"],
   "refresh rotation": ["services/auth/refresh.ts", "services/store/sign-in.ts"],
