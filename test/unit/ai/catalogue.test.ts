@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { type Catalogue, readCatalogue } from "../../../services/ai/catalogue.ts";
@@ -68,16 +68,14 @@ describe("AI catalogue", () => {
 
   test("a fifth provider of a known dialect needs no code", async () => {
     const simulator = await startProviderSimulator({ dialect: "openai-compatible" });
+    onTestFinished(() => simulator.close());
     const catalogue = readCatalogue(file({ providers: [fifth] }));
-    const [entry] = catalogue.providers;
-    if (!entry) throw new Error("The fifth provider is missing.");
     const environment = { ELSEWHERE_TOKEN: "simulated-key", ELSEWHERE: `${simulator.url}/v1` };
     const providers = openProviders(catalogue, variablesIn(environment));
-    const provider = providers.byId.get(entry.id);
-    if (!provider) throw new Error("The fifth provider isn't open.");
+    onTestFinished(() => providers.close());
+    const { entry, provider } = { entry: catalogue.providers[0], provider: providers.byId.get(fifth.id) };
+    if (!entry || !provider) throw new Error("The fifth provider isn't open.");
     expect(await readWhole(provider, promptOf({ entry }, "case: plain"))).toMatchObject({ text: REPLY });
-    providers.close();
-    await simulator.close();
   });
 
   test("a key variable cannot be a secret of the product", () => {
@@ -87,51 +85,44 @@ describe("AI catalogue", () => {
     });
   });
 
+  const refuses = (content: unknown, ...problems: string[]) => {
+    for (const problem of problems) expect(() => readCatalogue(file(content))).toThrow(problem);
+  };
+
   test("an invalid file is refused with a list of all its errors", () => {
-    const wrong = {
-      providers: [
-        { ...fifth, dialect: "klingon", baseUrl: "ftp://elsewhere", models: [] },
-        {
-          ...fifth,
-          keyVariable: "not a name",
-          models: [{ name: "big", upstream: "", outputTokens: 0, colour: "red" }],
-        },
-        { ...fifth, models: [fifth.models[0], fifth.models[0]] },
-      ],
-    };
-    for (const at of ["0.dialect", "0.baseUrl", "0.models", "1.keyVariable", "1.models.0.upstream"])
-      expect(() => readCatalogue(file(wrong))).toThrow(at);
-    for (const at of ["1.models.0.outputTokens", "colour", "2.models.1.name"])
-      expect(() => readCatalogue(file(wrong))).toThrow(at);
-    expect(() => readCatalogue(file({ providers: [fifth, fifth] }))).toThrow("listed twice");
-    expect(() => readCatalogue(file("{"))).toThrow("cannot be read");
+    const models = [{ name: "big", upstream: "", outputTokens: 0, colour: "red" }];
+    const providers = [
+      { ...fifth, dialect: "klingon", baseUrl: "ftp://elsewhere", models: [] },
+      { ...fifth, keyVariable: "not a name", models },
+      { ...fifth, models: [fifth.models[0], fifth.models[0]] },
+    ];
+    const ofSecond = ["1.keyVariable", "1.models.0.upstream", "1.models.0.outputTokens", "colour"];
+    refuses({ providers }, "0.dialect", "0.baseUrl", "0.models", ...ofSecond, "2.models.1.name");
+    refuses({ providers: [fifth, fifth] }, "listed twice");
+    refuses("{", "cannot be read");
     expect(() => readCatalogue("/nowhere.json")).toThrow("cannot be read");
   });
 
-  test.each([
-    "http://127.0.0.1:9/v1?api-version=1",
-    "http://127.0.0.1:9/v1#top",
-    "http://ann:secret@127.0.0.1:9/v1",
-    "http://127.0.0.1:9/v1 ",
-    "http://",
-  ])("refuses the base URL %j, in the file and in a variable", (address) => {
-    const providers = [{ ...fifth, baseUrl: address }];
-    expect(() => readCatalogue(file({ providers }))).toThrow("providers.0.baseUrl: must be a URL");
-    const open = () => openProviders(readCatalogue(), { MISTRAL_BASE_URL: address });
-    expect(open).toThrow(/^(?!.*secret).*MISTRAL_BASE_URL must be a URL/s);
-  });
+  test.each(["?api-version=1", "#top", " ", "http://ann:secret@127.0.0.1:9/v1", "http://"])(
+    "refuses the base URL %j, in the file and in a variable",
+    (wrong) => {
+      const address = wrong.startsWith("http") ? wrong : `http://127.0.0.1:9/v1${wrong}`;
+      refuses({ providers: [{ ...fifth, baseUrl: address }] }, "providers.0.baseUrl: must be a URL");
+      const open = () => openProviders(readCatalogue(), { MISTRAL_BASE_URL: address });
+      expect(open).toThrow(/^(?!.*secret).*MISTRAL_BASE_URL must be a URL/s);
+    },
+  );
 
   test.each(["", " ", "a\u0000", "a\nb", " a", "a\ud800"])("refuses the name %j", (name) => {
-    const wrong = { ...fifth, id: name, models: [{ name, upstream: name, outputTokens: 1 }] };
-    for (const at of ["id", "models.0.name", "models.0.upstream"]) {
-      expect(() => readCatalogue(file({ providers: [wrong] }))).toThrow(`providers.0.${at}: must be words`);
-    }
+    const providers = [{ ...fifth, id: name, models: [{ name, upstream: name, outputTokens: 1 }] }];
+    const places = ["id", "models.0.name", "models.0.upstream"];
+    refuses({ providers }, ...places.map((at) => `providers.0.${at}: must be words`));
   });
 
   test("accepts a byte order mark, and UTF-8 only", () => {
     const text = JSON.stringify({ providers: [{ ...fifth, id: "café" }] });
     expect(names(readCatalogue(file(Buffer.from(`\ufeff${text}`))))).toEqual({ café: ["big"] });
-    expect(() => readCatalogue(file(Buffer.from(text, "latin1")))).toThrow("cannot be read");
+    refuses(Buffer.from(text, "latin1"), "cannot be read");
   });
 
   test("invalid values of the named variables are refused and never shown", () => {

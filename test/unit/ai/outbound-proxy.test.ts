@@ -5,7 +5,7 @@ import tls from "node:tls";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
-import { createHttpClient } from "../../../services/ai/providers/http-client.ts";
+import { createHttpClient, joinUrl } from "../../../services/ai/providers/http-client.ts";
 import { startApp } from "../../support/app.ts";
 import { listen } from "../../support/sockets.ts";
 
@@ -30,18 +30,7 @@ async function startConnectProxy(onConnect: (client: Socket) => unknown) {
   return { requests, HTTPS_PROXY: `http://me:secret@127.0.0.1:${await listenForTest(proxy)}` };
 }
 
-test("HTTPS_PROXY: providers are reached by CONNECT through the proxy, except those of NO_PROXY", async () => {
-  const { requests, HTTPS_PROXY } = await startConnectProxy((client) => client.end("HTTP/1.1 502 Bad Gateway\r\n\r\n"));
-  const client = createHttpClient(5_000, { HTTPS_PROXY, NO_PROXY: "localhost" });
-  onTestFinished(client.close);
-  const post = (hostname: string) =>
-    client.post({ protocol: "https:", hostname, port: 1, path: "/" }, {}, {}, new AbortController().signal);
-  await expect(post("provider.invalid")).rejects.toThrow();
-  await expect(post("localhost")).rejects.toThrow();
-  expect(requests).toEqual([`provider.invalid:1 Basic ${btoa("me:secret")}`]);
-});
-
-test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to the provider, whose certificate is verified", async () => {
+test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers but those of NO_PROXY, and verifies their certificates", async () => {
   const simulator = await startProviderSimulator({ dialect: "openai" });
   onTestFinished(() => simulator.close());
   const provider = tls.createServer({ cert: CERT, key: KEY }, (near) => {
@@ -57,10 +46,15 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to the provider, w
       .pipe(client)
       .pipe(tunnel);
   });
-  const [ours, others] = ["https://localhost:1/v1", "https://provider.invalid:1/v1"]; // only the tunnel reaches them
   const app = await startApp({
     mode: "embedded",
-    env: { HTTPS_PROXY, OPENAI_BASE_URL: ours, MISTRAL_BASE_URL: others },
+    env: {
+      HTTPS_PROXY,
+      NO_PROXY: "direct.invalid",
+      OPENAI_BASE_URL: "https://localhost:1/v1", // only the tunnel reaches this
+      MISTRAL_BASE_URL: "https://provider.invalid:1/v1", // the certificate does not name this
+      ANTHROPIC_BASE_URL: "https://direct.invalid:1",
+    },
   });
   onTestFinished(() => app.close());
   const { browser, accessToken } = await app.signIn();
@@ -68,38 +62,28 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to the provider, w
     browser.post(path, { provider, messages: [{ role: "user", content: "case: plain" }] }, accessToken);
   expect((await ask("/ai/chat", "provider-a")).body).toMatchObject({ content: REPLY });
   expect((await ask("/ai/stream", "provider-a")).text).toContain("data: [DONE]");
-  expect(await ask("/ai/chat", "provider-d")).toMatchObject({
-    status: 500,
-    body: { message: expect.stringContaining("unreachable") },
-  });
-  expect(new Set(requests.map((request) => request.split(" ")[0]))).toEqual(
-    new Set(["localhost:1", "provider.invalid:1"]),
-  );
+  const unreachable = { status: 500, body: { message: expect.stringContaining("unreachable") } };
+  const refused = [ask("/ai/chat", "provider-b"), ask("/ai/chat", "provider-d")];
+  expect(await Promise.all(refused)).toMatchObject([unreachable, unreachable]);
+  const credentials = `Basic ${btoa("me:secret")}`;
+  const tunnels = ["localhost:1", "provider.invalid:1"].map((target) => `${target} ${credentials}`);
+  expect(new Set(requests)).toEqual(new Set(tunnels));
 });
 
 test.each([
-  ["never opens its tunnel", ""],
-  ["opens a tunnel to nowhere", "HTTP/1.1 200 OK\r\n\r\n"],
-])("HTTPS_PROXY: a request to a proxy that %s ends at its limit, and at an abort", async (_, answer) => {
+  ["a proxy that never opens its tunnel", true, ""],
+  ["a proxy that opens a tunnel to nowhere", true, "HTTP/1.1 200 OK\r\n\r\n"],
+  ["a server that never shakes hands", false, ""],
+])("Provider client: a request to %s ends at the limit of connecting, and at an abort", async (_, isProxy, answer) => {
   const sockets: Socket[] = [];
-  const { HTTPS_PROXY } = await startConnectProxy((client) => sockets.push(client) && client.write(answer));
+  const hold = (socket: Socket) => sockets.push(socket) && socket.write(answer);
   onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
-  const target = { protocol: "https:", hostname: "provider.invalid", port: 1, path: "/" };
+  const proxyEnv = isProxy ? { HTTPS_PROXY: (await startConnectProxy(hold)).HTTPS_PROXY } : {};
+  const address = isProxy ? "provider.invalid:1" : `127.0.0.1:${await listenForTest(createServer(hold))}`;
   const post = (connectMs: number, signal: AbortSignal) =>
-    createHttpClient(connectMs, { HTTPS_PROXY }).post(target, {}, {}, signal);
-  await expect(post(100, new AbortController().signal)).rejects.toMatchObject({
-    message: "unreachable",
-    facts: { retryable: true },
-  });
+    createHttpClient(connectMs, proxyEnv).post(joinUrl(`https://${address}`, "chat"), {}, {}, signal);
+  const late = { message: "unreachable", facts: { retryable: true } };
+  await expect(post(100, new AbortController().signal)).rejects.toMatchObject(late);
   await expect(post(60_000, AbortSignal.timeout(100))).rejects.toMatchObject({ name: "TimeoutError" });
-});
-
-test("Provider client: a TLS handshake without an answer ends at the limit of connecting by a retryable error", async () => {
-  const sockets: Socket[] = [];
-  const port = await listenForTest(createServer((socket) => sockets.push(socket)));
-  onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
-  const target = { protocol: "https:", hostname: "127.0.0.1", port, path: "/" };
-  const posted = createHttpClient(300).post(target, {}, {}, new AbortController().signal);
-  await expect(posted).rejects.toMatchObject({ message: "unreachable", facts: { retryable: true } });
-  expect(sockets).toHaveLength(1);
+  expect(sockets).toHaveLength(2);
 });
