@@ -5,6 +5,7 @@ import { listUsers } from "../../../services/store/admin-users.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { openQuietStore } from "../../support/stores.ts";
+import { insertUsers } from "../../support/users.ts";
 
 /** PGlite is slow to fill and runs the same statements. */
 const engines = process.env.TEST_SERVERS ? ["PostgreSQL"] : ["PGlite"];
@@ -74,13 +75,8 @@ describe.each(engines)("List of many users on %s", async (engine) => {
 
   /** Adds a newer user with every word. */
   async function addLate(): Promise<void> {
-    const [id, email, name] = [uuid(), `p0.${uuid()}@example.com`, "even tenth rarely eldest qz"];
-    await store.fork().execute(
-      `insert into users (id, email, canonical_email, name, role, password_hash, password_changed_at, terms_accepted_at,
-         created_at, updated_at)
-       values (?, ?, ?, ?, 'admin', '-', now(), now(), now(), now())`,
-      [id, email, email, name],
-    );
+    const [email, name] = [`p0.${uuid()}@example.com`, "even tenth rarely eldest qz"];
+    const [id = ""] = await insertUsers(store, 1, { email, canonicalEmail: email, name, role: "admin" });
     rows.unshift({ id, text: `${email}\n${name}`, role: "admin", verified: false, locked: false });
   }
 

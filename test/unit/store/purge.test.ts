@@ -4,6 +4,7 @@ import { systemClock } from "../../../services/platform/process.ts";
 import { purgeExpired } from "../../../services/store/purge.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { openQuietStore } from "../../support/stores.ts";
+import { insertUsers } from "../../support/users.ts";
 
 const config = {
   lockout: { threshold: 5, resetMs: 1, durationMs: 1 },
@@ -15,14 +16,8 @@ async function openWithUsers(count: number, end: Date | null, url?: string) {
   const store = await openQuietStore(url);
   onTestFinished(() => store.close());
   await store.migrate();
+  await insertUsers(store, count, { deletionAt: end });
   const em = store.fork();
-  await em.execute(
-    `insert into users (id, email, canonical_email, name, password_hash, password_changed_at, deletion_at, terms_accepted_at,
-       created_at, updated_at)
-     select gen_random_uuid(), mail, mail, 'Ann', '-', now(), ?, now(), now(), now()
-     from (select i || '@example.com' as mail from generate_series(1, ?) as i) as made`,
-    [end, count],
-  );
   return { store, em };
 }
 

@@ -1,0 +1,25 @@
+import { v7 as uuid } from "uuid";
+import type { Store } from "../../services/store/store.ts";
+import { User } from "../../services/store/users.ts";
+import { times } from "./until.ts";
+
+/** Inserts users who cannot sign in. @returns their ids */
+export async function insertUsers(store: Pick<Store, "fork">, count: number, given: Partial<User> = {}) {
+  const now = new Date();
+  const dates = { passwordChangedAt: now, termsAcceptedAt: now, createdAt: now, updatedAt: now };
+  const users = times(count, (i) => {
+    const email = `${i + 1}@example.com`;
+    return {
+      id: uuid(),
+      email,
+      canonicalEmail: email,
+      name: "Ann",
+      role: "user",
+      passwordHash: "-",
+      ...dates,
+      ...given,
+    };
+  });
+  await store.fork().insertMany(User, users as User[]);
+  return users.map(({ id }) => id);
+}
