@@ -32,9 +32,9 @@ const long = full
 const races = [
   "test/contract/admin/{impersonate,last-administrator}.test.ts",
   "test/contract/ai/{ending,routes,usage}.test.ts",
-  "test/contract/auth/{login,login-guesses,mfa-guesses,refresh,rehash,reset-password,settings}.test.ts",
+  "test/contract/auth/{login,login-guesses,mfa-guesses,refresh,reset-password,settings}.test.ts",
   "test/contract/database/*.test.ts",
-  "test/contract/user/{delete-account,end-sessions,ended-meanwhile,sessions}.test.ts",
+  "test/contract/user/{delete-account,end-sessions,sessions}.test.ts",
 ];
 
 /** Suites of gateways or processes of their own, and of the metrics of one process. They are the same on replicas. */

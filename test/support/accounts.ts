@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { createHttpClient, type HttpClient } from "./http-client.ts";
+import { createHttpClient, type HttpClient, withToken } from "./http-client.ts";
 import type { Mailbox } from "./mailbox.ts";
 
 /** A user with the password that signs them in. */
@@ -51,7 +51,7 @@ export function createAccounts({
     const browser = httpClient();
     const { status, body } = await browser.post("/auth/login", user.credentials);
     if (status !== 200) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
-    return { user, browser, accessToken: body.accessToken as string, refreshToken: body.refreshToken as string };
+    return { user, browser, refreshToken: body.refreshToken as string, ...withToken(browser, body.accessToken) };
   }
   return { addUser, addVerifiedUser, signIn };
 }

@@ -2,18 +2,8 @@ import type { TestUser } from "./accounts.ts";
 import type { TestApp } from "./app.ts";
 
 /** A signed-in administrator. */
-export async function signInAdmin(app: TestApp, given?: TestUser) {
-  const { user, browser, accessToken } = await app.signIn(given ?? (await app.addUser({ role: "admin" })));
-  return {
-    user,
-    browser,
-    accessToken,
-    get: (path: string) => browser.get(path, accessToken),
-    put: (path: string, body: unknown) => browser.put(path, body, accessToken),
-    post: (path: string, body?: unknown) => browser.post(path, body, accessToken),
-    delete: (path: string) => browser.delete(path, accessToken),
-  };
-}
+export const signInAdmin = async (app: TestApp, given?: TestUser) =>
+  app.signIn(given ?? (await app.addUser({ role: "admin" })));
 
 /** Audit events about a user, newest first. */
 export async function auditOf(app: TestApp, userId: string, event: string) {

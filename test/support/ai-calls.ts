@@ -4,6 +4,9 @@ import { type SimulatedDialect, startProviderSimulator } from "../../scripts/sim
 import type { TestApp } from "./app.ts";
 import { postJson } from "./http-client.ts";
 
+/** The providers of the shipped catalogue. Each has a simulator in the test app. */
+export const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"] as const;
+
 /** A conversation of one message. The provider simulator answers the case of a message such as `case: plain`. */
 export const conversationOf = (content: string, provider = "provider-a") => ({
   provider,

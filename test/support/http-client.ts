@@ -67,6 +67,16 @@ export function createHttpClient(url: string, address = randomAddress(), isDescr
   };
 }
 
+/** The requests of a client with an access token. `headers` are those of a gRPC call. */
+export const withToken = (client: HttpClient, accessToken: string) => ({
+  accessToken,
+  headers: bearer(accessToken),
+  get: (path: string) => client.get(path, accessToken),
+  post: (path: string, body?: unknown) => client.post(path, body, accessToken),
+  put: (path: string, body: unknown) => client.put(path, body, accessToken),
+  delete: (path: string) => client.delete(path, accessToken),
+});
+
 /** Posts JSON with an access token, from a random address. @returns the response once its headers have arrived */
 export const postJson = (url: string, body: object, token: string, signal?: AbortSignal) =>
   fetch(url, {

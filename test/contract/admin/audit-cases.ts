@@ -1,10 +1,11 @@
-import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
 import { expect } from "vitest";
 import { PASSWORD, type SignedIn, type TestUser } from "../../support/accounts.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import type { TestApp } from "../../support/app.ts";
 import { type Authenticator, mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
+import { freshEmail, guess, NEW_PASSWORD, newAccount, resetTokenFor, WRONG_PASSWORD } from "../../support/passwords.ts";
+import { sessionsOf } from "../../support/sessions.ts";
 import { until } from "../../support/until.ts";
 
 /** A request, ready to be sent, and the details of the events that it records. */
@@ -24,10 +25,7 @@ export type AuditCase = {
 /** The part of a case that depends on an account. */
 type Prepared = Partial<AuditCase> | Promise<Partial<AuditCase>>;
 
-const wrong = "Wrong-1-guess";
-const fresh = () => `${randomUUID()}@example.com`;
 const LOGIN = "POST /auth/login";
-const newPassword = "Other-horse-1";
 
 /** Cases by the name of the method, with the circumstances where they matter. */
 export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase>> {
@@ -77,26 +75,25 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
 
   return {
     "Register, a new account": async () => {
-      const body = { email: fresh(), password: PASSWORD, name: "Ann", acceptTerms: true };
-      return { route: "POST /auth/register", body, events: { "auth.register": {} }, actor: expect.any(String) };
+      const request = { route: "POST /auth/register", body: newAccount() };
+      return { ...request, events: { "auth.register": {} }, actor: expect.any(String) };
     },
     "Login, a right password": open(LOGIN, { "auth.login": {} }, (user) => ({ body: user.credentials })),
     "Login, a wrong password": open(LOGIN, { "auth.login_failed": {} }, ({ email }) => ({
-      body: { email, password: wrong },
+      body: { email, password: WRONG_PASSWORD },
       actor: null,
     })),
     "Login, the fifth wrong password": open(
       LOGIN,
       { "auth.locked": {}, "auth.login_failed": {} },
       async ({ email }) => {
-        const body = { email, password: wrong };
-        for (let i = 0; i < 4; i++) await app.httpClient().post("/auth/login", body);
+        const body = { email, password: WRONG_PASSWORD };
+        for (let i = 0; i < 4; i++) await guess(app, email);
         return { body, actor: null };
       },
     ),
     "Login, an account about to be deleted": open(LOGIN, { "auth.login": {}, "user.restored": {} }, async (user) => {
-      const { browser, accessToken } = await app.signIn(user);
-      await browser.post("/user/delete-account", {}, accessToken);
+      await (await app.signIn(user)).post("/user/delete-account", {});
       return { body: user.credentials };
     }),
     "VerifyMfa, a code": verifyMfa({ "auth.login": {}, "auth.mfa_verified": { method: "totp" } }, async (factor) => ({
@@ -127,9 +124,8 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       body: { token: (await app.mail.emailTo(email)).token },
     })),
     "VerifyEmail, a new address": open("POST /auth/verify-email", { "user.email_changed": {} }, async (user) => {
-      const { browser, accessToken } = await app.signIn(user);
-      const newEmail = fresh();
-      await browser.post("/user/change-email", { newEmail, password: PASSWORD }, accessToken);
+      const newEmail = freshEmail();
+      await (await app.signIn(user)).post("/user/change-email", { newEmail, password: PASSWORD });
       return { body: { token: (await app.mail.emailTo(newEmail)).token } };
     }),
     ResendVerification: open("POST /auth/resend-verification", {}, ({ email }) => ({ body: { email } })),
@@ -138,9 +134,7 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     })),
     ResetPassword: open("POST /auth/reset-password", { "auth.password_reset": {} }, async () => {
       const { id: user, email } = await app.addVerifiedUser();
-      await app.httpClient().post("/auth/forgot-password", { email });
-      const { token } = await app.mail.emailTo(email, /Reset/);
-      return { body: { token, password: newPassword }, user, actor: user };
+      return { body: { token: await resetTokenFor(app, email), password: NEW_PASSWORD }, user, actor: user };
     }),
     SetupTotp: own("POST /auth/setup-totp", { "auth.mfa_setup": {} }),
     DisableTotp: own("POST /auth/disable-totp", { "auth.mfa_disabled": {} }, async ({ user }) => ({
@@ -157,15 +151,15 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     ),
     UpdateProfile: own("PUT /user/profile", { "user.profile_updated": {} }, () => ({ body: { name: "Bea" } })),
     ChangePassword: own("POST /user/change-password", { "user.password_changed": {} }, () => ({
-      body: { currentPassword: PASSWORD, newPassword },
+      body: { currentPassword: PASSWORD, newPassword: NEW_PASSWORD },
     })),
     "ChangePassword, a wrong password": own("POST /user/change-password", { "auth.login_failed": {} }, () => ({
-      body: { currentPassword: wrong, newPassword },
+      body: { currentPassword: WRONG_PASSWORD, newPassword: NEW_PASSWORD },
     })),
-    ChangeEmail: own("POST /user/change-email", {}, () => ({ body: { newEmail: fresh(), password: PASSWORD } })),
+    ChangeEmail: own("POST /user/change-email", {}, () => ({ body: { newEmail: freshEmail(), password: PASSWORD } })),
     ExportData: own("GET /user/export", { "user.exported": { page: 1 } }),
-    RevokeSession: own("DELETE /user/sessions/:id", {}, async ({ browser, accessToken }) => {
-      const [{ id: sessionId }] = (await browser.get("/user/sessions", accessToken)).body;
+    RevokeSession: own("DELETE /user/sessions/:id", {}, async (account) => {
+      const [{ id: sessionId }] = await sessionsOf(account);
       return { route: `DELETE /user/sessions/${sessionId}`, events: { "user.session_revoked": { sessionId } } };
     }),
     RevokeOtherSessions: own("DELETE /user/sessions", { "user.session_revoked": { others: 1 } }, async ({ user }) => {

@@ -2,11 +2,14 @@ import http2 from "node:http2";
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { SignedIn } from "../../support/accounts.ts";
 import { denialsOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { refusal } from "../../support/failures.ts";
 import { failureOf, framed, send } from "../../support/raw-grpc.ts";
 
 const app = await testApp();
+const UNSUPPORTED = { status: 415, code: "UNSUPPORTED_MEDIA_TYPE" };
 
 test("Audit log: a refused administrator action records the e-mail id as a detail, not as a user id", async () => {
   const admin = await signInAdmin(app);
@@ -22,62 +25,60 @@ test("Audit log: a refused administrator action records the e-mail id as a detai
 });
 
 const ids = [uuid(), "11111111-1111-1111-1111-111111111111"]; // the routes allow ids of any version
-test.each(ids)("Audit log: a refused administrator action records the unknown id %s", async (unknownId) => {
+test.each(ids)("Audit log: a refused administrator action records the unknown id %s", async (id) => {
   const admin = await signInAdmin(app);
-  expect((await admin.put(`/admin/users/${unknownId}`, { name: "Bea" })).status).toBe(404);
-  expect((await admin.delete(`/admin/users/${unknownId}`)).status).toBe(404);
-  expect((await admin.delete(`/admin/users/${unknownId}/sessions`)).status).toBe(404);
-  expect((await admin.post(`/admin/impersonate/${unknownId}`, {})).status).toBe(404);
-  expect((await admin.post(`/admin/email-logs/${unknownId}/retry`)).status).toBe(404);
-  const unknown = { user_id: unknownId, outcome: "failure", reason: "NOT_FOUND" };
+  const answers = [
+    await admin.put(`/admin/users/${id}`, { name: "Bea" }),
+    await admin.delete(`/admin/users/${id}`),
+    await admin.delete(`/admin/users/${id}/sessions`),
+    await admin.post(`/admin/impersonate/${id}`, {}),
+    await admin.post(`/admin/email-logs/${id}/retry`),
+  ];
+  expect(answers.map(({ status }) => status)).toEqual([404, 404, 404, 404, 404]);
+  const unknown = { outcome: "failure", reason: "NOT_FOUND" };
   expect(await denialsOf(app, admin.user.id)).toEqual([
-    { ...unknown, rpc: "UpdateUser" },
-    { ...unknown, rpc: "DeleteUser" },
-    { ...unknown, rpc: "RevokeUserSessions" },
-    { ...unknown, rpc: "Impersonate" },
-    { ...unknown, user_id: null, rpc: "RetryEmail", emailId: unknownId },
+    ...["UpdateUser", "DeleteUser", "RevokeUserSessions", "Impersonate"].map((rpc) => ({
+      ...unknown,
+      user_id: id,
+      rpc,
+    })),
+    { ...unknown, user_id: null, rpc: "RetryEmail", emailId: id },
   ]);
 });
 
 test("Audit log: a refused action on the caller's own account is no administrator event", async () => {
-  const { user, browser, accessToken } = await app.signIn();
-  expect(await browser.post("/auth/disable-totp", { password: user.password }, accessToken)).toMatchObject({
-    status: 409,
-    body: { code: "MFA_NOT_ENABLED" },
-  });
+  const { user, post } = await app.signIn();
+  const answer = await post("/auth/disable-totp", { password: user.password });
+  expect(answer).toMatchObject(refusal(409, "MFA_NOT_ENABLED"));
   expect(await denialsOf(app, user.id)).toEqual([]);
 });
 
-const unreadable: [string, string, Record<string, string>, string?][] = [
-  ["PUT", "/admin/users/:id", { "content-type": "application/json" }, "{"],
-  ["PUT", "/admin/users/:id", { "content-type": "application/json" }, "[]"],
-  ["PUT", "/admin/users/:id", { "content-type": "application/json" }, '{"role":7}'],
-  ["PUT", "/admin/users/:id", { "content-type": "text/plain" }, "role=admin"],
-  ["POST", "/admin/impersonate/:id", { "content-type": "application/json", "content-encoding": "gzip" }, "{}"],
-  ["GET", "/admin/users?limit=many", {}],
-  ["GET", "/admin/users?search=%ff", {}],
+const json = { "content-type": "application/json" };
+/** Method and path, headers, body, and the answer to an administrator. */
+const unreadable: [string, Record<string, string>, string | null, object][] = [
+  ["PUT /admin/users/:id", json, "{", { status: 400, code: "MALFORMED_REQUEST" }],
+  ["PUT /admin/users/:id", json, "[]", { status: 400, code: "MALFORMED_REQUEST" }],
+  ["PUT /admin/users/:id", json, '{"role":7}', { status: 400, code: "VALIDATION_FAILED" }],
+  ["PUT /admin/users/:id", { "content-type": "text/plain" }, "role=admin", UNSUPPORTED],
+  ["POST /admin/impersonate/:id", { ...json, "content-encoding": "gzip" }, "{}", UNSUPPORTED],
+  ["GET /admin/users?limit=many", {}, null, { status: 400, code: "VALIDATION_FAILED" }],
+  ["GET /admin/users?search=%ff", {}, null, { status: 400, code: "MALFORMED_REQUEST" }],
 ];
 
 test.each(unreadable)(
-  "%s %s: an unreadable request (%j %s) is 403 and recorded for a user, 400 or 415 for an administrator",
-  async (method, path, headers, body) => {
-    const [{ user, accessToken }, admin, target] = await Promise.all([app.signIn(), signInAdmin(app), app.addUser()]);
-    const request = async (token: string) => {
-      const url = `${app.url}${path.replace(":id", target.id)}`;
-      const authorization = `Bearer ${token}`;
-      const response = await fetch(url, { method, headers: { ...headers, authorization }, body: body ?? null });
+  "%s: an unreadable request (%j %s) is 403 and recorded for a user, %j for an administrator",
+  async (route, headers, body, answer) => {
+    const [mine, admin, target] = await Promise.all([app.signIn(), signInAdmin(app), app.addUser()]);
+    const [method = "", path = ""] = route.replace(":id", target.id).split(" ");
+    const request = async (caller: SignedIn) => {
+      const response = await fetch(app.url + path, { method, headers: { ...headers, ...caller.headers }, body });
       return { status: response.status, ...((await response.json()) as { code: string }) };
     };
-    expect(await request(accessToken)).toMatchObject({ status: 403, code: "FORBIDDEN" });
+    expect(await request(mine)).toMatchObject({ status: 403, code: "FORBIDDEN" });
     const rpc = { PUT: "UpdateUser", POST: "Impersonate" }[method] ?? "ListUsers";
-    const user_id = path.includes(":id") ? target.id : null;
-    expect(await denialsOf(app, user.id)).toEqual([{ user_id, outcome: "failure", reason: "FORBIDDEN", rpc }]);
-    const { status, code } = await request(admin.accessToken);
-    expect([status, code]).toEqual(
-      headers["content-type"] === "text/plain" || headers["content-encoding"]
-        ? [415, "UNSUPPORTED_MEDIA_TYPE"]
-        : [400, path.includes("many") || body?.includes("role") ? "VALIDATION_FAILED" : "MALFORMED_REQUEST"],
-    );
+    const user_id = route.includes(":id") ? target.id : null;
+    expect(await denialsOf(app, mine.user.id)).toEqual([{ user_id, outcome: "failure", reason: "FORBIDDEN", rpc }]);
+    expect(await request(admin)).toMatchObject(answer);
     expect(await denialsOf(app, admin.user.id)).toEqual([]);
   },
 );
@@ -85,23 +86,22 @@ test.each(unreadable)(
 test.each(["application/grpc", "application/grpc-web+json", "application/proto", "application/json"])(
   "UpdateUser as %s: an unreadable message is denied to a user and recorded",
   async (type) => {
-    const [{ user, accessToken }, admin] = await Promise.all([app.signIn(), signInAdmin(app)]);
+    const [mine, admin] = await Promise.all([app.signIn(), signInAdmin(app)]);
     const session = http2.connect(app.grpcUrl);
     const given = Buffer.from("\xff\xff{", "latin1");
     const isFramed = type.includes("grpc");
     const path = "/gatehouse.account.v1.AdminService/UpdateUser";
-    const call = async (token: string) => {
-      const headers = { ":path": path, "content-type": type, authorization: `Bearer ${token}` };
+    const call = async (caller: SignedIn) => {
+      const headers = { ":path": path, "content-type": type, ...caller.headers };
       return failureOf(await send(session, headers, isFramed ? framed(given) : given)).reason;
     };
     try {
-      expect(await call(accessToken)).toBe(Reason.FORBIDDEN);
-      expect(await call(admin.accessToken)).toBe(Reason.MALFORMED_REQUEST);
+      expect(await call(mine)).toBe(Reason.FORBIDDEN);
+      expect(await call(admin)).toBe(Reason.MALFORMED_REQUEST);
     } finally {
       session.close();
     }
-    expect(await denialsOf(app, user.id)).toEqual([
-      { user_id: null, outcome: "failure", reason: "FORBIDDEN", rpc: "UpdateUser" },
-    ]);
+    const denial = { user_id: null, outcome: "failure", reason: "FORBIDDEN", rpc: "UpdateUser" };
+    expect(await denialsOf(app, mine.user.id)).toEqual([denial]);
   },
 );

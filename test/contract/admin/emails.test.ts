@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { signInAdmin } from "../../support/admin.ts";
+import { refusal } from "../../support/failures.ts";
 import { modes, openMailFixture } from "../../support/mail-fixture.ts";
+import { TIME } from "../../support/shapes.ts";
 import { times } from "../../support/until.ts";
 
 describe.each(modes)("E-mails of administrators, %s", async (mode) => {
@@ -25,23 +27,16 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     app.clock.advance("25m");
     await rowOf(gone, (row) => row.status === "sent" && row.attempts === 3);
     expect(receivedFor(gone)).toHaveLength(1);
-    const [event] = await app.sql(
-      "select details from audit_events where event = 'admin.email_retried' and actor_id = ?",
-      [admin.user.id],
-    );
-    expect(event).toEqual({ details: { emailId: failed.id } });
   });
 
   test("POST /admin/email-logs/:id/retry: refuses a mail whose link has expired", async () => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("late") ? { code: 550, text: "No such user" } : "accept");
     const failed = await rowOf(await register("late"), (row) => row.status === "failed");
     const admin = await signInAdmin(app);
-    await app.sql(
-      "update one_time_tokens set expires_at = created_at where id = (select token_id from emails where id = ?)",
-      [failed.id],
-    );
+    const ofMail = "id = (select token_id from emails where id = ?)";
+    await app.sql(`update one_time_tokens set expires_at = created_at where ${ofMail}`, [failed.id]);
     const answer = await admin.post(`/admin/email-logs/${failed.id}/retry`);
-    expect(answer).toMatchObject({ status: 409, body: { code: "CONFLICT" } });
+    expect(answer).toMatchObject(refusal(409, "CONFLICT"));
   });
 
   test.each([
@@ -72,29 +67,17 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     const admin = await signInAdmin(app);
     const { status, body } = await admin.get(`/admin/email-logs?userId=${user.id}`);
     expect(status).toBe(200);
-    expect(body).toEqual({
-      items: [
-        {
-          id: row.id,
-          userId: user.id,
-          to: user.email,
-          template: "verify-email",
-          status: "failed",
-          attempts: 1,
-          lastError: expect.stringContaining("Spam"),
-          createdAt: expect.stringMatching(/Z$/),
-        },
-      ],
-      total: 1,
-    });
+    const mailed = { id: row.id, userId: user.id, to: user.email, template: "verify-email", createdAt: TIME };
+    const failure = { status: "failed", attempts: 1, lastError: expect.stringContaining("Spam") };
+    expect(body).toEqual({ items: [{ ...mailed, ...failure }], total: 1 });
     expect(JSON.stringify(body)).not.toMatch(/[\w-]{40,}/);
     const find = async (query: string) => (await admin.get(`/admin/email-logs?${query}`)).body;
     expect((await find(`to=${user.email.toUpperCase()}`)).total).toBe(1);
-    expect((await find(`to=${user.email}&status=sent`)).total).toBe(0);
     expect((await find(`to=${user.email}&status=failed&template=verify-email`)).total).toBe(1);
-    expect((await find(`to=${user.email}&template=reset-password`)).total).toBe(0);
+    for (const none of ["status=sent", "template=reset-password"])
+      expect((await find(`to=${user.email}&${none}`)).total).toBe(0);
     const sent = (await find("status=sent&limit=1")) as { items: Record<string, unknown>[]; nextCursor: string };
-    expect(sent.items[0]).toMatchObject({ status: "sent", sentAt: expect.stringMatching(/Z$/) });
+    expect(sent.items[0]).toMatchObject({ status: "sent", sentAt: TIME });
     expect(sent.items[0]).not.toHaveProperty("nextAttemptAt");
     expect((await find(`status=sent&limit=1&cursor=${sent.nextCursor}`)).items[0].id).not.toBe(sent.items[0]?.id);
     expect((await admin.get("/admin/email-logs?status=lost")).status).toBe(400);

@@ -3,6 +3,10 @@ import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
 import { auditOf, denialsOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { refusal } from "../../support/failures.ts";
+import { withToken } from "../../support/http-client.ts";
+import { NEW_PASSWORD } from "../../support/passwords.ts";
+import { profileStatus, profileStatusBy } from "../../support/sessions.ts";
 import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { tally } from "../../support/until.ts";
 
@@ -11,7 +15,8 @@ const url = app.settings.DATABASE_URL as string;
 
 test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes without a refresh token", async () => {
   const admin = await signInAdmin(app);
-  const { user, browser, accessToken: own } = await app.signIn();
+  const own = await app.signIn();
+  const { user } = own;
   const { status, body, headers } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Ticket 7" });
   expect(status).toBe(200);
   expect(headers.get("set-cookie")).toBeNull();
@@ -20,12 +25,13 @@ test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes with
   expect(claims).toMatchObject({ sub: user.id, act: { sub: admin.user.id }, type: "access" });
   expect((claims.exp ?? 0) - (claims.iat ?? 0)).toBeLessThanOrEqual(15 * 60);
   expect(body.user).toMatchObject({ id: user.id, passwordExpiresAt: expect.any(String) });
-  expect((await browser.get("/user/profile", body.accessToken)).body).toEqual(body.user);
+  const impersonated = withToken(app.httpClient(), body.accessToken);
+  expect((await impersonated.get("/user/profile")).body).toEqual(body.user);
   const { body: sessions } = await admin.get(`/admin/users/${user.id}/sessions`);
   expect(sessions.map(({ impersonated }: { impersonated?: true }) => impersonated)).toEqual([true, undefined]);
-  expect((await browser.get("/user/profile", own)).status).toBe(200);
+  expect(await profileStatus(own)).toBe(200);
   app.clock.advance("15m");
-  expect((await browser.get("/user/profile", body.accessToken)).status).toBe(401);
+  expect(await profileStatus(impersonated)).toBe(401);
 });
 
 test.each(["logout", "revocation", "demotion", "deletion"])(
@@ -34,12 +40,12 @@ test.each(["logout", "revocation", "demotion", "deletion"])(
     const [admin, chief] = [await signInAdmin(app), await signInAdmin(app)];
     const user = await app.addUser();
     const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
-    expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(200);
+    expect(await profileStatusBy(app, body.accessToken)).toBe(200);
     if (end === "logout") await admin.post("/auth/logout");
     if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
     if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
     if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
-    expect((await app.httpClient().get("/user/profile", body.accessToken)).status).toBe(401);
+    expect(await profileStatusBy(app, body.accessToken)).toBe(401);
     expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
   },
 );
@@ -63,10 +69,8 @@ raced("POST /admin/impersonate/:userId: refuses a user who is being promoted", a
   const user = await app.addUser();
   const promotion = "update users set role = 'admin' where id = $1";
   const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
-  expect(await commitMeanwhile(url, promotion, [user.id], impersonate)).toMatchObject({
-    status: 409,
-    body: { code: "CONFLICT" },
-  });
+  const response = await commitMeanwhile(url, promotion, [user.id], impersonate);
+  expect(response).toMatchObject(refusal(409, "CONFLICT"));
 });
 
 raced.each(["update sessions set revoked_at = now() where user_id = $1", "delete from sessions where user_id = $1"])(
@@ -79,14 +83,14 @@ raced.each(["update sessions set revoked_at = now() where user_id = $1", "delete
     await other.toBeWaitedFor();
     await other.run(end, [admin.user.id]);
     await other.commit();
-    expect(await response).toMatchObject({ status: 401, body: { code: "UNAUTHENTICATED" } });
+    expect(await response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
     expect(await auditOf(app, user.id, "admin.impersonated")).toEqual([]);
   },
 );
 
 test("POST /admin/impersonate/:userId: never displaces the user's own sessions, and the user's logins displace it", async () => {
   const admin = await signInAdmin(app);
-  const { user, browser, accessToken } = await app.signIn();
+  const { user, ...own } = await app.signIn();
   await app.sql(
     `insert into sessions select (jsonb_populate_record(s, jsonb_build_object(
            'id', gen_random_uuid(), 'actor_id', ?::text, 'created_at', s.created_at + n * interval '1 ms'))).*
@@ -102,34 +106,32 @@ test("POST /admin/impersonate/:userId: never displaces the user's own sessions, 
   expect(await kinds()).toEqual({ own: 1, impersonated: 99 });
   await app.signIn(user);
   expect(await kinds()).toEqual({ own: 2, impersonated: 98 });
-  expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
+  expect(await profileStatus(own)).toBe(200);
 });
 
 test("POST /admin/impersonate/:userId: forbids account changes and all administrator routes, and records each attempt", async () => {
-  const admin = await signInAdmin(app);
-  const user = await app.addUser();
-  const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
-  const tries: [string, string, unknown?][] = [
-    ["POST", "/user/change-password", { currentPassword: user.password, newPassword: "Other-horse-1" }],
-    ["POST", "/user/change-email", { newEmail: "other@example.com", password: user.password }],
-    ["POST", "/user/delete-account", {}],
-    ["POST", "/auth/setup-totp"],
-    ["POST", "/auth/disable-totp", { password: user.password }],
-    ["POST", "/auth/backup-codes", { password: user.password, code: "123456" }],
-    ["GET", "/user/export"],
-    ["GET", "/admin/users"],
-    ["PUT", `/admin/users/${user.id}`, { role: "admin" }],
-    ["DELETE", `/admin/users/${user.id}`],
-    ["GET", "/admin/audit-logs"],
-    ["GET", "/admin/email-logs"],
-    ["POST", `/admin/impersonate/${admin.user.id}`, {}],
+  const [{ user: admin, post }, { id, password }] = [await signInAdmin(app), await app.addUser()];
+  const { headers } = withToken(app.httpClient(), (await post(`/admin/impersonate/${id}`, {})).body.accessToken);
+  /** Route, body, and the user in the audit log. */
+  const tries: [string, unknown, string | null][] = [
+    ["POST /user/change-password", { currentPassword: password, newPassword: NEW_PASSWORD }, id],
+    ["POST /user/change-email", { newEmail: "other@example.com", password }, id],
+    ["POST /user/delete-account", {}, id],
+    ["POST /auth/setup-totp", undefined, id],
+    ["POST /auth/disable-totp", { password }, id],
+    ["POST /auth/backup-codes", { password, code: "123456" }, id],
+    ["GET /user/export", undefined, id],
+    ["GET /admin/users", undefined, null],
+    [`PUT /admin/users/${id}`, { role: "admin" }, id],
+    [`DELETE /admin/users/${id}`, undefined, id],
+    ["GET /admin/audit-logs", undefined, null],
+    ["GET /admin/email-logs", undefined, null],
+    [`POST /admin/impersonate/${admin.id}`, {}, admin.id],
   ];
-  for (const [method, path, data] of tries) {
-    const answer = await app.httpClient().send(method, path, data, { authorization: `Bearer ${body.accessToken}` });
-    expect({ path, status: answer.status }).toEqual({ path, status: 403 });
+  for (const [route, body] of tries) {
+    const [method = "", path = ""] = route.split(" ");
+    expect((await app.httpClient().send(method, path, body, headers)).status, route).toBe(403);
   }
-  const denied = await denialsOf(app, admin.user.id);
-  const own = tries.slice(0, 7).map(() => user.id);
-  const targets = [null, user.id, user.id, null, null, admin.user.id];
-  expect(denied.map(({ user_id }) => user_id)).toEqual([...own, ...targets]);
+  const denied = await denialsOf(app, admin.id);
+  expect(denied.map(({ user_id }) => user_id)).toEqual(tries.map(([, , userId]) => userId));
 });

@@ -1,9 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import type { TestUser } from "../../support/accounts.ts";
 import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { times } from "../../support/until.ts";
+import { fieldsIn } from "../../support/failures.ts";
+import { lock, login } from "../../support/passwords.ts";
+import { profileStatus } from "../../support/sessions.ts";
+import { sessionShape, userShape } from "../../support/shapes.ts";
 
 const app = await testApp();
 
@@ -11,7 +15,7 @@ const app = await testApp();
 async function group(count: number) {
   const word = randomUUID().slice(0, 13);
   const users = [];
-  for (const i of times(count, (i) => i)) users.push(await app.addUser({ email: `n${i}.${word}@example.com` }));
+  for (let i = 0; i < count; i++) users.push(await app.addUser({ email: `n${i}.${word}@example.com` }));
   return { word, users, newest: users.map(({ id }) => id).reverse() };
 }
 
@@ -24,30 +28,20 @@ test("GET /admin/users: answers the documented fields, newest first, and the sam
   expect(status).toBe(200);
   expect(headers.get("cache-control")).toBe("no-store");
   expect(body).toEqual({ items: expect.any(Array), total: 3 });
-  const options = { headers: { authorization: `Bearer ${admin.accessToken}` } };
-  const { items, total } = await app.grpc(AdminService).listUsers({ search: word }, options);
+  const { items, total } = await app.grpc(AdminService).listUsers({ search: word }, admin);
   expect({ ids: idsOf(items), total }).toEqual({ ids: newest, total: 3 });
   expect(idsOf(body.items)).toEqual(newest);
-  expect(body.items[2]).toEqual({
-    id: users[0]?.id,
-    email: users[0]?.email,
-    name: "Ann Example",
-    role: "user",
-    emailVerified: false,
-    mfaEnabled: false,
-    locked: false,
-    createdAt: expect.stringMatching(/Z$/),
-    updatedAt: expect.stringMatching(/Z$/),
-  });
+  expect(body.items[2]).toEqual(userShape(users[0] as TestUser));
 });
 
-test("GET /admin/users: shows the last login", async () => {
-  const user = await app.addUser();
-  await app.signIn(user);
+test("GET /admin/users/:id: returns the user as in the list, with the last login", async () => {
+  const { user } = await app.signIn();
   app.clock.advance("1h");
-  await app.signIn(user);
-  const [{ lastLoginAt }] = (await (await signInAdmin(app)).get(`/admin/users?search=${user.email}`)).body.items;
-  expect(app.clock.now().getTime() - new Date(lastLoginAt).getTime()).toBeLessThan(60_000);
+  const [, admin] = [await app.signIn(user), await signInAdmin(app)];
+  const [listed] = (await admin.get(`/admin/users?search=${user.email}`)).body.items;
+  expect(app.clock.now().getTime() - new Date(listed.lastLoginAt).getTime()).toBeLessThan(60_000);
+  const { status, body } = await admin.get(`/admin/users/${user.id}`);
+  expect([status, body]).toEqual([200, listed]);
 });
 
 test("GET /admin/users: pages by cursor and by number, with the total", async () => {
@@ -76,14 +70,12 @@ test("GET /admin/users: finds a part of the address or the name, in any case, an
   const user = await app.addUser({ name: `Zoë 100%_${word} Ärger`, email: `MiXed.${word}@Example.com` });
   const find = async (search: string) =>
     idsOf((await admin.get(`/admin/users?search=${encodeURIComponent(search)}`)).body.items);
-  for (const search of [`mixed.${word}`, `XED.${word}@EXAM`, `zoë 100%_${word}`, `_${word} är`]) {
+  for (const search of [`mixed.${word}`, `XED.${word}@EXAM`, `zoë 100%_${word}`, `_${word} är`])
     expect(await find(search)).toEqual([user.id]);
-  }
   const long = `mixed.${word}@example.`; // longer than the prefix that the index finds
   expect([await find(`${long}com`), await find(`${long}org`)]).toEqual([[user.id], []]);
-  for (const search of [`mixed%${word}`, `mixed_${word}`, `${word}\\`, `com zoë 100%_${word}`]) {
+  for (const search of [`mixed%${word}`, `mixed_${word}`, `${word}\\`, `com zoë 100%_${word}`])
     expect(await find(search)).toEqual([]);
-  }
   expect(await find(word.slice(0, 2))).toContain(user.id);
 });
 
@@ -93,9 +85,7 @@ test("GET /admin/users: filters by role, verified address and lock, alone and co
   const [a = "", b = "", c = "", d = ""] = users.map(({ id }) => id);
   await admin.put(`/admin/users/${a}`, { role: "admin" });
   await admin.put(`/admin/users/${b}`, { emailVerified: true });
-  for (let i = 0; i < 5; i++) {
-    await app.httpClient().post("/auth/login", { email: users[2]?.email, password: "Wrong-1-guess" });
-  }
+  await lock(app, users[2]?.email ?? "");
   const find = async (query: string) => {
     const { body } = await admin.get(`/admin/users?search=${word}&${query}`);
     expect(body.total).toBe(body.items.length);
@@ -128,10 +118,9 @@ test.each([
   ["search=%7F", "search"],
   ["search=tab%09%C2%85", "search"],
 ])("GET /admin/users: refuses %s", async (query, field) => {
-  const admin = await signInAdmin(app);
-  const { status, body } = await admin.get(`/admin/users?${query}`);
-  expect(status).toBe(400);
-  expect(JSON.stringify(body)).toContain(field);
+  const answer = await (await signInAdmin(app)).get(`/admin/users?${query}`);
+  expect(answer.status).toBe(400);
+  expect(fieldsIn(answer)).toEqual([field]);
 });
 
 test("GET /admin/users: refuses a cursor together with a page, and a wrong one with all other violations", async () => {
@@ -140,14 +129,35 @@ test("GET /admin/users: refuses a cursor together with a page, and a wrong one w
   const combined = { field: "page", message: "can't be combined with cursor" };
   const refused = await admin.get(`/admin/users?cursor=${body.nextCursor}&page=2`);
   expect(refused).toMatchObject({ status: 400, body: { violations: [combined] } });
-  const both = await admin.get("/admin/users?cursor=nonsense&limit=0");
-  expect(both.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual(["cursor", "limit"]);
+  expect(fieldsIn(await admin.get("/admin/users?cursor=nonsense&limit=0"))).toEqual(["cursor", "limit"]);
 });
 
-test("GET /admin/users/:id: returns the user as in the list", async () => {
+test("GET, DELETE /admin/users/:id/sessions: list the open sessions as a bare array, and end them all", async () => {
   const admin = await signInAdmin(app);
-  const { word, users } = await group(1);
-  const [listed] = (await admin.get(`/admin/users?search=${word}`)).body.items;
-  const { status, body } = await admin.get(`/admin/users/${users[0]?.id}`);
-  expect([status, body]).toEqual([200, listed]);
+  const { user, ...mine } = await app.signIn();
+  const list = async (id: string) => (await admin.get(`/admin/users/${id}/sessions`)).body;
+  expect(await list(user.id)).toEqual([sessionShape({ current: false })]);
+  expect((await list(admin.user.id))[0].current).toBe(true);
+  const { browser: other } = await app.signIn(user);
+  expect((await admin.delete(`/admin/users/${user.id}/sessions`)).status).toBe(200);
+  expect(await profileStatus(mine)).toBe(401);
+  expect((await other.post("/auth/refresh")).status).toBe(401);
+  expect(await list(user.id)).toEqual([]);
+});
+
+test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a pseudonym", async () => {
+  const admin = await signInAdmin(app);
+  const { user, ...mine } = await app.signIn();
+  await app.mail.emailTo(user.email);
+  expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
+  expect(await profileStatus(mine)).toBe(401);
+  expect((await login(app, user.email)).status).toBe(401);
+  expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(404);
+  const { body } = await admin.get(`/admin/audit-logs?userId=${user.id}`);
+  expect(body.items.map(({ event }: { event: string }) => event)).toEqual(
+    expect.arrayContaining(["user.erased", "admin.user_deleted", "auth.login", "auth.register"]),
+  );
+  expect(JSON.stringify(body)).not.toContain(user.email);
+  expect((await admin.get(`/admin/email-logs?to=${user.email}`)).body.total).toBe(0);
+  expect((await app.addUser({ email: user.email })).id).not.toBe(user.id);
 });

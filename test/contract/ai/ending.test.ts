@@ -1,4 +1,4 @@
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../../scripts/simulators/script.ts";
@@ -30,39 +30,35 @@ async function listen(to: TestApp, token: string) {
   return { rest: () => read(() => false) };
 }
 
-const outcomesOf = (userId: string) =>
-  app.sql<{ outcome: string; output_tokens: number }>(
-    "select outcome, output_tokens from ai_usage where user_id = ? and outcome <> 'running'",
-    [userId],
-  );
+/** Waits until a number of calls of a user have ended. @returns their usage */
+const endedCalls = (userId: string, count: number) =>
+  until(`${count} rows of usage`, async () => {
+    const ended = "select outcome, output_tokens from ai_usage where user_id = ? and outcome <> 'running'";
+    const rows = await app.sql<{ outcome: string; output_tokens: number }>(ended, [userId]);
+    return rows.length === count ? rows : undefined;
+  });
+const untilProviderIsFree = () =>
+  until("no open reply at the provider", () => app.providers[0]?.requests.every(({ closedAt }) => closedAt));
 
 test("POST /ai/stream: the end of the session ends the stream by an error event and [DONE], and usage is recorded", async () => {
-  const { user, browser, accessToken } = await app.signIn();
+  const { user, post, accessToken } = await app.signIn();
   const stream = await listen(app, accessToken);
-  expect((await browser.post("/auth/logout", undefined, accessToken)).status).toBe(200);
+  expect((await post("/auth/logout")).status).toBe(200);
   const endedAt = performance.now();
   expect(eventsIn(await stream.rest())).toEqual({ text: PREFIX, error: "The session has ended." });
   expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
-  const [row] = await until("the usage row of the end", async () => {
-    const rows = await outcomesOf(user.id);
-    return rows.length > 0 ? rows : undefined;
-  });
+  const [row] = await endedCalls(user.id, 1);
   expect(row).toMatchObject({ outcome: "cancelled" });
   expect(row?.output_tokens).toBeGreaterThan(0);
-  const [simulator] = app.providers;
-  await until("no open reply at the provider", () => simulator?.requests.every(({ closedAt }) => closedAt));
+  await untilProviderIsFree();
 });
 
 test("StreamChat: the end of the session ends the stream by UNAUTHENTICATED", async () => {
-  const { browser, accessToken } = await app.signIn();
-  const headers = { authorization: `Bearer ${accessToken}` };
+  const account = await app.signIn();
   const read = async () => {
-    for await (const _ of app.grpc(AIService).streamChat(question(), { headers })) {
-      await browser.post("/auth/logout", undefined, accessToken);
-    }
+    for await (const _ of app.grpc(AIService).streamChat(question(), account)) await account.post("/auth/logout");
   };
-  const error = ConnectError.from(await read().catch((thrown) => thrown));
-  expect(error.code).toBe(Code.Unauthenticated);
+  await expect(read()).rejects.toMatchObject({ code: Code.Unauthenticated });
 });
 
 test.runIf(app.mode !== "embedded")(
@@ -80,7 +76,7 @@ test.runIf(app.mode !== "embedded")(
     const later = new Promise((resolve) => setTimeout(resolve, SOON_MS, "still open"));
     const rest = goesOn.rest();
     expect(await Promise.race([rest, later])).toBe("still open");
-    await app.httpClient().post("/auth/logout", undefined, other.accessToken);
+    await other.post("/auth/logout");
     await rest;
     await replica.close();
   },
@@ -95,26 +91,21 @@ test("POST /ai/stream: a shutdown ends streams by an error event and [DONE], and
   const closed = ending.close();
   expect(eventsIn(await stream.rest())).toEqual({ text: PREFIX, error: expect.stringContaining("shutting down") });
   await closed;
-  if (isShared) expect(await outcomesOf(user.id)).toMatchObject([{ outcome: "cancelled" }]);
+  if (isShared) expect(await endedCalls(user.id, 1)).toMatchObject([{ outcome: "cancelled" }]);
 });
 
 test("AI: a client that disconnects is no provider failure in log or usage, over REST and gRPC", async () => {
-  const { user, accessToken } = await app.signIn();
+  const { user, accessToken, headers } = await app.signIn();
   const logged = app.logs.length;
   const leave = new AbortController();
-  const headers = { authorization: `Bearer ${accessToken}` };
   const response = await postJson(`${app.url}/ai/stream`, question(), accessToken, leave.signal);
   await response.body?.getReader().read();
   const pieces = app.grpc(AIService).streamChat(question(), { headers, signal: leave.signal })[Symbol.asyncIterator]();
   await pieces.next();
   leave.abort();
   await pieces.next().catch(() => {});
-  const outcomes = await until("both usage rows", async () => {
-    const rows = await outcomesOf(user.id);
-    return rows.length === 2 ? rows.map(({ outcome }) => outcome) : undefined;
-  });
+  const outcomes = (await endedCalls(user.id, 2)).map(({ outcome }) => outcome);
   expect(outcomes).toEqual(["cancelled", "cancelled"]);
-  const [simulator] = app.providers;
-  await until("no open reply at the provider", () => simulator?.requests.every(({ closedAt }) => closedAt));
+  await untilProviderIsFree();
   expect(app.logs.slice(logged).filter((line) => /"level":[4-6]0/.test(line))).toEqual([]);
 });

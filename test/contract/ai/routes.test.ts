@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { aiCallsOf, conversationOf } from "../../support/ai-calls.ts";
+import { aiCallsOf, conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
 import { startSuiteApp, testApp } from "../../support/app.ts";
 import { measureStalls } from "../../support/event-loop.ts";
 import { postJson } from "../../support/http-client.ts";
@@ -10,52 +10,40 @@ import { until } from "../../support/until.ts";
 const app = await testApp();
 const limits = { MISTRAL_API_KEY: "", AI_STREAMS_PER_USER: "1" }; // of streams in one process
 const limited = await startSuiteApp({ mode: app.mode === "replicas" ? "servers" : app.mode, env: limits });
-const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"] as const;
 /** The provider connection must close within this time after the client has disconnected. */
 const CLOSED_WITHIN_MS = 50;
-const usage = (said: string) => ({ inputTokens: tokensIn(said), outputTokens: tokensIn(REPLY) });
 
 test("GET /ai/providers: lists all providers and their models", async () => {
-  const { browser, accessToken } = await app.signIn();
-  const { status, body } = await browser.get("/ai/providers", accessToken);
+  const { get } = await app.signIn();
+  const { status, body } = await get("/ai/providers");
   expect(status).toBe(200);
   expect(body).toMatchObject(
     PROVIDERS.map((provider) => ({ provider, defaultModel: `model-${provider.at(-1)}-1`, configured: true })),
   );
-  expect(body[0].models).toEqual([
-    { model: "model-a-1", ignored: ["temperature"] },
-    { model: "model-a-2", ignored: ["temperature"] },
-    { model: "model-a-3", ignored: [] },
-  ]);
+  const ignored = { "model-a-1": ["temperature"], "model-a-2": ["temperature"], "model-a-3": [] };
+  expect(body[0].models).toEqual(Object.entries(ignored).map(([model, names]) => ({ model, ignored: names })));
 });
 
-test.each(PROVIDERS)("POST /ai/chat: returns the complete reply of %s", async (provider) => {
-  const { browser, accessToken } = await app.signIn();
-  const { status, body } = await browser.post("/ai/chat", conversationOf("case: plain", provider), accessToken);
-  expect(status).toBe(200);
-  expect(body).toEqual({
-    content: REPLY,
-    model: `model-${provider.at(-1)}-1`,
-    provider,
-    usage: usage("case: plain"),
-    finishReason: "stop",
-  });
-});
+test.each(PROVIDERS)(
+  "POST /ai/chat: returns the complete reply of %s, and omits usage that was not reported",
+  async (provider) => {
+    const { post } = await app.signIn();
+    const { status, body } = await post("/ai/chat", conversationOf("case: plain", provider));
+    expect(status).toBe(200);
+    const reply = { content: REPLY, model: `model-${provider.at(-1)}-1`, provider, finishReason: "stop" };
+    expect(body).toEqual({ ...reply, usage: { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) } });
+    expect((await post("/ai/chat", conversationOf("case: no-usage", provider))).body).toEqual(reply);
+  },
+);
 
 test("POST /ai/chat: returns a reply of 10 MB complete", async () => {
-  const { browser, accessToken } = await app.signIn();
-  const { status, body } = await browser.post("/ai/chat", conversationOf("case: large-reply 10000000"), accessToken);
+  const { post } = await app.signIn();
+  const { status, body } = await post("/ai/chat", conversationOf("case: large-reply 10000000"));
   expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
 });
 
-test("POST /ai/chat: omits usage that was not reported", async () => {
-  const { browser, accessToken } = await app.signIn();
-  const { body } = await browser.post("/ai/chat", conversationOf("case: no-usage"), accessToken);
-  expect(body).toEqual({ content: REPLY, model: "model-a-1", provider: "provider-a", finishReason: "stop" });
-});
-
 test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any stream header", async (path) => {
-  const { browser, accessToken } = await app.signIn();
+  const { browser, post } = await app.signIn();
   const good = conversationOf("case: plain");
   for (const [wrong, field, message] of [
     [{ provider: "provider-z" }, "provider"],
@@ -70,7 +58,7 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any
     [{ temperature: 2.1 }, "temperature", "must be from 0 to 2"],
     [{ maxTokens: 0 }, "maxTokens", "must be from 1 to 1000000"],
   ] as const) {
-    const { status, body, headers } = await browser.post(path, { ...good, ...wrong }, accessToken);
+    const { status, body, headers } = await post(path, { ...good, ...wrong });
     expect(status, field).toBe(400);
     expect(headers.get("content-type")).toMatch(/^application\/json/);
     expect(body.violations[0]).toEqual({ field, message: message ?? expect.any(String) });
@@ -79,33 +67,32 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any
 });
 
 test("POST /ai/chat: limits count characters, not bytes", async () => {
-  const { browser, accessToken } = await app.signIn();
-  const sizes = [262_144, 262_145].map((size) => `case: plain ${"👍".repeat(size - "case: plain ".length)}`);
-  const answers = await Promise.all(
-    sizes.map((content) => browser.post("/ai/chat", conversationOf(content), accessToken)),
-  );
-  expect(answers.map(({ status }) => status)).toEqual([200, 400]);
+  const { post } = await app.signIn();
+  for (const [size, expected] of [[262_144, 200] as const, [262_145, 400] as const]) {
+    const content = `case: plain ${"👍".repeat(size - "case: plain ".length)}`;
+    expect((await post("/ai/chat", conversationOf(content))).status).toBe(expected);
+  }
 });
 
 test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and an event for stream", async () => {
-  const { user, browser, accessToken } = await limited.signIn();
+  const { user, get, post } = await limited.signIn();
   const message = "The AI provider provider-d is not configured: MISTRAL_API_KEY is missing.";
-  const chat = await browser.post("/ai/chat", conversationOf("Hello.", "provider-d"), accessToken);
+  const chat = await post("/ai/chat", conversationOf("Hello.", "provider-d"));
   expect(chat).toMatchObject({ status: 422, body: { code: "PROVIDER_NOT_CONFIGURED", message } });
-  const stream = await browser.post("/ai/stream", conversationOf("Hello.", "provider-d"), accessToken);
+  const stream = await post("/ai/stream", conversationOf("Hello.", "provider-d"));
   const body = `data: ${JSON.stringify({ error: message })}\n\ndata: [DONE]\n\n`;
   expect(stream).toMatchObject({ status: 200, body });
   expect(stream.headers.get("ratelimit-limit")).toBe("100");
-  expect((await browser.get("/ai/providers", accessToken)).body[3]).toMatchObject({ configured: false });
+  expect((await get("/ai/providers")).body[3]).toMatchObject({ configured: false });
   expect(limited.providers[3]?.requests).toEqual([]);
   expect(await limited.sql("select 1 from ai_usage where user_id = ?", [user.id])).toEqual([]);
 });
 
 test("POST /ai/stream: a stream beyond AI_STREAMS_PER_USER is 429, with Retry-After and the rate limit", async () => {
-  const { browser, accessToken } = await limited.signIn();
+  const { post, accessToken } = await limited.signIn();
   const client = new AbortController();
   await postJson(`${limited.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken, client.signal);
-  const { status, body, headers } = await browser.post("/ai/stream", conversationOf("Hello."), accessToken);
+  const { status, body, headers } = await post("/ai/stream", conversationOf("Hello."));
   expect([status, body.code, headers.get("retry-after")]).toEqual([429, "TOO_MANY_CONCURRENT", "1"]);
   expect([headers.get("ratelimit-limit"), headers.get("ratelimit-remaining")]).toEqual(["100", "98"]);
   client.abort();

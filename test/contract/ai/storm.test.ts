@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { type AiCall, aiCallsOf, conversationOf } from "../../support/ai-calls.ts";
 import { startSuiteApp, type TestApp } from "../../support/app.ts";
 import { postJson } from "../../support/http-client.ts";
+import { eventsIn } from "../../support/sse-events.ts";
 import { times, until } from "../../support/until.ts";
 
 /** Clients that disconnect within three seconds, beside steady streams. */
@@ -15,9 +16,8 @@ const MOMENTS = 24;
 /** The numbers of a steady stream, 50 a second. */
 const NUMBERS = 200;
 
-let token: string;
 const app = await startSuiteApp({ env: { RATE_LIMITS: "off", AI_STREAMS_PER_USER: "9999" } });
-token = (await app.signIn()).accessToken;
+const { accessToken: token } = await app.signIn();
 
 const send = (path: string, content: string, signal?: AbortSignal) =>
   postJson(app.url + path, conversationOf(content), token, signal);
@@ -40,12 +40,8 @@ test.each(["POST /ai/stream", "POST /ai/chat", "StreamChat", "Chat"])(
       client.abort();
       await calling;
       await until("nothing open at the provider", () => openReplies() === 0);
-      const closedAt = Math.max(
-        leftAt,
-        ...simulator()
-          .requests.slice(had)
-          .map((request) => request.closedAt ?? 0),
-      );
+      const mine = simulator().requests.slice(had);
+      const closedAt = Math.max(leftAt, ...mine.map((request) => request.closedAt ?? 0));
       return { tookMs: leftAt - startedAt, openMs: closedAt - leftAt };
     };
     await leaveAfter(undefined);
@@ -82,9 +78,5 @@ test(`POST /ai/stream: ${LEAVING} disconnects in ${STORM_MS} ms disturb none of 
 /** Reads a stream of numbers. It resolves when the stream has begun. */
 async function follow(content: string): Promise<{ text: Promise<string> }> {
   const answer = await send("/ai/stream", content);
-  const read = async () =>
-    [...(await answer.text()).matchAll(/^data: (\{.*\})$/gm)]
-      .map(([, json]) => JSON.parse(json as string).chunk)
-      .join("");
-  return { text: read() };
+  return { text: answer.text().then((body) => eventsIn(body).text) };
 }

@@ -1,9 +1,11 @@
-import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeJwt } from "jose";
 import { describe, expect, test } from "vitest";
 import { auditOf } from "../../support/admin.ts";
 import { startSuiteApp, type TestApp } from "../../support/app.ts";
+import { invalid, refusal } from "../../support/failures.ts";
+import { guess, lock, login, NEW_PASSWORD, newAccount, resetPassword } from "../../support/passwords.ts";
+import { profileStatusBy, refreshBy } from "../../support/sessions.ts";
 import { until } from "../../support/until.ts";
 
 /** A MaxMind database: 81.2.69.0/24 is in London, United Kingdom; 89.160.20.0/24 is in Sweden, without a city. */
@@ -25,21 +27,16 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
   test.each(["P@ssw0rd", "Password1!", "Summer2024!", "!Qw3rty99", "W3lc0me-1"])(
     "PASSWORD_BLOCKLIST=on: refuses the common password %s",
     async (password) => {
-      const account = { email: `${randomUUID()}@example.com`, password, name: "Ann", acceptTerms: true };
-      const refused = { status: 400, body: { code: "VALIDATION_FAILED", violations: [{ field: "password" }] } };
-      expect(await app.httpClient().post("/auth/register", account)).toMatchObject(refused);
+      const answer = await app.httpClient().post("/auth/register", newAccount({ password }));
+      expect(answer).toMatchObject(invalid("password"));
     },
   );
 
   test("POST /auth/login: a correct password of an unverified address is 403, a wrong one 401", async () => {
-    const user = await app.addUser();
-    expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({
-      status: 403,
-      body: { code: "EMAIL_NOT_VERIFIED" },
-    });
-    const wrong = { ...user.credentials, password: "Wrong-1-guess" };
-    expect((await app.httpClient().post("/auth/login", wrong)).status).toBe(401);
-    const failures = await auditOf(app, user.id, "auth.login_failed");
+    const { id, email } = await app.addUser();
+    expect(await login(app, email)).toMatchObject(refusal(403, "EMAIL_NOT_VERIFIED"));
+    expect((await guess(app, email)).status).toBe(401);
+    const failures = await auditOf(app, id, "auth.login_failed");
     expect(failures.map(({ details }) => details)).toEqual([{}, { reason: "EMAIL_NOT_VERIFIED" }]);
   });
 
@@ -49,45 +46,37 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     const { body } = await london.post("/auth/login", user.credentials);
     const list = async (token: string) => (await app.httpClient().get("/user/sessions", token)).body[0];
     expect(await list(body.accessToken)).toMatchObject({ ip: "81.2.69.142", location: "London, United Kingdom" });
-    const cookie = { cookie: `refreshToken=${body.refreshToken}` };
-    const sweden = await app.httpClient("89.160.20.112").send("POST", "/auth/refresh", undefined, cookie);
-    expect(await list(sweden.body.accessToken)).toMatchObject({ ip: "89.160.20.112", location: "Sweden" });
-    const next = { cookie: `refreshToken=${sweden.body.refreshToken}` };
-    const nowhere = await app.httpClient("2001:db8::1").send("POST", "/auth/refresh", undefined, next);
-    const session = await list(nowhere.body.accessToken);
+    const moved = async (token: string, address: string) =>
+      (await refreshBy(app, token, { "x-forwarded-for": address })).body;
+    const sweden = await moved(body.refreshToken, "89.160.20.112");
+    expect(await list(sweden.accessToken)).toMatchObject({ ip: "89.160.20.112", location: "Sweden" });
+    const nowhere = await moved(sweden.refreshToken, "2001:db8::1");
+    const session = await list(nowhere.accessToken);
     expect(session.ip).toBe("2001:db8::1");
     expect(session).not.toHaveProperty("location");
   });
 
   test("POST /auth/login: an expired password is 403, and a mail has a token for a new one", async () => {
-    const user = await app.addVerifiedUser();
+    const { id, email, password: old } = await app.addVerifiedUser();
     app.clock.advance("90d");
-    expect(await app.httpClient().post("/auth/login", user.credentials)).toMatchObject({
-      status: 403,
-      body: { code: "PASSWORD_EXPIRED", error: "Forbidden" },
-    });
-    expect((await app.sql("select id from sessions where user_id = ?", [user.id])).length).toBe(0);
+    const expired = { status: 403, body: { code: "PASSWORD_EXPIRED", error: "Forbidden" } };
+    expect(await login(app, email)).toMatchObject(expired);
+    expect(await app.sql("select id from sessions where user_id = ?", [id])).toEqual([]);
     const failed = { outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } };
-    expect(await auditOf(app, user.id, "auth.login_failed")).toMatchObject([failed]);
-    const { token } = await app.mail.emailTo(user.email, /Reset/);
-    const { password: old } = user.credentials;
-    expect(await app.httpClient().post("/auth/reset-password", { token, password: old })).toMatchObject({
-      status: 400,
-      body: { violations: [{ field: "password" }] },
-    });
-    const password = "Brand-new-2";
-    expect((await app.httpClient().post("/auth/reset-password", { token, password })).status).toBe(200);
-    expect((await app.httpClient().post("/auth/login", { email: user.email, password })).status).toBe(200);
+    expect(await auditOf(app, id, "auth.login_failed")).toMatchObject([failed]);
+    const { token } = await app.mail.emailTo(email, /Reset/);
+    expect(await resetPassword(app, token, old)).toMatchObject(invalid("password"));
+    expect((await resetPassword(app, token)).status).toBe(200);
+    expect((await login(app, email, NEW_PASSWORD)).status).toBe(200);
   });
 
   test("the cleanup job removes ended sessions, tokens and counters", async () => {
     const [idle, out, open] = [await app.addVerifiedUser(), await app.addVerifiedUser(), await app.addVerifiedUser()];
     await app.signIn(idle);
     app.clock.advance("6d");
-    const { browser, accessToken } = await app.signIn(out);
-    await browser.post("/auth/logout", undefined, accessToken);
+    await (await app.signIn(out)).post("/auth/logout");
     const kept = await app.signIn(open);
-    await app.httpClient().post("/auth/login", { email: "unknown@example.com", password: "Wrong-1-guess" });
+    await guess(app, "unknown@example.com");
     await app.addUser(); // its verification token expires
     app.clock.advance("25h");
     const count = async (sql: string, values: unknown[]) =>
@@ -106,32 +95,23 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
   });
 
   test("the cleanup job keeps counters of recent failures", async () => {
-    const { credentials } = await app.addVerifiedUser();
-    const guess = async () =>
-      (await app.httpClient().post("/auth/login", { ...credentials, password: "Wrong-1-guess" })).status;
+    const { email } = await app.addVerifiedUser();
     await clearing(app, "61m"); // the next time is in an hour
     app.clock.advance("40m");
-    for (let i = 0; i < 4; i++) await guess();
+    for (let i = 0; i < 4; i++) await guess(app, email);
     await clearing(app, "25m");
-    expect([await guess(), await guess()]).toEqual([401, 423]);
+    for (const status of [401, 423]) expect((await guess(app, email)).status).toBe(status);
   });
 });
 
 describe("Settings of lifetimes", async () => {
-  const lifetimes = {
-    SESSION_MAX_AGE: "1h",
-    REFRESH_TOKEN_TTL: "40m",
-    ACCESS_TOKEN_TTL: "30m",
-    LOCKOUT_DURATION: "1d",
-  };
-  const app = await startSuiteApp({ env: { ...lifetimes, REFRESH_GRACE: "0", PASSWORD_MAX_AGE: "0" } });
+  const ofTokens = { SESSION_MAX_AGE: "1h", REFRESH_TOKEN_TTL: "40m", ACCESS_TOKEN_TTL: "30m", REFRESH_GRACE: "0" };
+  const app = await startSuiteApp({ env: { ...ofTokens, LOCKOUT_DURATION: "1d", PASSWORD_MAX_AGE: "0" } });
 
   test("POST /auth/refresh: without a grace period, no token is accepted twice", async () => {
     const { browser, refreshToken } = await app.signIn();
-    const steps = Array.from({ length: 20 });
-    for (const _ of steps) expect((await browser.post("/auth/refresh")).status).toBe(200);
-    const first = { cookie: `refreshToken=${refreshToken}` };
-    expect((await app.httpClient().send("POST", "/auth/refresh", undefined, first)).status).toBe(401);
+    for (let i = 0; i < 20; i++) expect((await browser.post("/auth/refresh")).status).toBe(200);
+    expect((await refreshBy(app, refreshToken)).status).toBe(401);
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
@@ -152,28 +132,25 @@ describe("Settings of lifetimes", async () => {
     const tokens = [body.refreshToken, body.accessToken, await impersonate(body.accessToken)];
     expect(tokens.map(end)).toEqual([3_600, 3_600, 3_600]);
     app.clock.advance("10m");
-    for (const token of tokens) expect((await browser.get("/user/profile", token)).status).toBe(401);
+    for (const token of tokens) expect(await profileStatusBy(app, token)).toBe(401);
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
   test("LOCKOUT_DURATION: an account stays locked for this time, whenever counters are cleaned up", async () => {
-    const { credentials } = await app.addUser();
-    const login = async (password: string) =>
-      (await app.httpClient().post("/auth/login", { ...credentials, password })).status;
-    for (let i = 0; i < 5; i++) await login("Wrong-1-guess");
+    const { email } = await app.addUser();
+    await lock(app, email);
     await clearing(app, "23h");
-    expect(await login(credentials.password)).toBe(423);
+    expect((await login(app, email)).status).toBe(423);
     app.clock.advance("1h");
-    expect(await login(credentials.password)).toBe(200);
+    expect((await login(app, email)).status).toBe(200);
   });
 
   test("PASSWORD_MAX_AGE=0: passwords do not expire", async () => {
-    const { user } = await app.signIn();
+    const { email } = await app.addUser();
     app.clock.advance("365d");
-    const { body } = await app.httpClient().post("/auth/login", user.credentials);
+    const { body } = await login(app, email);
     expect(body).not.toHaveProperty("passwordExpired");
-    expect((await app.httpClient().get("/user/profile", body.accessToken)).body).not.toHaveProperty(
-      "passwordExpiresAt",
-    );
+    const profile = await app.httpClient().get("/user/profile", body.accessToken);
+    expect(profile.body).not.toHaveProperty("passwordExpiresAt");
   });
 });

@@ -4,6 +4,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { authenticatorOf, mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
+import { refusal } from "../../support/failures.ts";
+import { WRONG_PASSWORD } from "../../support/passwords.ts";
+import { signInBy, verifyMfa } from "../../support/second-factor.ts";
 import { isMissing } from "../../support/skip-without.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { tally, times } from "../../support/until.ts";
@@ -11,14 +14,13 @@ import { tally, times } from "../../support/until.ts";
 const app = await testApp();
 
 test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and notifies the user", async () => {
-  const { user, browser, accessToken, authenticator } = await setUpFactor(app);
+  const { user, get, authenticator } = await setUpFactor(app);
   expect(authenticator.secret).toMatch(/^[A-Z2-7]{32}$/);
   expect(authenticator.qrCode).toMatch(/^data:image\/png;base64,/);
   expect(new Set(authenticator.backupCodes).size).toBe(10);
-  for (const code of authenticator.backupCodes) {
+  for (const code of authenticator.backupCodes)
     expect(code).toMatch(/^[23456789A-HJKMNP-TV-Z]{4}-[23456789A-HJKMNP-TV-Z]{4}$/);
-  }
-  expect((await browser.get("/user/profile", accessToken)).body.mfaEnabled).toBe(true);
+  expect((await get("/user/profile")).body.mfaEnabled).toBe(true);
   expect((await app.mail.emailTo(user.email, /Two-factor sign-in is on/)).text).toMatch(/^Hello,/);
 });
 
@@ -26,10 +28,9 @@ test.skipIf(isMissing("oathtool"))(
   "POST /auth/setup-totp: a code of oathtool, of SHA-1 as in authenticator apps, signs in",
   async () => {
     const { user, authenticator } = await setUpFactor(app);
-    const tempToken = await mfaTokenFor(app, user);
     const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
     const code = execFileSync("oathtool", ["--totp=sha1", "-b", authenticator.secret, "--now", now]).toString().trim();
-    expect((await app.httpClient().post("/auth/verify-mfa", { tempToken, code })).status).toBe(200);
+    expect((await signInBy(app, user, { code })).status).toBe(200);
   },
 );
 
@@ -47,49 +48,38 @@ test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR c
 // a backup code does not prove that the authenticator works, so it does not count as the first code
 test("POST /auth/setup-totp: replaces secret and codes until a first code is accepted, then answers 409", async () => {
   const first = await setUpFactor(app);
-  const { user, browser, accessToken } = first;
-  const { body: second } = await browser.post("/auth/setup-totp", undefined, accessToken);
+  const { user, post } = first;
+  const { body: second } = await post("/auth/setup-totp");
   expect(second.secret).not.toBe(first.authenticator.secret);
-  let tempToken = await mfaTokenFor(app, user);
-  const verify = async (factor: object) =>
-    (await app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor })).status;
+  const tempToken = await mfaTokenFor(app, user);
+  const verify = async (factor: object) => (await verifyMfa(app, tempToken, factor)).status;
   expect(await verify({ code: await first.authenticator.code() })).toBe(401);
   expect(await verify({ backupCode: first.authenticator.backupCodes[0] })).toBe(401);
   expect(await verify({ backupCode: second.backupCodes[0] })).toBe(200);
-  const { status, body: third } = await browser.post("/auth/setup-totp", undefined, accessToken);
+  const { status, body: third } = await post("/auth/setup-totp");
   expect(status).toBe(200);
-  tempToken = await mfaTokenFor(app, user);
-  expect(await verify({ code: await authenticatorOf(app, third).code() })).toBe(200);
-  expect(await browser.post("/auth/setup-totp", undefined, accessToken)).toMatchObject({
-    status: 409,
-    body: { code: "MFA_ALREADY_ENABLED" },
-  });
+  expect((await signInBy(app, user, { code: await authenticatorOf(app, third).code() })).status).toBe(200);
+  expect(await post("/auth/setup-totp")).toMatchObject(refusal(409, "MFA_ALREADY_ENABLED"));
 });
 
 test("POST /auth/setup-totp: notifies an address five times an hour, however often it is called", async () => {
-  const { user, browser, accessToken } = await setUpFactor(app);
-  const answers = await Promise.all(times(9, () => browser.post("/auth/setup-totp", undefined, accessToken)));
+  const { user, post } = await setUpFactor(app);
+  const answers = await Promise.all(times(9, () => post("/auth/setup-totp")));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 9 });
   const count = "select count(*)::int as n from emails where user_id = ? and template = 'mfa-enabled'";
   expect(await app.sql(count, [user.id])).toEqual([{ n: 5 }]);
 });
 
 test("POST /auth/setup-totp: needs the password once the sign-in is 15 minutes old, also after refreshes", async () => {
-  const { user, browser, accessToken: old } = await app.signIn();
-  const setUp = async (body?: object) => {
-    const { accessToken } = (await browser.post("/auth/refresh")).body;
-    return browser.post("/auth/setup-totp", body, accessToken);
-  };
+  const { user, browser, post } = await app.signIn();
+  const setUp = async (body?: object) =>
+    browser.post("/auth/setup-totp", body, (await browser.post("/auth/refresh")).body.accessToken);
   app.clock.advance("14m");
-  expect((await browser.post("/auth/setup-totp", undefined, old)).status).toBe(200);
+  expect((await post("/auth/setup-totp")).status).toBe(200);
   app.clock.advance("2m");
-  const required = { status: 403, body: { code: "REAUTHENTICATION_REQUIRED" } };
-  expect(await setUp()).toMatchObject(required);
-  expect(await setUp({})).toMatchObject(required);
-  expect(await setUp({ password: "Wrong-1-guess" })).toMatchObject({
-    status: 400,
-    body: { code: "INVALID_CURRENT_PASSWORD" },
-  });
+  for (const body of [undefined, {}])
+    expect(await setUp(body)).toMatchObject(refusal(403, "REAUTHENTICATION_REQUIRED"));
+  expect(await setUp({ password: WRONG_PASSWORD })).toMatchObject(refusal(400, "INVALID_CURRENT_PASSWORD"));
   const { status, body } = await setUp({ password: user.password });
   expect(status).toBe(200);
   expect(body.backupCodes).toHaveLength(10);

@@ -1,14 +1,13 @@
-import { randomUUID } from "node:crypto";
-import { afterAll, describe, expect, test } from "vitest";
-import { startApp } from "../../support/app.ts";
+import { describe, expect, test } from "vitest";
+import { startSuiteApp } from "../../support/app.ts";
 import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
+import { freshEmail, guess, login, WRONG_PASSWORD } from "../../support/passwords.ts";
+import { profileStatus } from "../../support/sessions.ts";
 import { tally, times } from "../../support/until.ts";
 
-const app = await startApp({ realHashes: true });
-afterAll(() => app.close());
+const app = await startSuiteApp({ realHashes: true });
 /** Many more than may wait, since hashes are computed while requests arrive. */
 const STORM = 900;
-const wrong = "Wrong-1-guess";
 
 test("Passwords: are stored as argon2id of 20 MiB and two passes", async () => {
   const { id } = await app.addUser();
@@ -17,25 +16,25 @@ test("Passwords: are stored as argon2id of 20 MiB and two passes", async () => {
 });
 
 describe("POST /auth/login", () => {
-  const guess =
-    (email: string, status: number, password = wrong) =>
+  const attempt =
+    (email: string, status = 401, password = WRONG_PASSWORD) =>
     async () =>
-      expect((await app.httpClient().post("/auth/login", { email, password })).status).toBe(status);
+      expect((await login(app, email, password)).status).toBe(status);
 
   test("takes the same time for known and unknown addresses", async () => {
     const guesses = async (make: (i: number) => Promise<string> | string) =>
-      (await Promise.all(times(18, make))).map((email) => guess(email, 401));
+      (await Promise.all(times(18, make))).map((email) => attempt(email));
     const known = cycle(await guesses(async () => (await app.addUser()).email));
-    const unknown = cycle(await guesses(() => `${randomUUID()}@example.com`));
+    const unknown = cycle(await guesses(freshEmail));
     const isAlike = ({ one, apart }: Times) => apart < Math.max(8, one * 0.4);
     expect(await compareTimes(24, known, unknown, isAlike)).toSatisfy(isAlike);
   });
 
   test("refuses a password of over 128 characters without hashing", async () => {
     const user = await app.addUser();
-    const tooLong = guess(user.email, 400, "x".repeat(129));
+    const tooLong = attempt(user.email, 400, "x".repeat(129));
     const isFaster = ({ one, other }: Times) => one < other / 2;
-    const hashed = () => guess(`${randomUUID()}@example.com`, 401)();
+    const hashed = () => attempt(freshEmail())();
     expect(await compareTimes(9, tooLong, hashed, isFaster)).toSatisfy(isFaster);
     expect(await app.sql("select failed from attempts where subject = ?", [user.email])).toEqual([]);
   });
@@ -44,15 +43,14 @@ describe("POST /auth/login", () => {
   test.skipIf(app.mode !== "apart")(
     "answers 503 with Retry-After beyond the queue, and other routes still work",
     async () => {
-      const { browser, accessToken } = await app.signIn();
-      const victims = times(STORM, () => `${randomUUID()}@example.com`);
-      const storm = victims.map((email) => app.httpClient().post("/auth/login", { email, password: wrong }));
+      const account = await app.signIn();
+      const storm = times(STORM, () => guess(app, freshEmail()));
       const reads: number[] = [];
       let stormy = true;
       const watching = (async () => {
         while (stormy && reads.length < 60) {
           const started = performance.now();
-          expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
+          expect(await profileStatus(account)).toBe(200);
           reads.push(performance.now() - started);
         }
       })();
@@ -69,6 +67,5 @@ describe("POST /auth/login", () => {
       expect(reads.length).toBeGreaterThan(5);
       expect(await app.sql("select subject from attempts where cardinality(reservations) > 0")).toEqual([]);
     },
-    120_000,
   );
 });

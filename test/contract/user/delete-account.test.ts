@@ -1,60 +1,62 @@
 import { expect, test } from "vitest";
-import type { SignedIn } from "../../support/accounts.ts";
+import { PASSWORD, type SignedIn } from "../../support/accounts.ts";
 import { auditOf } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
+import { invalid, refusal } from "../../support/failures.ts";
+import { withToken } from "../../support/http-client.ts";
+import { guess, login, WRONG_PASSWORD } from "../../support/passwords.ts";
+import { signInBy, verifyMfa, WRONG_CODE } from "../../support/second-factor.ts";
+import { profileStatus } from "../../support/sessions.ts";
 import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { tally, times, until } from "../../support/until.ts";
 
 const app = await testApp();
-type Account = Pick<SignedIn, "browser" | "accessToken" | "user">;
-const remove = ({ browser, accessToken }: Account, body?: object) =>
-  browser.post("/user/delete-account", body, accessToken);
-const login = ({ user }: Account) => app.httpClient().post("/auth/login", user.credentials);
+const url = app.settings.DATABASE_URL as string;
+const remove = ({ post }: Pick<SignedIn, "post">, body?: object) => post("/user/delete-account", body);
+const signIn = ({ user }: Pick<SignedIn, "user">) => login(app, user.email);
+const isGone = async ({ user }: SignedIn) =>
+  (await app.sql("select 1 from users where id = ?", [user.id])).length === 0;
 
 test("POST /user/delete-account: ends every session, and names the date in response and mail", async () => {
   const account = await app.signIn();
   const other = await app.signIn(account.user);
   const { status, body } = await remove(account, { password: account.user.password });
-  expect(status).toBe(200);
-  expect(Object.keys(body).sort()).toEqual(["deletionDate", "message"]);
+  expect([status, Object.keys(body).sort()]).toEqual([200, ["deletionDate", "message"]]);
   const days = (new Date(body.deletionDate).getTime() - app.clock.now().getTime()) / 86_400_000;
   expect(days).toBeGreaterThan(29.99);
   expect(days).toBeLessThanOrEqual(30);
-  for (const { browser, accessToken } of [account, other]) {
-    expect((await browser.get("/user/profile", accessToken)).status).toBe(401);
-    expect((await browser.post("/auth/refresh")).status).toBe(401);
+  for (const each of [account, other]) {
+    expect(await profileStatus(each)).toBe(401);
+    expect((await each.browser.post("/auth/refresh")).status).toBe(401);
   }
   const mail = await app.mail.emailTo(account.user.email, /will be deleted/);
   expect(mail.text).toContain(body.deletionDate.slice(0, 10));
 });
 
 test("POST /user/delete-account: needs the password once the login is 15 minutes old", async () => {
-  const account = await app.signIn();
+  const { user, browser } = await app.signIn();
   app.clock.advance("14m");
-  const { body } = await account.browser.post("/auth/refresh");
+  const refreshed = withToken(browser, (await browser.post("/auth/refresh")).body.accessToken);
   app.clock.advance("2m");
-  const refreshed = { ...account, accessToken: body.accessToken };
-  expect(await remove(refreshed)).toMatchObject({ status: 400, body: { violations: [{ field: "password" }] } });
-  expect(await remove(refreshed, { password: "Wrong-1-guess" })).toMatchObject({
-    status: 400,
-    body: { code: "INVALID_CURRENT_PASSWORD" },
-  });
-  expect((await remove(refreshed, { password: account.user.password })).status).toBe(200);
+  expect(await remove(refreshed)).toMatchObject(invalid("password"));
+  const wrong = await remove(refreshed, { password: WRONG_PASSWORD });
+  expect(wrong).toMatchObject(refusal(400, "INVALID_CURRENT_PASSWORD"));
+  expect((await remove(refreshed, { password: user.password })).status).toBe(200);
 });
 
 test("POST /user/delete-account: accepts an empty body within 15 minutes; a login restores the account and reports it", async () => {
   const account = await app.signIn();
   expect((await remove(account)).status).toBe(200);
   app.clock.advance("29d");
-  const back = await login(account);
+  const back = await signIn(account);
   expect(back).toMatchObject({ status: 200, body: { restored: true } });
   const { updatedAt } = (await account.browser.get("/user/profile", back.body.accessToken)).body;
   expect(app.clock.now().getTime() - new Date(updatedAt).getTime()).toBeLessThan(60_000);
-  const again = await login(account);
+  const again = await signIn(account);
   expect(again.body).not.toHaveProperty("restored");
   app.clock.advance("2d");
-  expect((await login(account)).status).toBe(200);
+  expect((await signIn(account)).status).toBe(200);
   for (const event of ["user.deletion_requested", "user.restored"]) {
     expect(await auditOf(app, account.user.id, event)).toHaveLength(1);
   }
@@ -64,8 +66,8 @@ test.runIf(app.mode !== "embedded")("POST /user/delete-account: parallel logins 
   const account = await app.signIn();
   expect((await remove(account)).status).toBe(200);
   const hold = "update users set name = name where id = $1";
-  const held = await begin(app.settings.DATABASE_URL as string, hold, [account.user.id]);
-  const logins = times(4, () => login(account));
+  const held = await begin(url, hold, [account.user.id]);
+  const logins = times(4, () => signIn(account));
   const waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
   await until("all logins to wait for the lock", async () => (await app.sql(waiting)).length === 4);
   await held.commit();
@@ -77,12 +79,11 @@ test.runIf(app.mode !== "embedded")("POST /user/delete-account: parallel logins 
 test("POST /user/delete-account: only the second factor restores an account that has one", async () => {
   const account = await setUpFactor(app);
   const older = await mfaTokenFor(app, account.user);
-  const verify = async (tempToken: string) =>
-    app.httpClient().post("/auth/verify-mfa", { tempToken, code: await account.authenticator.code() });
+  const verify = async (tempToken: string) => verifyMfa(app, tempToken, { code: await account.authenticator.code() });
   expect((await remove(account)).status).toBe(200);
   expect((await verify(older)).status).toBe(401);
   const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
-  const { body } = await login(account);
+  const { body } = await signIn(account);
   expect(await deletionAt()).toEqual([{ kept: false }]);
   const verified = await verify(body.tempToken);
   expect(verified).toMatchObject({ status: 200, body: { restored: true } });
@@ -92,13 +93,12 @@ test("POST /user/delete-account: only the second factor restores an account that
 test("POST /user/delete-account: erases the account after the date, and leaves a pseudonym in the audit log", async () => {
   const account = await setUpFactor(app);
   const { id, email, name } = account.user;
-  const tempToken = await mfaTokenFor(app, account.user);
-  await app.httpClient().post("/auth/verify-mfa", { tempToken, code: "000000" });
-  await app.httpClient().post("/auth/login", { email, password: "Wrong-1-guess" });
+  await signInBy(app, account.user, WRONG_CODE);
+  await guess(app, email);
   await app.httpClient().post("/auth/forgot-password", { email });
   expect((await remove(account)).status).toBe(200);
   app.clock.advance("30d");
-  await until("the erasure", async () => (await app.sql("select 1 from users where id = ?", [id])).length === 0);
+  await until("the erasure", () => isGone(account));
   const everything = await app.sql<{ row: string }>(
     `select to_jsonb(e)::text as row from emails e union all select to_jsonb(s)::text from sessions s
        union all select to_jsonb(t)::text from one_time_tokens t union all select to_jsonb(a)::text from attempts a
@@ -108,9 +108,8 @@ test("POST /user/delete-account: erases the account after the date, and leaves a
   const left = everything.filter(({ row }) => row.includes(id)).map(({ row }) => JSON.parse(row));
   expect(left.map(({ event }) => event)).toContain("user.erased");
   expect(left.every((row) => "event" in row && !JSON.stringify(row).includes(name))).toBe(true);
-  expect((await login(account)).status).toBe(401);
-  const again = await app.addUser({ email });
-  expect(again.id).not.toBe(id);
+  expect((await signIn(account)).status).toBe(401);
+  expect((await app.addUser({ email })).id).not.toBe(id);
 });
 
 test("POST /user/delete-account: an account that cannot be erased delays no other and is erased later, even if the clock is set back", async () => {
@@ -119,11 +118,9 @@ test("POST /user/delete-account: an account that cannot be erased delays no othe
   await app.sql("insert into holds values (?)", [held.user.id]);
   for (const account of [held, due]) expect((await remove(account)).status).toBe(200);
   app.clock.advance("31d");
-  const isGone = async ({ user }: Account) =>
-    (await app.sql("select 1 from users where id = ?", [user.id])).length === 0;
   await until("the other account to be erased", () => isGone(due));
   expect(await isGone(held)).toBe(false);
-  expect((await login(held)).status).toBe(401); // its deletion date has passed
+  expect((await signIn(held)).status).toBe(401); // its deletion date has passed
   await app.sql("delete from holds"); // dropping it could deadlock with the erasure of another replica
   app.clock.advance("-1h"); // it is still due
   await until("the account to be erased after all", () => isGone(held));
@@ -131,13 +128,13 @@ test("POST /user/delete-account: an account that cannot be erased delays no othe
 });
 
 test("POST /user/delete-account: is refused to the last administrator", async () => {
-  const root = { ...(await app.addUser()), credentials: { email: "root@example.com", password: "Correct-horse-1" } };
-  const account = await app.signIn(root);
+  const credentials = { email: "root@example.com", password: PASSWORD };
+  const account = await app.signIn({ ...(await app.addUser()), credentials });
   const others = "where role = 'admin' and email <> 'root@example.com'";
   const demoted = await app.sql<{ id: string }>(`update users set role = 'user' ${others} returning id`);
   const answer = await remove(account);
   for (const { id } of demoted) await app.sql("update users set role = 'admin' where id = ?", [id]);
-  expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
+  expect(answer).toMatchObject(refusal(409, "LAST_ADMIN"));
   const [denied] = await app.sql("select details from audit_events where event = 'admin.denied' order by id desc");
   expect(denied).toEqual({ details: { reason: "LAST_ADMIN", rpc: "DeleteAccount" } });
 });
@@ -150,9 +147,8 @@ test.runIf(app.mode !== "embedded")(
     const admins = await app.sql<{ id: string }>("select id from users where role = 'admin'");
     const exchange =
       "update users set role = case when id = $1 then 'admin' else 'user' end where id = $1 or role = 'admin'";
-    const url = app.settings.DATABASE_URL as string;
     const answer = await commitMeanwhile(url, exchange, [id], () => remove(account));
     await app.sql("update users set role = 'admin' where id in (?)", [admins.map((admin) => admin.id)]);
-    expect(answer).toMatchObject({ status: 409, body: { code: "LAST_ADMIN" } });
+    expect(answer).toMatchObject(refusal(409, "LAST_ADMIN"));
   },
 );

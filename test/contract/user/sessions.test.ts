@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
-import type { SignedIn, TestUser } from "../../support/accounts.ts";
+import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { profileStatus, sessionsOf } from "../../support/sessions.ts";
+import { withToken } from "../../support/http-client.ts";
+import { profileStatus, refreshBy, sessionsOf } from "../../support/sessions.ts";
+import { sessionShape } from "../../support/shapes.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
@@ -10,11 +12,21 @@ const CHROME =
 const IPHONE =
   "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1";
 
-async function signInWith(user: TestUser, agent: string): Promise<SignedIn> {
+async function signInWith(user: TestUser, agent: string) {
   const browser = app.httpClient();
   const { body } = await browser.send("POST", "/auth/login", user.credentials, { "user-agent": agent });
-  return { user, browser, accessToken: body.accessToken, refreshToken: body.refreshToken };
+  return { address: browser.address, ...withToken(browser, body.accessToken) };
 }
+
+/** Adds sessions of a user, made after the user's newest one. */
+const addSessions = (userId: string, count: number, expiresAt = "expires_at", revokedAt = "null::timestamptz") =>
+  app.sql(
+    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at, revoked_at)
+     select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at, ${expiresAt},
+       ends_at, ${revokedAt}
+     from sessions, generate_series(1, ?) n where user_id = ? and id = (select max(id::text)::uuid from sessions where user_id = ?)`,
+    [count, userId, userId],
+  );
 
 test("GET /user/sessions: names every device, whatever its User-Agent", async () => {
   const user = await app.addUser();
@@ -32,15 +44,8 @@ test("GET /user/sessions: returns a bare array with the documented fields, newes
   const third = await signInWith(user, "curl/8.1");
   const sessions = await sessionsOf(second);
   expect(sessions.map((s: { device: string }) => s.device)).toEqual(["curl", "Safari on iOS", "Chrome on Windows"]);
-  expect(sessions.map((s: { ip: string }) => s.ip)).toEqual([third, second, first].map((a) => a.browser.address));
-  expect(sessions[1]).toEqual({
-    id: expect.stringMatching(/^[0-9a-f-]{36}$/),
-    device: "Safari on iOS",
-    ip: second.browser.address,
-    createdAt: expect.stringMatching(/Z$/),
-    lastActive: expect.stringMatching(/Z$/),
-    current: true,
-  });
+  expect(sessions.map((s: { ip: string }) => s.ip)).toEqual([third, second, first].map((a) => a.address));
+  expect(sessions[1]).toEqual(sessionShape({ device: "Safari on iOS", ip: second.address, current: true }));
   expect(sessions.map((s: { current: boolean }) => s.current)).toEqual([false, true, false]);
 });
 
@@ -49,7 +54,7 @@ test("GET /user/sessions: omits ended and expired sessions", async () => {
   const old = await app.signIn(user);
   app.clock.advance("7d");
   const [ended, current] = [await app.signIn(user), await app.signIn(user)];
-  await ended.browser.post("/auth/logout", undefined, ended.accessToken);
+  await ended.post("/auth/logout");
   expect(await sessionsOf(current)).toHaveLength(1);
   expect(await profileStatus(old)).toBe(401);
 });
@@ -68,10 +73,9 @@ test("GET /user/sessions: shows the last use within a minute, and the address of
     });
     expect(lastActive).toBeLessThanOrEqual(app.clock.now().getTime());
   }
-  const elsewhere = app.httpClient();
-  const cookie = { cookie: `refreshToken=${account.refreshToken}` };
-  const { body } = await elsewhere.send("POST", "/auth/refresh", undefined, cookie);
-  expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere.address);
+  const elsewhere = app.httpClient().address;
+  const { body } = await refreshBy(app, account.refreshToken, { "x-forwarded-for": elsewhere });
+  expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere);
 });
 
 test("GET /user/sessions: shows the caller's session as active now", async () => {
@@ -85,30 +89,18 @@ test("GET /user/sessions: shows the caller's session as active now", async () =>
 test("GET /user/sessions: keeps a hundred sessions per user, and deletes the oldest", async () => {
   const user = await app.addUser();
   const [first, second] = [await app.signIn(user), await app.signIn(user)];
-  await app.sql(
-    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at)
-       select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at, expires_at, ends_at
-       from sessions, generate_series(1, 98) n where user_id = ? and id = (select max(id::text)::uuid from sessions where user_id = ?)`,
-    [user.id, user.id],
-  );
+  await addSessions(user.id, 98);
   app.clock.advance("1s");
   const newest = await app.signIn(user);
   expect(await sessionsOf(newest)).toHaveLength(100);
-  expect([await profileStatus(first), await profileStatus(second), await profileStatus(newest)]).toEqual([
-    401, 200, 200,
-  ]);
+  expect(await Promise.all([first, second, newest].map(profileStatus))).toEqual([401, 200, 200]);
 });
 
 test("POST /auth/login: a hundred sessions that ended or expired displace no other", async () => {
   const user = await app.addUser();
   const kept = await app.signIn(user);
-  await app.sql(
-    `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at, revoked_at)
-     select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at,
-       case when n % 2 = 0 then expires_at else created_at end, ends_at, case when n % 2 = 0 then created_at end
-     from sessions, generate_series(1, 240) n where user_id = ?`,
-    [user.id],
-  );
+  const half = "case when n % 2 = 0 then";
+  await addSessions(user.id, 240, `${half} expires_at else created_at end`, `${half} created_at end`);
   await app.signIn(user);
   expect(await profileStatus(kept)).toBe(200);
   const rows = await app.sql("select id from sessions where user_id = ?", [user.id]);
