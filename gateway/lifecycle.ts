@@ -20,14 +20,13 @@ declare module "fastify" {
     startedAt: number;
     /** Undefined unless traces are exported. */
     span: ReturnType<StartSpan> | undefined;
+    /** Aborts its call: when the client disconnects, by a shutdown, or after an error. */
+    call: AbortController;
   }
 }
 
 /** See {@link createLifecycle}. */
 export type Lifecycle = ReturnType<typeof createLifecycle>;
-
-/** A call. It is aborted when its client disconnects, or by a shutdown. */
-export type InflightCall = ReturnType<Lifecycle["openCall"]>;
 
 /** Time for aborted calls to send their last response, in ms. */
 const FAREWELL_MS = 1_000;
@@ -37,7 +36,8 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 
 
 const SHUTTING_DOWN = shuttingDown();
 const LOST = new ConnectError("the connection to the services was lost", Code.Unavailable);
-const STOPPED = new Error("the call was stopped");
+/** Why a call that has failed is aborted: no work continues after an error. */
+export const STOPPED = new Error("the call was stopped");
 
 /**
  * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log lines. It logs one line per
@@ -66,8 +66,7 @@ export function createLifecycle(
   const responses = new WeakMap<Duplex, ServerResponse>();
   let phase: Phase = "starting";
   let drained: Promise<void> | undefined;
-  /** The open requests, with their calls. */
-  const open = new Map<ServerResponse, AbortController | undefined>();
+  const open = new Set<FastifyRequest>();
   const events = new EventEmitter();
   const idleWithin = async (ms: number) => {
     if (open.size > 0) await once(events, "idle", { signal: AbortSignal.timeout(ms) }).catch(() => {});
@@ -76,7 +75,7 @@ export function createLifecycle(
     phase = "draining";
     await idleWithin(graceMs);
     // clients get 503, or an error event and `[DONE]` if their stream has started
-    for (const call of open.values()) call?.abort(SHUTTING_DOWN);
+    for (const { call } of open) call.abort(SHUTTING_DOWN);
     await idleWithin(FAREWELL_MS);
     await app.close();
   };
@@ -87,15 +86,16 @@ export function createLifecycle(
     begin(request: FastifyRequest, { raw }: FastifyReply): void {
       request.startedAt = performance.now();
       request.span = startSpan && spanOf(request, startSpan);
+      request.call = new AbortController();
       responses.set(request.raw.socket, raw);
-      open.set(raw, undefined);
+      open.add(request);
       active.inc();
     },
     /** Ends a request whose response has ended, or whose client has disconnected, which aborts its call. Measures and logs it. */
     end(request: FastifyRequest, { raw }: FastifyReply): void {
       const clientGone = raw.writableFinished ? undefined : true;
-      if (clientGone) open.get(raw)?.abort();
-      open.delete(raw);
+      if (clientGone) request.call.abort();
+      open.delete(request);
       if (open.size === 0) events.emit("idle");
       active.dec();
       const ms = performance.now() - request.startedAt;
@@ -109,22 +109,6 @@ export function createLifecycle(
     },
     /** The latest response of a connection. */
     responseOf: (connection: Duplex) => responses.get(connection),
-    /** Opens the call of a request. Call it before the first `await`, since the client may disconnect at any time. */
-    openCall(raw: ServerResponse) {
-      const call = new AbortController();
-      if (open.has(raw)) open.set(raw, call);
-      else call.abort(); // the client has disconnected
-      return {
-        signal: call.signal,
-        /** The error to report: another one than the thrown if a shutdown or a broken connection ended the call. */
-        reasonFor(thrown: unknown): unknown {
-          if (call.signal.reason === SHUTTING_DOWN) return SHUTTING_DOWN;
-          return isUnexplained(thrown) && !call.signal.aborted ? LOST : thrown;
-        },
-        /** Aborts the call. */
-        stop: () => call.abort(STOPPED),
-      };
-    },
     /** Opens the port. @returns the URL for clients, such as http://127.0.0.1:3000 */
     async listen(address: { host: string; port: number }): Promise<string> {
       const url = await app.listen(address);
@@ -144,6 +128,12 @@ function spanOf({ method, headers, routeOptions: { url } }: FastifyRequest, star
   const parent = typeof headers.traceparent === "string" ? headers.traceparent : undefined;
   const attributes = { "http.request.method": method, ...(url && { "http.route": url }) };
   return start([method, url].filter(Boolean).join(" "), "SERVER", parent, attributes);
+}
+
+/** The error to report of a call: another one than the thrown if a shutdown or a broken connection ended it. */
+export function errorOfCall({ signal }: AbortController, thrown: unknown): unknown {
+  if (signal.reason === SHUTTING_DOWN) return SHUTTING_DOWN;
+  return isUnexplained(thrown) && !signal.aborted ? LOST : thrown;
 }
 
 /**

@@ -15,7 +15,7 @@ import { addHealth } from "./health.ts";
 import { createLifecycle, type Lifecycle, type StartSpan } from "./lifecycle.ts";
 import { addRequestHooks, commonHeaders, createOrigins } from "./request-hooks.ts";
 import { readBinding } from "./transcode/binding.ts";
-import { createClientErrorHandler, fromFastifyError } from "./transcode/errors.ts";
+import { createClientErrorHandler, toHttpError } from "./transcode/errors.ts";
 import { addCookies, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { addOpenApi, addPages, addReference, addWeb, isWebBuilt } from "./web.ts";
@@ -61,7 +61,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
-    const failed = fromFastifyError(thrown);
+    const failed = toHttpError(thrown);
     if (failed.isInternal) report(thrown, request);
     if (!reply.hasHeader("x-request-id")) beginRequest(request, reply); // the router rejected it before any hook
     // Fastify would close at once, which resets the connection before the client has read the response. Removing the
@@ -86,7 +86,6 @@ export function createGateway(options: GatewayOptions): Gateway {
     isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
     report,
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
-    openCall: lifecycle.openCall,
   };
   for (const method of services.flatMap((service) => service.methods)) addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);

@@ -25,11 +25,16 @@ export type HttpErrorResponse = {
 };
 
 const UNAVAILABLE_RETRY_SECONDS = 1;
+const UNREADABLE = "The request can't be read.";
+const NOT_JSON = "The body must be sent as Content-Type: application/json.";
 
-/** Reason and text of a gRPC code without a `Failure` detail. The transport's own message may name hosts and addresses. */
-const byCode: Partial<Record<Code, [Reason, message: string, status?: number]>> = {
+/**
+ * The responses to errors without a reason of ours: by gRPC code without a `Failure` detail, and by the code of Fastify's and
+ * Node's errors. Their own messages may name hosts and addresses. The status is given where it differs from the reason's.
+ */
+const byCode: Record<string, [Reason, message: string, status?: number]> = {
   [Code.Canceled]: [Reason.CANCELLED, "The client has disconnected."],
-  [Code.InvalidArgument]: [Reason.MALFORMED_REQUEST, "The request can't be read."],
+  [Code.InvalidArgument]: [Reason.MALFORMED_REQUEST, UNREADABLE],
   [Code.DeadlineExceeded]: [Reason.UNAVAILABLE, "The response took too long. Please try again.", 504],
   [Code.NotFound]: [Reason.NOT_FOUND, "There is nothing here."],
   [Code.PermissionDenied]: [Reason.FORBIDDEN, "You may not do this."],
@@ -37,29 +42,32 @@ const byCode: Partial<Record<Code, [Reason, message: string, status?: number]>> 
   [Code.Unimplemented]: [Reason.NOT_IMPLEMENTED, "This is not available yet."],
   [Code.Unavailable]: [Reason.UNAVAILABLE, "The service is away for a moment. Please try again."],
   [Code.Unauthenticated]: [Reason.UNAUTHENTICATED, "Please sign in."],
+  ERR_HTTP_REQUEST_TIMEOUT: [Reason.REQUEST_TIMEOUT, "The request took too long to arrive."],
+  HPE_HEADER_OVERFLOW: [Reason.MALFORMED_REQUEST, "The headers are too large.", 431],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: [Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [Reason.UNSUPPORTED_MEDIA_TYPE, NOT_JSON],
+  FST_ERR_BAD_URL: [Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."],
 };
 
 /** Maps any thrown value to the error response. Unexpected errors are masked. */
 export function toHttpError(thrown: unknown): HttpErrorResponse {
   if (thrown instanceof ServiceError) return httpError(thrown.reason, thrown.message, thrown.details);
-  if (!(thrown instanceof ConnectError)) return internalError(true);
-  const detail = thrown.findDetails(FailureSchema)[0];
+  const detail = thrown instanceof ConnectError ? thrown.findDetails(FailureSchema)[0] : undefined;
+  if (detail?.reason === Reason.UNSPECIFIED) return internalError(false); // masked and logged by the services
   if (detail) {
-    if (detail.reason === Reason.UNSPECIFIED) return internalError(false); // masked and logged by the services
     const violations = detail.violations.map(({ field, message }) => ({ field, message }));
-    return httpError(detail.reason, thrown.rawMessage, { ...detail, violations });
+    return httpError(detail.reason, (thrown as ConnectError).rawMessage, { ...detail, violations });
   }
-  const known = byCode[thrown.code];
-  if (!known) return internalError(true);
-  const [reason, message, status] = known;
-  return httpError(reason, message, {}, status);
+  const { code = "", statusCode = 500 } = (thrown ?? {}) as { code?: Code | string; statusCode?: number };
+  const known = byCode[code] ?? (statusCode < 500 ? byCode[Code.InvalidArgument] : undefined);
+  return known ? httpError(known[0], known[1], {}, known[2]) : internalError(true);
 }
 
-/** The response of a known reason. `status` is given only where it differs from the reason's own. */
-export function httpError(
+/** The response of a reason. `status` is given only where it differs from the reason's own. */
+function httpError(
   reason: Reason,
   message: string,
-  { violations, retryAfterSeconds }: ErrorDetails = {},
+  { violations, retryAfterSeconds }: ErrorDetails,
   status = statuses.get(reason)?.status,
 ): HttpErrorResponse {
   const known = statuses.get(reason);
@@ -77,28 +85,6 @@ function internalError(isInternal: boolean): HttpErrorResponse {
 
 const statusText = (status: number) => STATUS_CODES[status] ?? "Client Closed Request";
 
-const unreadable = "The request can't be read.";
-
-/** Responses to errors of the HTTP server, by error code. */
-const serverErrors: Record<string, HttpErrorResponse> = {
-  ERR_HTTP_REQUEST_TIMEOUT: httpError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."),
-  HPE_HEADER_OVERFLOW: httpError(Reason.MALFORMED_REQUEST, "The headers are too large.", {}, 431),
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: httpError(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: httpError(
-    Reason.UNSUPPORTED_MEDIA_TYPE,
-    "The body must be sent as Content-Type: application/json.",
-  ),
-  FST_ERR_BAD_URL: httpError(Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."),
-};
-
-/** The response to a request that Fastify or a hook rejected before its method. */
-export function fromFastifyError(thrown: Error & { code?: unknown; statusCode?: number }): HttpErrorResponse {
-  const known = typeof thrown.code === "string" ? serverErrors[thrown.code] : undefined;
-  if (known) return known;
-  const isClients = thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500;
-  return toHttpError(isClients ? new ServiceError(Reason.MALFORMED_REQUEST, unreadable) : thrown);
-}
-
 /**
  * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body that arrive too
  * slowly. A connection with an unfinished response is closed, since a second response would corrupt the first.
@@ -113,7 +99,7 @@ export function createClientErrorHandler(
     const isWaiting = response?.socket === null; // for an earlier response of the connection
     const isBusy = response?.req.complete ? !response.writableFinished : response?.headersSent || isWaiting;
     if (error.code === "ECONNRESET" || !socket.writable || isBusy) return void socket.destroy();
-    const { body } = serverErrors[error.code ?? ""] ?? httpError(Reason.MALFORMED_REQUEST, unreadable);
+    const { body } = toHttpError({ code: error.code, statusCode: 400 });
     const text = JSON.stringify(body);
     const requestId = randomUUID();
     const head = [

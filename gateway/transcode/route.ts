@@ -1,4 +1,3 @@
-import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
 import { ConnectError, createContextValues, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -8,7 +7,7 @@ import { ServiceError } from "../../services/platform/errors.ts";
 import { one } from "../../services/platform/in-process.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { writeFault, writeTypeErrors } from "../../services/platform/validation.ts";
-import type { InflightCall, Lifecycle } from "../lifecycle.ts";
+import { errorOfCall, STOPPED } from "../lifecycle.ts";
 import type { HttpBinding } from "./binding.ts";
 import { toHttpError } from "./errors.ts";
 import { readPathFields, readRequest } from "./request.ts";
@@ -30,29 +29,38 @@ export type Transcoder = {
   report: (thrown: unknown, request: FastifyRequest) => void;
   /** Silence in an event stream after which a comment is sent, in ms. */
   keepAliveMs: number;
-  openCall: Lifecycle["openCall"];
 };
 
 /** Adds the route of one method. */
 export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Transcoder): void {
-  const { cookies, openCall, isOwnSite, report } = transcoder;
-  const answer =
-    rule.method.methodKind === "unary" ? unary(rule, rule.method, transcoder) : stream(rule, rule.method, transcoder);
+  const { transport, internalSecret, cookies, isOwnSite, report, keepAliveMs } = transcoder;
+  const { method } = rule;
+  const answer = async (request: FastifyRequest, reply: FastifyReply) => {
+    if (rule.csrfProtected && !isOwnSite(request)) {
+      throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
+    }
+    const { message, header } = readCall(rule, request, internalSecret);
+    const { signal } = request.call;
+    const context = createContextValues().set(admittedKey, request.admitted); // for services in the same process
+    if (method.methodKind === "unary") {
+      const response = await transport.unary(method, signal, undefined, header, message, context);
+      forwardHeaders(response.header, reply);
+      return sendMessage(rule, reply, response, cookies);
+    }
+    const start = () => transport.stream(method, signal, undefined, header, one(message), context);
+    await sendStream(rule, reply, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
+  };
   app.route({
     method: rule.httpMethod,
     url: rule.path,
     bodyLimit: rule.maxBodyBytes,
-    config: { rpc: rule.method },
+    config: { rpc: method },
     handler: async (request, reply) => {
-      const call = openCall(reply.raw);
       try {
-        if (rule.csrfProtected && !isOwnSite(request)) {
-          throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
-        }
-        await answer(request, reply, call);
+        await answer(request, reply);
       } catch (thrown) {
-        const failed = toHttpError(call.reasonFor(thrown));
-        call.stop(); // no work continues after an error
+        const failed = toHttpError(errorOfCall(request.call, thrown));
+        request.call.abort(STOPPED);
         if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
         if (failed.isInternal) report(thrown, request);
         if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
@@ -61,17 +69,6 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
       return reply;
     },
   });
-}
-
-type Answer = (request: FastifyRequest, reply: FastifyReply, call: InflightCall) => Promise<void>;
-
-function unary(rule: HttpBinding, method: DescMethodUnary, { transport, internalSecret, cookies }: Transcoder): Answer {
-  return async (request, reply, { signal }) => {
-    const { message, header } = readCall(rule, request, internalSecret);
-    const response = await transport.unary(method, signal, undefined, header, message, context(request));
-    forwardHeaders(response.header, reply);
-    sendMessage(rule, reply, response, cookies);
-  };
 }
 
 /** The metadata of the call for a request: access token, request id, client, trace. */
@@ -83,18 +80,6 @@ function metadataOf(request: FastifyRequest, secret: string | undefined): Header
   writeClient(headers, { address: request.admitted?.address ?? clientAddressOf(request), agent }, secret);
   if (request.span) headers.set("traceparent", request.span.traceparent);
   return headers;
-}
-
-/** The admitted call, for services in the same process. */
-const context = ({ admitted }: FastifyRequest) => createContextValues().set(admittedKey, admitted);
-
-function stream(rule: HttpBinding, method: DescMethodServerStreaming, transcoder: Transcoder): Answer {
-  const { transport, internalSecret, keepAliveMs, report } = transcoder;
-  return async (request, reply, call) => {
-    const { message, header } = readCall(rule, request, internalSecret);
-    const start = () => transport.stream(method, call.signal, undefined, header, one(message), context(request));
-    await sendStream(rule, reply, call, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
-  };
 }
 
 /**

@@ -4,7 +4,7 @@ import { toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { InflightCall } from "../lifecycle.ts";
+import { errorOfCall, STOPPED } from "../lifecycle.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type HttpErrorResponse, toHttpError } from "./errors.ts";
 import { forwardHeaders } from "./response.ts";
@@ -26,11 +26,11 @@ const sseEvent = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 export async function sendStream(
   binding: HttpBinding,
   reply: FastifyReply,
-  call: InflightCall,
   start: () => Promise<StreamResponse>,
   { keepAliveMs, report }: { keepAliveMs: number; report: (thrown: unknown) => void },
 ): Promise<void> {
   const { raw } = reply;
+  const { call } = reply.request;
   let header: Headers | undefined;
   const events = createSseWriter(reply, keepAliveMs, () => header);
   try {
@@ -43,9 +43,9 @@ export async function sendStream(
     }
     events.open();
   } catch (thrown) {
-    const reason = call.reasonFor(thrown); // before the abort below, which would change the reason
+    const reason = errorOfCall(call, thrown); // before the abort below, which would change the reason
     const failed = toHttpError(reason);
-    call.stop(); // leaving the loop does not cancel a Connect stream
+    call.abort(STOPPED); // leaving the loop does not cancel a Connect stream
     if (reply.request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
     if (!events.isOpen() && !isEvent(failed)) throw reason;
     if (failed.isInternal) report(thrown);

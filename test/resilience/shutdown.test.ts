@@ -1,5 +1,5 @@
-import { IncomingMessage, ServerResponse } from "node:http";
 import net from "node:net";
+import type { FastifyRequest } from "fastify";
 import { pino } from "pino";
 import { afterEach, describe, expect, test } from "vitest";
 import { createLifecycle } from "../../gateway/lifecycle.ts";
@@ -78,19 +78,19 @@ describe("Shutdown", () => {
 
 test("Shutdown: forgets calls that are answered or whose client has disconnected", async () => {
   const lifecycle = createLifecycle({ close: async () => {} } as never, 0, pino({ level: "silent" }));
-  const request = { raw: { socket: {} }, routeOptions: {} } as never;
-  const open = () => {
-    const raw = new ServerResponse(new IncomingMessage(new net.Socket()));
-    lifecycle.begin(request, { raw } as never);
-    return { raw, call: lifecycle.openCall(raw) };
+  const begin = () => {
+    const request = { raw: { socket: {} }, routeOptions: {} } as FastifyRequest;
+    lifecycle.begin(request, { raw: {} } as never);
+    return request;
   };
-  const [answered, left, last] = [open(), open(), open()];
-  Object.defineProperty(answered.raw, "writableFinished", { value: true });
-  for (const ended of [answered, left]) lifecycle.end(request, ended as never);
+  const end = (request: FastifyRequest, writableFinished: boolean) =>
+    lifecycle.end(request, { raw: { writableFinished } } as never);
+  const [answered, left, last] = [begin(), begin(), begin()];
+  end(answered, true);
+  end(left, false);
   const drained = lifecycle.drain();
   await until("the abort of the last call", () => last.call.signal.aborted);
-  expect([answered.call.signal.aborted, left.call.signal.aborted]).toEqual([false, true]);
-  expect(lifecycle.openCall(left.raw).signal.aborted).toBe(true);
-  lifecycle.end(request, last as never);
+  expect([answered, left].map(({ call }) => call.signal.aborted)).toEqual([false, true]);
+  end(last, false);
   await drained;
 });
