@@ -93,7 +93,7 @@ export function bytesOfId(id: string): Buffer {
   return Buffer.from(id.replaceAll("-", ""), "hex");
 }
 
-export type BatchOptions<Item> = {
+type BatchOptions<Item> = {
   name: string;
   /** Time in ms from the first item until all are written together, and after a failure until the next try. */
   intervalMs: number;

@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { createBatch, every, type Job } from "../../../services/jobs/background.ts";
+import { every, type Job } from "../../../services/jobs/background.ts";
+import { createBatch } from "../../../services/store/store.ts";
 import { createClock } from "../../support/clock.ts";
 import { captureLog } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
