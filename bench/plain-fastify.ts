@@ -6,13 +6,14 @@ import { fastify } from "fastify";
 import { importJWK, type JWTPayload, jwtVerify } from "jose";
 import { pino } from "pino";
 import { openStore } from "../services/store/open-store.ts";
+import { prepared } from "../services/store/store.ts";
 
-const PROFILE = {
-  name: "profile",
-  text: `select u.id, u.email, u.name, u.bio, u.role, u.email_verified_at, u.mfa_secret, u.created_at, u.updated_at
+const PROFILE = prepared(
+  "profile",
+  `select u.id, u.email, u.name, u.bio, u.role, u.email_verified_at, u.mfa_secret, u.created_at, u.updated_at
   from sessions s join users u on u.id = s.user_id
-  where s.id = $1 and s.revoked_at is null and s.expires_at > $2`,
-};
+  where s.id = :sid and s.revoked_at is null and s.expires_at > :now`,
+);
 
 const store = await openStore({ kind: "postgres", url: process.env.DATABASE_URL as string }, pino({ level: "silent" }));
 const key = await importJWK(JSON.parse(process.env.JWK as string), "EdDSA");
@@ -33,7 +34,7 @@ app.get("/user/profile", async (request, reply) => {
   const now = new Date();
   if ((claims.exp ?? 0) * 1000 <= now.getTime()) return reply.code(401).send();
   // biome-ignore lint/suspicious/noExplicitAny: a row as it comes
-  const [user] = await store.query<any>(PROFILE, [claims.sid, now]);
+  const [user] = await store.query<any>(PROFILE, { sid: claims.sid, now });
   if (!user) return reply.code(401).send();
   return {
     id: user.id,

@@ -1,6 +1,6 @@
 import type { AppContext } from "./call.ts";
 import type { HealthChecks } from "./grpc/health.ts";
-import { countUnsealed } from "./store/audit-seals.ts";
+import { readChainState } from "./store/audit-seals.ts";
 import { mailQueue } from "./store/emails.ts";
 import type { Store } from "./store/store.ts";
 
@@ -18,8 +18,10 @@ export function addGauges(
     async () => (await queue()).lagSeconds,
   );
   gauge("gatehouse_password_hashes_waiting", "Password hashes waiting to be computed.", passwords.waiting);
-  gauge("gatehouse_audit_unsealed_events", "Audit events that are not part of the hash chain yet.", () =>
-    countUnsealed({ em: store.fork() }),
+  gauge(
+    "gatehouse_audit_unsealed_events",
+    "Audit events that are not part of the hash chain yet.",
+    async () => (await readChainState({ em: store.fork() })).unsealed,
   );
   gauge(
     "db_client_connection_count",

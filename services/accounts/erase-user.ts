@@ -2,7 +2,7 @@ import { type FilterQuery, LockMode } from "@mikro-orm/core";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Config } from "../platform/config.ts";
 import { deleteAttempts } from "../store/attempts.ts";
-import { deleteEmails } from "../store/emails.ts";
+import { Email } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";
 import { User } from "../store/users.ts";
 
@@ -20,7 +20,7 @@ export async function eraseUser(call: AuditDeps, userId: string, isDue?: FilterQ
   const lockMode = isDue ? LockMode.PESSIMISTIC_PARTIAL_WRITE : LockMode.PESSIMISTIC_WRITE;
   const user = await call.em.findOne(User, { $and: [{ id: userId }, isDue ?? {}] }, { lockMode });
   if (!user) return false;
-  await deleteEmails(call, userId);
+  await call.em.nativeDelete(Email, { userId });
   while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // the foreign key would do it in one long statement
   await call.em.nativeDelete(User, { id: userId });
   await deleteAttempts(call, user.canonicalEmail, "password");

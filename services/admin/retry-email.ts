@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { requeueEmail, selectStoredEmails } from "../store/emails.ts";
+import { Email, requeueEmail } from "../store/emails.ts";
 import { assertStillAdmin } from "./guards.ts";
 
 type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
@@ -11,16 +11,16 @@ type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 export async function retryEmail(call: Deps, id: string): Promise<void> {
   await call.em.transactional(async () => {
     await assertStillAdmin(call);
-    const userId = await requeueEmail(call, id, call.clock.now());
-    if (userId === undefined) {
-      const { size } = await selectStoredEmails(call, [id]);
-      if (size === 0) throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
+    const email = await requeueEmail(call, id, call.clock.now());
+    if (!email) {
+      if ((await call.em.count(Email, { id })) === 0)
+        throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
       throw new ServiceError(
         Reason.CONFLICT,
         "Only an e-mail that has failed, and whose link still works, can be queued again.",
       );
     }
-    await recordAudit(call, "admin.email_retried", { userId: userId ?? undefined, details: { emailId: id } });
+    await recordAudit(call, "admin.email_retried", { userId: email.userId ?? undefined, details: { emailId: id } });
   });
   call.onComplete.push(() => call.mailWorker.wake());
 }

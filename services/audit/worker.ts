@@ -2,16 +2,8 @@ import type { Logger } from "pino";
 import { every } from "../jobs/background.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
-import {
-  addPartition,
-  droppableMonth,
-  dropTables,
-  limitLockTime,
-  ownsPartitions,
-  partitionsBefore,
-  sealedBound,
-} from "../store/audit-events.ts";
-import { type Head, hashAt, headOf } from "../store/audit-seals.ts";
+import { addPartition, droppablePartitions, dropTables, limitLockTime, ownsPartitions } from "../store/audit-events.ts";
+import { type Head, hasHead, headOf } from "../store/audit-seals.ts";
 import type { Db, Store } from "../store/store.ts";
 import { beginSeal, isAuthentic, type SealDeps, sealDrop, sealEvents } from "./seal.ts";
 
@@ -43,7 +35,7 @@ export function startAuditWorker({ store, cipher, clock, config, log }: Deps): {
     } while (!signal.aborted);
   };
   const publishHead = async () => {
-    if (published && (await hashAt(db(), published.position)) !== published.hash) {
+    if (published && !(await hasHead(db(), published))) {
       log.error(published, "the audit chain was rewritten: this head is gone");
     }
     const head = await headOf(db());
@@ -86,22 +78,21 @@ export async function addPartitions(db: Db, now: Date): Promise<void> {
 
 /**
  * Drops the partitions whose every event is older than a time's month, once all these events are sealed, and records
- * that in the chain. An older event in the default partition delays it until all of that one are old: none may remain
- * below what was dropped. Does nothing without the key of the last seal.
+ * that in the chain. Does nothing without the key of the last seal.
  * @throws Error if the table stays locked, see `isLockTimeout`
  * @returns the names of the dropped partitions
  */
 export async function dropPartitions(db: SealDeps, now: Date, olderThan: Date): Promise<string[]> {
-  const month = await droppableMonth(db, monthOf(olderThan, 0));
-  if ((await partitionsBefore(db, month)).length === 0) return [];
+  const month = monthOf(olderThan, 0);
+  if ((await droppablePartitions(db, month)).length === 0) return [];
   return db.em.transactional(async () => {
     await limitLockTime(db);
     const last = await beginSeal(db);
-    const droppedBelow = await sealedBound(db, month);
-    if (!last || !isAuthentic(db.cipher, last) || !droppedBelow) return [];
-    const names = await partitionsBefore(db, month);
+    const partitions = await droppablePartitions(db, month);
+    const names = partitions.map(({ name }) => name);
+    if (!last || !isAuthentic(db.cipher, last) || !partitions[0]) return [];
     await dropTables(db, names);
-    await sealDrop(db, now, last, droppedBelow);
+    await sealDrop(db, now, last, partitions[0].below);
     return names;
   });
 }

@@ -20,10 +20,11 @@ export async function queueEmail(
   to: Recipient,
   template: TemplateName,
   variables: Record<string, string> = {},
-  tokenId?: string,
+  tokenId: string | null = null,
 ): Promise<void> {
   if (await hasReachedLimit(call, to.id, template)) return;
-  await insertEmail(call, to, { template, variables: { name: to.name, ...variables }, tokenId }, call.clock.now());
+  const email = { template, variables: { name: to.name, ...variables }, tokenId };
+  await insertEmail(call, to, email, call.clock.now());
   call.onComplete.push(() => call.mailWorker.wake());
 }
 

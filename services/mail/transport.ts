@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 import { validate as isUuid } from "uuid";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
-import { selectStoredEmails } from "../store/emails.ts";
+import { Email } from "../store/emails.ts";
 import { type Db, lowestId } from "../store/store.ts";
 
 /** Concurrent connections to the SMTP server, and e-mails per connection. */
@@ -121,8 +121,9 @@ export async function purgeMailFolder(
   const folder = join(dataDir, "mail");
   const idOf = (name: string) => name.replace(/\.eml.*/, "");
   const files = (await readdir(folder)).filter((name) => isUuid(idOf(name)) && idOf(name) >= lowestId(since));
-  const stored = await selectStoredEmails(db, files.map(idOf));
-  for (const name of files) if (!stored.has(idOf(name))) await rm(join(folder, name), { force: true });
+  const stored = await db.em.find(Email, { id: { $in: files.map(idOf) } }, { fields: ["id"] });
+  const ids = new Set(stored.map(({ id }) => id));
+  for (const name of files) if (!ids.has(idOf(name))) await rm(join(folder, name), { force: true });
 }
 
 /** Longest error that is kept, in characters. */

@@ -5,7 +5,7 @@ import { encodeOneTimeToken } from "../crypto/one-time-token.ts";
 import { every } from "../jobs/background.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
-import { type ClaimedEmail, claimEmails, extendLease, finishAttempt } from "../store/emails.ts";
+import { type ClaimedEmail, claimEmails, Email } from "../store/emails.ts";
 import type { Store } from "../store/store.ts";
 import { renderEmail, type TemplateName } from "./templates.ts";
 import { describeSmtpError, type MailTransport, smtpReplyCode } from "./transport.ts";
@@ -55,10 +55,14 @@ export function startMailWorker(deps: Deps) {
 
   /** Never throws: if the result can't be recorded, the e-mail is sent again when its lease ends. */
   async function send(email: ClaimedEmail): Promise<void> {
-    const extend = () => void extendLease({ em: deps.store.fork() }, email, leaseEnd()).catch(() => {});
-    const extending = setInterval(extend, EXTEND_INTERVAL_MS);
-    const result = await attempt(deps, email).finally(() => clearInterval(extending));
-    await finishAttempt(deps.store, email, result).catch(() => {});
+    const { id, attempts } = email;
+    const update = (changes: Partial<Email>) =>
+      deps.store
+        .fork()
+        .nativeUpdate(Email, { id, attempts, status: "sending" }, changes)
+        .catch(() => 0);
+    const extending = setInterval(() => update({ nextAttemptAt: leaseEnd() }), EXTEND_INTERVAL_MS);
+    await update(await attempt(deps, email).finally(() => clearInterval(extending)));
   }
 
   const job = every({ name: "send mail", intervalMs: POLL_INTERVAL_MS, run: sendDue }, deps);
@@ -74,9 +78,9 @@ export function startMailWorker(deps: Deps) {
 }
 
 /** Sends an e-mail, unless its link does not work any more. */
-async function attempt(deps: Deps, email: ClaimedEmail): Promise<Parameters<typeof finishAttempt>[2]> {
+async function attempt(deps: Deps, email: ClaimedEmail): Promise<Partial<Email>> {
   const { sender, cipher, clock, config, log } = deps;
-  if (email.tokenExpired) return { status: "failed", error: TOKEN_EXPIRED };
+  if (email.tokenExpired) return { status: "failed", lastError: TOKEN_EXPIRED, nextAttemptAt: null };
   try {
     const token = email.tokenId ? encodeOneTimeToken(cipher, email.tokenId) : undefined;
     const { name, ...variables } = email.variables;
@@ -84,17 +88,20 @@ async function attempt(deps: Deps, email: ClaimedEmail): Promise<Parameters<type
     const rendered = renderEmail(email.template as TemplateName, greeted, config, token);
     const [, domain] = config.mail.from.address.split("@");
     await sender.send({ ...rendered, to: { name: "", address: email.to }, messageId: `<${email.id}@${domain}>` });
-    return { status: "sent", sentAt: clock.now() };
+    return { status: "sent", sentAt: clock.now(), nextAttemptAt: null };
   } catch (error) {
-    const reason = describeSmtpError(error);
-    log.warn({ email: email.id, template: email.template, attempt: email.attempts, reason }, "mail not sent");
-    const code = smtpReplyCode(error);
-    if (isPermanent(code, clock.now().getTime() - email.queuedAt.getTime())) {
-      return { status: "failed", error: reason };
+    const lastError = describeSmtpError(error);
+    log.warn(
+      { email: email.id, template: email.template, attempt: email.attempts, reason: lastError },
+      "mail not sent",
+    );
+    const now = clock.now().getTime();
+    if (isPermanent(smtpReplyCode(error), now - email.queuedAt.getTime())) {
+      return { status: "failed", lastError, nextAttemptAt: null };
     }
     const backoffMs = Math.min(config.mail.retryBaseMs * 2 ** (email.attempts - 1), MAX_BACKOFF_MS);
     const jitter = 0.75 + Math.random() / 2;
-    return { status: "queued", error: reason, nextAttemptAt: new Date(clock.now().getTime() + backoffMs * jitter) };
+    return { status: "queued", lastError, nextAttemptAt: new Date(now + backoffMs * jitter) };
   }
 }
 

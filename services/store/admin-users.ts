@@ -1,7 +1,7 @@
 import type { ListUsersRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
-import { type Condition, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
-import type { ClockedDb, Db } from "./store.ts";
+import { allOf, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
+import { type ClockedDb, type Db, firstRow } from "./store.ts";
 import { PROFILE_COLUMNS, type Profile, type User } from "./users.ts";
 
 /** A user as administrators see it. */
@@ -15,10 +15,8 @@ const JOIN_LOCKS = `left join attempts a on a.kind = 'password' and a.subject = 
   left join attempts f on f.kind = 'second-factor' and f.subject = t.id::text`;
 
 /** Finds one user. */
-export async function findAdminUser({ em }: Db, id: string): Promise<AdminUser | undefined> {
-  const [row] = await em.execute<AdminUser[]>(`select ${COLUMNS} from users t ${JOIN_LOCKS} where t.id = ?`, [id]);
-  return row;
-}
+export const findAdminUser = (db: Db, id: string) =>
+  firstRow<AdminUser>(db, `select ${COLUMNS} from users t ${JOIN_LOCKS} where t.id = :id`, { id });
 
 /** Which users. `search` is a part of the address or name, in any case. */
 export type UserFilter = Pick<ListUsersRequest, "search" | "role" | "emailVerified" | "locked">;
@@ -31,38 +29,29 @@ const MIN_INDEXED_CHARACTERS = 3;
 const MAX_INDEXED_CHARACTERS = 16;
 
 /** Locked second factors are joined with users, since the planner can estimate their number that way. */
-const LOCKED_PASSWORDS = "attempts l where l.kind = 'password' and l.locked_until > ?";
+const LOCKED_PASSWORDS = "attempts l where l.kind = 'password' and l.locked_until > :now";
 const LOCKED_FACTORS =
-  "attempts l join users u on u.id = l.subject::uuid where l.kind = 'second-factor' and l.locked_until > ?";
+  "attempts l join users u on u.id = l.subject::uuid where l.kind = 'second-factor' and l.locked_until > :now";
 const IS_LOCKED = `t.canonical_email in
   (select l.subject from ${LOCKED_PASSWORDS} union all select u.canonical_email from ${LOCKED_FACTORS})`;
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
 /** Lists users, newest first. Pages by cursor of a search for one or two characters may be short. */
-export function listUsers(
-  { em, clock }: ClockedDb,
-  filter: UserFilter,
-  request: PageRequest,
-): Promise<Page<AdminUser>> {
-  const now = clock.now();
+export function listUsers(db: ClockedDb, filter: UserFilter, request: PageRequest): Promise<Page<AdminUser>> {
   const { search, role, emailVerified, locked } = filter;
-  const where = [
-    whereIf(role, "t.role = ?"),
-    whereIf(emailVerified, emailVerified ? "t.email_verified_at is not null" : "t.email_verified_at is null", []),
-    whereIf(locked, locked ? IS_LOCKED : IS_NOT_LOCKED, [now, now]),
-    ...(search === undefined ? [] : matches(search)),
-  ];
-  const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, where };
-  if (search !== undefined && [...search].length < MIN_INDEXED_CHARACTERS) return readPartialPage(em, query, request);
-  return search !== undefined || locked ? readFilteredPage(em, query, request) : readPage(em, query, request);
-}
-
-function matches(search: string): Condition[] {
-  const start = [...search].slice(0, MAX_INDEXED_CHARACTERS).join("");
-  const pattern = `%${start.replace(/[\\%_]/g, "\\$&")}%`;
-  const byIndex = { sql: `${SEARCHED} like lower(?)`, values: [pattern] };
-  return start === search ? [byIndex] : [byIndex, { sql: `strpos(${SEARCHED}, lower(?)) > 0`, values: [search] }];
+  const indexed = [...(search ?? "")].slice(0, MAX_INDEXED_CHARACTERS).join("");
+  const where = allOf(
+    whereIf(role, "t.role = :role"),
+    whereIf(emailVerified, `t.email_verified_at is ${emailVerified ? "not null" : "null"}`),
+    whereIf(locked, locked ? IS_LOCKED : IS_NOT_LOCKED),
+    whereIf(search, `${SEARCHED} like lower(:pattern)`),
+    search === indexed ? undefined : whereIf(search, `strpos(${SEARCHED}, lower(:search)) > 0`),
+  );
+  const values = { role, search, pattern: `%${indexed.replace(/[\\%_]/g, "\\$&")}%`, now: db.clock.now() };
+  const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, where, values };
+  if (search !== undefined && [...search].length < MIN_INDEXED_CHARACTERS) return readPartialPage(db, query, request);
+  return search !== undefined || locked ? readFilteredPage(db, query, request) : readPage(db, query, request);
 }
 
 /**
@@ -70,23 +59,23 @@ function matches(search: string): Condition[] {
  * was never verified gets the password. Concurrent calls create one account.
  * @returns undefined if the account is an administrator already
  */
-export async function upsertAdmin(
-  { em }: Db,
-  { id, email, canonicalEmail, passwordHash }: Pick<User, "id" | "email" | "canonicalEmail" | "passwordHash">,
+export function upsertAdmin(
+  db: Db,
+  admin: Pick<User, "id" | "email" | "canonicalEmail" | "passwordHash">,
   now: Date,
 ): Promise<{ id: string; isCreated: boolean; hasPassword: boolean } | undefined> {
-  // xmax = 0 marks a row that was inserted, not updated
-  const [row] = await em.execute<{ id: string; isCreated: boolean; hasPassword: boolean }[]>(
+  return firstRow(
+    db,
     `insert into users as u (id, email, canonical_email, name, role, password_hash, password_changed_at,
        email_verified_at, terms_accepted_at, created_at, updated_at)
-     values (?, ?, ?, 'Administrator', 'admin', ?, ?, ?, ?, ?, ?)
+     values (:id, :email, :canonicalEmail, 'Administrator', 'admin', :passwordHash, :now, :now, :now, :now, :now)
      on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at, deletion_at = null,
        password_hash = case when u.email_verified_at is null then excluded.password_hash else u.password_hash end,
        password_changed_at =
          case when u.email_verified_at is null then excluded.password_changed_at else u.password_changed_at end,
        email_verified_at = coalesce(u.email_verified_at, excluded.email_verified_at)
-       where u.role <> 'admin' returning u.id, u.xmax = 0 as "isCreated", u.password_hash = ? as "hasPassword"`,
-    [id, email, canonicalEmail, passwordHash, now, now, now, now, now, passwordHash],
+       where u.role <> 'admin'
+     returning u.id, u.xmax = 0 as "isCreated", u.password_hash = :passwordHash as "hasPassword"`, // xmax = 0: it was inserted
+    { ...admin, now },
   );
-  return row;
 }

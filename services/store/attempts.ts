@@ -1,5 +1,5 @@
 import type { Config } from "../platform/config.ts";
-import { type Db, type HotDb, lowestId, prepared, type Statement } from "./store.ts";
+import { type Db, firstRow, type HotDb, lowestId, prepared } from "./store.ts";
 
 /**
  * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user id. A confirmation is a
@@ -24,60 +24,61 @@ const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as async_com
 /** A guess that is counted. Its id holds its time: it expires by itself, and ending it twice changes nothing. */
 export type Reservation = AttemptKey & { id: string };
 
-const FAILED = "(case when a.locked_until is null and a.failed_at > $4 then a.failed else 0 end)";
-const RESERVATIONS = "array(select r from unnest(a.reservations) as r where a.locked_until is null and r >= $5::uuid)";
+const FAILED = "(case when a.locked_until is null and a.failed_at > :failuresAfter then a.failed else 0 end)";
+const RESERVATIONS =
+  "array(select r from unnest(a.reservations) as r where a.locked_until is null and r >= :firstValid::uuid)";
 const RESERVED = `cardinality(${RESERVATIONS})`;
 
-const RESERVE: Statement = {
-  name: "reserve_attempt",
-  text: `insert into attempts as a (kind, subject, reservations, reserved_at)
-     select $1::text, $2::text, array[$7::uuid], $3::timestamptz from ${ASYNC_COMMIT}
-     on conflict (kind, subject) do update set
-       failed = ${FAILED}, reservations = ${RESERVATIONS} || $7::uuid, reserved_at = excluded.reserved_at,
-       locked_until = null
-     where a.locked_until <= $3 or (a.locked_until is null and ${FAILED} + ${RESERVED} < $6
-       and a.consecutive + ${RESERVED} < ${MAX_CONSECUTIVE})
-     returning kind`,
-};
+const RESERVE = prepared(
+  "reserve_attempt",
+  `insert into attempts as a (kind, subject, reservations, reserved_at)
+   select :kind::text, :subject::text, array[:id::uuid], :now::timestamptz from ${ASYNC_COMMIT}
+   on conflict (kind, subject) do update set
+     failed = ${FAILED}, reservations = ${RESERVATIONS} || :id::uuid, reserved_at = excluded.reserved_at,
+     locked_until = null
+   where a.locked_until <= :now or (a.locked_until is null and ${FAILED} + ${RESERVED} < :threshold
+     and a.consecutive + ${RESERVED} < ${MAX_CONSECUTIVE})
+   returning kind`,
+);
 
 /** Counts a guess before it is evaluated. @returns false while locked, or while as many are in flight as would lock. */
 export async function insertReservation(
   { query }: HotDb,
-  { kind, subject, id }: Reservation,
+  reservation: Reservation,
   { resetMs, threshold }: Config["lockout"],
   now: Date,
 ): Promise<boolean> {
   const failuresAfter = new Date(now.getTime() - resetMs);
   const firstValid = lowestId(new Date(now.getTime() - EXPIRY_MS));
-  const values = [kind, subject, now, failuresAfter, firstValid, threshold, id];
-  return (await query(RESERVE, values)).length > 0;
+  const rows = await query(RESERVE, { ...reservation, threshold, failuresAfter, firstValid, now });
+  return rows.length > 0;
 }
 
 const FIND_LOCK = prepared(
   "find_lock",
-  `select case when locked_until > ? then locked_until end as "lockedUntil", cleared_at as "clearedAt"
-   from attempts where kind = ? and subject = ?`,
+  `select case when locked_until > :now then locked_until end as "lockedUntil", cleared_at as "clearedAt"
+   from attempts where kind = :kind and subject = :subject`,
 );
 
 /** Until when guesses are refused, and when they were last forgotten. */
 export type Lock = { lockedUntil?: Date | null; clearedAt?: Date | null };
 
 /** Reads the lock of a subject; it is empty for one without guesses. */
-export async function findLock({ query }: HotDb, { kind, subject }: AttemptKey, now: Date): Promise<Lock> {
-  const [row] = await query<Lock>(FIND_LOCK, [now, kind, subject]);
+export async function findLock({ query }: HotDb, key: AttemptKey, now: Date): Promise<Lock> {
+  const [row] = await query<Lock>(FIND_LOCK, { ...key, now });
   return row ?? {};
 }
 
 const SUCCEED = prepared(
   "attempt_succeeded",
-  `update attempts set reservations = array_remove(reservations, ?::uuid), failed = 0, failed_at = null, consecutive = 0
+  `update attempts set reservations = array_remove(reservations, :id::uuid), failed = 0, failed_at = null, consecutive = 0
    from ${ASYNC_COMMIT}
-   where kind = ? and subject = ? and locked_until is null`,
+   where kind = :kind and subject = :subject and locked_until is null`,
 );
 
 /** Ends a reservation whose guess was right: the failures are forgotten, unless they have locked meanwhile. */
-export async function recordSuccess({ query }: HotDb, { kind, subject, id }: Reservation): Promise<void> {
-  await query(SUCCEED, [id, kind, subject]);
+export async function recordSuccess({ query }: HotDb, reservation: Reservation): Promise<void> {
+  await query(SUCCEED, reservation);
 }
 
 /**
@@ -86,57 +87,56 @@ export async function recordSuccess({ query }: HotDb, { kind, subject, id }: Res
  * @returns whether that locks, which it does for good at 100 failures in a row
  */
 export async function recordFailure(
-  { em }: Db,
-  { kind, subject, id }: Reservation,
+  db: Db,
+  reservation: Reservation,
   { resetMs, threshold, durationMs }: Config["lockout"],
   now: Date,
   ownerId: string | undefined,
 ): Promise<boolean> {
   const failuresAfter = new Date(now.getTime() - resetMs);
   const lockedUntil = new Date(now.getTime() + durationMs);
-  const failed = "(case when a.failed_at > ? then a.failed else 0 end) + 1";
-  const [row] = await em.execute<{ locked: boolean }[]>(
-    `with owner as (select id from users where id = ? for key share)
-     update attempts as a set reservations = array_remove(a.reservations, ?::uuid), failed = ${failed}, failed_at = ?,
+  const failed = "(case when a.failed_at > :failuresAfter then a.failed else 0 end) + 1";
+  const row = await firstRow<{ locked: boolean }>(
+    db,
+    `with owner as (select id from users where id = :ownerId for key share)
+     update attempts as a set reservations = array_remove(a.reservations, :id::uuid), failed = ${failed}, failed_at = :now,
        consecutive = a.consecutive + 1,
-       locked_until = case when a.consecutive + 1 >= ${MAX_CONSECUTIVE} then ? when ${failed} >= ? then ?::timestamptz end
-     where kind = ? and subject = ? and locked_until is null and (select count(*) from owner) >= 0
+       locked_until = case when a.consecutive + 1 >= ${MAX_CONSECUTIVE} then :LOCKED_FOR_GOOD
+         when ${failed} >= :threshold then :lockedUntil::timestamptz end
+     where kind = :kind and subject = :subject and locked_until is null and (select count(*) from owner) >= 0
      returning locked_until is not null as locked`,
-    [ownerId ?? null, id, failuresAfter, now, LOCKED_FOR_GOOD, failuresAfter, threshold, lockedUntil, kind, subject],
+    { ...reservation, ownerId: ownerId ?? null, failuresAfter, now, threshold, lockedUntil, LOCKED_FOR_GOOD },
   );
   return row?.locked ?? false;
 }
 
-const RELEASE: Statement = {
-  name: "release_attempt",
-  text: `with removed as (
-       delete from attempts using ${ASYNC_COMMIT}
-       where kind = $1 and subject = $2 and reservations <@ array[$3::uuid] and failed = 0 and consecutive = 0 and cleared_at is null
-       returning kind)
-     update attempts set reservations = array_remove(reservations, $3::uuid)
-     where kind = $1 and subject = $2 and not exists (select from removed)`,
-};
+const RELEASE = prepared(
+  "release_attempt",
+  `update attempts set reservations = array_remove(reservations, :id::uuid) from ${ASYNC_COMMIT}
+   where kind = :kind and subject = :subject`,
+);
 
-/** Ends a reservation whose guess was not evaluated. Deletes a row without other content: invented accounts leave none. */
-export async function releaseReservation({ query }: HotDb, { kind, subject, id }: Reservation): Promise<void> {
-  await query(RELEASE, [kind, subject, id]);
+/** Ends a reservation whose guess was not evaluated. */
+export async function releaseReservation({ query }: HotDb, reservation: Reservation): Promise<void> {
+  await query(RELEASE, reservation);
 }
 
 /**
  * Forgets the guesses that lock for a while, and such a lock. The row says when, for the rate limit.
  * @param all forgets the failures in a row too, and the lock for good
  */
-export async function clearLock({ em }: Db, { kind, subject }: AttemptKey, now: Date, all: boolean): Promise<void> {
+export async function clearLock({ em }: Db, key: AttemptKey, now: Date, all: boolean): Promise<void> {
   await em.execute(
-    `insert into attempts as a (kind, subject, reserved_at, cleared_at) values (?, ?, ?, ?)
-     on conflict (kind, subject) do update set reservations = '{}', reserved_at = excluded.reserved_at, failed = 0, failed_at = null,
-       locked_until = null, cleared_at = excluded.cleared_at, consecutive = case when ? then 0 else a.consecutive end
-     where ? or a.locked_until is distinct from ?`,
-    [kind, subject, now, now, all, all, LOCKED_FOR_GOOD],
+    `insert into attempts as a (kind, subject, reserved_at, cleared_at) values (:kind, :subject, :now, :now)
+     on conflict (kind, subject) do update set reservations = '{}', reserved_at = excluded.reserved_at, failed = 0,
+       failed_at = null, locked_until = null, cleared_at = excluded.cleared_at,
+       consecutive = case when :all then 0 else a.consecutive end
+     where :all or a.locked_until is distinct from :LOCKED_FOR_GOOD`,
+    { ...key, now, all, LOCKED_FOR_GOOD },
   );
 }
 
 /** Deletes what was counted for a subject that no longer belongs to an account. */
 export async function deleteAttempts({ em }: Db, subject: string, ...kinds: AttemptKey["kind"][]): Promise<void> {
-  await em.execute("delete from attempts where kind in (?) and subject = ?", [kinds, subject]);
+  await em.execute("delete from attempts where kind in (:kinds) and subject = :subject", { kinds, subject });
 }

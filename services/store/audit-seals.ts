@@ -1,4 +1,4 @@
-import { type Db, LOCKS } from "./store.ts";
+import { type Db, firstRow, LOCKS, oneRow, returnsRow } from "./store.ts";
 
 /** The end of the hash chain: the position of the last seal and the hash of its last link, in hex. */
 export type Head = { position: number; hash: string };
@@ -20,52 +20,36 @@ export type Seal = {
 export type SealHead = Omit<Seal, "ids" | "links">;
 
 /** Whether events wait to be sealed, or the last seal has no MAC. */
-export async function needsSeal({ em }: Db): Promise<boolean> {
-  const rows = await em.execute<unknown[]>(
+export const needsSeal = (db: Db): Promise<boolean> =>
+  returnsRow(
+    db,
     `(select 1 from audit_unsealed limit 1) union all
      select 1 from (select mac from audit_seals order by position desc limit 1) as last where mac is null`,
   );
-  return rows.length > 0;
-}
-
-/** Number of events that wait to be sealed. */
-export async function countUnsealed({ em }: Db): Promise<number> {
-  const [row] = await em.execute<{ count: string }[]>("select count(*) as count from audit_unsealed");
-  return Number(row?.count);
-}
 
 /**
  * Reads the newest seal of the hash chain, and the number of events that wait to be sealed. Positions are read as text,
  * since a forged one may be any number.
  */
-export async function readChainState({ em }: Db) {
-  const [state] = await em.execute<[{ head: string | null; sealedAt: Date | null; unsealed: number }]>(
+export const readChainState = (db: Db) =>
+  oneRow<{ head: string | null; sealedAt: Date | null; unsealed: number }>(
+    db,
     `select last.*, unsealed from (select count(*)::int as unsealed from audit_unsealed) as waiting
      left join (select position || ':' || encode(head, 'hex') as head, sealed_at as "sealedAt"
        from audit_seals order by position desc limit 1) as last on true`,
   );
-  return state;
-}
 
 /** Locks the chain until the transaction ends. @returns false while another process holds it */
-export async function lockChain({ em }: Db): Promise<boolean> {
-  const [lock] = await em.execute<{ mine: boolean }[]>("select pg_try_advisory_xact_lock(?) as mine", [
-    LOCKS.sealAudit,
-  ]);
-  return lock?.mine === true;
-}
+export const lockChain = (db: Db): Promise<boolean> =>
+  returnsRow(db, "select 1 where pg_try_advisory_xact_lock(:sealAudit)", LOCKS);
 
 /** Columns of `SealHead`, of seal `s`. */
 export const HEAD_COLUMNS = `s.position::float8 as position, s.dropped_below as "droppedBelow", encode(s.head, 'hex') as head,
   s.sealed_at as "sealedAt", encode(s.mac, 'hex') as mac`;
 
 /** The last seal; undefined while nothing has been sealed. */
-export async function readLastSeal({ em }: Db): Promise<SealHead | undefined> {
-  const [row] = await em.execute<SealHead[]>(
-    `select ${HEAD_COLUMNS} from audit_seals s order by s.position desc limit 1`,
-  );
-  return row;
-}
+export const readLastSeal = (db: Db) =>
+  firstRow<SealHead>(db, `select ${HEAD_COLUMNS} from audit_seals s order by s.position desc limit 1`);
 
 /** The end of the chain; undefined while nothing has been sealed. */
 export async function headOf(db: Db): Promise<Head | undefined> {
@@ -73,21 +57,16 @@ export async function headOf(db: Db): Promise<Head | undefined> {
   return last && { position: last.position, hash: last.head };
 }
 
-/** The hash of the head that a seal made; undefined if there is no such seal. */
-export async function hashAt({ em }: Db, position: number): Promise<string | undefined> {
-  const [row] = await em.execute<{ hash: string }[]>(
-    "select encode(head, 'hex') as hash from audit_seals where position = ?",
-    [position],
-  );
-  return row?.hash;
-}
+/** Whether the chain still has a head. */
+export const hasHead = (db: Db, head: Head): Promise<boolean> =>
+  returnsRow(db, "select 1 from audit_seals where position = :position and head = decode(:hash, 'hex')", head);
 
 /** Takes the oldest events off the list of unsealed ones. @returns their ids in order */
 export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]> {
   const rows = await em.execute<{ id: string }[]>(
-    `delete from audit_unsealed where event_id in (select event_id from audit_unsealed order by event_id limit ?)
+    `delete from audit_unsealed where event_id in (select event_id from audit_unsealed order by event_id limit :limit)
      returning event_id as id`,
-    [limit],
+    { limit },
   );
   return rows.map(({ id }) => id).sort();
 }
@@ -99,18 +78,18 @@ const DIGEST = `encode(sha256(convert_to(row(e.id, e.event, e.outcome, e.user_id
 /** Digests of events by id. The ids are listed, since a join could make the planner read the whole log. */
 export async function digestsOf({ em }: Db, ids: string[]): Promise<Map<string, string>> {
   const rows = await em.execute<{ id: string; digest: string }[]>(
-    `select e.id, ${DIGEST} as digest from audit_events e where e.id = any(?::uuid[])`,
-    [`{${ids.join(",")}}`],
+    `select e.id, ${DIGEST} as digest from audit_events e where e.id = any(array[:ids]::uuid[])`,
+    { ids },
   );
   return new Map(rows.map(({ id, digest }) => [id, digest]));
 }
 
 /** Appends a seal. */
 export async function insertSeal({ em }: Db, seal: Seal): Promise<void> {
-  const { position, ids, links, droppedBelow, head, sealedAt, mac } = seal;
   await em.execute(
     `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at, mac)
-     values (?, ?::uuid[], decode(?, 'hex'), ?, decode(?, 'hex'), ?, decode(?, 'hex'))`,
-    [position, `{${ids.join(",")}}`, links.join(""), droppedBelow, head, sealedAt, mac],
+     values (:position, array[:ids]::uuid[], decode(:chain, 'hex'), :droppedBelow, decode(:head, 'hex'), :sealedAt,
+       decode(:mac, 'hex'))`,
+    { ...seal, chain: seal.links.join("") },
   );
 }

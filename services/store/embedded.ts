@@ -6,21 +6,21 @@ import { pg_trgm } from "@electric-sql/pglite/contrib/pg_trgm";
 import { dataDir as preparedCluster } from "@electric-sql/pglite-prepopulatedfs";
 import { MikroORM } from "@mikro-orm/core";
 import { PgliteDriver } from "@mikro-orm/pglite";
-import { createPostgreSqlTypeParsers } from "@mikro-orm/sql";
+import { createPostgreSqlTypeParsers, type SqlEntityManager } from "@mikro-orm/sql";
 import type { Logger } from "pino";
 import array from "postgres-array";
 import type { OnStatement } from "../platform/tracing.ts";
 import { checkDiskSpace, makeDataFolder } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
-import { baseStore, ormOptions } from "./orm.ts";
-import { parseTime, queryByText, type Store, TIMESTAMPTZ } from "./store.ts";
+import { assertWritable, ormOptions, PING } from "./orm.ts";
+import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
 
 /** Opens PostgreSQL inside the process. @throws Error for operators, if another process uses the folder */
 export async function openEmbedded(
   location: { kind: "folder"; path: string } | { kind: "memory" },
   log: Logger,
   onStatement?: OnStatement,
-): Promise<Store> {
+): Promise<Engine> {
   const unlock = location.kind === "folder" ? lockDirectory(location.path) : () => {};
   const folder = location.kind === "folder" ? join(location.path, "pg") : undefined;
   const pglite = await createPglite(folder).catch((error) => {
@@ -32,14 +32,13 @@ export async function openEmbedded(
     dbName: "postgres",
     driverOptions: { pglite: () => pglite },
   });
-  const { fork, ping } = baseStore(orm);
   return {
-    fork,
+    em: orm.em as SqlEntityManager,
+    run: ({ text }, values) => pglite.query(text, values),
     async ping() {
       if (folder) await checkDiskSpace(folder);
-      await ping();
+      assertWritable(await pglite.query(PING));
     },
-    query: queryByText(pglite),
     migrate: async () => void (await orm.migrator.up()),
     connections: () => ({ used: 0, idle: 1, waiting: 0 }), // in the process itself
     async close() {

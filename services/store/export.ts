@@ -4,7 +4,7 @@ export type ExportRow = Record<string, unknown>;
 
 const LISTS = {
   profile: `select id, email, name, bio, role, email_verified_at, password_changed_at, terms_accepted_at,
-      mfa_secret is not null as mfa_enabled, last_login_at, created_at, updated_at from users where id = ?`,
+      mfa_secret is not null as mfa_enabled, last_login_at, created_at, updated_at from users where id = :userId`,
   // ended sessions are kept for a while; the earliest of these times is their end
   // device and place of an impersonation are the administrator's
   sessions: `select s.id, case when s.actor_id is null then s.device end as device,
@@ -12,20 +12,20 @@ const LISTS = {
       s.actor_id is not null as impersonated, s.created_at,
       s.last_active_at as last_active, least(s.revoked_at, s.expires_at, a.revoked_at) as ends_at
     from sessions s left join sessions a on a.id = s.actor_session_id
-    where s.user_id = ? order by s.created_at desc, s.id desc`,
+    where s.user_id = :userId order by s.created_at desc, s.id desc`,
   auditEvents: `select id, event, outcome, actor_id, case when not by_other then ip end as ip,
       case when not by_other then user_agent end as user_agent, request_id,
       case when by_other then details - 'reason' else details end as details, created_at
     from (select e.*, coalesce(actor_id <> own.id, event like 'admin.%') as by_other
-      from audit_events e, (select ?::uuid as id) as own where user_id = own.id or actor_id = own.id) as e
+      from audit_events e, (select :userId::uuid as id) as own where user_id = own.id or actor_id = own.id) as e
     order by id desc`,
   // one to a requested address would tell whether another account has that address: then there is none
   emails: `select id, "to", template, status, created_at, sent_at from emails
-    where user_id = ? and template <> 'change-email' order by id desc`,
+    where user_id = :userId and template <> 'change-email' order by id desc`,
   usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
-      created_at from ai_usage where user_id = ? order by created_at desc, id desc`,
+      created_at from ai_usage where user_id = :userId order by created_at desc, id desc`,
   usageDays: `select day::text, provider, model, calls::float8, input_tokens::float8, output_tokens::float8,
-      estimated_calls::float8 from ai_usage_days where user_id = ? order by day desc, provider, model`,
+      estimated_calls::float8 from ai_usage_days where user_id = :userId order by day desc, provider, model`,
 };
 
 export type ExportList = keyof typeof LISTS;
@@ -35,7 +35,7 @@ export function readExportList(
   { em }: Db,
   list: ExportList,
   userId: string,
-  { limit, offset }: { limit: number; offset: number },
+  page: { limit: number; offset: number },
 ): Promise<ExportRow[]> {
-  return em.execute(`${LISTS[list]} limit ? offset ?`, [userId, limit, offset]);
+  return em.execute(`${LISTS[list]} limit :limit offset :offset`, { userId, ...page });
 }

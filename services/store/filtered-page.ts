@@ -1,10 +1,9 @@
-import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import {
-  and,
   countMatches,
   EXACT_COUNT_LIMIT,
   encodeCursor,
   estimateMatches,
+  estimateRows,
   type ListQuery,
   type Page,
   type PagePosition,
@@ -14,6 +13,7 @@ import {
   type Total,
   toPage,
 } from "./page.ts";
+import { type Db, firstRow, oneRow } from "./store.ts";
 
 /**
  * Measured costs of finding one match by its index, as numbers of rows that a scan in the order of ids reads in the
@@ -36,23 +36,24 @@ const MAX_SCANNED_ROWS = 20_000;
  * 3. If that does not fill the page, collect all matches by the index.
  */
 export async function readFilteredPage<Row extends { id: string }>(
-  em: SqlEntityManager,
+  db: Db,
   query: ListQuery,
   request: PageRequest,
 ): Promise<Page<Row>> {
+  const { columns, from, joins = "" } = query;
   const position = parsePosition(request);
-  const size = await estimateTableSize(em, query);
-  const { total, ids } = position.total
-    ? { total: position.total }
-    : await estimateMatchesAndIds(em, query, position, size);
-  const found =
-    ids ?? (await scanInOrder(em, query, position, size, total)) ?? (await collectByIndex(em, query, position));
-  const rows = await em.execute<Row[]>(
-    `select ${query.columns} from ${query.from} t ${query.joins ?? ""} where t.id = any(?::uuid[]) order by t.id desc`,
-    [`{${found.slice(0, position.limit)}}`],
+  const size = await estimateRows(db, { from, where: "true", values: {} });
+  const counted = position.total ? { total: position.total } : await countByCheaperPlan(db, query, position, size);
+  const ids =
+    counted.ids ??
+    (await scanInOrder(db, query, position, size, counted.total)) ??
+    (await findByIndex(db, query, position)).ids;
+  const items = await db.em.execute<Row[]>(
+    `select ${columns} from ${from} t ${joins} where t.id = any(array[:ids]::uuid[]) order by t.id desc`,
+    { ids: ids.slice(0, position.limit) },
   );
-  const page = found.map((id) => ({ id }));
-  return { ...toPage(page, position.limit, total), items: rows }; // a row that is gone by now ends no list
+  const page = ids.map((id) => ({ id }));
+  return { ...toPage(page, position.limit, counted.total), items }; // a row that is gone by now ends no list
 }
 
 /**
@@ -60,95 +61,78 @@ export async function readFilteredPage<Row extends { id: string }>(
  * where the scan stopped. A page by number scans as far as necessary.
  */
 export async function readPartialPage<Row extends { id: string }>(
-  em: SqlEntityManager,
+  db: Db,
   query: ListQuery,
   request: PageRequest,
 ): Promise<Page<Row>> {
   const position = parsePosition(request);
-  const after = and([position.after]);
-  const [last] = await em.execute<{ id: string }[]>(
-    `select t.id from ${query.from} t where ${after.sql} order by t.id desc limit 1 offset ${MAX_SCANNED_ROWS - 1}`,
-    [...after.values],
+  const last = await firstRow<{ id: string }>(
+    db,
+    `select t.id from ${query.from} t where t.id < :after order by t.id desc limit 1 offset ${MAX_SCANNED_ROWS - 1}`,
+    position,
   );
-  const isInRange = last && request.page === undefined ? { sql: "t.id >= ?", values: [last.id] } : undefined;
-  const rows = await readRows<Row>(em, { ...query, where: [isInRange, ...query.where] }, position);
-  const total = position.total ?? (await (last ? estimateMatches : countMatches)(em, query));
-  if (!last || !isInRange || rows.length > position.limit) return toPage(rows, position.limit, total);
-  return { items: rows, ...total, nextCursor: encodeCursor(last.id, total) };
+  const end = request.page === undefined ? last?.id : undefined;
+  const where = end ? `${query.where} and t.id >= :end` : query.where;
+  const rows = await readRows<Row>(db, { ...query, where, values: { ...query.values, end } }, position);
+  const total = position.total ?? (await (last ? estimateMatches : countMatches)(db, query));
+  const page = toPage(rows, position.limit, total);
+  return end && rows.length <= position.limit ? { ...page, nextCursor: encodeCursor(end, total) } : page;
 }
 
-/** The planner's estimate of the table's size. */
-async function estimateTableSize(em: SqlEntityManager, { from }: ListQuery): Promise<number> {
-  const [table] = await em.execute<{ rows: number }[]>(
-    "select greatest(reltuples, 0)::float8 as rows from pg_class where oid = ?::regclass",
-    [from],
-  );
-  return table?.rows ?? 0;
-}
+/** How many matches were found, and the ids of the page among them. */
+type Found = { n: number; ids: string[] };
 
 /** Counts the matches. Returns the page's ids too if counting has found them. */
-async function estimateMatchesAndIds(
-  em: SqlEntityManager,
+async function countByCheaperPlan(
+  db: Db,
   query: ListQuery,
-  { limit, offset }: PagePosition,
+  position: PagePosition,
   size: number,
 ): Promise<{ total: Total; ids?: string[] }> {
-  const { from, where } = query;
-  const estimate = await estimateMatches(em, query);
+  const estimate = await estimateMatches(db, query);
   const inOrder = (EXACT_COUNT_LIMIT * size) / estimate.total <= INDEX_ROW_COST * estimate.total;
-  const matching = and(where);
-  const count = () =>
-    em.execute<{ n: number; ids: string[] }[]>(
-      `with found as materialized (
-         select t.id from ${from} t where ${matching.sql} ${inOrder ? "order by t.id desc" : ""} limit ${EXACT_COUNT_LIMIT + 1})
-       select (select count(*)::int from found) as n, array(select id from found order by id desc limit ? offset ?) as ids`,
-      [...matching.values, limit + 1, offset],
-    );
-  const [{ n, ids } = { n: 0, ids: [] }] = await (inOrder ? count() : usingIndex(em, count));
-  const total = n > EXACT_COUNT_LIMIT ? estimate : { total: n };
-  return inOrder || n <= EXACT_COUNT_LIMIT ? { total, ids } : { total };
+  const limit = EXACT_COUNT_LIMIT + 1;
+  const { n, ids } = await (inOrder
+    ? findMatches(db, query, position, `order by t.id desc limit ${limit}`)
+    : findByIndex(db, query, position, `limit ${limit}`));
+  if (n < limit) return { total: { total: n }, ids };
+  return inOrder ? { total: estimate, ids } : { total: estimate };
 }
 
-/** Runs a query by the index of its conditions: in this transaction the planner can't choose a scan in order. */
-function usingIndex<T>(em: SqlEntityManager, count: () => Promise<T>): Promise<T> {
-  return em.transactional(async () => {
-    await em.execute("select set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)");
-    return count();
+/** Finds matches after the cursor. @param limit in SQL */
+const findMatches = (db: Db, query: ListQuery, position: PagePosition, limit: string): Promise<Found> =>
+  oneRow(
+    db,
+    `with found as materialized (
+       select t.id from ${query.from} t where ${query.where} and t.id < :after ${limit})
+     select (select count(*)::int from found) as n,
+       array(select id from found order by id desc limit :limit + 1 offset :offset) as ids`,
+    { ...query.values, ...position },
+  );
+
+/** Finds them by the index of the conditions: in this transaction the planner can't choose a scan in order. */
+function findByIndex(db: Db, query: ListQuery, position: PagePosition, limit = ""): Promise<Found> {
+  return db.em.transactional(async () => {
+    await db.em.execute(
+      "select set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)",
+    );
+    return findMatches(db, query, position, limit);
   });
 }
 
 /** Scans the rows in order. @returns undefined if the index is cheaper, or the page was not filled */
 async function scanInOrder(
-  em: SqlEntityManager,
-  { from, where }: ListQuery,
+  db: Db,
+  query: ListQuery,
   position: PagePosition,
   size: number,
   { total }: Total,
 ): Promise<string[] | undefined> {
-  const rowsNeeded = ((position.offset + position.limit + 1) * size) / total;
+  const end = position.offset + position.limit + 1;
+  const rowsNeeded = (end * size) / total;
   if (!(rowsNeeded <= TABLE_ROW_COST * total)) return undefined; // also if it is NaN: no rows, no matches
-  const [after, matching] = [and([position.after]), and(where)];
-  const rows = await em.execute<{ id: string }[]>(
-    `select t.id from (select t.* from ${from} t where ${after.sql} order by t.id desc limit ?) t
-     where ${matching.sql} order by t.id desc limit ? offset ?`,
-    [...after.values, Math.ceil(rowsNeeded * SCAN_MARGIN), ...matching.values, position.limit + 1, position.offset],
-  );
-  return rows.length > position.limit ? rows.map(({ id }) => id) : undefined;
-}
-
-/** Finds all matches after the cursor by the index. */
-async function collectByIndex(
-  em: SqlEntityManager,
-  { from, where }: ListQuery,
-  position: PagePosition,
-): Promise<string[]> {
-  const matching = and([...where, position.after]);
-  const rows = await usingIndex(em, () =>
-    em.execute<{ id: string }[]>(
-      `with found as materialized (select t.id from ${from} t where ${matching.sql})
-       select id from found order by id desc limit ? offset ?`,
-      [...matching.values, position.limit + 1, position.offset],
-    ),
-  );
-  return rows.map(({ id }) => id);
+  const scanned = Math.ceil(rowsNeeded * SCAN_MARGIN);
+  const from = `(select * from ${query.from} where id < :after order by id desc limit ${scanned})`;
+  const { ids } = await findMatches(db, { ...query, from }, position, `order by t.id desc limit ${end}`);
+  return ids.length > position.limit ? ids : undefined;
 }

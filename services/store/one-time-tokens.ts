@@ -1,5 +1,5 @@
-import { defineEntity, p } from "@mikro-orm/core";
-import type { Db } from "./store.ts";
+import { defineEntity, p, raw } from "@mikro-orm/core";
+import { type Db, firstRow } from "./store.ts";
 import { User } from "./users.ts";
 
 const table = defineEntity({
@@ -30,37 +30,35 @@ export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" 
 /** Inserts a token, or replaces the user's older one of that kind. */
 export async function putOneTimeToken({ em }: Db, token: IssuedToken): Promise<void> {
   await em.execute(
-    `insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at) values (?, ?, ?, ?, ?, ?)
+    `insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at)
+     values (:id, :userId, :kind, :email, :createdAt, :expiresAt)
      on conflict (user_id, kind) do update set
        id = excluded.id, email = excluded.email, created_at = excluded.created_at, expires_at = excluded.expires_at,
        failed = 0`,
-    [token.id, token.userId, token.kind, token.email, token.createdAt, token.expiresAt],
+    token,
   );
 }
 
 /** Deletes a token of one of the kinds and locks its user's row first. Of several callers one gets the token. */
-export async function takeOneTimeToken(
-  { em }: Db,
+export function takeOneTimeToken(
+  db: Db,
   id: string,
   kinds: readonly OneTimeTokenKind[],
   now: Date,
 ): Promise<VerifiedToken | undefined> {
-  const [token] = await em.execute<VerifiedToken[]>(
+  return firstRow(
+    db,
     `with owner as (
-       select u.id from users u join one_time_tokens t on t.user_id = u.id where t.id = ? for no key update of u)
+       select u.id from users u join one_time_tokens t on t.user_id = u.id where t.id = :id for no key update of u)
      delete from one_time_tokens t using owner o
-     where t.user_id = o.id and t.id = ? and t.kind in (?) and t.expires_at > ?
+     where t.user_id = o.id and t.id = :id and t.kind in (:kinds) and t.expires_at > :now
      returning t.kind, t.user_id as "userId", t.email`,
-    [id, id, kinds, now],
+    { id, kinds, now },
   );
-  return token;
 }
 
 /** Counts a code that is presented with an MFA token. @returns false if the token is gone or has no attempt left. */
 export async function countMfaTokenAttempt({ em }: Db, id: string, maxAttempts: number): Promise<boolean> {
-  const rows = await em.execute<unknown[]>(
-    "update one_time_tokens set failed = failed + 1 where id = ? and failed < ? returning id",
-    [id, maxAttempts],
-  );
-  return rows.length > 0;
+  const counted = { failed: raw<number>("failed + 1") };
+  return (await em.nativeUpdate(OneTimeToken, { id, failed: { $lt: maxAttempts } }, counted)) > 0;
 }

@@ -4,32 +4,34 @@ import { type AvailabilityLog, createAvailabilityLog } from "../platform/log.ts"
 import type { OnStatement } from "../platform/tracing.ts";
 import { asDatabaseUrlError } from "./errors.ts";
 import { openPostgres } from "./postgres.ts";
-import type { DatabaseLocation, Statement, Store } from "./store.ts";
+import type { DatabaseLocation, Statement, Store, Values } from "./store.ts";
 
 /**
  * Opens the database. Both engines use the same entities and migrations; the embedded engine is loaded only if it is used.
  * @throws Error for operators, if another process uses the folder, or the server is not reachable
  */
 export async function openStore(location: DatabaseLocation, log: Logger, onStatement?: OnStatement): Promise<Store> {
-  const store =
+  const { em, run, ...engine } =
     location.kind === "postgres"
       ? await openPostgres(location.url, log, onStatement, location.statementMs).catch(asDatabaseUrlError)
       : await (await import("./embedded.ts")).openEmbedded(location, log, onStatement);
-  return onStatement ? { ...store, query: observed(store.query, onStatement) } : store;
-}
-
-/** Reports the statements that the ORM does not see. */
-function observed(query: Store["query"], onStatement: OnStatement): Store["query"] {
-  return async <Row>(statement: Statement, values: unknown[]) => {
-    const startedAt = performance.now();
-    let failed = true;
-    try {
-      const rows = await query<Row>(statement, values);
-      failed = false;
-      return rows;
-    } finally {
-      onStatement(statement.text, performance.now() - startedAt, failed);
-    }
+  return {
+    ...engine,
+    fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query outside the current transaction would wait for ever
+    async query<Row>(statement: Statement, values: Values) {
+      const startedAt = performance.now();
+      let failed = true;
+      try {
+        const { rows } = await run(
+          statement,
+          statement.parameters.map((name) => values[name]),
+        );
+        failed = false;
+        return rows as Row[];
+      } finally {
+        onStatement?.(statement.text, performance.now() - startedAt, failed); // the ORM reports its own
+      }
+    },
   };
 }
 

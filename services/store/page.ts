@@ -1,5 +1,5 @@
-import type { SqlEntityManager } from "@mikro-orm/postgresql";
-import { bytesOfId, ID_BYTES, idOfBytes } from "./store.ts";
+import { MAX as MAX_ID } from "uuid";
+import { bytesOfId, type Db, ID_BYTES, idOfBytes, oneRow, type Values } from "./store.ts";
 
 const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number and estimated beyond it. */
@@ -9,11 +9,8 @@ const CURSOR_BYTES = ID_BYTES + 5;
 /** Which page of a list: the one after a cursor, or the one with a number. */
 export type PageRequest = { limit?: number | undefined; cursor?: string | undefined; page?: number | undefined };
 
-/** A piece of a WHERE clause and its values. */
-export type Condition = { sql: string; values: readonly unknown[] };
-
-/** What is listed. Conditions use table `from` alone, as `t`; `columns` and `joins` are read for the page's rows only. */
-export type ListQuery = { columns: string; from: string; joins?: string; where: (Condition | undefined)[] };
+/** What is listed. `where` uses table `from` alone, as `t`; `columns` and `joins` are read for the page's rows only. */
+export type ListQuery = { columns: string; from: string; joins?: string; where: string; values: Values };
 
 /** Number of matching rows: exact up to 10,000. */
 export type Total = { total: number; totalEstimated?: true };
@@ -22,17 +19,17 @@ export type Total = { total: number; totalEstimated?: true };
 export type Page<Row> = Total & { items: Row[]; nextCursor?: string };
 
 /** Where a page starts, and its length. The total is counted for the first page and carried by the cursors. */
-export type PagePosition = { limit: number; after?: Condition; offset: number; total?: Total };
+export type PagePosition = { limit: number; offset: number; after: string; total?: Total };
 
 /** Parses the position of a page. The rule `list_cursor` of the proto allows every text of `CURSOR_BYTES`. */
 export function parsePosition({ limit = DEFAULT_LIMIT, cursor, page = 1 }: PageRequest): PagePosition {
-  if (cursor === undefined) return { limit, offset: (page - 1) * limit };
+  if (cursor === undefined) return { limit, offset: (page - 1) * limit, after: MAX_ID };
   const bytes = Buffer.from(cursor, "base64url");
   const total = bytes.readUInt32BE(ID_BYTES + 1);
   return {
     limit,
-    after: { sql: "t.id < ?", values: [idOfBytes(bytes)] },
     offset: 0,
+    after: idOfBytes(bytes),
     total: bytes[ID_BYTES] ? { total, totalEstimated: true } : { total },
   };
 }
@@ -50,14 +47,14 @@ export function encodeCursor(id: string, { total, totalEstimated }: Total): stri
  * others.
  */
 export async function readPage<Row extends { id: string }>(
-  em: SqlEntityManager,
+  db: Db,
   query: ListQuery,
   request: PageRequest,
 ): Promise<Page<Row>> {
   const position = parsePosition(request);
   const [rows, total] = await Promise.all([
-    readRows<Row>(em, query, position),
-    position.total ?? countMatches(em, query),
+    readRows<Row>(db, query, position),
+    position.total ?? countMatches(db, query),
   ]);
   return toPage(rows, position.limit, total);
 }
@@ -73,55 +70,44 @@ export function toPage<Row extends { id: string }>(rows: Row[], limit: number, t
  * Reads a page's rows and one more, which shows that there is a next page. The inner query finds the ids by an
  * index-only scan; whole rows are read for the page alone.
  */
-export async function readRows<Row>(
-  em: SqlEntityManager,
-  { columns, from, joins = "", where }: ListQuery,
-  { limit, after, offset }: PagePosition,
-): Promise<Row[]> {
-  const { sql, values } = and([...where, after]);
-  return em.execute<Row[]>(
-    `select ${columns} from (select t.id from ${from} t where ${sql} order by t.id desc limit ? offset ?) p
+export function readRows<Row>({ em }: Db, query: ListQuery, position: PagePosition): Promise<Row[]> {
+  const { columns, from, joins = "", where, values } = query;
+  return em.execute(
+    `select ${columns} from (
+       select t.id from ${from} t where ${where} and t.id < :after order by t.id desc limit :limit + 1 offset :offset) p
      join ${from} t on t.id = p.id ${joins} order by t.id desc`,
-    [...values, limit + 1, offset],
+    { ...values, ...position },
   );
 }
 
 /** Counts up to 10,000 matches, in the order of pages. Returns the planner's estimate if there are more. */
-export async function countMatches(em: SqlEntityManager, query: ListQuery): Promise<Total> {
-  const { sql, values } = and(query.where);
-  const [row] = await em.execute<{ n: number }[]>(
-    `select count(*)::int as n from (select 1 from ${query.from} t where ${sql} order by t.id desc limit ${EXACT_COUNT_LIMIT + 1}) as counted`,
-    values,
+export async function countMatches(db: Db, query: ListQuery): Promise<Total> {
+  const { total } = await oneRow<{ total: number }>(
+    db,
+    `select count(*)::int as total from (select 1 from ${query.from} t where ${query.where} order by t.id desc limit ${EXACT_COUNT_LIMIT + 1}) as counted`,
+    query.values,
   );
-  const total = row?.n ?? 0;
-  return total > EXACT_COUNT_LIMIT ? estimateMatches(em, query) : { total };
+  return total > EXACT_COUNT_LIMIT ? estimateMatches(db, query) : { total };
 }
 
 /** The planner's estimate of the number of matches, for conditions with more than 10,000 of them. */
-export async function estimateMatches(em: SqlEntityManager, { from, where }: ListQuery): Promise<Total> {
-  const { sql, values } = and(where);
-  const [row] = await em.execute<{ "QUERY PLAN": unknown }[]>(
-    `explain (format json) select 1 from ${from} t where ${sql}`,
-    values,
-  );
-  const output = row?.["QUERY PLAN"];
-  const plan = (typeof output === "string" ? JSON.parse(output) : output) as [{ Plan: { "Plan Rows": number } }];
-  return {
-    total: Math.min(Math.max(Math.round(plan[0].Plan["Plan Rows"]), EXACT_COUNT_LIMIT + 1), 2 ** 32 - 1),
-    totalEstimated: true,
-  };
+export async function estimateMatches(db: Db, query: ListQuery): Promise<Total> {
+  const rows = await estimateRows(db, query);
+  return { total: Math.min(Math.max(rows, EXACT_COUNT_LIMIT + 1), 2 ** 32 - 1), totalEstimated: true };
 }
 
-/** The conjunction of conditions. */
-export function and(conditions: ListQuery["where"]): Condition {
-  const defined = conditions.filter((condition) => condition !== undefined);
-  return {
-    sql: defined.map(({ sql }) => `(${sql})`).join(" and ") || "true",
-    values: defined.flatMap(({ values }) => values),
-  };
+/** The planner's estimate of the number of rows that a condition selects. */
+export async function estimateRows(db: Db, { from, where, values }: Omit<ListQuery, "columns">): Promise<number> {
+  type Explained = { "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] };
+  const row = await oneRow<Explained>(db, `explain (format json) select 1 from ${from} t where ${where}`, values);
+  return row["QUERY PLAN"][0].Plan["Plan Rows"];
+}
+
+/** The conjunction of those conditions that are defined. */
+export function allOf(...conditions: (string | undefined)[]): string {
+  const defined = conditions.filter((sql) => sql !== undefined);
+  return defined.map((sql) => `(${sql})`).join(" and ") || "true";
 }
 
 /** A condition that applies if its value is given. */
-export function whereIf(value: unknown, sql: string, values: readonly unknown[] = [value]): Condition | undefined {
-  return value === undefined ? undefined : { sql, values };
-}
+export const whereIf = (value: unknown, sql: string): string | undefined => (value === undefined ? undefined : sql);

@@ -6,9 +6,9 @@ import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
 import type { OnStatement } from "../platform/tracing.ts";
 import { asDatabaseUrlError } from "./errors.ts";
-import { assertWritable, baseStore, ormOptions, PING } from "./orm.ts";
+import { assertWritable, ormOptions, PING } from "./orm.ts";
 import { migrateUnderLock } from "./schema.ts";
-import { parseTime, type Statement, type Store, TIMESTAMPTZ } from "./store.ts";
+import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
 
 /** Connections to PostgreSQL of one process, beside one for health checks: a busy process is not a broken one. */
 const POOL_SIZE = 10;
@@ -33,7 +33,7 @@ export async function openPostgres(
   log: Logger,
   onStatement?: OnStatement,
   statementMs = STATEMENT_TIMEOUT_MS,
-): Promise<Store> {
+): Promise<Engine> {
   const orm = await connect(url, log, statementMs, statementMs + RESPONSE_GRACE_MS, onStatement);
   const pool = await orm.em.getConnection().getNativeClient();
   releaseBrokenConnections(pool);
@@ -41,11 +41,9 @@ export async function openPostgres(
   await checkServer(pool, url, log);
   const probe = openProbe(pool);
   return {
-    fork: baseStore(orm).fork,
-    ping: async () => assertWritable((await probe.query(PING)).rows),
-    async query<Row>(statement: Statement, values: unknown[]) {
-      return (await pool.query({ ...statement, values })).rows as Row[];
-    },
+    em: orm.em,
+    run: ({ name, text }, values) => pool.query({ name, text, values }),
+    ping: async () => assertWritable(await probe.query(PING)),
     migrate: () => migratePostgres(url, log).catch(asDatabaseUrlError),
     connections: () => {
       const { totalCount, idleCount: idle, waitingCount: waiting } = pool;
@@ -116,8 +114,6 @@ async function migratePostgres(url: string, log: Logger): Promise<void> {
 
 /** Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: there is no fallback to a connection without TLS. */
 const MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
-const SUPPORTED =
-  "host port user password application_name options ssl sslmode sslrootcert sslcert sslkey uselibpqcompat".split(" ");
 
 /**
  * Parses a PostgreSQL URL as libpq does (PostgreSQL documentation, "Connection Strings"): `sslmode=require` encrypts,
@@ -137,10 +133,9 @@ function parseConnectionUrl(url: string) {
   return { host, port, user, password, ssl, application_name, options };
 }
 
-/** Parameters of a URL that are ignored, such as `search_path`, which belongs into `options`. */
-function ignoredParameters(url: string): string[] {
-  return [...new URL(url).searchParams.keys()].filter((name) => !SUPPORTED.includes(name));
-}
+/** Parameters of a URL that are not ignored. Others are, such as `search_path`, which belongs into `options`. */
+const SUPPORTED =
+  /^(host|port|user|password|application_name|options|ssl|sslmode|sslrootcert|sslcert|sslkey|uselibpqcompat)$/;
 
 type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
 
@@ -150,16 +145,15 @@ type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
  * @throws Error for operators
  */
 async function checkServer(pool: Pool, url: string, log: Logger): Promise<void> {
-  const parameters = ignoredParameters(url);
+  const parameters = [...new URL(url).searchParams.keys()].filter((name) => !SUPPORTED.test(name));
   if (parameters.length > 0) log.warn({ parameters }, "DATABASE_URL has parameters that are ignored");
   const clients = await Promise.all([pool.connect(), pool.connect()]);
   try {
-    const read = {
-      name: "pooler_probe", // a pooler that shares its connections between clients must track their statements
-      text: "select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit",
-    };
-    const { rows } = await clients[0].query(read);
-    await clients[1].query(read);
+    const text =
+      "select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit";
+    const read = { name: "pooler_probe", text }; // a pooler that shares its connections between clients must track their statements
+    await clients[0].query(read);
+    const { rows } = await clients[1].query(read);
     const [{ encoding, commit }] = rows;
     if (encoding !== "UTF8") throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
     if (commit === "off") log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");

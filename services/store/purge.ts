@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Config } from "../platform/config.ts";
-import type { Store } from "./store.ts";
+import { oneRow, type Store } from "./store.ts";
 import { firstDetailedDay, rollUpUsage } from "./usage.ts";
 
 /** Pages of the table that one statement scans, 8 KiB each. */
@@ -9,9 +9,6 @@ const PAGES_PER_STATEMENT = 64;
 const CALLS_PER_STATEMENT = 5_000;
 /** Pause between two statements, in ms, so that requests come first. */
 const PAUSE_MS = 10;
-
-/** Rows of a table that have expired before a time; all are kept without one. */
-type ExpiredRows = { table: string; key: string; condition: string; before: Date | undefined };
 
 /**
  * Deletes what is no longer needed: ended sessions, expired one-time tokens, attempt counters and e-mails. Replaces old AI
@@ -25,31 +22,30 @@ export async function purgeExpired(
   signal: AbortSignal,
 ): Promise<void> {
   const ago = (ms: number) => (ms === 0 ? undefined : new Date(now.getTime() - ms));
-  const expired: ExpiredRows[] = [
+  const expired = [
     {
       table: "sessions",
-      key: "id",
-      condition: `least(revoked_at, expires_at) <= ?
+      condition: `least(revoked_at, expires_at) <= :before
         and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: the cascade would wait for their locks
       before: ago(config.sessionRetentionMs),
     },
-    { table: "one_time_tokens", key: "id", condition: "expires_at <= ?", before: now },
+    { table: "one_time_tokens", condition: "expires_at <= :before", before: now },
     {
       table: "attempts",
-      key: "kind, subject",
-      condition: `reserved_at <= ? and (consecutive = 0 or not case kind
+      condition: `reserved_at <= :before and (consecutive = 0 or not case kind
         when 'password' then exists (select from users u where u.canonical_email = subject)
         else exists (select from users u where u.id = subject::uuid) end)`, // failures in a row of an account never expire
       before: ago(config.lockout.resetMs + config.lockout.durationMs),
     },
     {
       table: "emails",
-      key: "id",
-      condition: "status in ('sent', 'failed') and created_at <= ?",
+      condition: "status in ('sent', 'failed') and created_at <= :before",
       before: ago(config.emailRetentionMs),
     },
   ];
-  for (const rows of expired) await deleteByPages(store, rows, signal);
+  for (const { table, condition, before } of expired) {
+    if (before) await deleteByPages(store, table, condition, before, signal);
+  }
   const firstDay = firstDetailedDay(now, config.usageRetentionMs);
   while (!signal.aborted && (await rollUpUsage({ em: store.fork() }, firstDay, CALLS_PER_STATEMENT)) > 0) {
     await wait(PAUSE_MS);
@@ -62,18 +58,18 @@ export async function purgeExpired(
  */
 async function deleteByPages(
   store: Pick<Store, "fork">,
-  { table, key, condition, before }: ExpiredRows,
+  table: string,
+  condition: string,
+  before: Date,
   signal: AbortSignal,
 ): Promise<void> {
-  if (!before) return;
-  const [size] = await store
-    .fork()
-    .execute<{ pages: number }[]>("select (pg_relation_size(?) / 8192)::int as pages", [table]);
-  for (let page = 0; page < (size?.pages ?? 0) && !signal.aborted; page += PAGES_PER_STATEMENT) {
+  const sql = "select (pg_relation_size(:table) / 8192)::int as pages";
+  const { pages } = await oneRow<{ pages: number }>({ em: store.fork() }, sql, { table });
+  for (let page = 0; page < pages && !signal.aborted; page += PAGES_PER_STATEMENT) {
     await store.fork().execute(
-      `delete from ${table} where (${key}) in (
-         select ${key} from ${table} where ctid >= ?::tid and ctid < ?::tid and (${condition}) for update skip locked)`,
-      [`(${page},0)`, `(${page + PAGES_PER_STATEMENT},0)`, before],
+      `delete from ${table} where ctid = any(array(
+         select ctid from ${table} where ctid >= :from::tid and ctid < :to::tid and (${condition}) for update skip locked))`,
+      { from: `(${page},0)`, to: `(${page + PAGES_PER_STATEMENT},0)`, before },
     );
     await wait(PAUSE_MS);
   }

@@ -9,7 +9,7 @@ import { Migration20261123000100_macs } from "./migrations/Migration202611230001
 import { Migration20261123000200_failures } from "./migrations/Migration20261123000200_failures.ts";
 import { Migration20261123000300_usage_days } from "./migrations/Migration20261123000300_usage_days.ts";
 import { Migration20261123000400_reservations } from "./migrations/Migration20261123000400_reservations.ts";
-import { LOCKS } from "./store.ts";
+import { LOCKS, oneRow } from "./store.ts";
 
 /** All migrations, oldest first. A database records those it has by class name, and earlier ones that are merged into them. */
 export const MIGRATIONS = [
@@ -22,11 +22,10 @@ export const MIGRATIONS = [
 ];
 
 /** Finds the name of the migrations table, with its schema: the migrator would expect it in `public`. */
-export const MIGRATION_TABLE = `
-  select nspname || '.mikro_orm_migrations' as name from pg_namespace
-  where nspname = coalesce(
-    (select n.nspname from pg_namespace n join pg_class c on c.relnamespace = n.oid where c.oid = to_regclass('mikro_orm_migrations')),
-    current_schema())`;
+const MIGRATION_TABLE = `
+  select coalesce(
+    (select nspname from pg_class c join pg_namespace n on n.oid = relnamespace where c.oid = to_regclass('mikro_orm_migrations')),
+    current_schema()) || '.mikro_orm_migrations' as name`;
 
 /** For migrations and those that wait for them: the first ones create indexes. */
 const DISABLE_TIMEOUTS =
@@ -43,10 +42,10 @@ const RETRY_MS = 1_000;
 export async function migrateUnderLock(orm: MikroORM<PostgreSqlDriver>, log: Logger): Promise<void> {
   const migrate = async (em: SqlEntityManager) => {
     await em.execute(DISABLE_TIMEOUTS);
-    await em.execute("select pg_advisory_xact_lock(?)", [LOCKS.migrate]);
+    await em.execute("select pg_advisory_xact_lock(:migrate)", LOCKS);
     await em.execute(LIMIT_LOCKS);
-    const [record] = await em.execute<{ name: string }[]>(MIGRATION_TABLE);
-    if (record) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: record.name });
+    const { name } = await oneRow<{ name: string | null }>({ em }, MIGRATION_TABLE);
+    if (name) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: name });
     await orm.migrator.up({ transaction: em.getTransactionContext() as Transaction });
     await em.execute(USERS_SEARCH); // the extension may have been installed since
     return true;
@@ -69,11 +68,12 @@ const NO_SEARCH_INDEX =
  */
 export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<void> {
   const own = MIGRATIONS.map(({ name }) => name);
-  const [schema] = await em.execute<{ isMigrated: boolean; hasSearch: boolean }[]>(
+  const { isMigrated, hasSearch } = await oneRow<{ isMigrated: boolean; hasSearch: boolean }>(
+    { em },
     `select to_regclass('mikro_orm_migrations') is not null as "isMigrated",
        to_regclass('users_search') is not null as "hasSearch"`,
   );
-  const rows = schema?.isMigrated
+  const rows = isMigrated
     ? await em.execute<{ name: string }[]>("select name from mikro_orm_migrations").catch(asDatabaseUrlError)
     : [];
   const done = new Set(rows.map(({ name }) => name));
@@ -84,7 +84,7 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
     const problem = `The database lacks ${missing.length} of ${own.length} migrations`;
     throw new Error(`${problem}. Run npm run migrate with this version first, or leave MIGRATE on.`);
   }
-  if (!schema?.hasSearch) log.warn(NO_SEARCH_INDEX);
+  if (!hasSearch) log.warn(NO_SEARCH_INDEX);
 }
 
 /**
@@ -96,26 +96,24 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
 export async function grantServiceRole(em: SqlEntityManager, role: string): Promise<void> {
   if (!/^[a-z_][a-z0-9_]{0,62}$/.test(role)) throw new Error("The role must be a plain lower-case name.");
   await em.transactional(async () => {
-    const [tables] = await em.execute<{ schema: string; open: boolean; owner: string }[]>(
-      `select relnamespace::regnamespace::text as schema, relowner::regrole::text as owner,
-         has_schema_privilege(?, relnamespace, 'create') as open
-       from pg_class where oid = 'users'::regclass`,
-      [role],
+    type Tables = { schema: string; owner: string; open: boolean; audit: string };
+    const { schema, owner, open, audit } = await oneRow<Tables>(
+      { em },
+      `select c.relnamespace::regnamespace::text as schema, c.relowner::regrole::text as owner,
+         has_schema_privilege(:role, c.relnamespace, 'create') as open,
+         (select string_agg(a.oid::regclass::text, ', ') from pg_class a where a.relnamespace = c.relnamespace
+           and a.relname ~ '^audit_(events|seals)' and a.relkind in ('r', 'p')) as audit
+       from pg_class c where c.oid = 'users'::regclass`,
+      { role },
     );
-    if (tables?.open) {
-      const problem = `${role} may create in the schema ${tables.schema}, which was the default before PostgreSQL 15`;
-      const remedy = `grant create on schema ${tables.schema} to ${tables.owner}; revoke create on schema ${tables.schema} from public`;
+    if (open) {
+      const problem = `${role} may create in the schema ${schema}, which was the default before PostgreSQL 15`;
+      const remedy = `grant create on schema ${schema} to ${owner}; revoke create on schema ${schema} from public`;
       throw new Error(`${problem}. As the schema's owner, run first: ${remedy}`);
     }
-    await em.execute(`grant usage on schema ${tables?.schema} to ${role}`);
-    await em.execute(`grant select, insert, update, delete on all tables in schema ${tables?.schema} to ${role}`);
-    await em.execute(
-      `do $$ declare part text; begin
-         for part in select c.oid::regclass::text from pg_class c
-           where c.relname ~ '^audit_(events|seals)' and c.relkind in ('r', 'p') and c.relnamespace = '${tables?.schema}'::regnamespace
-         loop execute format('revoke all on %s from ${role}', part); end loop;
-       end $$`,
-    );
+    await em.execute(`grant usage on schema ${schema} to ${role}`);
+    await em.execute(`grant select, insert, update, delete on all tables in schema ${schema} to ${role}`);
+    await em.execute(`revoke all on ${audit} from ${role}`);
     await em.execute(`grant select, insert on audit_events, audit_seals to ${role}`);
   });
 }

@@ -1,5 +1,5 @@
 import { defineEntity, p } from "@mikro-orm/core";
-import { type ClockedDb, type Db, type HotDb, prepared } from "./store.ts";
+import { type ClockedDb, type Db, type HotDb, oneRow, prepared, returnsRow } from "./store.ts";
 import { lockUser, PROFILE_COLUMNS, type Profile, User } from "./users.ts";
 
 const table = defineEntity({
@@ -29,7 +29,7 @@ export class Session extends table.class {}
 table.setClass(Session);
 
 /** Whether session `s` is open at a time and, under impersonation, the administrator's own, which expires no sooner. */
-const IS_OPEN = `s.revoked_at is null and s.expires_at > ?
+const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
        and (s.actor_session_id is null or exists (
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
@@ -60,12 +60,12 @@ const FIND_OPEN = prepared(
        coalesce(t.mfa_confirmed_at <= s.created_at, false) as "usedSecondFactor",
        t.password_changed_at as "passwordChangedAt", ${PROFILE_COLUMNS}
      from sessions s join users t on t.id = s.user_id
-     where s.id = any((select ?::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
+     where s.id = any((select :ids::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
 );
 
 /** Reads those of the sessions that are open, each with its user. One prepared statement. @returns them by session id. */
 export async function findOpenSessions({ query }: HotDb, ids: string[], now: Date): Promise<Map<string, FoundSession>> {
-  const rows = await query<FoundRow>(FIND_OPEN, [ids, now]);
+  const rows = await query<FoundRow>(FIND_OPEN, { ids, now });
   const found = rows.map(({ sessionId: id, sessionCreatedAt: createdAt, actorId, usedSecondFactor, ...row }) => {
     const { generation, successorUsed, lastActiveAt, ...user } = row;
     const session = { id, generation, successorUsed, createdAt, lastActiveAt };
@@ -83,32 +83,25 @@ export function listOpenSessions({ em }: Db, userId: string, now: Date): Promise
   return em.execute(
     `select s.id, s.device, s.ip, s.location, s.actor_id is not null as "isImpersonation", s.created_at as "createdAt",
        s.last_active_at as "lastActiveAt"
-     from sessions s left join sessions a on a.id = s.actor_session_id
-     where s.user_id = ? and s.revoked_at is null and s.expires_at > ? and a.revoked_at is null
-     order by s.created_at desc, s.id desc`,
-    [userId, now],
+     from sessions s where s.user_id = :userId and ${IS_OPEN} order by s.created_at desc, s.id desc`,
+    { userId, now },
   );
 }
 
-/** Locks a session of a user against revocation until the transaction ends. @returns false if it has been revoked. */
-export async function lockOpenSession({ em }: Db, id: string, userId: string): Promise<boolean> {
-  const rows = await em.execute<unknown[]>(
-    "select id from sessions where id = ? and user_id = ? and revoked_at is null for key share",
-    [id, userId],
-  );
-  return rows.length > 0;
-}
+/** Whether a session of a user has not been revoked. It is not deleted until the transaction ends. */
+export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boolean> =>
+  returnsRow(db, "select id from sessions where id = :id and user_id = :userId and revoked_at is null for key share", {
+    id,
+    userId,
+  });
 
 /** Revokes a session of a user if it is open; impersonations opened from it end with it. @returns whether it was open. */
-export async function revokeSession({ em, clock }: ClockedDb, id: string, userId: string): Promise<boolean> {
-  const now = clock.now();
-  const rows = await em.execute<unknown[]>(
-    `update sessions as s set revoked_at = ? where s.id = ? and s.user_id = ? and ${IS_OPEN}
-     returning s.id`,
-    [now, id, userId, now],
+export const revokeSession = (db: ClockedDb, id: string, userId: string): Promise<boolean> =>
+  returnsRow(
+    db,
+    `update sessions as s set revoked_at = :now where s.id = :id and s.user_id = :userId and ${IS_OPEN} returning s.id`,
+    { id, userId, now: db.clock.now() },
   );
-  return rows.length > 0;
-}
 
 /** Revokes the sessions that administrators have opened as this user. */
 export async function endImpersonations({ em, clock }: ClockedDb, userId: string): Promise<void> {
@@ -127,13 +120,12 @@ export async function revokeSessions(
   exceptId: string | null = null,
 ): Promise<number> {
   await lockUser({ em }, userId);
-  const now = clock.now();
   const rows = await em.execute<{ was_open: boolean }[]>(
-    `update sessions as s set revoked_at = ?
-     where s.user_id = ? and s.revoked_at is null and s.id is distinct from ?::uuid
-     returning s.expires_at > ? and not exists (
+    `update sessions as s set revoked_at = :now
+     where s.user_id = :userId and s.revoked_at is null and s.id is distinct from :exceptId::uuid
+     returning s.expires_at > :now and not exists (
        select from sessions a where a.id = s.actor_session_id and a.revoked_at is not null) as was_open`,
-    [now, userId, exceptId, now],
+    { userId, exceptId, now: clock.now() },
   );
   return rows.filter((row) => row.was_open).length;
 }
@@ -142,22 +134,23 @@ export async function revokeSessions(
 export async function updateLastActive({ em }: Db, sessions: { id: string; at: Date }[]): Promise<void> {
   await em.execute(
     `with due as (
-       select s.id, v.at from jsonb_to_recordset(?::jsonb) as v (id uuid, at timestamptz)
+       select s.id, v.at from jsonb_to_recordset(:sessions::jsonb) as v (id uuid, at timestamptz)
        join sessions s on s.id = v.id where s.last_active_at < v.at
        for no key update of s skip locked)
      update sessions as s set last_active_at = due.at from due where s.id = due.id`,
-    [JSON.stringify(sessions)],
+    { sessions: JSON.stringify(sessions) },
   );
 }
 
 /** Ends every session, one-time token and signing key, so that no token of the past is valid. @returns open sessions that ended */
-export async function endAllTokens({ em }: Db, now: Date): Promise<number> {
-  const [row] = await em.execute<{ ended: number }[]>(
-    `with ended as (update sessions set revoked_at = ? where revoked_at is null returning expires_at),
+export async function endAllTokens(db: Db, now: Date): Promise<number> {
+  const { ended } = await oneRow<{ ended: number }>(
+    db,
+    `with ended as (update sessions set revoked_at = :now where revoked_at is null returning expires_at),
        tokens as (delete from one_time_tokens),
        keys as (delete from signing_keys)
-     select count(*) filter (where expires_at > ?)::int as ended from ended`,
-    [now, now],
+     select count(*) filter (where expires_at > :now)::int as ended from ended`,
+    { now },
   );
-  return row?.ended ?? 0;
+  return ended;
 }

@@ -2,7 +2,7 @@ import type { SessionClaims } from "../platform/access-token.ts";
 import type { Reservation } from "./attempts.ts";
 import type { AuditEventRow } from "./audit-events.ts";
 import type { Session } from "./sessions.ts";
-import { type Db, type HotDb, prepared, toColumns } from "./store.ts";
+import { type Db, firstRow, type HotDb, prepared, returnsRow, toColumns } from "./store.ts";
 import type { LoginUser, User } from "./users.ts";
 
 /** Most sessions of one user. */
@@ -14,13 +14,16 @@ export type NewSession = Pick<Session, "id" | "device" | "ip" | "location" | "cr
 /** The user as of the moment from which a revocation finds the session; `restored`: a requested deletion was cancelled. */
 export type SignedInUser = Pick<User, "id" | "email" | "name" | "role"> & { restored: boolean };
 
-const ROW_UNCHANGED = `u.password_changed_at = ? and u.mfa_secret is not distinct from ?
-  and (u.deletion_at is null or u.deletion_at > ?)`;
+/** Whether user `u` is as when the password was checked. */
+const IS_UNCHANGED = `u.id = :userId and u.password_changed_at = :passwordChangedAt
+  and u.mfa_secret is not distinct from :mfaSecret and (u.deletion_at is null or u.deletion_at > :now)`;
 
-const unchangedValues = (user: LoginUser, now: Date) => [user.passwordChangedAt, user.mfaSecret ?? null, now];
+const unchangedValues = ({ id, passwordChangedAt, mfaSecret = null }: LoginUser, now: Date) => {
+  return { userId: id, passwordChangedAt, mfaSecret, now };
+};
 
 /** Sessions of a user beyond the limit once one more is opened: ended ones go first, then impersonations, then the oldest. */
-const SURPLUS = `order by least(s.revoked_at, s.expires_at) <= ?, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
+const SURPLUS = `order by least(s.revoked_at, s.expires_at) <= :now, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
 
 /**
  * A requested deletion as it stood when the statement began. Read without a lock: of two statements that lock a row and
@@ -33,9 +36,9 @@ const DELETION_AT = "(select o.deletion_at from users as o where o.id = u.id)";
  * The user's row is locked first and the counter last, as everywhere.
  */
 const SIGN_IN = `with signed as (
-    update users as u set last_login_at = ?, deletion_at = null,
-      updated_at = case when u.deletion_at is null then u.updated_at else ? end
-    where u.id = ? and ${ROW_UNCHANGED} and u.deletion_at is not distinct from ${DELETION_AT}
+    update users as u set last_login_at = :now, deletion_at = null,
+      updated_at = case when u.deletion_at is null then u.updated_at else :now end
+    where ${IS_UNCHANGED} and u.deletion_at is not distinct from ${DELETION_AT}
     returning u.id, u.email, u.name, u.role, ${DELETION_AT} is not null as restored),
   pruned as (
     delete from sessions where id in (
@@ -44,16 +47,16 @@ const SIGN_IN = `with signed as (
     insert into sessions
       (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
     select r.id, signed.id, r.created_at, r.device, r.ip, r.location, r.created_at, r.created_at, r.expires_at, r.ends_at
-    from signed, jsonb_populate_record(null::sessions, ?::jsonb) as r),
+    from signed, jsonb_populate_record(null::sessions, :session::jsonb) as r),
   recorded as (
     insert into audit_events
-    select r.* from signed, jsonb_populate_recordset(null::audit_events, ?::jsonb) as r
+    select r.* from signed, jsonb_populate_recordset(null::audit_events, :events::jsonb) as r
     where signed.restored or r.event <> 'user.restored' returning id),
   unsealed as (insert into audit_unsealed (event_id) select id from recorded),
   settled as (
-    update attempts as a set reservations = array_remove(a.reservations, ?::uuid), failed = 0, failed_at = null, consecutive = 0
+    update attempts as a set reservations = array_remove(a.reservations, :attemptId::uuid), failed = 0, failed_at = null, consecutive = 0
     from signed
-    where a.kind = 'password' and a.subject = ? and a.locked_until is null)
+    where a.kind = 'password' and a.subject = :subject and a.locked_until is null)
   select id, email, name, role, restored from signed`;
 const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
 
@@ -71,40 +74,30 @@ export async function signIn(
   events: AuditEventRow[],
   attempt: Reservation | undefined,
 ): Promise<SignedInUser | undefined> {
-  const now = session.createdAt;
-  const values = [
-    now,
-    now,
-    user.id,
-    ...unchangedValues(user, now),
-    now,
-    JSON.stringify(toColumns(session)),
-    JSON.stringify(events.map(toColumns)),
-    attempt?.id ?? null,
-    attempt?.subject ?? null,
-  ];
-  const run = () =>
+  const values = {
+    ...unchangedValues(user, session.createdAt),
+    session: toColumns(session),
+    events: JSON.stringify(events.map(toColumns)),
+    attemptId: attempt?.id ?? null,
+    subject: attempt?.subject ?? null,
+  };
+  const run = async () =>
     attempt === undefined
-      ? db.em.execute<SignedInUser[]>(SIGN_IN, values)
-      : db.query<SignedInUser>(PREPARED_SIGN_IN, values);
-  const [signedIn] = await run();
-  return signedIn ?? (await run())[0]; // a parallel sign-in may have cancelled the deletion meanwhile
+      ? firstRow<SignedInUser>(db, SIGN_IN, values)
+      : (await db.query<SignedInUser>(PREPARED_SIGN_IN, values))[0];
+  return (await run()) ?? run(); // a parallel sign-in may have cancelled the deletion meanwhile
 }
 
 /** Locks a user whose password was checked against this row. @returns false if the row has changed. */
-export async function lockIfUnchanged({ em }: Db, user: LoginUser, now: Date): Promise<boolean> {
-  const rows = await em.execute<unknown[]>(
-    `select u.id from users as u where u.id = ? and ${ROW_UNCHANGED} for no key update`,
-    [user.id, ...unchangedValues(user, now)],
-  );
-  return rows.length > 0;
-}
+export const lockIfUnchanged = (db: Db, user: LoginUser, now: Date): Promise<boolean> =>
+  returnsRow(db, `select u.id from users as u where ${IS_UNCHANGED} for no key update`, unchangedValues(user, now));
 
 /** Deletes a user's surplus impersonations before one more is opened. It never removes a session of the user's own. */
 export async function pruneImpersonations({ em }: Db, userId: string, now: Date): Promise<void> {
   await em.execute(
-    `delete from sessions where actor_id is not null and id in (select s.id from sessions s where s.user_id = ? ${SURPLUS})`,
-    [userId, now],
+    `delete from sessions where actor_id is not null and id in (
+       select s.id from sessions s where s.user_id = :userId ${SURPLUS})`,
+    { userId, now },
   );
 }
 
@@ -113,22 +106,23 @@ export async function pruneImpersonations({ em }: Db, userId: string, now: Date)
  * @returns when it ends: with the administrator's session at the latest
  */
 export async function insertImpersonation(
-  { em }: Db,
+  db: Db,
   session: NewSession,
   userId: string,
   adminSessionId: string,
 ): Promise<Date | undefined> {
-  const [row] = await em.execute<{ ends_at: Date }[]>(
+  const row = await firstRow<{ endsAt: Date }>(
+    db,
     `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
        expires_at, ends_at)
      select r.id, u.id, r.created_at, r.device, r.ip, r.location, s.user_id, s.id, r.created_at, r.created_at,
        least(r.expires_at, s.expires_at), least(r.ends_at, s.expires_at)
-     from jsonb_populate_record(null::sessions, ?::jsonb) as r, users u, sessions s
-     where u.id = ? and u.role <> 'admin' and s.id = ?
-     returning ends_at`,
-    [JSON.stringify(toColumns(session)), userId, adminSessionId],
+     from jsonb_populate_record(null::sessions, :session::jsonb) as r, users u, sessions s
+     where u.id = :userId and u.role <> 'admin' and s.id = :adminSessionId
+     returning ends_at as "endsAt"`,
+    { session: toColumns(session), userId, adminSessionId },
   );
-  return row?.ends_at;
+  return row?.endsAt;
 }
 
 /** A session and its user, as a refresh needs them. */
@@ -143,10 +137,11 @@ const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotate
 
 const ROTATE = prepared(
   "rotate_session",
-  `update sessions as s set generation = s.generation + 1, acknowledged = false, rotated_at = ?, last_active_at = ?,
-     ip = ?, location = ?, expires_at = least(s.ends_at, ?)
+  `update sessions as s set generation = s.generation + 1, acknowledged = false, rotated_at = :now, last_active_at = :now,
+     ip = :address, location = :location, expires_at = least(s.ends_at, :expiresAt)
    from users as u
-   where u.id = s.user_id and s.id = ? and s.user_id = ? and s.generation = ? and s.revoked_at is null and s.expires_at > ?
+   where u.id = s.user_id and s.id = :sessionId and s.user_id = :userId and s.generation = :generation
+     and s.revoked_at is null and s.expires_at > :now
    returning ${COLUMNS}`,
 );
 
@@ -157,23 +152,18 @@ const ROTATE = prepared(
  */
 export async function rotateSession(
   { query }: HotDb,
-  { sessionId, userId, generation }: SessionClaims,
+  claims: SessionClaims,
   seen: { now: Date; address: string; location: string | null; expiresAt: Date },
 ): Promise<RefreshedSession | undefined> {
-  const { now, address, location, expiresAt } = seen;
-  const values = [now, now, address, location, expiresAt, sessionId, userId, generation, now];
-  const [session] = await query<RefreshedSession>(ROTATE, values);
+  const [session] = await query<RefreshedSession>(ROTATE, { ...claims, ...seen });
   return session;
 }
 
 /** Reads a session as it stands, open or not. @returns undefined if that user has no such session. */
-export async function findSessionForRefresh(
-  { em }: Db,
-  { sessionId, userId }: SessionClaims,
-): Promise<RefreshedSession | undefined> {
-  const [session] = await em.execute<RefreshedSession[]>(
-    `select ${COLUMNS} from sessions as s join users as u on u.id = s.user_id where s.id = ? and s.user_id = ?`,
-    [sessionId, userId],
+export const findSessionForRefresh = (db: Db, { sessionId, userId }: SessionClaims) =>
+  firstRow<RefreshedSession>(
+    db,
+    `select ${COLUMNS} from sessions as s join users as u on u.id = s.user_id
+     where s.id = :sessionId and s.user_id = :userId`,
+    { sessionId, userId },
   );
-  return session;
-}

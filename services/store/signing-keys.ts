@@ -27,13 +27,10 @@ export async function insertSigningKey(
   youngEnough: Date,
 ): Promise<void> {
   await em.transactional(async () => {
-    await em.execute("select pg_advisory_xact_lock(?)", [LOCKS.makeKey]);
-    await em.execute(
-      `insert into signing_keys (kid, public_key, private_key, created_at, active_at)
-       select ?, ?, ?, ?::timestamptz, case when exists (select from signing_keys) then ?::timestamptz else ?::timestamptz end
-       where not exists (select from signing_keys where created_at > ?)`,
-      [key.kid, key.publicKey, key.privateKey, key.createdAt, key.activeAt, key.createdAt, youngEnough],
-    );
+    await em.execute("select pg_advisory_xact_lock(:makeKey)", LOCKS);
+    const [newest] = await em.find(SigningKey, {}, { orderBy: { createdAt: "desc" }, limit: 1 });
+    if (newest && newest.createdAt > youngEnough) return;
+    await em.insert(SigningKey, newest ? key : { ...key, activeAt: key.createdAt });
   });
 }
 
@@ -41,7 +38,7 @@ export async function insertSigningKey(
 export async function deleteRetiredKeys({ em }: Db, before: Date): Promise<void> {
   await em.execute(
     `delete from signing_keys as k
-     where exists (select from signing_keys s where s.active_at > k.active_at and s.active_at <= ?)`,
-    [before],
+     where exists (select from signing_keys s where s.active_at > k.active_at and s.active_at <= :before)`,
+    { before },
   );
 }

@@ -21,20 +21,33 @@ export type HotDb = Pick<Store, "query">;
 export const TIMESTAMPTZ = 1184;
 export const parseTime = (text: string) => new Date(text);
 
-/** SQL with parameters $1, $2 …. Each connection prepares it once under its name. */
-export type Statement = { name: string; text: string };
+/** Values of a statement by name: SQL has `:name` where the value belongs. */
+export type Values = Record<string, unknown>;
 
-/** Prepares SQL that has `?` for its values. */
+/** SQL that each connection prepares once, under its name. */
+export type Statement = { name: string; text: string; parameters: string[] };
+
+/** Prepares SQL: PostgreSQL itself numbers its parameters. */
 export function prepared(name: string, sql: string): Statement {
-  let count = 0;
-  return { name, text: sql.replaceAll("?", () => `$${++count}`) };
+  const parameters: string[] = [];
+  const text = sql.replace(/(?<!:):([a-z]\w*)/gi, (_, parameter: string) => {
+    if (!parameters.includes(parameter)) parameters.push(parameter);
+    return `$${parameters.indexOf(parameter) + 1}`;
+  });
+  return { name, text, parameters };
 }
 
-/** Runs statements by their text, on an engine that does not prepare them by name. */
-export const queryByText =
-  (engine: { query<Row>(text: string, values: unknown[]): Promise<{ rows: Row[] }> }): Store["query"] =>
-  async <Row>({ text }: Statement, values: unknown[]) =>
-    (await engine.query<Row>(text, values)).rows;
+/** Runs a statement that always returns a row. @returns the first one */
+export const oneRow = <Row extends object>({ em }: Db, sql: string, values: Values = {}): Promise<Row> =>
+  em.execute<Row>(sql, values, "get");
+
+/** Runs a statement. @returns its first row, if it returns any */
+export const firstRow = <Row extends object>(db: Db, sql: string, values?: Values): Promise<Row | undefined> =>
+  oneRow(db, sql, values);
+
+/** Runs a statement. @returns whether it returns a row */
+export const returnsRow = async (db: Db, sql: string, values?: Values): Promise<boolean> =>
+  (await firstRow(db, sql, values)) !== undefined;
 
 /** A row by the names of its columns, for `jsonb_populate_record`. */
 export function toColumns(row: object): Record<string, unknown> {
@@ -42,11 +55,18 @@ export function toColumns(row: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(row).map(([field, value]) => [columnOf(field), value]));
 }
 
-export type Store = {
+export type Store = Omit<Engine, "em" | "run"> & {
   /** A new unit of work for one call. Inside `transactional` it joins the transaction. */
   fork(): SqlEntityManager;
   /** Runs a prepared statement without the ORM, outside of any transaction. Rows are the same as those of `execute`. */
-  query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
+  query<Row>(statement: Statement, values: Values): Promise<Row[]>;
+};
+
+/** What runs the statements of a store: a PostgreSQL server, or PostgreSQL in this process. */
+export type Engine = {
+  em: SqlEntityManager;
+  /** Runs a prepared statement with the values of its parameters, in order. */
+  run(statement: Statement, values: unknown[]): Promise<{ rows: unknown[] }>;
   /** Migrates the schema. Any number of processes may call it at once. */
   migrate(): Promise<void>;
   /** The connections of this process, and the calls that wait for one. */

@@ -1,3 +1,5 @@
+import type { Message } from "@bufbuild/protobuf";
+import type { UsageDay } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Db, type HotDb, prepared } from "./store.ts";
 
 /** A row of `ai_usage`, by the names of its columns. */
@@ -22,7 +24,7 @@ export type UsageRow = {
  */
 const UPSERT_USAGE = prepared(
   "upsert_usage",
-  `with given as (select * from jsonb_populate_recordset(null::ai_usage, ?::jsonb)),
+  `with given as (select * from jsonb_populate_recordset(null::ai_usage, :rows::jsonb)),
   owners as (select id from users where id in (select user_id from given) for key share)
   insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
                         first_chunk_ms, created_at)
@@ -36,21 +38,11 @@ const UPSERT_USAGE = prepared(
 
 /** Inserts rows, or brings them up to date. */
 export async function upsertUsage({ query }: HotDb, rows: readonly UsageRow[]): Promise<void> {
-  await query(UPSERT_USAGE, [JSON.stringify(rows)]);
+  await query(UPSERT_USAGE, { rows: JSON.stringify(rows) });
 }
 
 /** The usage of one model by one user on one UTC day. */
-export type DailyUsage = {
-  day: string;
-  /** Absent once the account is erased. */
-  userId?: string;
-  provider: string;
-  model: string;
-  calls: number;
-  inputTokens: number;
-  outputTokens: number;
-  estimatedCalls: number;
-};
+export type DailyUsage = Omit<UsageDay, keyof Message>;
 
 const DAY_MS = 86_400_000;
 
@@ -74,29 +66,29 @@ const CALLS = `
  */
 export async function sumUsageByDay(
   { em }: Db,
-  { userId, from, to }: { userId: string | null; from: Date; to: Date },
-  { limit, offset }: { limit: number; offset: number },
+  usage: { userId: string | null; from: Date; to: Date },
+  page: { limit: number; offset: number },
 ): Promise<DailyUsage[]> {
-  const ofUser = "(?::uuid is null or user_id = ?::uuid)";
+  const ofUser = "(:userId::uuid is null or user_id = :userId::uuid)";
   const rows = await em.execute<(Omit<DailyUsage, "userId"> & { userId: string | null })[]>(
     `select to_char(days.day, 'YYYY-MM-DD') as day, user_id as "userId", provider, model, calls::int as calls,
             input::float8 as "inputTokens", output::float8 as "outputTokens", estimated::int as "estimatedCalls"
      from (select utc, utc::date as day
-           from generate_series(?::date, ?::timestamptz at time zone 'UTC', '1 day') as utc order by day desc) as days
+           from generate_series(:firstDay::date, :to::timestamptz at time zone 'UTC', '1 day') as utc order by day desc) as days
      cross join lateral (
        select user_id, provider, model, sum(calls) as calls, sum(input_tokens) as input, sum(output_tokens) as output,
               sum(estimated_calls) as estimated
        from (${CALLS}
-         where ${ofUser} and created_at >= greatest(?::timestamptz, utc at time zone 'UTC')
-           and created_at < least(?::timestamptz, (utc + '1 day') at time zone 'UTC')
+         where ${ofUser} and created_at >= greatest(:from::timestamptz, utc at time zone 'UTC')
+           and created_at < least(:to::timestamptz, (utc + '1 day') at time zone 'UTC')
          union all
          select * from ai_usage_days
-         where ${ofUser} and day = days.day and day >= ?::timestamptz at time zone 'UTC'
-           and day < ?::timestamptz at time zone 'UTC') as usage
+         where ${ofUser} and day = days.day and day >= :from::timestamptz at time zone 'UTC'
+           and day < :to::timestamptz at time zone 'UTC') as usage
        group by 1, 2, 3) as sums
      order by days.day desc, 2, 3, 4
-     limit ? offset ?`,
-    [startOfDay(from), to, userId, userId, from, to, userId, userId, from, to, limit, offset],
+     limit :limit offset :offset`,
+    { ...usage, ...page, firstDay: startOfDay(usage.from) },
   );
   return rows.map(({ userId: owner, ...row }) => ({ ...row, ...(owner !== null && { userId: owner }) }));
 }
@@ -110,11 +102,11 @@ export async function sumUsageByDay(
 export async function rollUpUsage({ em }: Db, before: Date, limit: number): Promise<number> {
   const { affectedRows } = await em.execute<{ affectedRows: number }>(
     `with owned as (
-       select c.id from ai_usage c join users u on u.id = c.user_id where c.created_at < ?
-       order by c.created_at limit ? for update of c skip locked for key share of u skip locked),
+       select c.id from ai_usage c join users u on u.id = c.user_id where c.created_at < :before
+       order by c.created_at limit :limit for update of c skip locked for key share of u skip locked),
      nobodys as (
-       select id from ai_usage where user_id is null and created_at < ?
-       order by created_at limit ? for update skip locked),
+       select id from ai_usage where user_id is null and created_at < :before
+       order by created_at limit :limit for update skip locked),
      calls as (delete from ai_usage where id in (select id from owned union all select id from nobodys) returning *)
      insert into ai_usage_days as d
      select user_id, day, provider, model, sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls)
@@ -124,7 +116,7 @@ export async function rollUpUsage({ em }: Db, before: Date, limit: number): Prom
      on conflict on constraint ai_usage_days_key do update set
        calls = d.calls + excluded.calls, estimated_calls = d.estimated_calls + excluded.estimated_calls,
        input_tokens = d.input_tokens + excluded.input_tokens, output_tokens = d.output_tokens + excluded.output_tokens`, // in one order, so that two never wait for each other
-    [before, limit, before, limit],
+    { before, limit },
     "run",
   );
   return affectedRows;
@@ -133,8 +125,8 @@ export async function rollUpUsage({ em }: Db, before: Date, limit: number): Prom
 /** Removes a user from at most `limit` usage rows, which stay for the statistics. @returns how many. */
 export async function anonymizeUsage({ em }: Db, userId: string, limit: number): Promise<number> {
   const { affectedRows } = await em.execute<{ affectedRows: number }>(
-    "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = ? limit ?)",
-    [userId, limit],
+    "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = :userId limit :limit)",
+    { userId, limit },
     "run",
   );
   return affectedRows;

@@ -1,6 +1,6 @@
 import { defineEntity, type OptionalProps, p, raw } from "@mikro-orm/core";
 import type { AuditEventRow } from "./audit-events.ts";
-import { type Db, type HotDb, prepared, toColumns } from "./store.ts";
+import { type Db, firstRow, type HotDb, prepared, returnsRow, toColumns } from "./store.ts";
 
 const table = defineEntity({
   name: "User",
@@ -55,12 +55,12 @@ const FIND_LOGIN_USER = prepared(
   "find_login_user",
   `select id, email, name, role, password_hash as "passwordHash", password_changed_at as "passwordChangedAt",
      email_verified_at is not null as "emailVerified", mfa_secret is not null as "mfaEnabled", mfa_secret as "mfaSecret"
-   from users where canonical_email = ? and (deletion_at is null or deletion_at > ?)`,
+   from users where canonical_email = :email and (deletion_at is null or deletion_at > :now)`,
 );
 
 /** Finds the account of a canonical address. One whose deletion is due counts as gone. One prepared statement. */
 export async function findLoginUser({ query }: HotDb, email: string, now: Date): Promise<LoginUser | undefined> {
-  const [user] = await query<LoginUser>(FIND_LOGIN_USER, [email, now]);
+  const [user] = await query<LoginUser>(FIND_LOGIN_USER, { email, now });
   return user;
 }
 
@@ -79,10 +79,8 @@ export const PROFILE_COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_ve
  * then no two transactions deadlock, and a sign-in either sees a new password or is seen by its revocation.
  * @returns false if there is no such user.
  */
-export async function lockUser({ em }: Db, id: string): Promise<boolean> {
-  const rows = await em.execute<unknown[]>("select id from users where id = ? for no key update", [id]);
-  return rows.length > 0;
-}
+export const lockUser = (db: Db, id: string): Promise<boolean> =>
+  returnsRow(db, "select id from users where id = :id for no key update", { id });
 
 /** Locks the rows of all administrators and of one more user, ordered by id so that two callers never deadlock. */
 export async function lockAdminsAnd(
@@ -91,8 +89,8 @@ export async function lockAdminsAnd(
 ): Promise<{ id: string; isAdmin: boolean; isLeaving: boolean }[]> {
   return em.execute(
     `select id, role = 'admin' as "isAdmin", deletion_at is not null as "isLeaving" from users
-     where role = 'admin' or id = ? order by id for no key update`,
-    [userId],
+     where role = 'admin' or id = :userId order by id for no key update`,
+    { userId },
   );
 }
 
@@ -104,18 +102,18 @@ const REGISTER = prepared(
       password_changed_at, terms_accepted_at, created_at, updated_at)
     select r.id, r.email, r.canonical_email, r.name, 'user', r.password_hash,
       r.created_at, r.created_at, r.created_at, r.created_at
-    from jsonb_populate_record(null::users, ?::jsonb) as r
+    from jsonb_populate_record(null::users, :user::jsonb) as r
     on conflict (canonical_email) do nothing returning id, email, created_at as now),
   issued as (
     insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at)
-    select ?::uuid, id, 'verify-email', email, now, ?::timestamptz from registered returning id),
+    select :tokenId::uuid, id, 'verify-email', email, now, :tokenExpiresAt::timestamptz from registered returning id),
   queued as (
     insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
-    select ?::uuid, r.id, r.email, 'verify-email', ?::jsonb, issued.id, 'queued', r.now, r.now
+    select :mailId::uuid, r.id, r.email, 'verify-email', :variables::jsonb, issued.id, 'queued', r.now, r.now
     from registered as r, issued),
   recorded as (
     insert into audit_events
-    select r.* from registered, jsonb_populate_record(null::audit_events, ?::jsonb) as r returning id),
+    select r.* from registered, jsonb_populate_record(null::audit_events, :event::jsonb) as r returning id),
   unsealed as (insert into audit_unsealed (event_id) select id from recorded)
   select id from registered`,
 );
@@ -128,8 +126,15 @@ export async function insertRegistration(
   mail: { id: string; variables: Record<string, string> },
   event: AuditEventRow,
 ): Promise<boolean> {
-  const values = [toColumns(user), token.id, token.expiresAt, mail.id, mail.variables, toColumns(event)];
-  return (await query(REGISTER, values)).length > 0;
+  const rows = await query(REGISTER, {
+    user: toColumns(user),
+    tokenId: token.id,
+    tokenExpiresAt: token.expiresAt,
+    mailId: mail.id,
+    variables: mail.variables,
+    event: toColumns(event),
+  });
+  return rows.length > 0;
 }
 
 /**
@@ -146,23 +151,18 @@ export async function consumeTotpStep({ em }: Db, user: User, step: number, now:
 
 /** Replaces all backup codes of a user. Lock the user first. */
 export async function replaceBackupCodes({ em }: Db, userId: string, digests: string[]): Promise<void> {
-  await em.execute("delete from backup_codes where user_id = ?", [userId]);
-  await em.execute("insert into backup_codes (user_id, digest) select ?, jsonb_array_elements_text(?::jsonb)", [
-    userId,
-    JSON.stringify(digests),
-  ]);
+  await em.execute("delete from backup_codes where user_id = :userId", { userId });
+  const sql = "insert into backup_codes (user_id, digest) select :userId, unnest(array[:digests]::text[])";
+  await em.execute(sql, { userId, digests });
 }
 
 /** Deletes one backup code. Of several callers one gets it. @returns how many are left; undefined if there is no such code. */
-export async function takeBackupCode(
-  { em }: Db,
-  userId: string,
-  digests: readonly string[],
-): Promise<number | undefined> {
-  const [row] = await em.execute<{ left: number }[]>(
-    `with taken as (delete from backup_codes where user_id = ? and digest in (?) returning digest)
-     select (count(*) - 1)::int as left from backup_codes where user_id = ? having exists (select from taken)`,
-    [userId, digests, userId],
+export async function takeBackupCode(db: Db, userId: string, digests: readonly string[]): Promise<number | undefined> {
+  const row = await firstRow<{ left: number }>(
+    db,
+    `with taken as (delete from backup_codes where user_id = :userId and digest in (:digests) returning digest)
+     select (count(*) - 1)::int as left from backup_codes where user_id = :userId having exists (select from taken)`,
+    { userId, digests },
   );
   return row?.left;
 }

@@ -42,10 +42,10 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
 /** @throws ServiceError RATE_LIMITED */
 async function limitRequests(call: SignedInCall): Promise<void> {
   if (!call.config.rateLimits) return;
-  const times = await recentEmails(call, call.caller.user.id, "email-change-requested", HOUR_MS);
-  const first = times.at(-MAX_PER_HOUR);
+  const recent = await recentEmails(call, call.caller.user.id, "email-change-requested", HOUR_MS);
+  const first = recent.at(-MAX_PER_HOUR);
   if (!first) return;
-  const retryAfterSeconds = Math.ceil((first.getTime() + HOUR_MS - call.clock.now().getTime()) / 1000);
+  const retryAfterSeconds = Math.ceil((first.createdAt.getTime() + HOUR_MS - call.clock.now().getTime()) / 1000);
   const message = "Too many changes of the e-mail address were requested. Please try again later.";
   throw new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
 }

@@ -115,9 +115,9 @@ test("Usage: an unavailable database delays usage rows and loses none", async ()
 test("Usage: a long database outage drops the oldest usage rows", async () => {
   const written: string[] = [];
   let away = true;
-  const query = async (_: unknown, values: unknown[]) => {
+  const query = async (_: unknown, { rows }: { rows: string }) => {
     if (away) throw new Error("away");
-    written.push(...JSON.parse(String(values[0])).map(({ model }: { model: string }) => model));
+    written.push(...JSON.parse(rows).map(({ model }: { model: string }) => model));
     return [];
   };
   const ledger = openUsageLedger({ query } as never, clock, silent);
