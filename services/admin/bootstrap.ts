@@ -4,7 +4,7 @@ import type { Call } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { clearLocks } from "../lockout/clear-locks.ts";
 import type { QueueDeps } from "../mail/queue.ts";
-import { disableMfa } from "../mfa/disable-mfa.ts";
+import { disableMfa } from "../mfa/second-factor.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { newId } from "../store/store.ts";

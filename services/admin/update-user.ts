@@ -5,7 +5,7 @@ import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { clearLocks } from "../lockout/clear-locks.ts";
 import type { QueueDeps } from "../mail/queue.ts";
-import { disableMfa } from "../mfa/disable-mfa.ts";
+import { disableMfa } from "../mfa/second-factor.ts";
 import type { AdminUser } from "../store/admin-users.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { canonicalId } from "../store/store.ts";

@@ -6,7 +6,7 @@ import type { Call } from "../call.ts";
 import { consumeOneTimeToken, invalidateOneTimeTokens, readOneTimeToken } from "../crypto/one-time-token.ts";
 import { clearLocks } from "../lockout/clear-locks.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { disableMfa } from "../mfa/disable-mfa.ts";
+import { disableMfa } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
 import { revokeSessions } from "../store/sessions.ts";

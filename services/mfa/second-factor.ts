@@ -1,13 +1,14 @@
 import { randomInt } from "node:crypto";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { recordAudit } from "../audit/record.ts";
+import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Cipher } from "../crypto/cipher.ts";
+import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { type Attempt, isForGood, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
-import { queueEmail } from "../mail/queue.ts";
+import { type QueueDeps, queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { clearLock, findLock } from "../store/attempts.ts";
-import { consumeTotpStep, replaceBackupCodes, takeBackupCode, type User } from "../store/users.ts";
+import { clearLock, deleteAttempts, findLock } from "../store/attempts.ts";
+import { consumeTotpStep, replaceBackupCodes, takeBackupCode, User } from "../store/users.ts";
 import { matchingStep } from "./totp.ts";
 
 /** A submitted factor: a code of the authenticator, or a backup code. */
@@ -67,6 +68,30 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
   if (left === undefined) return false;
   await recordAudit(call, "auth.backup_code_used", { userId: user.id, details: { left } });
   await queueEmail(call, user, "backup-code-used", { left: String(left) });
+  return true;
+}
+
+/**
+ * Disables a user's second factor: secret, backup codes, what was counted against them, and pending MFA tokens. Joins the
+ * caller's transaction, which has locked the user.
+ * @param options.audit records `auth.mfa_disabled`; an administrator's change is recorded as `admin.user_updated` instead
+ * @param options.notify queues an e-mail to the user
+ * @returns false if the user had no second factor
+ */
+export async function disableMfa(
+  call: AuditDeps & QueueDeps,
+  userId: string,
+  options: { audit: boolean; notify: boolean },
+): Promise<boolean> {
+  const user = await call.em.findOne(User, { id: userId, mfaSecret: { $ne: null } }, { refresh: true });
+  if (!user) return false;
+  const disabled = { mfaSecret: null, mfaConfirmedAt: null, mfaLastStep: null, updatedAt: call.clock.now() };
+  await call.em.nativeUpdate(User, { id: userId }, disabled);
+  await replaceBackupCodes(call, userId, []);
+  await invalidateOneTimeTokens(call, userId, ["sign-in"]);
+  await deleteAttempts(call, userId, "second-factor", "backup-code");
+  if (options.audit) await recordAudit(call, "auth.mfa_disabled", { userId });
+  if (options.notify) await queueEmail(call, user, "mfa-disabled");
   return true;
 }
 
