@@ -5,12 +5,13 @@ import { newId } from "../store/store.ts";
 
 /** Audited events, named `domain.action`. */
 export type AuditedEvent =
-  | `auth.${"register" | "login" | "login_failed" | "locked" | "logout" | "refresh_reused" | "email_verified"}`
-  | `auth.${"password_reset_requested" | "password_reset" | "backup_code_used"}`
-  | `auth.mfa_${"setup" | "verified" | "failed" | "disabled"}`
-  | `user.${"profile_updated" | "password_changed" | "email_changed" | "session_revoked"}`
-  | `user.${"deletion_requested" | "exported" | "restored" | "erased"}`
-  | `admin.${"user_updated" | "user_deleted" | "sessions_revoked" | "impersonated" | "email_retried" | "denied"}`;
+  | ("auth.register" | "auth.login" | "auth.login_failed" | "auth.locked" | "auth.logout" | "auth.refresh_reused")
+  | ("auth.email_verified" | "auth.password_reset_requested" | "auth.password_reset")
+  | ("auth.mfa_setup" | "auth.mfa_verified" | "auth.mfa_failed" | "auth.mfa_disabled" | "auth.backup_code_used")
+  | ("user.profile_updated" | "user.password_changed" | "user.email_changed" | "user.session_revoked")
+  | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")
+  | ("admin.user_updated" | "admin.user_deleted" | "admin.sessions_revoked" | "admin.impersonated")
+  | ("admin.email_retried" | "admin.denied");
 
 /** Data of an event beside the call that it happened in. */
 export type AuditData = {

@@ -48,8 +48,8 @@ test("Web app: every violation of a field that people fill in has a sentence", (
 });
 
 test.each([
-  ["event", "services/audit/record.ts", /\| "([a-z]+\.[a-z_]+)"/g],
-  ["template", "services/mail/templates.ts", /"([a-z-]+)": \{\s+subject/g],
+  ["event", "services/audit/record.ts", /"([a-z]+\.[a-z_]+)"/g],
+  ["template", "services/mail/templates.ts", /"([a-z-]+)": \[\s*"[A-Z]/g],
 ])("Web app: every %s of %s has a sentence, and no other", (kind, path, pattern) => {
   const names = [...readFileSync(path, "utf8").matchAll(pattern)].map(([, name]) => `${kind}.${name}`);
   expect(names.length).toBeGreaterThan(10);
