@@ -27,26 +27,21 @@ export const { version } = JSON.parse(readFileSync(new URL("../package.json", im
  */
 export function addHealth(app: FastifyInstance, transport: Transport, phase: () => Phase): void {
   const check = createChecks(transport);
-  const checkAll = async () =>
-    Object.fromEntries(await Promise.all(parts.map(async (p) => [p, await check(p)]))) as Checks;
+  const checkAll = async () => {
+    const checks = Object.fromEntries(await Promise.all(parts.map(async (p) => [p, await check(p)]))) as Checks;
+    return { status: overall(checks), checks };
+  };
   app.get("/health", async (_request, reply) => {
-    const checks = await checkAll();
-    const status = overall(checks);
-    return send(reply, status, { status, version, uptime: Math.floor(process.uptime()), checks });
+    const { status, checks } = await checkAll();
+    return send(reply, { status, version, uptime: Math.floor(process.uptime()), checks });
   });
-  app.get("/health/live", async (_request, reply) => send(reply, "ok", { status: "ok" }));
+  app.get("/health/live", async (_request, reply) => send(reply, { status: "ok" }));
   app.get("/health/ready", async (_request, reply) => {
     const now = phase();
-    if (now !== "serving") return send(reply, "down", { status: "down", phase: now });
-    const checks = await checkAll();
-    const status = overall(checks);
-    return send(reply, status, { status, checks });
+    return send(reply, now === "serving" ? await checkAll() : { status: "down", phase: now });
   });
   for (const part of ["database", "cache"] as const) {
-    app.get(`/health/${part}`, async (_request, reply) => {
-      const answer = await check(part);
-      return send(reply, answer.status, answer);
-    });
+    app.get(`/health/${part}`, async (_request, reply) => send(reply, await check(part)));
   }
 }
 
@@ -56,8 +51,8 @@ function overall(checks: Checks): "ok" | "degraded" | "down" {
   return parts.some((part) => checks[part].status === "down") ? "degraded" : "ok";
 }
 
-const send = (reply: FastifyReply, status: string, body: object) =>
-  reply.code(status === "down" ? 503 : 200).send(body);
+const send = (reply: FastifyReply, body: { status: string; [name: string]: unknown }) =>
+  reply.code(body.status === "down" ? 503 : 200).send(body);
 
 /** Checks one dependency. Concurrent callers share one check, since the route has no rate limit. */
 function createChecks(transport: Transport): (part: Part) => Promise<Check> {

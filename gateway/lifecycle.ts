@@ -25,6 +25,8 @@ declare module "fastify" {
   }
 }
 
+type Closable = { close(): PromiseLike<unknown> };
+
 /** See {@link createLifecycle}. */
 export type Lifecycle = ReturnType<typeof createLifecycle>;
 
@@ -44,12 +46,7 @@ export const STOPPED = new Error("the call was stopped");
  * request, never a body, token, cookie or query value. No metric has a label that clients can choose.
  * @param graceMs grace period for open requests and streams, in ms
  */
-export function createLifecycle(
-  app: Pick<FastifyInstance, "listen" | "close">,
-  graceMs: number,
-  log: Logger,
-  startSpan?: StartSpan,
-) {
+export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartSpan) {
   const metrics = new Registry();
   const seconds = new Histogram({
     name: "http_server_request_duration_seconds",
@@ -71,7 +68,7 @@ export function createLifecycle(
   const idleWithin = async (ms: number) => {
     if (open.size > 0) await once(events, "idle", { signal: AbortSignal.timeout(ms) }).catch(() => {});
   };
-  const drain = async () => {
+  const drain = async (app: Closable) => {
     phase = "draining";
     await idleWithin(graceMs);
     // clients get 503, or an error event and `[DONE]` if their stream has started
@@ -110,14 +107,14 @@ export function createLifecycle(
     /** The latest response of a connection. */
     responseOf: (connection: Duplex) => responses.get(connection),
     /** Opens the port. @returns the URL for clients, such as http://127.0.0.1:3000 */
-    async listen(address: { host: string; port: number }): Promise<string> {
+    async listen(app: FastifyInstance, address: { host: string; port: number }): Promise<string> {
       const url = await app.listen(address);
       phase = "serving";
       return url;
     },
     /** Rejects new requests, aborts open ones after the grace period, and closes the port. May be called twice. */
-    drain(): Promise<void> {
-      drained ??= drain();
+    drain(app: Closable): Promise<void> {
+      drained ??= drain(app);
       return drained;
     },
   };

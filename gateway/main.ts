@@ -11,11 +11,10 @@ import {
   refuseStart,
   shutdownOnSignal,
   systemClock,
-  type TlsFiles,
 } from "../services/platform/process.ts";
 import { collectGarbage, prepareNode } from "../services/platform/runtime.ts";
 import { openTracing } from "../services/platform/tracing.ts";
-import { createInternalTransport, type ServicesTransport } from "./transport/internal.ts";
+import { createInternalTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
 /**
@@ -34,38 +33,25 @@ try {
 }
 
 async function start(config: Config): Promise<void> {
-  const { host, port, grpc, servicesUrl, servicesTls } = config;
+  const { host, port, grpc, servicesUrl } = config;
   const log = createLog(config.logLevel);
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
   const tracing = await openTracing(config.otlpEndpoint, servicesUrl ? "gatehouse-gateway" : "gatehouse");
-  const remote = servicesUrl ? connectServices(servicesUrl, internalSecret, servicesTls) : undefined;
-  const local = remote ? undefined : await openServices(config, { log, clock: systemClock, internalSecret, tracing });
-  const transport = remote ?? (local && createInProcessTransport(local.app.routes, local.app.interceptors));
-  if (!transport) throw new Error("there are no services");
-  const { createGateway, openStandaloneGate } = await import("./server.ts");
-  const standalone = remote && (await openStandaloneGate(config, remote, { log, clock: systemClock }));
-  const checks = local?.app ?? standalone;
-  const gateway = createGateway({
-    config: { ...config, internalSecret },
-    transport,
-    gate: checks?.gate,
-    admission: checks?.admission,
-    log,
-    startSpan: tracing?.start,
-  });
+  const options = { log, clock: systemClock, internalSecret, tracing };
+  const services = await (servicesUrl ? connectServices(servicesUrl, config, options) : openServices(config, options));
+  const { createGateway } = await import("./server.ts");
+  const gateway = createGateway({ config: { ...config, internalSecret }, ...services, log, startSpan: tracing?.start });
   await collectGarbage();
-  const grpcServer = local && (await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => local.listen()));
-  const metrics = await startMetrics(config, [gateway.metrics, ...(local ? [local.app.metrics.registry] : [])]);
+  const grpcServer = await services.listen();
+  const metrics = await startMetrics(config, [gateway.metrics, ...services.registries]);
   const url = await listenOrExplain("HOST", "PORT", () => gateway.listen({ host, port }));
-  const finish = async () => {
-    local?.app.drain();
+  const drain = async () => {
+    services.drain();
     await Promise.all([gateway.drain(), grpcServer?.close(config.shutdownMs)]);
-    standalone?.redis?.close();
-    remote?.close();
     await metrics?.close();
   };
-  shutdownOnSignal(finish, async () => {
-    await local?.app.close();
+  shutdownOnSignal(drain, async () => {
+    await services.close();
     await tracing?.close();
   });
   // The documentation sends requests, and cookies are accepted from the public address only.
@@ -73,8 +59,20 @@ async function start(config: Config): Promise<void> {
   printBanner(url, grpcServer && `${grpc.host}:${grpcServer.port}`, config.docs ? `${publicUrl}/docs` : undefined);
 }
 
-function connectServices(url: string, secret: string, files: TlsFiles): ServicesTransport {
-  return /^http/i.test(url) ? createServicesTransport(url, files) : createInternalTransport(url, secret, files);
+/** Connects to services in another process. */
+async function connectServices(url: string, config: Config, options: AppOptions) {
+  const tls = config.servicesTls;
+  const overGrpc = /^http/i.test(url);
+  const transport = overGrpc
+    ? createServicesTransport(url, tls)
+    : createInternalTransport(url, options.internalSecret ?? "", tls);
+  const { openStandaloneGate } = await import("./server.ts");
+  const checks = await openStandaloneGate(config, transport, options);
+  const close = () => {
+    checks.redis?.close();
+    transport.close();
+  };
+  return { transport, checks, registries: [], listen: () => undefined, drain() {}, close };
 }
 
 /** Opens the services in this process. Their code is loaded here only, since a gateway alone needs none of it. */
@@ -84,7 +82,14 @@ async function openServices(config: Config, options: AppOptions) {
     import("../services/grpc/server.ts"),
   ]);
   const app = await openApp(config, options);
-  return { app, listen: () => listenGrpc(app, config) };
+  return {
+    transport: createInProcessTransport(app.routes, app.interceptors),
+    checks: app,
+    registries: [app.metrics.registry],
+    listen: () => listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config)),
+    drain: app.drain,
+    close: app.close,
+  };
 }
 
 /** For people, on standard error: standard output carries the log. */

@@ -10,7 +10,7 @@ import type { Lifecycle } from "./lifecycle.ts";
 
 /** Dependencies of the hooks of every request. */
 type HookOptions = {
-  origins: ReturnType<typeof createOrigins>;
+  origins: Origins;
   /** The result of `commonHeaders`. */
   headers: Record<string, string>;
   lifecycle: Pick<Lifecycle, "phase" | "begin" | "end">;
@@ -138,25 +138,26 @@ const PREFLIGHT_SECONDS = 600;
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
 const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored";
 
+/** See {@link createOrigins}. */
+export type Origins = ReturnType<typeof createOrigins>;
+
 /** Creates the rules for pages of other origins: which may call the service and read its responses (Fetch standard, CORS protocol). */
 export function createOrigins(publicUrl: string, allowed: readonly string[]) {
   const others = new Set(allowed);
   const own = new Set([...allowed, new URL(publicUrl).origin]);
+  const isAllowed = ({ origin }: IncomingHttpHeaders) => origin !== undefined && others.has(origin);
   return {
     /** Adds the CORS headers if the origin of the request is allowed. */
     allow(headers: IncomingHttpHeaders, reply: FastifyReply): void {
-      if (others.size === 0) return;
-      reply.header("vary", "origin");
-      if (headers.origin === undefined || !others.has(headers.origin)) return;
+      if (others.size > 0) reply.header("vary", "origin");
+      if (!isAllowed(headers)) return;
       reply.header("access-control-allow-origin", headers.origin);
       reply.header("access-control-allow-credentials", "true");
       reply.header("access-control-expose-headers", EXPOSED);
     },
     /** Responds to a preflight request of an allowed origin. @returns false if the request is something else */
     preflight(headers: IncomingHttpHeaders, reply: FastifyReply): boolean {
-      const { origin } = headers;
-      if (origin === undefined || !others.has(origin)) return false;
-      if (headers["access-control-request-method"] === undefined) return false;
+      if (!isAllowed(headers) || headers["access-control-request-method"] === undefined) return false;
       reply.header("access-control-allow-methods", METHODS);
       const requested = headers["access-control-request-headers"]; // also those of tracing and retry libraries
       if (requested !== undefined) reply.header("access-control-allow-headers", requested);

@@ -1,18 +1,18 @@
 import type { IncomingMessage } from "node:http";
 import { createClient, type Transport } from "@connectrpc/connect";
-import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
+import { type FastifyError, type FastifyReply, type FastifyRequest, type FastifyServerOptions, fastify } from "fastify";
 import type { Logger } from "pino";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { createRemoteKeys } from "../services/platform/access-token.ts";
-import { type Admission, readBody } from "../services/platform/admission.ts";
+import { readBody } from "../services/platform/admission.ts";
 import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
 import { type Clock, systemClock } from "../services/platform/process.ts";
-import { openGate, type RequestGate, schemaController } from "../services/platform/server-hooks.ts";
+import { openGate, schemaController } from "../services/platform/server-hooks.ts";
 import { addHealth } from "./health.ts";
-import { createLifecycle, type Lifecycle, type StartSpan } from "./lifecycle.ts";
+import { createLifecycle, type StartSpan } from "./lifecycle.ts";
 import { addRequestHooks, commonHeaders, createOrigins } from "./request-hooks.ts";
 import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, toHttpError } from "./transcode/errors.ts";
@@ -25,10 +25,8 @@ export type GatewayOptions = {
   config: Pick<Config, "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownMs" | "docs" | "web">;
   /** The transport to the services. */
   transport: Transport;
-  /** The check before a body is read. Tests may omit it. */
-  gate?: RequestGate | undefined;
-  /** Limits the connections of the port. */
-  admission?: Admission | undefined;
+  /** The checks of the port. Tests may omit them. */
+  checks?: Partial<Checks>;
   log: Logger;
   /** Starts spans; undefined without tracing. */
   startSpan?: StartSpan | undefined;
@@ -42,8 +40,10 @@ export type GatewayOptions = {
   writeTimeoutMs?: number;
 };
 
+type Checks = Pick<Awaited<ReturnType<typeof openGate>>, "gate" | "admission">;
+
 /** The REST and SSE side of the product. */
-export type Gateway = Lifecycle & { app: FastifyInstance };
+export type Gateway = ReturnType<typeof createGateway>;
 
 const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -55,10 +55,12 @@ const MAX_HEAD_BYTES = 16 * 1024;
  * Creates the gateway: a route for each method of the services, from the options of the method.
  * @throws Error that names the method whose options are not supported
  */
-export function createGateway(options: GatewayOptions): Gateway {
-  const { config, transport, log, clock = systemClock } = options;
-  const secure = new URL(config.publicUrl).protocol === "https:"; // the URL may spell it in capitals
+export function createGateway(options: GatewayOptions) {
+  const { config, transport, checks = {}, log, clock = systemClock } = options;
+  const proxies = createTrustedProxies(config.trustProxy, log);
+  const headers = commonHeaders(new URL(config.publicUrl).protocol === "https:"); // the URL may spell it in capitals
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
+  const lifecycle = createLifecycle(config.shutdownMs, log, options.startSpan);
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     const failed = toHttpError(thrown);
@@ -71,19 +73,17 @@ export function createGateway(options: GatewayOptions): Gateway {
     if (thrown instanceof ServiceError) reply.headers(Object.fromEntries(thrown.headers));
     sendError(failed, reply);
   };
-  const headers = commonHeaders(secure);
-  const proxies = createTrustedProxies(config.trustProxy, log);
-  const onClientError = createClientErrorHandler(log, (connection) => lifecycle.responseOf(connection), headers);
-  const app = createServer(options, proxies, onClientError, answer);
-  const lifecycle = createLifecycle(app, config.shutdownMs, log, options.startSpan);
-  const { gate } = options;
-  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, gate, proxies });
+  const app = createServer(options, proxies, {
+    clientErrorHandler: createClientErrorHandler(log, lifecycle.responseOf, headers),
+    frameworkErrors: answer,
+  });
+  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, gate: checks.gate, proxies });
   app.setErrorHandler(answer);
   const transcoder = {
     transport,
     cookies: addCookies(app, config.publicUrl, () => clock.now().getTime()),
     internalSecret: config.internalSecret,
-    isOwnSite: (request: FastifyRequest) => origins.isOwn(request.headers),
+    origins,
     report,
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
   };
@@ -95,11 +95,13 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
   if (config.web && isWebBuilt) addWeb(app);
   else addPages(app);
-  return { app, ...lifecycle };
+  return {
+    app,
+    metrics: lifecycle.metrics,
+    listen: (address: { host: string; port: number }) => lifecycle.listen(app, address),
+    drain: () => lifecycle.drain(app),
+  };
 }
-
-type Answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => void;
-type OnClientError = ReturnType<typeof createClientErrorHandler>;
 
 /** Opens the checks of a gateway that runs apart. It has the services' public keys and counts the limits itself. */
 export function openStandaloneGate(config: Config, transport: Transport, options: { log: Logger; clock: Clock }) {
@@ -111,13 +113,10 @@ export function openStandaloneGate(config: Config, transport: Transport, options
   );
 }
 
+type ErrorHandlers = Pick<FastifyServerOptions, "clientErrorHandler" | "frameworkErrors">;
+
 /** Creates the HTTP server. Its own errors have the shape of all others. */
-function createServer(
-  options: GatewayOptions,
-  proxies: TrustedProxies,
-  onClientError: OnClientError,
-  frameworkErrors: Answer,
-): FastifyInstance {
+function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers: ErrorHandlers) {
   const { requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS, writeTimeoutMs = WRITE_TIMEOUT_MS } = options;
   const app = fastify({
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
@@ -138,14 +137,13 @@ function createServer(
       maxParamLength: MAX_HEAD_BYTES, // a long id reaches its method, whose error names the field
       querystringParser: () => ({}), // queries are read by the types of their fields
     },
-    clientErrorHandler: onClientError,
-    frameworkErrors,
+    ...handlers,
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>
     readBody(payload, admitted?.permit, routeOptions.bodyLimit),
   );
-  options.admission?.limitConnections(app.server, proxies.isTrusted);
+  options.checks?.admission?.limitConnections(app.server, proxies.isTrusted);
   // A connection is also silent while its client waits for a response.
   app.server.on("timeout", (socket) => socket.writableLength > 0 && socket.destroy());
   app.server.on("checkExpectation", app.routing);
@@ -157,7 +155,7 @@ function createServer(
   });
   app.server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // the client may reset the connection
-    onClientError(new Error("CONNECT is not served"), socket);
+    app.server.emit("clientError", new Error("CONNECT is not served"), socket);
   });
   return app;
 }

@@ -8,6 +8,7 @@ import { one } from "../../services/platform/in-process.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { writeFault, writeTypeErrors } from "../../services/platform/validation.ts";
 import { errorOfCall, STOPPED } from "../lifecycle.ts";
+import type { Origins } from "../request-hooks.ts";
 import type { HttpBinding } from "./binding.ts";
 import { toHttpError } from "./errors.ts";
 import { readPathFields, readRequest } from "./request.ts";
@@ -23,8 +24,7 @@ export type Transcoder = {
   cookies: Cookies;
   /** The secret that proves a gateway to the services. */
   internalSecret: string | undefined;
-  /** Whether the request comes from our own pages or allowed ones. */
-  isOwnSite: (request: FastifyRequest) => boolean;
+  origins: Pick<Origins, "isOwn">;
   /** Logs an unexpected error. */
   report: (thrown: unknown, request: FastifyRequest) => void;
   /** Silence in an event stream after which a comment is sent, in ms. */
@@ -33,10 +33,10 @@ export type Transcoder = {
 
 /** Adds the route of one method. */
 export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Transcoder): void {
-  const { transport, internalSecret, cookies, isOwnSite, report, keepAliveMs } = transcoder;
+  const { transport, internalSecret, cookies, origins, report, keepAliveMs } = transcoder;
   const { method } = rule;
   const answer = async (request: FastifyRequest, reply: FastifyReply) => {
-    if (rule.csrfProtected && !isOwnSite(request)) {
+    if (rule.csrfProtected && !origins.isOwn(request.headers)) {
       throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
     }
     const { message, header } = readCall(rule, request, internalSecret);

@@ -77,7 +77,7 @@ describe("Shutdown", () => {
 });
 
 test("Shutdown: forgets calls that are answered or whose client has disconnected", async () => {
-  const lifecycle = createLifecycle({ close: async () => {} } as never, 0, pino({ level: "silent" }));
+  const lifecycle = createLifecycle(0, pino({ level: "silent" }));
   const begin = () => {
     const request = { raw: { socket: {} }, routeOptions: {} } as FastifyRequest;
     lifecycle.begin(request, { raw: {} } as never);
@@ -88,7 +88,7 @@ test("Shutdown: forgets calls that are answered or whose client has disconnected
   const [answered, left, last] = [begin(), begin(), begin()];
   end(answered, true);
   end(left, false);
-  const drained = lifecycle.drain();
+  const drained = lifecycle.drain({ close: async () => {} });
   await until("the abort of the last call", () => last.call.signal.aborted);
   expect([answered, left].map(({ call }) => call.signal.aborted)).toEqual([false, true]);
   end(last, false);

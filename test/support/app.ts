@@ -83,8 +83,7 @@ export async function startApp({
     const gateway = createGateway({
       config,
       transport: remote ?? createInProcessTransport(app.routes, app.interceptors),
-      gate: (standalone ?? app).gate,
-      admission: (standalone ?? app).admission,
+      checks: standalone ?? app,
       log,
       clock,
     });
