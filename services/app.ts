@@ -18,7 +18,7 @@ import { startMailWorker } from "./mail/worker.ts";
 import { createMetrics } from "./metrics.ts";
 import type { Admission } from "./platform/admission.ts";
 import type { Config } from "./platform/config.ts";
-import { loadPolicies, services } from "./platform/policy.ts";
+import { policyOf, services } from "./platform/policy.ts";
 import type { Clock } from "./platform/process.ts";
 import { openGate } from "./platform/server-hooks.ts";
 import type { Tracing } from "./platform/tracing.ts";
@@ -48,7 +48,7 @@ export type AppOptions = {
 /** Opens everything that a call needs. @throws Error for operators if the process cannot start */
 export async function openApp(config: Config, options: AppOptions) {
   const { log, internalSecret } = options;
-  loadPolicies(services);
+  for (const { methods } of services) methods.forEach(policyOf); // throws for a method without access
   for (const warning of config.warnings) log.warn(warning);
   const disposers: Disposers = [];
   const close = async () => {
@@ -123,7 +123,8 @@ async function openContext(
   disposers: Disposers,
 ): Promise<AppContext> {
   const cipher = createCipher(...readSecretKeys(config));
-  const keys = await openKeyRing(store, cipher, clock, longestToken(config));
+  const longestTokenMs = Math.max(config.accessTokenMs, config.refreshTokenMs, config.mfaTokenMs);
+  const keys = await openKeyRing(store, cipher, clock, longestTokenMs);
   const mailWorker = startMailWorker({ store, sender, cipher, clock, config, log });
   disposers.push(() => mailWorker.close());
   const lastSeen = createLastSeen(store, log);
@@ -138,9 +139,4 @@ async function openContext(
     ...{ config, log, clock, cipher, keys, passwords, commonPasswords },
     ...{ lastSeen, locate, mailWorker, ai, metrics, tracing },
   };
-}
-
-/** How long a token of any kind lives at most, in ms. */
-function longestToken({ accessTokenMs, refreshTokenMs, mfaTokenMs }: Config): number {
-  return Math.max(accessTokenMs, refreshTokenMs, mfaTokenMs);
 }

@@ -26,7 +26,7 @@ export type HttpErrorResponse = {
 
 const UNAVAILABLE_RETRY_SECONDS = 1;
 const UNREADABLE = "The request can't be read.";
-const NOT_JSON = "The body must be sent as Content-Type: application/json.";
+export const NOT_JSON = "The body must be sent as Content-Type: application/json.";
 
 /**
  * The responses to errors without a reason of ours: by gRPC code without a `Failure` detail, and by the code of Fastify's and

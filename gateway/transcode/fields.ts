@@ -1,4 +1,4 @@
-import { type DescField, type DescMessage, fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
+import { type DescField, fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Violation } from "../../services/platform/errors.ts";
@@ -7,15 +7,6 @@ import { maxItems, tooManyItems } from "../../services/platform/validation.ts";
 
 /** The initializer of a message, keyed by local name. */
 type Init = Record<string, unknown>;
-type Read = { value: unknown } | { problem: string };
-
-/** Bounds of the number types that are read. 64-bit numbers are not: ProtoJSON writes them as strings. */
-const ranges = new Map<ScalarType, { min: number; max: number }>([
-  [ScalarType.INT32, { min: -(2 ** 31), max: 2 ** 31 - 1 }],
-  [ScalarType.UINT32, { min: 0, max: 2 ** 32 - 1 }],
-]);
-
-const isTimestamp = (message: DescMessage) => message.typeName === TimestampSchema.typeName;
 
 /**
  * Reads fields from a JSON object without coercing types. `null` counts as absent, unknown keys are ignored.
@@ -56,56 +47,52 @@ const isRequired = remembered((field: DescField): boolean => {
 });
 
 function readItem(field: DescField, value: unknown, path: string, violations: Violation[]): unknown {
-  const message = field.message;
-  if (message && !isTimestamp(message)) {
+  const { message, scalar } = field;
+  if (message && message.typeName !== TimestampSchema.typeName) {
     if (isObject(value)) return readFields(message.fields, value, `${path}.`, violations);
     violations.push({ field: path, message: "must be an object" });
     return {};
   }
-  const read = message ? readTimestamp(value) : readScalar(field, value);
-  if ("value" in read) return read.value;
-  violations.push({ field: path, message: read.problem });
-  return message ? {} : zero(field.scalar as ScalarType);
+  const problem = problemOf(field, value);
+  if (problem !== undefined) {
+    violations.push({ field: path, message: problem });
+    return message ? {} : scalar === ScalarType.STRING ? "" : scalar === ScalarType.BOOL ? false : 0;
+  }
+  if (message) return fromJson(TimestampSchema, value as string);
+  // A number beyond its type becomes the nearest one, which breaks the constraint of its field in any case.
+  if (scalar === ScalarType.INT32) return Math.min(Math.max(value as number, -(2 ** 31)), 2 ** 31 - 1);
+  if (scalar === ScalarType.UINT32) return Math.min(Math.max(value as number, 0), 2 ** 32 - 1);
+  return value;
 }
 
-function readScalar(field: DescField, value: unknown): Read {
-  switch (field.scalar) {
+/** What is wrong with a value of a scalar or a timestamp. 64-bit numbers are not read: ProtoJSON writes them as strings. */
+function problemOf({ message, scalar }: DescField, value: unknown): string | undefined {
+  if (message) return isTimestamp(value) ? undefined : "must be a date and time such as 2026-01-31T12:00:00Z";
+  switch (scalar) {
     case ScalarType.STRING:
-      if (typeof value !== "string") return { problem: "must be a string" };
-      if (value.includes("\0")) return { problem: "must not contain NUL characters" };
-      return value.isWellFormed() ? { value } : { problem: "must not contain lone surrogates" };
+      if (typeof value !== "string") return "must be a string";
+      if (value.includes("\0")) return "must not contain NUL characters";
+      return value.isWellFormed() ? undefined : "must not contain lone surrogates";
     case ScalarType.BOOL:
-      return typeof value === "boolean" ? { value } : { problem: "must be true or false" };
+      return typeof value === "boolean" ? undefined : "must be true or false";
     case ScalarType.DOUBLE:
-      // 1e999 parses as Infinity
-      return typeof value === "number" && Number.isFinite(value) ? { value } : { problem: "must be a number" };
+      return Number.isFinite(value) ? undefined : "must be a number"; // 1e999 parses as Infinity
     default:
-      return readInteger(field, value);
+      return Number.isInteger(value) ? undefined : "must be a whole number";
   }
 }
 
-function readInteger(field: DescField, value: unknown): Read {
-  if (!Number.isInteger(value)) return { problem: "must be a whole number" };
-  const { min, max } = ranges.get(field.scalar as ScalarType) as { min: number; max: number };
-  if ((value as number) >= min && (value as number) <= max) return { value };
-  const { type } = getOption(field, fieldRules);
-  const { greaterThan, lessThan } = type.case === "int32" || type.case === "uint32" ? type.value : {};
-  return { problem: `must be between ${greaterThan?.value ?? min} and ${lessThan?.value ?? max}` };
-}
-
-function readTimestamp(value: unknown): Read {
-  const problem = "must be a date and time such as 2026-01-31T12:00:00Z";
-  if (typeof value !== "string") return { problem };
+/** Whether a value is a timestamp. Its day must exist: 30 February would be read as 2 March. */
+function isTimestamp(value: unknown): boolean {
+  if (typeof value !== "string") return false;
   try {
+    fromJson(TimestampSchema, value);
     const day = value.slice(0, 10);
-    const isDay = new Date(day).toISOString().startsWith(day); // 30 February would be read as 2 March
-    return isDay ? { value: fromJson(TimestampSchema, value) } : { problem };
+    return new Date(day).toISOString().startsWith(day);
   } catch {
-    return { problem }; // the decoder's message quotes the value
+    return false;
   }
 }
-
-const zero = (type: ScalarType) => (type === ScalarType.STRING ? "" : type === ScalarType.BOOL ? false : 0);
 
 /** Whether a JSON value is an object, not a list and not null. */
 export const isObject = (value: unknown): value is object =>

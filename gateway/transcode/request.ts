@@ -4,6 +4,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { checkJson } from "../../services/platform/check-json.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
 import type { HttpBinding } from "./binding.ts";
+import { NOT_JSON } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
 
 /** Most values of a body. */
@@ -12,6 +13,7 @@ const NO_BODY = { json: {}, hasEscapes: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 const utf8 = new TextDecoder("utf-8", { fatal: true });
+const unsupported = (message: string) => new ServiceError(Reason.UNSUPPORTED_MEDIA_TYPE, message);
 const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
@@ -78,10 +80,8 @@ function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
   const type = headers["content-type"];
   const isJson = type !== undefined && JSON_TYPE.test(type) && /^(?:utf-?8)?$/i.test(CHARSET.exec(type)?.[1] ?? "");
   const isPlain = (headers["content-encoding"] ?? "identity") === "identity";
-  if (!isPlain) throw new ServiceError(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent uncompressed.");
-  if (!(isJson || (type === undefined && !isRead))) {
-    throw new ServiceError(Reason.UNSUPPORTED_MEDIA_TYPE, "The body must be sent as Content-Type: application/json.");
-  }
+  if (!isPlain) throw unsupported("The body must be sent uncompressed.");
+  if (!(isJson || (type === undefined && !isRead))) throw unsupported(NOT_JSON);
   const { json, hasEscapes } = parseJson(body);
   if (isObject(json)) return { json, hasEscapes };
   if (!isRead) return NO_BODY; // some clients send `null` instead of no body
@@ -118,18 +118,12 @@ function parseQuery(url: string): URLSearchParams {
   return new URLSearchParams(query);
 }
 
-/** The value of a cookie. Empty without one, or with two: another site below the same domain may have set the second. */
-function readCookie({ headers, server }: FastifyRequest, name: string): string {
-  const pairs = headers.cookie?.split(";").filter((pair) => pair.trim().startsWith(`${name}=`)) ?? [];
-  return pairs.length === 1 ? (server.parseCookie(String(pairs[0]))[name] ?? "") : "";
-}
-
-/** Decodes the value of a cookie. Empty if it can't be part of a message. */
-export function decodeCookie(value: string): string {
-  try {
-    const text = decodeURIComponent(value);
-    return text.includes("\0") ? "" : text;
-  } catch {
-    return "";
-  }
+/**
+ * The value of a cookie, which is a token that needs no decoding. Empty without one, or with two: another site below the same
+ * domain may have set the second.
+ */
+function readCookie({ headers }: FastifyRequest, name: string): string {
+  const pairs = (headers.cookie ?? "").split(";").map((pair) => pair.trim());
+  const [only = "", ...others] = pairs.filter((pair) => pair.startsWith(`${name}=`));
+  return others.length === 0 ? only.slice(name.length + 1) : "";
 }

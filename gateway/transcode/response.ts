@@ -6,7 +6,6 @@ import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/client.ts";
 import type { HttpBinding } from "./binding.ts";
 import type { HttpErrorResponse } from "./errors.ts";
-import { decodeCookie } from "./request.ts";
 
 /** Headers of an RPC's response that are forwarded to the client (interface sections 1 and 6). */
 const LIMITS = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
@@ -72,24 +71,15 @@ export type Cookies = ReturnType<typeof addCookies>;
  * @param now the current time, in ms
  */
 export function addCookies(app: FastifyInstance, publicUrl: string, now: () => number) {
-  const parseOptions: object = { decode: decodeCookie }; // is missing in the type
-  app.register(fastifyCookie, { hook: false, parseOptions });
+  app.register(fastifyCookie, { hook: false });
   const { protocol, pathname } = new URL(`${publicUrl}${COOKIE_PATH}`);
   const options = { path: pathname, httpOnly: true, sameSite: "strict", secure: protocol === "https:" } as const;
   return {
-    /** Sets a cookie with the lifetime of the token in it. */
-    set: (reply: FastifyReply, name: string, token: string) =>
-      reply.setCookie(name, token, { ...options, ...lifetime(token, now()) }),
+    /** Sets a cookie that lives as long as the JWT in it. */
+    set(reply: FastifyReply, name: string, token: string) {
+      const { exp = 0 } = decodeJwt(token);
+      reply.setCookie(name, token, { ...options, maxAge: Math.max(0, Math.ceil(exp - now() / 1000)) });
+    },
     clear: (reply: FastifyReply, name: string) => reply.setCookie(name, "", { ...options, maxAge: 0 }),
   };
-}
-
-/** The seconds until a JWT expires, rounded up. A cookie without `maxAge` ends with the browser's session. */
-function lifetime(token: string, now: number): { maxAge?: number } {
-  try {
-    const { exp } = decodeJwt(token);
-    return exp === undefined ? {} : { maxAge: Math.max(0, Math.ceil(exp - now / 1000)) };
-  } catch {
-    return {};
-  }
 }

@@ -47,22 +47,14 @@ export function createServicesTransport(url: string, files: TlsFiles = {}, renew
   const accounts = createConnection(url, tls, renewMs);
   const ai = Array.from({ length: AI_SESSIONS }, () => createConnection(url, tls, renewMs));
   let turn = 0;
-  const connectionFor = ({ parent }: DescMethod) => {
-    if (parent.typeName !== AIService.typeName) return accounts;
-    turn = (turn + 1) % ai.length;
-    return ai[turn] ?? accounts;
+  const transportFor = ({ parent }: DescMethod, signal: AbortSignal | undefined) => {
+    const connection = parent.typeName === AIService.typeName ? ai[turn++ % ai.length] : accounts;
+    return (connection ?? accounts).transportFor(signal);
   };
   return {
-    unary(method, signal, timeoutMs = UNARY_TIMEOUT_MS, ...rest) {
-      return connectionFor(method)
-        .transportFor(signal)
-        .unary(method, signal, timeoutMs, ...rest);
-    },
-    stream(method, signal, ...rest) {
-      return connectionFor(method)
-        .transportFor(signal)
-        .stream(method, signal, ...rest);
-    },
+    unary: (method, signal, timeoutMs = UNARY_TIMEOUT_MS, ...rest) =>
+      transportFor(method, signal).unary(method, signal, timeoutMs, ...rest),
+    stream: (method, signal, ...rest) => transportFor(method, signal).stream(method, signal, ...rest),
     close() {
       for (const each of [accounts, ...ai]) each.close();
     },

@@ -1,5 +1,6 @@
 import { randomUUID, timingSafeEqual } from "node:crypto";
 import { BlockList, isIP, isIPv6 } from "node:net";
+import type { FastifyRequest } from "fastify";
 import ipaddr from "ipaddr.js";
 import type { Logger } from "pino";
 
@@ -47,12 +48,10 @@ export function writeClient(header: Headers, { address, agent }: Client, secret:
  * @param peer the address of the connection: the client, unless the call comes from a gateway
  */
 export function readClient(header: Headers, peer: string, secret: string | undefined): Client {
-  const sent = header.get(SECRET);
-  if (isGatewaySecret(sent, secret)) {
-    const agent = decode(header.get(CLIENT_AGENT) ?? "").slice(0, MAX_AGENT_LENGTH);
-    return { address: parseAddress(header.get(CLIENT_ADDRESS) ?? "") ?? peer, agent };
-  }
-  return { address: peer, agent: (header.get("user-agent") ?? "").slice(0, MAX_AGENT_LENGTH) };
+  const isGateway = isGatewaySecret(header.get(SECRET), secret);
+  const agent = isGateway ? decode(header.get(CLIENT_AGENT) ?? "") : (header.get("user-agent") ?? "");
+  const address = isGateway ? parseAddress(header.get(CLIENT_ADDRESS) ?? "") : undefined;
+  return { address: address ?? peer, agent: agent.slice(0, MAX_AGENT_LENGTH) };
 }
 
 function decode(text: string): string {
@@ -103,13 +102,8 @@ export function networksOf(address: string): [network: string, factor: number][]
 /** The largest network that an address counts towards: for IPv6 its /48. */
 export const siteOf = (address: string): string => networksOf(address).at(-1)?.[0] ?? address;
 
-/** A request as Fastify knows it: `ips` is the socket's address and what X-Forwarded-For adds, nearest first. */
-type AddressedRequest = { ip: string; ips?: string[] | undefined };
-
 /** The proxies whose X-Forwarded-For is trusted. */
 export type TrustedProxies = ReturnType<typeof createTrustedProxies>;
-
-type ForwardedRequest = { headers: Record<string, unknown>; socket: { remoteAddress?: string | undefined } };
 
 const HOUR_MS = 3_600_000;
 
@@ -119,8 +113,8 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
   for (const proxy of proxies) {
     const [written = "", bits] = proxy.split("/");
     const address = plainAddress(written);
-    const family = familyOf(address);
-    list.addSubnet(address, bits === undefined ? (family === "ipv4" ? 32 : 128) : Number(bits), family);
+    if (bits === undefined) list.addAddress(address, familyOf(address));
+    else list.addSubnet(address, Number(bits), familyOf(address));
   }
   const isTrusted = (written: string) => {
     const address = parseAddress(written);
@@ -128,7 +122,7 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
   };
   let quietUntil = 0;
   /** Warns of an X-Forwarded-For from another address, once an hour: its clients would all count as one. */
-  const checkForwarded = ({ headers, socket: { remoteAddress = "" } }: ForwardedRequest) => {
+  const checkForwarded = ({ headers, socket: { remoteAddress = "" } }: FastifyRequest) => {
     if (headers["x-forwarded-for"] === undefined || performance.now() < quietUntil || isTrusted(remoteAddress)) return;
     quietUntil = performance.now() + HOUR_MS;
     log?.warn(
@@ -136,15 +130,15 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
       "X-Forwarded-For is ignored: TRUST_PROXY does not list this address. If it is your proxy, all its clients share one limit.",
     );
   };
-  return {
-    isTrusted,
-    checkForwarded,
-    /** For Fastify's option `trustProxy`. */ option: proxies.length > 0 && isTrusted,
-  };
+  const option = proxies.length > 0 && isTrusted; // Fastify's `trustProxy`
+  return { isTrusted, checkForwarded, option };
 }
 
-/** The client's address in canonical spelling. Reading X-Forwarded-For stops at an entry that is not an address. */
-export function clientAddressOf({ ip, ips = [ip] }: AddressedRequest): string {
+/**
+ * The client's address in canonical spelling. `ips` is the socket's address and what X-Forwarded-For adds, nearest first:
+ * reading stops at an entry that is not an address.
+ */
+export function clientAddressOf({ ip, ips = [ip] }: FastifyRequest): string {
   return ips.map((entry) => parseAddress(entry ?? "")).findLast((address) => address !== undefined) ?? "";
 }
 

@@ -1,4 +1,4 @@
-import { type DescField, type DescMethod, type DescService, getOption, hasOption } from "@bufbuild/protobuf";
+import { type DescField, type DescMethod, getOption, hasOption } from "@bufbuild/protobuf";
 import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
@@ -48,12 +48,10 @@ export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
   };
 }
 
-/** Reads the policies of all methods at start. @throws Error naming a method that does not say who may call it */
-export function loadPolicies(services: readonly DescService[]): void {
-  for (const service of services) for (const method of service.methods) policyOf(method);
-}
-
-/** The policy of a method; undefined for methods that are not ours, such as health and reflection. */
+/**
+ * The policy of a method; undefined for methods that are not ours, such as health and reflection.
+ * @throws Error naming a method that does not say who may call it
+ */
 export const policyOf = remembered((method: DescMethod): MethodPolicy | undefined => {
   if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
   const policy = getOption(method, policyOption);

@@ -70,14 +70,11 @@ function nulsIn(value: unknown): readonly string[] {
 }
 
 /** `messages[0].role` */
-function jsonPath(path: Path): string {
-  let text = "";
-  for (const step of path) {
-    if (step.kind === "list_sub") text += `[${step.index}]`;
-    else if (step.kind === "field") text += text ? `.${step.jsonName}` : step.jsonName;
-  }
-  return text;
-}
+const jsonPath = (path: Path) =>
+  path
+    .map((step) => (step.kind === "list_sub" ? `[${step.index}]` : step.kind === "field" ? `.${step.jsonName}` : ""))
+    .join("")
+    .slice(1);
 
 /** What finds the violations that the constraints of a proto can't express, by the schema of the request. */
 type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
@@ -91,10 +88,10 @@ export const validate =
   (next) =>
   (req) => {
     const { input } = req.method;
-    const fault = readFault(req.header);
-    if (fault) throw fault;
+    const fault = readJson(req.header, FAULT, faultSchema);
+    if (fault) throw new ServiceError(fault.reason, fault.message);
     if (input.fields.length === 0) return next(req);
-    const typeErrors = readTypeErrors(req.header);
+    const typeErrors = readJson(req.header, TYPE_ERRORS, typeErrorsSchema) ?? [];
     const assertValid = (message: Message) => {
       const found = [typeErrors, violationsOf(input, message), checks.get(input)?.(message as never) ?? []];
       const violations = found.reduce(withOthers);
@@ -131,8 +128,6 @@ export function writeTypeErrors(header: Headers, violations: readonly Violation[
 
 const typeErrorsSchema = z.array(z.object({ field: z.string(), message: z.string() }));
 
-const readTypeErrors = (header: Headers) => readJson(header, TYPE_ERRORS, typeErrorsSchema) ?? [];
-
 /** Metadata with the error of a body that can't be read at all. */
 const FAULT = "x-gatehouse-fault";
 
@@ -145,11 +140,6 @@ const faultSchema = z.object({
   reason: z.union([z.literal(Reason.MALFORMED_REQUEST), z.literal(Reason.UNSUPPORTED_MEDIA_TYPE)]),
   message: z.string(),
 });
-
-function readFault(header: Headers): ServiceError | undefined {
-  const fault = readJson(header, FAULT, faultSchema);
-  return fault && new ServiceError(fault.reason, fault.message);
-}
 
 /** Reads metadata of the gateway. Any caller may send it: all it does is refuse the caller's own request. */
 function readJson<T>(header: Headers, name: string, schema: z.ZodType<T>): T | undefined {

@@ -1,5 +1,6 @@
 import { type DescField, type DescMethod, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { expect, test } from "vitest";
 import { readBinding } from "../../gateway/transcode/binding.ts";
 import { Access, CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
@@ -22,6 +23,15 @@ function isReadable(field: DescField): boolean {
   return !field.message.typeName.startsWith("google.protobuf.") && field.message.fields.every(isReadable);
 }
 
+/** Whether a number has bounds of its own. The gateway reports those, and not the ones of its type. */
+function isBounded(field: DescField): boolean {
+  if (field.scalar !== INT32 && field.scalar !== UINT32)
+    return isTimestamp(field) || (field.message?.fields ?? []).every(isBounded);
+  const { type } = getOption(field, fieldRules);
+  const rules = type.case === "int32" || type.case === "uint32" ? type.value : undefined;
+  return rules?.greaterThan.value !== undefined && rules.lessThan.value !== undefined;
+}
+
 /** What the gateway does not support of a method. */
 function problemsOf(method: DescMethod): string[] {
   const { additionalBindings, body, pattern, responseBody, selector } = getOption(method, http);
@@ -42,6 +52,7 @@ function problemsOf(method: DescMethod): string[] {
     "a body of GET or DELETE": body !== "" && ["GET", "DELETE"].includes(httpMethod),
     "a cookie without a plain name or text": cookies.some((c) => !/^[\w-]+$/.test(c.cookie) || !isText(c.field)),
     "a request field of such a type": !method.input.fields.every(isReadable),
+    "a whole number without bounds": !method.input.fields.every(isBounded),
     "a message in a query": queryFields.some((field) => field.message && !isTimestamp(field)),
     "a success_status that is none": successStatus < 200 || successStatus > 299,
     "max_age_seconds of a response that is not the same for all callers":

@@ -5,7 +5,7 @@ import { readBinding } from "../../gateway/transcode/binding.ts";
 import { Access, LimitKey, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { HttpRuleSchema } from "../../gen/google/api/http_pb.ts";
-import { loadPolicies, policyOf, services } from "../../services/platform/policy.ts";
+import { policyOf, services } from "../../services/platform/policy.ts";
 import { violationsOf } from "../../services/platform/validation.ts";
 
 /** A service of one method with this policy, made for the test. */
@@ -35,12 +35,10 @@ test.each([
   ["a policy without access", { successStatus: 201 }],
 ])("Method policy: the start is refused for a method with %s", (_what, rules) => {
   const service = serviceWith(rules);
-  expect(() => loadPolicies([service])).toThrow("gatehouse.test.Notes/Write");
   expect(() => readBinding(service.methods[0] as DescMethod)).toThrow("gatehouse.test.Notes/Write");
 });
 
 test("Method policy: every method states its access, and is limited unless it serves keys", () => {
-  loadPolicies(services);
   const unlimited = services
     .flatMap(({ methods }) => methods)
     .filter((method) => policyOf(method)?.limits.length === 0);

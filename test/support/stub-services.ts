@@ -107,7 +107,7 @@ export function stubAccounts(): { routes: Routes; metadata: () => Record<string,
         revokeSession: () => ({ message: "ok" }),
       })
       .service(AuthService, {
-        login: () => ({ accessToken: "secret-token", refreshToken: "secret-refresh" }),
+        login: () => ({ accessToken: "secret-token", refreshToken: "secret.e30.refresh" }),
         refresh: () => ({}),
         logout: () => ({}),
       });

@@ -107,6 +107,8 @@ test("GET /admin/users: filters by role, verified address and lock, alone and co
 test.each([
   ["limit=0", "limit"],
   ["limit=101", "limit"],
+  ["limit=-1", "limit"],
+  ["limit=4294967296", "limit"],
   ["limit=ten", "limit"],
   ["page=0", "page"],
   ["page=101&limit=100", "page"],

@@ -57,6 +57,7 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any
     [{ messages: [{ role: "user", content: "x".repeat(262_145) }] }, "messages"],
     [{ temperature: 2.1 }, "temperature", "must be from 0 to 2"],
     [{ maxTokens: 0 }, "maxTokens", "must be from 1 to 1000000"],
+    [{ maxTokens: 2 ** 31 }, "maxTokens", "must be from 1 to 1000000"],
   ] as const) {
     const { status, body, headers } = await post(path, { ...good, ...wrong });
     expect(status, field).toBe(400);

@@ -28,9 +28,7 @@ describe.each(transportKinds)("Query, path and cookies %s", async (transportKind
     ["users?limit=0x10", "limit"],
     ["users?limit=1e1", "limit"],
     ["users?limit=%2B1", "limit"],
-    ["users?limit=-1", "limit"],
     ["users?limit=1.5", "limit"],
-    ["users?limit=4294967296", "limit"],
     ["users?limit=1&limit=2", "limit"],
     ["users?search=a&search=b", "search"],
     ["users?emailVerified=1", "emailVerified"],
@@ -52,13 +50,6 @@ describe.each(transportKinds)("Query, path and cookies %s", async (transportKind
     expect(blamed(answer)).toEqual(field && [field]);
   });
 
-  test("report the limits of the field for a number out of range", async () => {
-    for (const limit of ["-1", "4294967296"]) {
-      const violations = [{ field: "limit", message: "must be between 1 and 100" }];
-      expect(await server.send("GET", `/admin/users?limit=${limit}`)).toMatchObject({ body: { violations } });
-    }
-  });
-
   test("pass on an over-long id in a path, so that its method can name the field", async () => {
     const id = "a".repeat(10_000);
     await server.send("DELETE", `/user/sessions/${id}`);
@@ -71,10 +62,8 @@ describe.each(transportKinds)("Query, path and cookies %s", async (transportKind
     expect(server.last()).toMatchObject({ refreshToken: "abc.def.ghi" });
     await server.send("POST", "/auth/refresh?refreshToken=query", { refreshToken: "body" });
     expect(server.last()).toMatchObject({ refreshToken: "" });
-    for (const unreadable of ["%", "%ff", "a%00b", "abc.def.ghi; refreshToken=other"]) {
-      const answer = await server.send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${unreadable}` });
-      expect(answer.status).toBe(200);
-      expect(server.last()).toMatchObject({ refreshToken: "" });
-    }
+    const twice = { cookie: "refreshToken=abc.def.ghi; refreshToken=other" };
+    await server.send("POST", "/auth/refresh", undefined, twice);
+    expect(server.last()).toMatchObject({ refreshToken: "" });
   });
 });
