@@ -4,9 +4,15 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { start, startSuiteGateway } from "../../support/gateway.ts";
-import { post, sendRawHttp } from "../../support/raw-http.ts";
+import { post, sendRawHttp, textOf } from "../../support/raw-http.ts";
 import { CONVERSATION } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
+
+/** Connects to a gateway that may end the connection at any moment. */
+function openRaw(port: number) {
+  const socket = net.connect(port, "127.0.0.1").on("error", () => {});
+  return { socket, text: textOf(socket), closed: once(socket, "close") };
+}
 
 describe("Endless request body", async () => {
   const server = await startSuiteGateway((router) => router.service(AuthService, { login: () => ({}) }));
@@ -16,21 +22,14 @@ describe("Endless request body", async () => {
 
   /** Writes the head, and pieces until the connection ends. @returns all bytes of the server */
   const pour = async (head: string, pieces: string) => {
-    const socket = net.connect(server.port, "127.0.0.1");
-    const closed = new Promise((resolve) => socket.on("close", resolve));
-    let text = "";
-    socket
-      .on("error", () => {})
-      .on("data", (data) => {
-        text += data;
-      });
+    const { socket, text, closed } = openRaw(server.port);
     socket.write(`${head}\r\n`);
     const pouring = setInterval(() => socket.write(pieces), 2);
     const started = performance.now();
     await closed;
     clearInterval(pouring);
     expect(performance.now() - started).toBeLessThan(5_000);
-    return text;
+    return text();
   };
 
   test.each([
@@ -43,18 +42,17 @@ describe("Endless request body", async () => {
     expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
   });
 
-  test.each([
-    [404, "/nope", "{}"],
-    [413, "/auth/login", " ".repeat(20_000)],
-  ])(
-    "a body that ends soon after its %i keeps the connection open for the next request",
-    async (status, path, body) => {
-      const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+  test("a body that ends soon after its 404 or 413 keeps the connection open for the next request", async () => {
+    const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    for (const [status, path, body] of [
+      [404, "/nope", "{}"] as const,
+      [413, "/auth/login", " ".repeat(20_000)] as const,
+    ]) {
       const head = `POST ${path} HTTP/1.1\r\nHost: x\r\n${json}Content-Length: ${body.length}\r\n\r\n`;
       const text = await sendRawHttp(server.port, head + body + next);
       expect(text.match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`, "HTTP/1.1 200"]);
-    },
-  );
+    }
+  });
 });
 
 describe("Connection header", async () => {
@@ -93,20 +91,12 @@ test.each([
     return {};
   };
   const server = await start((router) => router.service(AIService, { chat }));
-  const socket = net.connect(server.port, "127.0.0.1", () => socket.write(post("/ai/chat", CONVERSATION)));
-  let text = "";
-  const closed = once(
-    socket
-      .on("error", () => {})
-      .on("data", (data) => {
-        text += data;
-      }),
-    "close",
-  );
+  const { socket, text, closed } = openRaw(server.port);
+  socket.write(post("/ai/chat", CONVERSATION));
   await until("the call", () => open === 1);
   socket.write(junk);
   await closed;
-  expect(text).toBe("");
+  expect(text()).toBe("");
   await until("the end of the call", () => open === 0);
   await server.close();
 });

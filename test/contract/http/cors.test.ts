@@ -1,5 +1,7 @@
-import { afterEach, describe, expect, test } from "vitest";
-import { type Started, start, startSuiteGateway } from "../../support/gateway.ts";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { startApp } from "../../support/app.ts";
+import { start, startSuiteGateway } from "../../support/gateway.ts";
 import { stubAccounts } from "../../support/stub-services.ts";
 
 const { routes, metadata } = stubAccounts();
@@ -69,11 +71,17 @@ describe("CORS", async () => {
   test("other origins cannot use the refresh cookie", async () => {
     const refresh = (headers: Record<string, string>) => server.send("POST", "/auth/refresh", undefined, headers);
     const refused = { status: 403, body: { code: "CROSS_SITE", error: "Forbidden" } };
-    expect(await refresh({ origin: "https://evil.com", cookie: "refreshToken=x" })).toMatchObject(refused);
-    expect(await refresh({ origin: "null" })).toMatchObject(refused);
-    expect(await refresh({ "sec-fetch-site": "cross-site" })).toMatchObject(refused);
-    expect(await refresh({ "sec-fetch-site": "cross-site", origin: allowed })).toMatchObject(refused);
-    expect(await refresh({ "sec-fetch-site": "same-site", origin: "https://evil.example.com" })).toMatchObject(refused);
+    for (const foreign of [
+      { origin: "https://evil.com", cookie: "refreshToken=x" },
+      { origin: "null" },
+      { "sec-fetch-site": "cross-site" },
+      { "sec-fetch-site": "cross-site", origin: allowed },
+      { "sec-fetch-site": "same-site", origin: "https://evil.example.com" },
+    ]) {
+      const answer = await refresh(foreign as Record<string, string>);
+      expect(answer).toMatchObject(refused);
+      expect(answer.headers.get("set-cookie")).toBeNull();
+    }
     const byAnotherName = { origin: "https://10.0.0.7:8443", "sec-fetch-site": "same-origin" }; // of the own pages by another name
     for (const fine of [{}, { origin: ours }, { origin: allowed, "sec-fetch-site": "same-site" }, byAnotherName]) {
       expect((await refresh(fine)).status).toBe(200);
@@ -83,14 +91,6 @@ describe("CORS", async () => {
 });
 
 describe("Client address", () => {
-  let server: Started;
-  afterEach(() => server.close());
-  const addressFor = async (trusted: string, forwarded: string) => {
-    server = await start(routes, { env: { TRUST_PROXY: trusted } });
-    await server.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
-    return metadata()["x-gatehouse-client-address"];
-  };
-
   test.each([
     ["no proxy is trusted", "", "6.6.6.6", "127.0.0.1"],
     ["the socket is no trusted proxy", "10.0.0.1", "6.6.6.6", "127.0.0.1"],
@@ -106,6 +106,21 @@ describe("Client address", () => {
     ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
     ["the header is empty", "127.0.0.1", "", "127.0.0.1"],
   ])("is taken from the right header if %s", async (_what, trusted, forwarded, expected) => {
-    expect(await addressFor(trusted, forwarded)).toBe(expected);
+    const server = await start(routes, { env: { TRUST_PROXY: trusted } });
+    await server.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
+    expect(metadata()["x-gatehouse-client-address"]).toBe(expected);
+    await server.close();
   });
+});
+
+test("X-Forwarded-For from an address that TRUST_PROXY does not list: is ignored, with one warning per port and hour", async () => {
+  const app = await startApp({ mode: "embedded", env: { TRUST_PROXY: "10.0.0.1" } });
+  onTestFinished(() => app.close());
+  const warnings = () => app.logs.filter((line) => line.includes("TRUST_PROXY does not list"));
+  const forwarded = { "x-forwarded-for": "203.0.113.7" };
+  for (let i = 0; i < 3; i++) await app.httpClient().send("GET", "/health/live", undefined, forwarded);
+  expect(warnings()).toHaveLength(1);
+  expect(JSON.parse(warnings()[0] as string)).toMatchObject({ address: "127.0.0.1" });
+  for (let i = 0; i < 3; i++) await app.grpc(AuthService).listKeys({}, { headers: forwarded });
+  expect(warnings()).toHaveLength(2);
 });

@@ -4,13 +4,16 @@ import { describe, expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { PASSWORD } from "../../support/accounts.ts";
+import { signInAdmin } from "../../support/admin.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
+import { fieldsIn, refusal } from "../../support/failures.ts";
+import { guess } from "../../support/passwords.ts";
 import { sendRawHttp } from "../../support/raw-http.ts";
 import { errorOf } from "../../support/stub-transports.ts";
 
 const app = await testApp();
-const password = "Correct-horse-1";
 const failureOf = (error: unknown) => ConnectError.from(error).findDetails(FailureSchema)[0];
 
 describe("Request with many errors", () => {
@@ -23,10 +26,10 @@ describe("Request with many errors", () => {
     ["200,000 numbers", Array(200_000).fill(1)],
     ["60,000 empty objects", Array(60_000).fill({})],
   ])("is 400 at once, with a short response: %s", async (_what, messages) => {
-    const { browser, accessToken } = await app.signIn();
+    const { post } = await app.signIn();
     for (const path of ["/ai/chat", "/ai/stream"]) {
       const started = performance.now();
-      const { status, body } = await browser.post(path, chat(messages), accessToken);
+      const { status, body } = await post(path, chat(messages));
       expect([status, body.code]).toEqual([400, "VALIDATION_FAILED"]);
       expect(JSON.stringify(body).length).toBeLessThan(10_000);
       expect(body.violations[0].field).toMatch(/^messages/);
@@ -35,14 +38,14 @@ describe("Request with many errors", () => {
   });
 
   test("behaves the same over gRPC", async () => {
-    const { accessToken } = await app.signIn();
-    const headers = { authorization: `Bearer ${accessToken}` };
-    const messages = Array(512).fill({ role: "robot", content: "" });
-    const failure = failureOf(await errorOf(app.grpc(AIService).chat(chat(messages) as never, { headers })));
+    const account = await app.signIn();
+    const refusalOf = async (request: object) =>
+      failureOf(await errorOf(app.grpc(AIService).chat(request as never, account)));
+    const failure = await refusalOf(chat(Array(512).fill({ role: "robot", content: "" })));
     expect(failure?.reason).toBe(Reason.VALIDATION_FAILED);
     expect(failure?.violations.length).toBeLessThanOrEqual(50);
     const tooMany = { ...chat(Array(513).fill({ role: "user", content: "Hello." })), temperature: 3, model: "" };
-    const all = failureOf(await errorOf(app.grpc(AIService).chat(tooMany as never, { headers })));
+    const all = await refusalOf(tooMany);
     expect(all?.violations.map(({ field }) => field)).toEqual(["messages", "model", "temperature"]);
     expect(all?.violations[0]?.message).toBe("must contain at most 512 items");
   });
@@ -85,49 +88,46 @@ test.each([
   [415, "UNSUPPORTED_MEDIA_TYPE", "x", "text/plain"],
   [400, "MALFORMED_REQUEST", "{", "application/json"],
 ])("Unwanted body: is refused by %i, as documented", async (status, code, body, type) => {
-  const { browser, accessToken } = await app.signIn();
-  const headers = { authorization: `Bearer ${accessToken}`, "content-type": type };
-  expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject({ status, body: { code } });
-  expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject({ status, body: { code } });
+  const { browser, headers: caller } = await app.signIn();
+  const headers = { ...caller, "content-type": type };
+  expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject(refusal(status, code));
+  expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject(refusal(status, code));
 });
 
 test("Rate-limit headers: are on every response of a limited route, refusals included", async () => {
-  const { browser, accessToken, user } = await app.signIn();
+  const { user, post, delete: remove } = await app.signIn();
   const answers = [
-    await browser.post("/auth/login", { email: user.email, password: "Wrong-1-guess" }),
-    await browser.post("/auth/verify-email", { token: "x" }),
-    await browser.post("/auth/register", {}),
-    await browser.post("/ai/chat", {}, accessToken),
-    await browser.post("/ai/stream", conversationOf("case: bad-key"), accessToken),
-    await browser.delete(`/user/sessions/${randomUUID()}`, accessToken),
+    await guess(app, user.email),
+    await post("/auth/verify-email", { token: "x" }),
+    await post("/auth/register", {}),
+    await post("/ai/chat", {}),
+    await post("/ai/stream", conversationOf("case: bad-key")),
+    await remove(`/user/sessions/${randomUUID()}`),
   ];
   expect(answers.map((answer) => answer.status)).toEqual([401, 400, 400, 400, 200, 404]);
   for (const { headers } of answers) {
     expect(Number(headers.get("ratelimit-limit"))).toBeGreaterThan(0);
-    expect(headers.get("ratelimit-remaining")).toMatch(/^\d+$/);
-    expect(headers.get("ratelimit-reset")).toMatch(/^\d+$/);
+    for (const name of ["remaining", "reset"]) expect(headers.get(`ratelimit-${name}`)).toMatch(/^\d+$/);
   }
 });
 
 test.each([
-  ["POST", "/auth/register", { email: "a@-x.com", password, name: "", acceptTerms: true }, ["email", "name"]],
+  ["POST", "/auth/register", { email: "a@-x.com", password: PASSWORD, name: "", acceptTerms: true }, ["email", "name"]],
   ["POST", "/auth/login", { email: `${"a".repeat(250)}@b.com`, password: "" }, ["email", "password"]],
   ["POST", "/user/change-email", { newEmail: "a@xn--.com", password: "" }, ["newEmail", "password"]],
   ["PUT", `/admin/users/${randomUUID()}`, { email: "a@-x.com", name: "" }, ["email", "name"]],
 ])("%s %s: lists an impossible address together with all other violations", async (method, path, body, fields) => {
-  const { browser, accessToken } = await app.signIn(await app.addUser({ role: "admin" }));
-  const answer = await browser.send(method, path, body, { authorization: `Bearer ${accessToken}` });
-  expect(answer.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual(fields);
+  const { browser, headers } = await signInAdmin(app);
+  const answer = await browser.send(method, path, body, headers);
+  expect(answer.body.violations).toHaveLength(fields.length);
+  expect(fieldsIn(answer)).toEqual(fields);
 });
 
 test.each([0x99, 0x11, 0xff])("Invented cursor: pages like any other position (%i)", async (byte) => {
-  const admin = await app.signIn(await app.addUser({ role: "admin" }));
+  const admin = await signInAdmin(app);
   const cursor = Buffer.alloc(21, byte).toString("base64url");
   for (const list of ["users", "audit-logs", "email-logs"]) {
-    const { status } = await admin.browser.get(`/admin/${list}?cursor=${cursor}`, admin.accessToken);
-    expect([200, 400]).toContain(status);
+    expect([200, 400]).toContain((await admin.get(`/admin/${list}?cursor=${cursor}`)).status);
   }
-  const headers = { authorization: `Bearer ${admin.accessToken}` };
-  const answer = await app.grpc(AdminService).listUsers({ cursor }, { headers }).catch(failureOf);
-  expect(answer).toBeDefined();
+  expect(await app.grpc(AdminService).listUsers({ cursor }, admin).catch(failureOf)).toBeDefined();
 });
