@@ -2,13 +2,16 @@ import { randomBytes } from "node:crypto";
 import http2 from "node:http2";
 import { gzipSync } from "node:zlib";
 import { Code } from "@connectrpc/connect";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { LOGIN } from "../../support/hostile.ts";
 import { failureOf, framed, send } from "../../support/raw-grpc.ts";
 
 const app = await testApp();
+const session = http2.connect(app.grpcUrl);
+afterAll(() => session.close());
+const authorize = async () => ({ authorization: `Bearer ${(await app.signIn()).accessToken}` });
 const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
 const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 const given = Buffer.from('\xff\xff{"password":"My-secret-1"', "latin1");
@@ -43,19 +46,13 @@ const types = [
 ] as const;
 
 describe.each(types)("Malformed gRPC request to %s as %s", (path, type) => {
-  let session: http2.ClientHttp2Session;
-  beforeAll(() => {
-    session = http2.connect(app.grpcUrl);
-  });
-  afterAll(() => session.close());
   const head = { ":path": path, "content-type": type };
 
   test("gets a documented error that does not quote the request", async () => {
-    const { accessToken } = await app.signIn();
-    const authorization = `Bearer ${accessToken}`;
+    const caller = await authorize();
     const logged = app.logs.length;
     for (const [what, headers, body, failure] of faults) {
-      const answer = await send(session, { ...head, ...headers, authorization }, body);
+      const answer = await send(session, { ...head, ...headers, ...caller }, body);
       expect([what, failureOf(answer)]).toEqual([what, failure]);
       expect(JSON.stringify(answer)).not.toMatch(/My-secret|gatehouse-unreadable/);
     }
@@ -65,37 +62,27 @@ describe.each(types)("Malformed gRPC request to %s as %s", (path, type) => {
   test("is rejected without a token first, and counts towards the rate limit", async () => {
     const { code } = failureOf(await send(session, head, framed(given)));
     expect(code).toBe(Code.Unauthenticated);
-    const { accessToken } = await app.signIn();
-    const authorization = `Bearer ${accessToken}`;
-    for (let i = 0; i < 100; i++) await send(session, { ...head, authorization }, framed(given));
-    const answer = await send(session, { ...head, authorization }, framed(given));
+    const caller = await authorize();
+    for (let i = 0; i < 100; i++) await send(session, { ...head, ...caller }, framed(given));
+    const answer = await send(session, { ...head, ...caller }, framed(given));
     expect(failureOf(answer)).toEqual({ code: Code.ResourceExhausted, reason: Reason.RATE_LIMITED });
   });
 });
 
 test("gRPC request with an unknown compression: the response names the known ones", async () => {
-  const session = http2.connect(app.grpcUrl);
   const head = { ":path": PROFILE, "content-type": "application/grpc", "grpc-encoding": "zstd" };
-  const { accessToken } = await app.signIn();
-  const answer = await send(session, { ...head, authorization: `Bearer ${accessToken}` }, framed(given));
-  session.close();
+  const answer = await send(session, { ...head, ...(await authorize()) }, framed(given));
   expect(answer.head["grpc-accept-encoding"]).toBe("gzip");
 });
 
 test("gRPC port: 16 KiB of a body are read without a token, and more with one", async () => {
-  const session = http2.connect(app.grpcUrl);
-  const { accessToken } = await app.signIn();
-  const sendBytes = (path: string, bytes: number, more = {}) =>
-    send(
-      session,
-      { ":path": path, "content-type": "application/grpc+json", ...more },
-      framed(Buffer.from("{}".padEnd(bytes))),
-    );
+  const sendBytes = (path: string, bytes: number, caller = {}) => {
+    const head = { ":path": path, "content-type": "application/grpc+json", ...caller };
+    return send(session, head, framed(Buffer.from("{}".padEnd(bytes))));
+  };
   expect(failureOf(await sendBytes(LOGIN, 16_384)).reason).toBe(Reason.VALIDATION_FAILED);
   expect(failureOf(await sendBytes(LOGIN, 16_385)).reason).toBe(Reason.PAYLOAD_TOO_LARGE);
-  const { trailers } = await sendBytes(PROFILE, 16_385, { authorization: `Bearer ${accessToken}` });
-  expect(trailers["grpc-status"]).toBe("0");
-  session.close();
+  expect((await sendBytes(PROFILE, 16_385, await authorize())).trailers["grpc-status"]).toBe("0");
 });
 
 /** A list of 5,000 objects after a field of 123 bytes: the message begins as JSON does after a line feed. */
@@ -108,14 +95,11 @@ test.each([
   ["a JSON list", "json", `[${manyValues}]`],
   ["JSON after a byte order mark", "json", `\ufeff{"messages":[${manyValues}]}`],
 ])("gRPC port: the fields of %s are counted before they become objects", async (_, codec, body) => {
-  const session = http2.connect(app.grpcUrl);
-  const authorization = `Bearer ${(await app.signIn()).accessToken}`;
   const message = Buffer.concat([Buffer.from(body), randomBytes(2_000)]); // expands to less than 20 times its size
   const type = `application/grpc+${codec}`;
-  const head = { ":path": STREAM, "content-type": type, "grpc-encoding": "gzip", authorization };
+  const head = { ":path": STREAM, "content-type": type, "grpc-encoding": "gzip", ...(await authorize()) };
   for (const frame of [framed(message), framed(gzipSync(message), { flags: 1 })]) {
     const { trailers } = await send(session, head, frame);
     expect(trailers["grpc-message"]).toBe("The%20request%20has%20too%20many%20fields.");
   }
-  session.close();
 });
