@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import pg from "pg";
-import { readConfig } from "../services/platform/config.ts";
+import { requireConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { purgeExpired } from "../services/store/purge.ts";
@@ -102,8 +102,7 @@ try {
 }
 
 async function simulate(): Promise<void> {
-  const read = readConfig({});
-  if (!("config" in read)) throw new Error(read.problems.join("; "));
+  const config = requireConfig({});
   const start = Date.now() - DAYS * 86_400_000;
   await client.query("set synchronous_commit = off");
   await client.query(PREPARE);
@@ -114,7 +113,7 @@ async function simulate(): Promise<void> {
     const at = new Date(start + day * 86_400_000);
     for (const sql of DAY) await client.query(sql.replaceAll("$1", `'${at.toISOString()}'`));
     const night = new Date(at.getTime() + 86_400_000);
-    await purgeExpired(store, night, read.config, new AbortController().signal);
+    await purgeExpired(store, night, config, new AbortController().signal);
     if (day % 7 === 6) await client.query(`vacuum (analyze) ${TABLES.join(", ")}`); // as autovacuum would in a week
   }
 }

@@ -7,7 +7,7 @@ import { v7 as uuid } from "uuid";
 import { createCipher } from "../services/crypto/cipher.ts";
 import { createMailTransport } from "../services/mail/transport.ts";
 import { startMailWorker } from "../services/mail/worker.ts";
-import { readConfig } from "../services/platform/config.ts";
+import { requireConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { systemClock } from "../services/platform/process.ts";
 import { openStore } from "../services/store/open-store.ts";
@@ -45,13 +45,11 @@ const sink = createServer({ noDelay: true }, (socket) => {
 await new Promise<void>((resolve) => sink.listen(0, "127.0.0.1", resolve));
 
 const log = createLog("error");
-const read = readConfig({
+const config = requireConfig({
   DATABASE_URL: values.url ?? "memory:",
   DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-bench-")),
   SMTP_URL: `smtp://127.0.0.1:${(sink.address() as { port: number }).port}`,
 });
-if ("problems" in read) throw new Error(read.problems.join("; "));
-const { config } = read;
 const store = await openStore(config.database, log);
 await store.migrate();
 for (let queued = 0; queued < letters; queued += 1_000) {

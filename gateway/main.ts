@@ -5,14 +5,15 @@ import { createInProcessTransport } from "../services/platform/in-process.ts";
 import { createLog } from "../services/platform/log.ts";
 import { startMetrics } from "../services/platform/metrics-server.ts";
 import {
+  collectGarbage,
   listenOrExplain,
   loadEnvFile,
+  prepareNode,
   readConfigOrExit,
   refuseStart,
   shutdownOnSignal,
   systemClock,
 } from "../services/platform/process.ts";
-import { collectGarbage, prepareNode } from "../services/platform/runtime.ts";
 import { openTracing } from "../services/platform/tracing.ts";
 import { createInternalTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";

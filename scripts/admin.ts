@@ -8,7 +8,7 @@ import { revokeUserSessions } from "../services/admin/user-sessions.ts";
 import { recordAudit } from "../services/audit/record.ts";
 import { type Cipher, openExistingCipher } from "../services/crypto/cipher.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
-import { type Config, readConfig } from "../services/platform/config.ts";
+import { type Config, requireConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile, systemClock } from "../services/platform/process.ts";
@@ -175,14 +175,13 @@ async function run([name = "", subject = "", ...rest]: string[]): Promise<void> 
     process.exitCode = 2;
     return;
   }
-  const read = readConfig(process.env, "command");
-  if ("problems" in read) throw new Error(read.problems.join("\n"));
+  const config = requireConfig(process.env, "command");
   const log = createLog("warn");
-  const store = await openStore(read.config.database, log);
+  const store = await openStore(config.database, log);
   try {
-    if (read.config.migrate && name !== "grant-role") await store.migrate();
+    if (config.migrate && name !== "grant-role") await store.migrate();
     await checkSchema(store.fork(), log);
-    await command(store, subject, read.config);
+    await command(store, subject, config);
   } finally {
     await store.close();
   }

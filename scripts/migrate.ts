@@ -2,7 +2,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { addPartitions, dropPartitions } from "../services/audit/worker.ts";
 import { openExistingCipher } from "../services/crypto/cipher.ts";
-import { type Config, readConfig } from "../services/platform/config.ts";
+import { type Config, requireConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile } from "../services/platform/process.ts";
 import { isLockTimeout } from "../services/store/errors.ts";
@@ -46,9 +46,7 @@ async function updatePartitions(store: Store, config: Config, tries = TRIES): Pr
 
 loadEnvFile(process.env, 2);
 try {
-  const read = readConfig(process.env, "command");
-  if ("problems" in read) throw new Error(read.problems.join("\n"));
-  await migrate(read.config);
+  await migrate(requireConfig(process.env, "command"));
 } catch (error) {
   if (!(error instanceof Error)) throw error;
   process.stderr.write(`It didn't work: ${error.message}\n`);

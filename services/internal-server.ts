@@ -12,7 +12,7 @@ import { isGatewaySecret, requestIdOf, SECRET } from "./platform/client.ts";
 import { connectErrorOf, ServiceError } from "./platform/errors.ts";
 import { createInProcessTransport, one } from "./platform/in-process.ts";
 import * as protocol from "./platform/internal-protocol.ts";
-import { closeWithin, readServerTls, removeStaleSocket, type TlsFiles } from "./platform/process.ts";
+import { closeWithin, readTlsFiles, removeStaleSocket, type TlsFiles } from "./platform/process.ts";
 import { admittedKey } from "./platform/server-hooks.ts";
 
 /** Time limit for a request to arrive, and for a connection without calls, in ms. */
@@ -38,7 +38,7 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
   app.routes(router);
   const methods = new Map(router.handlers.map(({ requestPath, method }) => [requestPath, method as Method]));
   const calls = new Set<AbortController>();
-  const server = isTls ? https.createServer(readServerTls(tls ?? {})) : http.createServer();
+  const server = isTls ? https.createServer(readTlsFiles(tls ?? {})) : http.createServer();
 
   /** Checks a call by its headers, reads its message and starts it. @throws ServiceError, ConnectError */
   async function start(request: IncomingMessage, response: ServerResponse, signal: AbortSignal) {

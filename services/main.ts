@@ -1,14 +1,15 @@
 import { createLog } from "./platform/log.ts";
 import { startMetrics } from "./platform/metrics-server.ts";
 import {
+  collectGarbage,
   listenOrExplain,
   loadEnvFile,
+  prepareNode,
   readConfigOrExit,
   refuseStart,
   shutdownOnSignal,
   systemClock,
 } from "./platform/process.ts";
-import { collectGarbage, prepareNode } from "./platform/runtime.ts";
 import { openTracing } from "./platform/tracing.ts";
 
 /** The process of `npm run start:services`. What is large is loaded once Node is prepared. */

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { openExistingCipher } from "../../services/crypto/cipher.ts";
-import { readConfig } from "../../services/platform/config.ts";
+import { requireConfig } from "../../services/platform/config.ts";
 import { createLog } from "../../services/platform/log.ts";
 import { systemClock } from "../../services/platform/process.ts";
 import type { Head } from "../../services/store/audit-seals.ts";
@@ -34,10 +34,9 @@ const FINDINGS: Record<Finding["kind"], string> = {
 export async function verifyFromCommandLine(args: string[], env: Record<string, string | undefined>): Promise<void> {
   const started = performance.now();
   const known = readHead(args);
-  const read = readConfig(env, "command");
-  if ("problems" in read) throw new Error(read.problems.join("\n"));
-  const { database, auditRetentionMs: retentionMs } = read.config;
-  const cipher = openExistingCipher(read.config);
+  const config = requireConfig(env, "command");
+  const { database, auditRetentionMs: retentionMs } = config;
+  const cipher = openExistingCipher(config);
   const location = database.kind === "postgres" ? { ...database, statementMs: STATEMENT_MS } : database;
   const log = createLog("warn");
   const store = await openStore(location, log);

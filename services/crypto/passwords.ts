@@ -2,7 +2,7 @@ import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
 import { siteOf } from "../platform/client.ts";
 import { tooBusy } from "../platform/errors.ts";
-import { lowerPoolPriority } from "../platform/runtime.ts";
+import { lowerPoolPriority } from "../platform/process.ts";
 
 /** Cost of an argon2id hash: memory in KiB, and passes over it. */
 export type HashCost = { memoryCost: number; timeCost: number };

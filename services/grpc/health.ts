@@ -16,9 +16,6 @@ const WATCH_MS = 1_000;
 /** A watch ends after this, in ms, and its client asks for another. */
 const MAX_WATCH_MS = 10 * 60_000;
 
-/** The names that follow the database: the process (""), and each service. */
-const served = new Set<string>(["", ...services.map(({ typeName }) => typeName)]);
-
 /** Resolves if a dependency works; rejects otherwise. */
 type Check = () => Promise<void>;
 
@@ -36,13 +33,15 @@ export const healthChecks = (parts: { database: Check; cache: Check; mail: Check
  * served without cache and mail, so the process follows the database. `x-gatehouse-latency-ms` is the duration of a check.
  */
 export function healthHandler(dependencies: HealthChecks, isDraining: () => boolean): ServiceImpl<typeof Health> {
-  const checks = new Map(Object.entries(dependencies));
+  const canServe = async () => {
+    const { serves, latencyMs } = await dependencies.database();
+    return { serves: serves && !isDraining(), latencyMs };
+  };
+  const served = ["", ...services.map(({ typeName }) => typeName)].map((name) => [name, canServe] as const);
+  const checks = new Map([...served, ...Object.entries(dependencies)]);
   const measure = async (name: string) => {
-    const isServed = served.has(name);
-    const check = isServed ? dependencies.database : checks.get(name);
-    if (!check) return undefined;
-    const { serves, latencyMs } = await check();
-    return { status: serves && !(isServed && isDraining()) ? Status.SERVING : Status.NOT_SERVING, latencyMs };
+    const measured = await checks.get(name)?.();
+    return measured && { ...measured, status: measured.serves ? Status.SERVING : Status.NOT_SERVING };
   };
   return {
     async check({ service }, ctx) {
@@ -52,7 +51,7 @@ export function healthHandler(dependencies: HealthChecks, isDraining: () => bool
       return { status: measured.status };
     },
     async list() {
-      const names = [...served, ...checks.keys()];
+      const names = [...checks.keys()];
       const statuses = await Promise.all(
         names.map(async (name) => [name, { status: (await measure(name))?.status ?? 0 }] as const),
       );

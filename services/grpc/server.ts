@@ -18,7 +18,7 @@ import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SE
 import type { Config } from "../platform/config.ts";
 import { connectErrorOf, ServiceError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
-import { closeWithin, readServerTls } from "../platform/process.ts";
+import { closeWithin, readTlsFiles } from "../platform/process.ts";
 import { addServerHooks, admittedKey, schemaController } from "../platform/server-hooks.ts";
 import { allowGatewayStreams, createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
@@ -62,7 +62,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const { host, port, tls, reflection } = config.grpc;
   const { proxies = createTrustedProxies([]) } = app;
   const calls = new Set<AbortController>();
-  const connections = createHttp2Server(tls ? readServerTls(tls) : undefined, timeouts.idleMs);
+  const connections = createHttp2Server(tls ? readTlsFiles(tls) : undefined, timeouts.idleMs);
   const server = fastify({
     serverFactory: (handler) => connections.server.on("request", handler as never) as never,
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),

@@ -10,7 +10,10 @@ export type TokenKind = "access" | "refresh" | "mfa";
 /** The session that an access or refresh token names (spec section 2.3). */
 export type SessionClaims = { userId: string; sessionId: string; generation: number };
 
-export type PublicKey = Awaited<ReturnType<typeof importJWK>>;
+/** The key with this public part, in base64url (RFC 8037). */
+export const importPublicKey = (x: string) => importJWK({ kty: "OKP", crv: "Ed25519", x }, "EdDSA");
+
+export type PublicKey = Awaited<ReturnType<typeof importPublicKey>>;
 
 /** The keys that tokens are verified with. */
 export type VerificationKeys = {
@@ -20,7 +23,6 @@ export type VerificationKeys = {
   verifiedTokens: Map<string, JWTPayload>;
 };
 
-/** Dependencies of verification. */
 export type TokenDeps = { config: { publicUrl: string }; keys: VerificationKeys; clock: Clock };
 
 /** Maximum number of cached tokens; the oldest is removed first. */
@@ -57,10 +59,9 @@ export function sessionClaims(claims: JWTPayload | undefined): SessionClaims | u
  * @throws ServiceError UNAVAILABLE if the key can't be loaded
  */
 export async function verifyToken(deps: TokenDeps, kind: TokenKind, token: string): Promise<JWTPayload | undefined> {
-  const now = deps.clock.now();
   const known = deps.keys.verifiedTokens.get(token);
-  const claims = known ?? (await checkToken(deps, kind, token, now));
-  if (claims?.type !== kind || (claims.exp as number) * 1000 <= now.getTime()) return undefined;
+  const claims = known ?? (await checkToken(deps, kind, token));
+  if (claims?.type !== kind || (claims.exp as number) * 1000 <= deps.clock.now().getTime()) return undefined;
   if (!known) rememberToken(deps.keys, token, claims);
   return claims;
 }
@@ -71,7 +72,7 @@ export function rememberToken({ verifiedTokens }: VerificationKeys, token: strin
   if (verifiedTokens.size > MAX_VERIFIED_TOKENS) verifiedTokens.delete(verifiedTokens.keys().next().value as string);
 }
 
-async function checkToken({ config, keys }: TokenDeps, kind: TokenKind, token: string, now: Date) {
+async function checkToken({ config, keys, clock }: TokenDeps, kind: TokenKind, token: string) {
   const findKey = async ({ kid }: { kid?: string }) => {
     const find = kid === undefined ? undefined : keys.verificationKey(kid);
     const key = await find?.catch(() => {
@@ -86,7 +87,7 @@ async function checkToken({ config, keys }: TokenDeps, kind: TokenKind, token: s
       issuer: config.publicUrl,
       audience: audienceOf(kind),
       requiredClaims: ["sub", "iat", "exp", "jti"],
-      currentDate: now,
+      currentDate: clock.now(),
     });
     return hasValidClaims(payload) ? payload : undefined;
   } catch (error) {
@@ -102,15 +103,12 @@ function hasValidClaims({ type, sub, jti, sid, gen }: JWTPayload): boolean {
 
 const isId = (claim: unknown) => typeof claim === "string" && isUuid(claim);
 
-/** The services' public keys (RFC 8037) in a gateway that runs apart. Fetched again for an unknown key id. */
+/** The services' public keys in a gateway that runs apart. Fetched again for an unknown key id. */
 export function createRemoteKeys(fetchKeys: () => Promise<{ kid: string; x: string }[]>): VerificationKeys {
   let keys = new Map<string, PublicKey>();
   const reload = createReload(async () => {
-    const published = await fetchKeys();
-    const entries = published.map(
-      async ({ kid, x }) => [kid, await importJWK({ kty: "OKP", crv: "Ed25519", x }, "EdDSA")] as const,
-    );
-    keys = new Map(await Promise.all(entries));
+    const imported = (await fetchKeys()).map(async ({ kid, x }) => [kid, await importPublicKey(x)] as const);
+    keys = new Map(await Promise.all(imported));
   });
   return {
     verifiedTokens: new Map(),

@@ -6,8 +6,9 @@ const MAX_MEMBERS = 10_000;
 /** Deepest nesting of a JSON text. The deepest that a method needs is 3. */
 const MAX_DEPTH = 32;
 
+const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 /** The error for a message whose parts would become too many objects. */
-export const tooManyFields = () => new ServiceError(Reason.MALFORMED_REQUEST, "The request has too many fields.");
+export const tooManyFields = () => malformed("The request has too many fields.");
 
 /**
  * Checks the size and depth of a JSON text before it is parsed.
@@ -34,7 +35,7 @@ export function checkJson(text: string, maxValues: number): boolean {
       case "[":
         values++;
         open.push(text[i] === "{" ? new Set() : undefined);
-        if (open.length > MAX_DEPTH) throw tooDeep();
+        if (open.length > MAX_DEPTH) throw malformed(`The body is nested more than ${MAX_DEPTH} levels deep.`);
         break;
       case "}":
       case "]":
@@ -53,9 +54,6 @@ export function checkJson(text: string, maxValues: number): boolean {
   }
   return hasDuplicates;
 }
-
-const tooDeep = () =>
-  new ServiceError(Reason.MALFORMED_REQUEST, `The body is nested more than ${MAX_DEPTH} levels deep.`);
 
 /** Index of the quote that ends the string which begins at `opening`; the length of the text if none does. */
 function closingQuote(text: string, opening: number): number {

@@ -10,14 +10,9 @@ export type ProcessRole = "all" | "gateway" | "services" | "command";
 /** The settings of a process. Durations are in ms. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
-/**
- * The settings, or all problems with them. Problems never contain a value, since it may be a secret. A draft has defaults in
- * the place of what is wrong, so that the files it names can be checked too.
- */
-export type ConfigResult = { config: Config } | { problems: string[]; draft: Config };
-
 /** Set variables. */
 type Env = Record<string, string>;
+type Environment = Record<string, string | undefined>;
 
 const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
 const ofServices = { ...commonVariables, PORT: gatewayVariables.PORT, ...servicesVariables };
@@ -25,14 +20,21 @@ const ofGateway = { ...commonVariables, ...gatewayVariables };
 const groups = { all: variables, gateway: ofGateway, services: ofServices, command: ofServices };
 type Values = { [K in keyof typeof variables]: (typeof variables)[K] extends Variable<infer T> ? T : never };
 
+/** The settings. @throws Error with all problems */
+export function requireConfig(environment: Environment, role?: ProcessRole): Config {
+  const { config, problems } = readConfig(environment, role);
+  if (problems.length > 0) throw new Error(problems.join("\n"));
+  return config;
+}
+
 /**
  * Reads the environment. A blank variable counts as absent. Variables of the side that does not run here are not read.
- * @returns the frozen settings, or all problems at once
+ * @returns the frozen settings and all problems, which never contain a value, since it may be a secret. What is wrong has its
+ * default, so that the files in the settings can be checked too.
  */
-export function readConfig(environment: Record<string, string | undefined>, role: ProcessRole = "all"): ConfigResult {
-  const env = Object.fromEntries(
-    Object.entries(environment).filter((entry): entry is [string, string] => Boolean(entry[1]?.trim())),
-  );
+export function readConfig(environment: Environment, role: ProcessRole = "all") {
+  const isSet = (entry: [string, string | undefined]): entry is [string, string] => Boolean(entry[1]?.trim());
+  const env: Env = Object.fromEntries(Object.entries(environment).filter(isSet));
   const problems: string[] = [];
   const values: Record<string, unknown> = {};
   for (const [name, { schema, fallback }] of Object.entries<Variable>(variables)) {
@@ -43,8 +45,7 @@ export function readConfig(environment: Record<string, string | undefined>, role
     values[name] = read.success ? read.data : fallback === undefined ? undefined : schema.parse(fallback);
   }
   if (role !== "command") problems.push(...crossChecks(env, values as Partial<Values>, role));
-  const config = Object.freeze(toConfig(values as Values, env));
-  return problems.length > 0 ? { problems, draft: config } : { config };
+  return { config: Object.freeze(toConfig(values as Values, env)), problems };
 }
 
 /** Problems that concern several variables. */

@@ -9,9 +9,8 @@ const RETRY_MS = 10;
 const EMPTY = Buffer.alloc(0);
 
 /** JSON lines on standard output, readable ones on a terminal. A reader that stops or leaves never blocks the process. */
-export function createLog(level: string, destination?: DestinationStream): Logger {
+export function createLog(level: string): Logger {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
-  if (destination) return pino(options, destination);
   process.stderr.on("error", () => {});
   if (!process.stdout.isTTY) return pino(options, standardOutput());
   return pino({ ...options, transport: { target: "pino-pretty", options: { ignore: "pid,hostname" } } });

@@ -17,8 +17,7 @@ export async function startMetrics({ metrics: { host, port } }: Pick<Config, "me
       () => response.writeHead(500).end(),
     );
   });
-  const listen = () => once(server.listen(port, host), "listening");
-  await listenOrExplain("METRICS_HOST", "METRICS_PORT", listen);
+  await listenOrExplain("METRICS_HOST", "METRICS_PORT", () => once(server.listen(port, host), "listening"));
   return {
     async close() {
       const closed = once(server.close(), "close");

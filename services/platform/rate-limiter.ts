@@ -5,10 +5,7 @@ import { ServiceError } from "./errors.ts";
 import type { Clock } from "./process.ts";
 import type { RedisClient } from "./redis.ts";
 
-/**
- * A rate-limit key: the counter's name, the maximum per window, and the window in ms. Keys that are counted together have
- * a common part in braces, which keeps them on one node of a cluster.
- */
+/** A rate-limit key. Keys that are counted together have a common part in braces, which keeps them on one node of a cluster. */
 export type RateLimitKey = { key: string; max: number; windowMs: number };
 
 /** State of a request's tightest limit; exceeded when `remaining` is negative. */
@@ -48,12 +45,11 @@ for i, key in ipairs(KEYS) do
 end
 return standing`;
 
-/** The result with less remaining. */
 export const tightest = (one: RateLimitResult, other: RateLimitResult): RateLimitResult =>
   other.remaining <= one.remaining ? other : one;
 
 /** The key of one limit of a method. @param who whose requests are counted together */
-export const rateLimitKey = (limit: Limit, who: string, max = limit.requests): RateLimitKey => {
+const rateLimitKey = (limit: Limit, who: string, max = limit.requests): RateLimitKey => {
   return { key: `${limit.bucket}:${who}`, max, windowMs: limit.windowSeconds * 1000 };
 };
 
@@ -96,8 +92,6 @@ export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]
 }
 
 type Count = { count: number; endsAt: number };
-/** Counts one request towards every key, or towards none if it exceeds one. @returns the counts with this request */
-type Counter = (keys: RateLimitKey[], now: number) => Count[] | Promise<Count[]>;
 
 /**
  * Counts requests in windows that start with the first of them, in Redis. Without Redis, and while it is unavailable, each
@@ -106,7 +100,6 @@ type Counter = (keys: RateLimitKey[], now: number) => Count[] | Promise<Count[]>
 export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
-  const counter: Counter = shared ? (keys, now) => shared(keys, now).catch(() => own(keys, now)) : own;
   return {
     /**
      * Counts one request towards every key (at least one). One that exceeds a limit counts towards none, so that a client
@@ -114,7 +107,7 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) 
      */
     async consume(keys: RateLimitKey[]): Promise<RateLimitResult> {
       const now = clock.now().getTime();
-      const counts = await counter(keys, now);
+      const counts = await (shared ? shared(keys, now).catch(() => own(keys, now)) : own(keys, now));
       const standings = counts.map(({ count, endsAt }, i) => {
         const { max, windowMs } = keys[i] as RateLimitKey;
         // clocks of processes differ or are set back: Redis deletes the counter after the window anyway
@@ -129,6 +122,7 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) 
   };
 }
 
+/** Counts one request towards every key, or towards none if it exceeds one. @returns the counts with this request */
 function countInRedis({ client, withBreaker }: RedisClient) {
   client.defineCommand("takeLimits", { lua: SCRIPT });
   const counter = client as unknown as {
@@ -142,6 +136,7 @@ function countInRedis({ client, withBreaker }: RedisClient) {
   };
 }
 
+/** Counts as `countInRedis` does. */
 function countInProcess() {
   const counts = new Map<string, Count>();
   return (keys: RateLimitKey[], now: number): Count[] => {

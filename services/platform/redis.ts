@@ -1,11 +1,10 @@
-import { CircuitState, ConsecutiveBreaker, circuitBreaker, handleWhen } from "cockatiel";
 import { Cluster, Redis } from "ioredis";
 import type { Logger } from "pino";
 import { createAvailabilityLog } from "./log.ts";
 
 /** Redis has to reply within five steps of this time in ms; requests go on without it. */
 const TIMEOUT_STEP_MS = 50;
-const TIMED_OUT = "Redis has not replied in time.";
+const timedOut = new Error("Redis has not replied in time.");
 /** After a command has timed out, none is sent for this time in ms; then a single one tests the connection. */
 const BREAKER_OPEN_MS = 1_000;
 /** A connection that leaves a command unanswered for this time in ms is closed and made anew. */
@@ -39,19 +38,19 @@ export async function openRedis(urls: readonly string[], log: Logger) {
     client.once("error", () => resolve());
     client.once("close", resolve); // a proxy without a backend closes connections, which ioredis reports as no error
   });
-  const breaker = circuitBreaker(
-    handleWhen((error) => (error as Error).message === TIMED_OUT),
-    { halfOpenAfter: BREAKER_OPEN_MS, breaker: new ConsecutiveBreaker(1) },
-  );
+  let openUntil = 0;
   /** Runs a command unless Redis is known to be unavailable. @throws Error when it fails or no reply came in time */
   async function withBreaker<T>(command: () => Promise<T>): Promise<T> {
     try {
       if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would queue the command
-      if (breaker.state === CircuitState.HalfOpen) throw new Error("Redis is being tested."); // cockatiel would wait
-      const reply = await breaker.execute(() => inTime(command()));
+      if (performance.now() < openUntil) throw timedOut;
+      if (openUntil > 0) openUntil = performance.now() + BREAKER_OPEN_MS; // this command is the test
+      const reply = await inTime(command());
+      openUntil = 0;
       availability.onSuccess();
       return reply;
     } catch (error) {
+      if (error === timedOut) openUntil ||= performance.now() + BREAKER_OPEN_MS;
       onFailure(error as Error);
       throw error;
     }
@@ -69,7 +68,7 @@ export async function openRedis(urls: readonly string[], log: Logger) {
 function inTime<T>(reply: Promise<T>): Promise<T> {
   const timeout = Promise.withResolvers<never>();
   let steps = 5;
-  const timer = setTimeout(() => (--steps ? timer.refresh() : timeout.reject(new Error(TIMED_OUT))), TIMEOUT_STEP_MS);
+  const timer = setTimeout(() => (--steps ? timer.refresh() : timeout.reject(timedOut)), TIMEOUT_STEP_MS);
   return Promise.race([reply, timeout.promise]).finally(() => clearTimeout(timer));
 }
 

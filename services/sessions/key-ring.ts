@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
-import { importJWK, type JWTPayload } from "jose";
+import type { JWTPayload } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
-import { createReload, type PublicKey } from "../platform/access-token.ts";
+import { createReload, importPublicKey, type PublicKey } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
 import { type Db, newId, type Store } from "../store/store.ts";
@@ -63,7 +63,7 @@ async function load(store: Store, cipher: Cipher): Promise<Key[]> {
       kid,
       activeAt,
       x,
-      publicKey: await importJWK({ kty: "OKP", crv: "Ed25519", x }, "EdDSA"),
+      publicKey: await importPublicKey(x),
       privateKey: decryptPrivateKey(cipher, kid, privateKey),
     })),
   );

@@ -72,8 +72,8 @@ describe("Start with wrong settings", () => {
 
   test("reports settings, catalogue, base URLs, certificates and locations at once, before it opens the database", async () => {
     const DATA_DIR = join(temporaryFolder(), "data");
-    const read = readConfig({ LOG_LEVEL: "loud", DATA_DIR, GEOIP_DB: "package.json" });
-    expect("problems" in read && read.problems).toEqual([expect.stringContaining("LOG_LEVEL")]);
+    const { problems: wrong } = readConfig({ LOG_LEVEL: "loud", DATA_DIR, GEOIP_DB: "package.json" });
+    expect(wrong).toEqual([expect.stringContaining("LOG_LEVEL")]);
     const env = { DATABASE_URL: "", DATA_DIR, LOG_LEVEL: "loud", GEOIP_DB: "package.json", GRPC_TLS_CERT: CERT };
     const problems = await refusal({ ...env, GRPC_TLS_KEY: "hide", OPENAI_API_KEY: "x", OPENAI_BASE_URL: "not-a-url" });
     for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_KEY"]) expect(problems).toContain(name);
