@@ -50,35 +50,30 @@ export async function openApp(config: Config, options: AppOptions) {
   const { log, internalSecret } = options;
   for (const { methods } of services) methods.forEach(policyOf); // throws for a method without access
   for (const warning of config.warnings) log.warn(warning);
-  const disposers: Disposers = [];
+  const open: Closable[] = [];
+  const own = <T extends Closable | undefined>(resource: T): T => {
+    if (resource) open.push(resource);
+    return resource;
+  };
   const close = async () => {
-    for (const dispose of disposers.splice(0).reverse()) await dispose();
+    for (const resource of open.splice(0).reverse()) await resource.close();
   };
   try {
-    const store = await openStore(config.database, log, options.tracing?.addStatement);
-    disposers.push(() => store.close());
+    const store = own(await openStore(config.database, log, options.tracing?.addStatement));
     if (config.migrate) await store.migrate();
     await checkSchema(store.fork(), log);
-    const sender = createMailTransport(config, log);
-    disposers.push(() => sender.close());
-    const context = await openContext(config, store, sender, options, disposers);
+    const sender = own(createMailTransport(config, log));
+    const context = await openContext(config, store, sender, options, own);
     const { metrics } = context;
     const { redis, rateLimiter, ...port } = await openGate(config, context.keys, options);
-    disposers.push(() => redis?.close());
-    const auditWorker = startAuditWorker({ ...context, store });
-    disposers.push(() => auditWorker.close());
-
+    own(redis);
+    own(startAuditWorker({ ...context, store }));
     if (config.admin) {
       const client = { address: "127.0.0.1", agent: "start" };
-      await bootstrapFirstAdmin(
-        { ...context, em: store.fork(), client, requestId: "start", caller: undefined, onComplete: [] },
-        config.admin,
-      );
+      const call = { em: store.fork(), client, requestId: "start", caller: undefined, onComplete: [] };
+      await bootstrapFirstAdmin({ ...context, ...call }, config.admin);
     }
-
-    const jobs = startJobs(context, store);
-    disposers.push(() => jobs.close());
-
+    own(startJobs(context, store));
     let draining = false;
     const checks = healthChecks({
       database: store.ping,
@@ -112,31 +107,28 @@ export async function openApp(config: Config, options: AppOptions) {
   }
 }
 
-/** Functions that close resources, called in reverse order. */
-type Disposers = (() => unknown)[];
+/** A resource. Those of an app are closed in reverse order. */
+type Closable = { close(): unknown };
 
 async function openContext(
   config: Config,
   store: Store,
   sender: MailTransport,
   { log, clock, tracing, hashCost }: AppOptions,
-  disposers: Disposers,
+  own: <T extends Closable>(resource: T) => T,
 ): Promise<AppContext> {
   const cipher = createCipher(...readSecretKeys(config));
   const longestTokenMs = Math.max(config.accessTokenMs, config.refreshTokenMs, config.mfaTokenMs);
   const keys = await openKeyRing(store, cipher, clock, longestTokenMs);
-  const mailWorker = startMailWorker({ store, sender, cipher, clock, config, log });
-  disposers.push(() => mailWorker.close());
+  const mailWorker = own(startMailWorker({ store, sender, cipher, clock, config, log }));
   const lastSeen = createLastSeen(store, log);
-  disposers.push(() => lastSeen.flush());
-  const ai = createAiContext(config, store, clock, log);
-  disposers.push(() => ai.close());
-  const locate = await openGeoIp(config.geoipDatabase);
-  const passwords = await createPasswords(hashCost);
-  const commonPasswords = readCommonPasswords(config);
-  const metrics = createMetrics();
+  own({ close: lastSeen.flush });
   return {
-    ...{ config, log, clock, cipher, keys, passwords, commonPasswords },
-    ...{ lastSeen, locate, mailWorker, ai, metrics, tracing },
+    ...{ config, log, clock, tracing, cipher, keys, mailWorker, lastSeen },
+    ai: own(createAiContext(config, store, clock, log)),
+    locate: await openGeoIp(config.geoipDatabase),
+    passwords: await createPasswords(hashCost),
+    commonPasswords: readCommonPasswords(config),
+    metrics: createMetrics(),
   };
 }
