@@ -46,9 +46,7 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
   const batch = createBatch<UsageRow>({
     name: "AI usage",
     intervalMs: 20, // a shorter call is written once
-    retryMs: 1_000,
     batchSize: 20_000,
-    maxItems: 20_000,
     write: (rows) => upsertUsage(db, rows),
     log,
   });

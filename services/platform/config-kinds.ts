@@ -60,15 +60,14 @@ export function number(min: number, max: number) {
     .refine((n) => n >= min && n <= max, allowed);
 }
 
-/** A TCP port. */
 export const port = number(0, 65_535);
 
 /** One of a few words. */
 export const choice = <const T extends [string, ...string[]]>(...values: T) =>
   z.enum(values, `must be one of ${values.join(", ")}`);
 
-/** `on` or `off`. */
 export const toggle = choice("on", "off").transform((value) => value === "on");
+export const trueOrFalse = choice("true", "false").transform((value) => value === "true");
 
 /** An address or a host name to listen on. */
 export const host = z.string().regex(/^[\w.:%-]+$/, "must be an address or a host name");
@@ -77,7 +76,7 @@ export const host = z.string().regex(/^[\w.:%-]+$/, "must be an address or a hos
 const UNENCODED_PASSWORD = /:\/\/.*(?:#|[/?].*@)/;
 
 /** Whether a text is a URL with one of these protocols whose user and password can be parsed. */
-export function isUrl(text: string, protocols: string[]): boolean {
+function isUrl(text: string, protocols: string[]): boolean {
   if (UNENCODED_PASSWORD.test(text) || !/^\w+:\/\/.*\S$/.test(text)) return false;
   try {
     const { protocol, username, password } = new URL(text);
@@ -133,16 +132,38 @@ export const list = (isItem: (item: string) => boolean, message: string) =>
     .refine((items) => items.every(isItem), message);
 
 /** Whether a text is an address or a CIDR, each in full: `10/8` is none. */
-export function isNetwork(text: string): boolean {
+function isNetwork(text: string): boolean {
   const [, address = "", bits = "0"] = /^([^/]+)(?:\/(\d+))?$/.exec(text) ?? [];
   const version = isIP(plainAddress(address));
   return version > 0 && Number(bits) <= (version === 4 ? 32 : 128);
 }
 
+export const networks = list(isNetwork, "must be addresses or CIDRs, separated by commas");
+
 /** Whether a text is the origin of a web page, or of an app's web view. */
-export const isOrigin = (text: string) =>
+const isOrigin = (text: string) =>
   /^(capacitor|ionic|tauri):\/\/localhost$/.test(text) ||
   (isUrl(text, ["http:", "https:"]) && !text.includes("*") && new URL(text).origin === text);
+
+export const origins = list(
+  isOrigin,
+  "must be origins such as https://app.example.com or capacitor://localhost, separated by commas",
+);
+
+/** URLs of Redis. Several are a cluster. */
+export const redisUrls = list(
+  (item) => isUrl(item, ["redis:", "rediss:"]),
+  `must be redis://… or rediss://…, several separated by commas, ${URL_ENCODING_HINT}`,
+);
+
+const isPostgres = (text: string) => isUrl(text, ["postgres:", "postgresql:"]) && new URL(text).pathname.length > 1;
+/** A database on a server, or one in memory. */
+export const databaseUrl = z
+  .string()
+  .refine(
+    (text) => text === "memory:" || isPostgres(text),
+    `must be postgres://user:pass@host/database or memory:, ${URL_ENCODING_HINT}`,
+  );
 
 /** Keys of so many bytes in base64, separated by commas. */
 export const base64Keys = (bytes: number) =>

@@ -16,8 +16,8 @@ type Environment = Record<string, string | undefined>;
 
 const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
 const ofServices = { ...commonVariables, PORT: gatewayVariables.PORT, ...servicesVariables };
-const ofGateway = { ...commonVariables, ...gatewayVariables };
-const groups = { all: variables, gateway: ofGateway, services: ofServices, command: ofServices };
+const gateway = { ...commonVariables, ...gatewayVariables };
+const groups = { all: variables, gateway, services: ofServices, command: ofServices };
 type Values = { [K in keyof typeof variables]: (typeof variables)[K] extends Variable<infer T> ? T : never };
 
 /** The settings. @throws Error with all problems */
@@ -51,7 +51,7 @@ export function readConfig(environment: Environment, role: ProcessRole = "all") 
 /** Problems that concern several variables. */
 function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): string[] {
   const isGateway = role === "gateway";
-  const isProduction = env.NODE_ENV === "production";
+  const isProduction = env.NODE_ENV === "production" && !isGateway;
   const isTls = /^tls:/i.test(values.INTERNAL_URL ?? "");
   const { REFRESH_TOKEN_TTL: refresh = 0, SESSION_MAX_AGE: session = Number.POSITIVE_INFINITY } = values;
   return [
@@ -61,22 +61,18 @@ function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): stri
     role === "all" && env.INTERNAL_URL && "INTERNAL_URL must be set for the services alone: gateways use it",
     isTls && !env.GRPC_TLS_CERT && "GRPC_TLS_CERT must be set when INTERNAL_URL is tls://",
     !env.GRPC_TLS_CERT !== !env.GRPC_TLS_KEY && "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
-    ...(isGateway
-      ? []
-      : [
-          isProduction && !env.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
-          isProduction && !env.SMTP_URL && "SMTP_URL must be set when NODE_ENV is production",
-          env.GRPC_TLS_CA && !env.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
-          !env.ADMIN_EMAIL !== !env.ADMIN_PASSWORD && "ADMIN_EMAIL and ADMIN_PASSWORD must be set together",
-          ...adminProblems(env),
-          refresh > session && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
-        ]),
+    isProduction && !env.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
+    isProduction && !env.SMTP_URL && "SMTP_URL must be set when NODE_ENV is production",
+    !isGateway && env.GRPC_TLS_CA && !env.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
+    ...(isGateway ? [] : adminProblems(env)),
+    refresh > session && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
   ].filter((problem) => typeof problem === "string");
 }
 
 /** Checks the first administrator against the constraints of registration. */
 function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Env): string[] {
-  if (!email || !password) return [];
+  if (!email && !password) return [];
+  if (!email || !password) return ["ADMIN_EMAIL and ADMIN_PASSWORD must be set together"];
   const account = create(RegisterRequestSchema, { email, password, name: "Administrator", acceptTerms: true });
   const byField = Map.groupBy(violationsOf(RegisterRequestSchema, account), ({ field }) => field);
   return [...byField].map(
@@ -158,7 +154,7 @@ function toConfig(v: Values, env: Env) {
     usageRetentionMs: v.USAGE_RETENTION,
     unverifiedRetentionMs: v.UNVERIFIED_RETENTION,
     auditRetentionMs: v.AUDIT_RETENTION,
-    requireVerifiedEmail: v.REQUIRE_VERIFIED_EMAIL === "true",
+    requireVerifiedEmail: v.REQUIRE_VERIFIED_EMAIL,
     rateLimits: v.RATE_LIMITS,
     passwordBlocklist: v.PASSWORD_BLOCKLIST,
     aiStreamsPerUser: v.AI_STREAMS_PER_USER,

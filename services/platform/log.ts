@@ -54,10 +54,7 @@ function standardOutput(): DestinationStream {
 
   return {
     write(line) {
-      if (buffered.length + line.length > MAX_BUFFERED) {
-        dropped++;
-        return;
-      }
+      if (buffered.length + line.length > MAX_BUFFERED) return void dropped++;
       if (dropped > 0) append(droppedLine(dropped));
       dropped = 0;
       append(line);
@@ -65,10 +62,8 @@ function standardOutput(): DestinationStream {
   };
 }
 
-function droppedLine(lines: number): string {
-  const time = new Date().toISOString();
-  return `${JSON.stringify({ level: 40, time, lines, msg: "log lines were dropped because the output was blocked" })}\n`;
-}
+const droppedLine = (lines: number) =>
+  `${JSON.stringify({ level: 40, time: new Date(), lines, msg: "log lines were dropped because the output was blocked" })}\n`;
 
 /** A dependency counts as available again after this time in ms without a failure, since only some requests may fail. */
 const RECOVERY_MS = 3_000;

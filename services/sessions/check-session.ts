@@ -62,9 +62,7 @@ export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "wa
   return createBatch<{ id: string; at: Date }>({
     name: "last seen",
     intervalMs: 1_000,
-    retryMs: 1_000,
     batchSize: 500,
-    maxItems: 10_000, // while the database is unreachable
     write: (sessions) => updateLastActive({ em: store.fork() }, sessions),
     log,
   });

@@ -113,21 +113,24 @@ export function bytesOfId(id: string): Buffer {
   return Buffer.from(id.replaceAll("-", ""), "hex");
 }
 
+/** Time after which a failed write is tried again, in ms. */
+const RETRY_MS = 1_000;
+/** Most items that wait, while the database is unreachable; the oldest are dropped first. */
+const MAX_ITEMS = 20_000;
+
 type BatchOptions<Item> = {
   name: string;
-  /** Time in ms from the first item until all are written together, and after a failure until the next try. */
+  /** Time from the first item until all are written together, in ms. */
   intervalMs: number;
-  retryMs: number;
-  /** Most items that one call of `write` takes, and most that wait; the oldest are dropped first. */
+  /** Most items that one call of `write` takes. */
   batchSize: number;
-  maxItems: number;
   write(items: Item[]): Promise<unknown>;
   log: Pick<Logger, "warn">;
 };
 
 /** Collects items and writes them together. Logs the first of several failures in a row, keeps the items and retries. */
 export function createBatch<Item>(options: BatchOptions<Item>) {
-  const { name, intervalMs, retryMs, batchSize, maxItems, write, log } = options;
+  const { name, intervalMs, batchSize, write, log } = options;
   let waiting = new Map<string, Item>();
   let writing = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
@@ -144,8 +147,8 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
       } catch (error) {
         if (!isFailing) log.warn({ batch: name, reason: (error as Error).message }, "batch not written, will retry");
         isFailing = true;
-        waiting = new Map([...items, ...waiting].slice(-maxItems)); // newer items replace older ones
-        timer ??= setTimeout(flush, retryMs).unref();
+        waiting = new Map([...items, ...waiting].slice(-MAX_ITEMS)); // newer items replace older ones
+        timer ??= setTimeout(flush, RETRY_MS).unref();
         return;
       }
     }
@@ -162,7 +165,7 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
     /** Adds an item, or replaces the one of the same key. */
     set(key: string, item: Item) {
       const [oldest] = waiting.keys();
-      if (oldest !== undefined && waiting.size >= maxItems) waiting.delete(oldest);
+      if (oldest !== undefined && waiting.size >= MAX_ITEMS) waiting.delete(oldest);
       waiting.set(key, item);
       timer ??= setTimeout(flush, intervalMs);
     },

@@ -82,8 +82,7 @@ test("createBatch: writes the newest item of each key in batches; keeps items wh
     if (failing) throw new Error("no");
     written.push(items);
   };
-  const limits = { intervalMs: 10, retryMs: 10, batchSize: 2, maxItems: 100 };
-  const batch = createBatch<number>({ name: "test", ...limits, log, write });
+  const batch = createBatch<number>({ name: "test", intervalMs: 10, batchSize: 2, log, write });
   batch.set("a", 1);
   batch.set("b", 2);
   await batch.flush();
