@@ -5,7 +5,7 @@ import type { SignedInCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { newSession } from "../sessions/open-session.ts";
 import { createAccessToken } from "../sessions/tokens.ts";
-import { insertImpersonation, pruneImpersonations } from "../store/sign-in.ts";
+import { insertImpersonation } from "../store/sign-in.ts";
 import { canonicalId } from "../store/store.ts";
 import { lockUser, User } from "../store/users.ts";
 import { assertRecentAdminSignIn, userNotFound } from "./guards.ts";
@@ -31,7 +31,6 @@ export async function impersonate(call: SignedInCall, id: string, reason = "") {
     const user = await call.em.findOne(User, { id: userId });
     if (!user || user.isDeletionDue(createdAt)) throw userNotFound();
     await lockOwnSession(call);
-    await pruneImpersonations(call, userId, createdAt);
     const expiresAt = await insertImpersonation(call, session, userId, call.caller.session.id);
     if (!expiresAt) throw new ServiceError(Reason.CONFLICT, "Administrators can't be impersonated.");
     await recordAudit(call, "admin.impersonated", { userId, details: { sessionId, ...(reason && { reason }) } });

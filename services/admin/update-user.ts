@@ -3,10 +3,10 @@ import { type EmailAddress, emailTakenOr, leaveAddress, readEmailAddress } from 
 import { eraseUser } from "../accounts/erase-user.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { clearLocks } from "../lockout/clear-locks.ts";
 import type { QueueDeps } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import type { AdminUser } from "../store/admin-users.ts";
+import { clearLocks } from "../store/attempts.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { canonicalId } from "../store/store.ts";
 import { lockUser, type Role, User } from "../store/users.ts";

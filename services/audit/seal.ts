@@ -1,16 +1,7 @@
 import { hash } from "node:crypto";
 import type { Cipher } from "../crypto/cipher.ts";
-import {
-  digestsOf,
-  type Head,
-  insertSeal,
-  lockChain,
-  needsSeal,
-  readLastSeal,
-  type Seal,
-  type SealHead,
-  takeUnsealed,
-} from "../store/audit-seals.ts";
+import type { Head, SealHead } from "../store/audit-seals.ts";
+import { digestsOf, insertSeal, lockChain, needsSeal, readLastSeal, takeUnsealed } from "../store/audit-seals.ts";
 import type { Db } from "../store/store.ts";
 
 /** Events in one seal. */
@@ -30,30 +21,28 @@ export async function sealEvents(db: SealDeps, now: Date): Promise<(Head & { mor
     const last = await beginSeal(db);
     const ids = last ? await takeUnsealed(db, BATCH) : [];
     if (!last || (ids.length === 0 && (last.position === 0 || last.mac))) return undefined;
-    const digests = await digestsOf(db, ids);
-    const links: string[] = [];
-    for (const id of ids) links.push(linkOf(links.at(-1) ?? last.head, id, digests.get(id) ?? ""));
-    const head = await appendSeal(db, last, { ids, links, droppedBelow: null, sealedAt: now });
-    return { ...head, more: ids.length === BATCH };
+    return { ...(await appendSeal(db, last, now, ids)), more: ids.length === BATCH };
   });
 }
 
-/** Seals that retention drops the events below an id. Call it in the transaction that drops them. */
-export async function sealDrop(db: SealDeps, now: Date, last: SealHead, droppedBelow: string): Promise<void> {
-  const links = [dropLinkOf(last.head, droppedBelow)];
-  await appendSeal(db, last, { ids: [], links, droppedBelow, sealedAt: now });
-}
-
-async function appendSeal(
+/**
+ * Appends a seal of some events, or one that says that retention drops the events below an id. Call the latter in the
+ * transaction that drops them.
+ */
+export async function appendSeal(
   db: SealDeps,
   last: SealHead,
-  content: Pick<Seal, "ids" | "links" | "droppedBelow" | "sealedAt">,
+  sealedAt: Date,
+  ids: string[],
+  droppedBelow: string | null = null,
 ): Promise<Head> {
-  const head = content.links.at(-1) ?? last.head;
-  const seal = { ...content, position: last.position + 1, head };
+  const digests = await digestsOf(db, ids);
+  const links = droppedBelow ? [dropLinkOf(last.head, droppedBelow)] : [];
+  for (const id of ids) links.push(linkOf(links.at(-1) ?? last.head, id, digests.get(id) ?? ""));
+  const seal = { position: last.position + 1, ids, links, droppedBelow, sealedAt, head: links.at(-1) ?? last.head };
   const mac = db.cipher.mac(authenticated(seal), MAC_CONTEXT).toString("hex");
   await insertSeal(db, { ...seal, mac });
-  return { position: seal.position, hash: head };
+  return { position: seal.position, hash: seal.head };
 }
 
 /** Locks the chain until the transaction ends. @returns its last seal; undefined while another process holds the lock */

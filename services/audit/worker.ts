@@ -5,7 +5,7 @@ import type { Clock } from "../platform/process.ts";
 import { addPartition, droppablePartitions, dropTables, limitLockTime, ownsPartitions } from "../store/audit-events.ts";
 import { type Head, hasHead, headOf } from "../store/audit-seals.ts";
 import type { Db, Store } from "../store/store.ts";
-import { beginSeal, isAuthentic, type SealDeps, sealDrop, sealEvents } from "./seal.ts";
+import { appendSeal, beginSeal, isAuthentic, type SealDeps, sealEvents } from "./seal.ts";
 
 /** How often new events are sealed, in ms. */
 const SEAL_INTERVAL_MS = 1_000;
@@ -83,16 +83,14 @@ export async function addPartitions(db: Db, now: Date): Promise<void> {
  * @returns the names of the dropped partitions
  */
 export async function dropPartitions(db: SealDeps, now: Date, olderThan: Date): Promise<string[]> {
-  const month = monthOf(olderThan, 0);
-  if ((await droppablePartitions(db, month)).length === 0) return [];
   return db.em.transactional(async () => {
     await limitLockTime(db);
     const last = await beginSeal(db);
-    const partitions = await droppablePartitions(db, month);
+    const partitions = await droppablePartitions(db, monthOf(olderThan, 0));
     const names = partitions.map(({ name }) => name);
     if (!last || !isAuthentic(db.cipher, last) || !partitions[0]) return [];
     await dropTables(db, names);
-    await sealDrop(db, now, last, partitions[0].below);
+    await appendSeal(db, last, now, [], partitions[0].below);
     return names;
   });
 }

@@ -4,11 +4,11 @@ import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, invalidateOneTimeTokens, readOneTimeToken } from "../crypto/one-time-token.ts";
-import { clearLocks } from "../lockout/clear-locks.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
+import { clearLocks } from "../store/attempts.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 

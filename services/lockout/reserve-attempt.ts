@@ -41,8 +41,8 @@ const WAYS = {
   "backup-code": "Please ask an administrator.",
 };
 
-/** Callers that wait, by kind and subject. */
-const waiting = new Map<string, number>();
+/** Kind and subject of each caller that waits. */
+const waiting: string[] = [];
 
 type Deps = Db & HotDb & { clock: Clock; config: Pick<Config, "lockout">; signal: AbortSignal };
 
@@ -53,24 +53,22 @@ type Deps = Db & HotDb & { clock: Clock; config: Pick<Config, "lockout">; signal
  */
 export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attempt> {
   const startedAt = performance.now();
-  const attempt = await tryReserve(call, key);
+  let attempt = await tryReserve(call, key);
   if (attempt) return attempt;
   const name = `${key.kind} ${key.subject}`;
-  const ahead = waiting.get(name) ?? 0;
+  const ahead = waiting.filter((other) => other === name).length;
   if (key.kind === "password" && ahead >= MAX_WAITING) throw tooBusy();
-  waiting.set(name, ahead + 1);
+  waiting.push(name);
   try {
-    while (performance.now() - startedAt < MAX_WAIT_MS) {
+    while (!attempt && performance.now() - startedAt < MAX_WAIT_MS) {
       await wait(RETRY_MS, undefined, { signal: call.signal });
-      const attempt = await tryReserve(call, key);
-      if (attempt) return attempt;
+      attempt = await tryReserve(call, key);
     }
-    throw tooBusy();
   } finally {
-    const left = (waiting.get(name) ?? 1) - 1;
-    if (left > 0) waiting.set(name, left);
-    else waiting.delete(name);
+    waiting.splice(waiting.indexOf(name), 1);
   }
+  if (!attempt) throw tooBusy();
+  return attempt;
 }
 
 /** @returns undefined while the guesses in progress could lock the account. @throws ServiceError ACCOUNT_LOCKED */

@@ -39,8 +39,7 @@ export async function withSecondFactor<T>(
       throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
     }
     await attempt.succeed();
-    if ("backupCode" in factor)
-      await clearLock(call, { kind: "second-factor", subject: user.id }, call.clock.now(), true);
+    if ("backupCode" in factor) await clearLock(call, { kind: "second-factor", subject: user.id }, true);
     return outcome.result;
   } finally {
     await attempt.release();

@@ -1,5 +1,6 @@
 import type { Config } from "../platform/config.ts";
-import { type Db, firstRow, type HotDb, lowestId, prepared } from "./store.ts";
+import { type ClockedDb, type Db, firstRow, type HotDb, lowestId, prepared } from "./store.ts";
+import type { User } from "./users.ts";
 
 /**
  * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user id. A confirmation is a
@@ -125,15 +126,30 @@ export async function releaseReservation({ query }: HotDb, reservation: Reservat
  * Forgets the guesses that lock for a while, and such a lock. The row says when, for the rate limit.
  * @param all forgets the failures in a row too, and the lock for good
  */
-export async function clearLock({ em }: Db, key: AttemptKey, now: Date, all: boolean): Promise<void> {
+export async function clearLock({ em, clock }: ClockedDb, key: AttemptKey, all: boolean): Promise<void> {
   await em.execute(
     `insert into attempts as a (kind, subject, reserved_at, cleared_at) values (:kind, :subject, :now, :now)
      on conflict (kind, subject) do update set reservations = '{}', reserved_at = excluded.reserved_at, failed = 0,
        failed_at = null, locked_until = null, cleared_at = excluded.cleared_at,
        consecutive = case when :all then 0 else a.consecutive end
      where :all or a.locked_until is distinct from :LOCKED_FOR_GOOD`,
-    { ...key, now, all, LOCKED_FOR_GOOD },
+    { ...key, now: clock.now(), all, LOCKED_FOR_GOOD },
   );
+}
+
+/**
+ * Forgets the failed passwords and codes of an account. Its next login is not limited by earlier ones.
+ * @param by A mailed reset leaves codes that are locked for good: only a backup code or an operator opens those.
+ */
+export async function clearLocks(
+  db: ClockedDb,
+  { id, canonicalEmail }: Pick<User, "id" | "canonicalEmail">,
+  by: "operator" | "reset",
+): Promise<void> {
+  await clearLock(db, { kind: "password", subject: canonicalEmail }, true);
+  await clearLock(db, { kind: "confirmation", subject: id }, true);
+  await clearLock(db, { kind: "second-factor", subject: id }, by === "operator");
+  await clearLock(db, { kind: "backup-code", subject: id }, by === "operator");
 }
 
 /** Deletes what was counted for a subject that no longer belongs to an account. */

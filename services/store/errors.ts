@@ -6,10 +6,6 @@ import { UniqueConstraintViolationException } from "@mikro-orm/core";
  */
 const UNAVAILABLE_CODES =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
-/** PgBouncer's reply to startup parameters that it does not support. */
-const UNSUPPORTED_PARAMETER = /unsupported startup parameter/;
-/** PostgreSQL's insufficient_privilege. */
-const INSUFFICIENT_PRIVILEGE = "42501";
 const UNAVAILABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
 
@@ -28,16 +24,11 @@ export function isDatabaseUnavailable(error: unknown): boolean {
 }
 
 /** Whether a change of tables was given up because it would have made others wait. It is to be tried again later. */
-export function isLockTimeout(error: unknown): boolean {
-  return (error as { code?: unknown }).code === "55P03";
-}
+export const isLockTimeout = (error: unknown): boolean => (error as { code?: unknown }).code === "55P03";
 
 /** Whether an error means that a row with this unique key exists. @param constraint its name. */
-export function isDuplicate(error: unknown, constraint: string): boolean {
-  return (
-    error instanceof UniqueConstraintViolationException && (error as { constraint?: string }).constraint === constraint
-  );
-}
+export const isDuplicate = (error: unknown, constraint: string): boolean =>
+  error instanceof UniqueConstraintViolationException && "constraint" in error && error.constraint === constraint;
 
 /**
  * An error as it may be logged. Database errors keep their code and location only: the rest quotes the statement, its
@@ -58,11 +49,11 @@ export function startupError(variable: string, error: unknown): Error {
   const { message } = error as Error;
   const describe = (problem: string, remedy: string) =>
     new Error(`${variable}: ${problem}: ${message}. ${remedy}`, { cause: error });
-  if (UNSUPPORTED_PARAMETER.test(message)) {
+  if (/unsupported startup parameter/.test(message)) {
     const remedy = "Let it ignore the startup parameters statement_timeout and options.";
     return describe("the connection pooler refuses our settings", remedy);
   }
-  if ((error as { code?: unknown }).code === INSUFFICIENT_PRIVILEGE) {
+  if ((error as { code?: unknown }).code === "42501") {
     const remedy = "Make it the owner, or let the owner run npm run migrate and npm run admin -- grant-role.";
     return describe("the role lacks a privilege", remedy);
   }

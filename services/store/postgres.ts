@@ -133,11 +133,11 @@ function parseConnectionUrl(url: string) {
   return { host, port, user, password, ssl, application_name, options };
 }
 
-/** Parameters of a URL that are not ignored. Others are, such as `search_path`, which belongs into `options`. */
+type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
+
+/** Parameters of a URL that are used. Others are not, such as `search_path`, which belongs into `options`. */
 const SUPPORTED =
   /^(host|port|user|password|application_name|options|ssl|sslmode|sslrootcert|sslcert|sslkey|uselibpqcompat)$/;
-
-type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
 
 /**
  * Checks at start-up what would make some requests fail later: a pooler that mixes up prepared statements, and an
@@ -159,9 +159,8 @@ async function checkServer(pool: Pool, url: string, log: Logger): Promise<void> 
     if (commit === "off") log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
   } catch (error) {
     if ((error as { code?: string }).code !== "42P05") throw error; // exists already: another client's connection
-    throw new Error("the connection pooler mixes up prepared statements. Let it track them, or use session pooling", {
-      cause: error,
-    });
+    const problem = "the connection pooler mixes up prepared statements. Let it track them, or use session pooling";
+    throw new Error(problem, { cause: error });
   } finally {
     for (const client of clients) client.release(true); // a failed check leaves no open connections
   }

@@ -92,17 +92,9 @@ export async function signIn(
 export const lockIfUnchanged = (db: Db, user: LoginUser, now: Date): Promise<boolean> =>
   returnsRow(db, `select u.id from users as u where ${IS_UNCHANGED} for no key update`, unchangedValues(user, now));
 
-/** Deletes a user's surplus impersonations before one more is opened. It never removes a session of the user's own. */
-export async function pruneImpersonations({ em }: Db, userId: string, now: Date): Promise<void> {
-  await em.execute(
-    `delete from sessions where actor_id is not null and id in (
-       select s.id from sessions s where s.user_id = :userId ${SURPLUS})`,
-    { userId, now },
-  );
-}
-
 /**
- * Opens an impersonation session unless the user is an administrator.
+ * Opens an impersonation session unless the user is an administrator. It displaces a surplus impersonation, never a
+ * session of the user's own.
  * @returns when it ends: with the administrator's session at the latest
  */
 export async function insertImpersonation(
@@ -113,14 +105,17 @@ export async function insertImpersonation(
 ): Promise<Date | undefined> {
   const row = await firstRow<{ endsAt: Date }>(
     db,
-    `insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
+    `with pruned as (
+       delete from sessions where actor_id is not null and id in (
+         select s.id from sessions s where s.user_id = :userId ${SURPLUS}))
+     insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
        expires_at, ends_at)
      select r.id, u.id, r.created_at, r.device, r.ip, r.location, s.user_id, s.id, r.created_at, r.created_at,
        least(r.expires_at, s.expires_at), least(r.ends_at, s.expires_at)
      from jsonb_populate_record(null::sessions, :session::jsonb) as r, users u, sessions s
      where u.id = :userId and u.role <> 'admin' and s.id = :adminSessionId
      returning ends_at as "endsAt"`,
-    { session: toColumns(session), userId, adminSessionId },
+    { session: toColumns(session), now: session.createdAt, userId, adminSessionId },
   );
   return row?.endsAt;
 }
