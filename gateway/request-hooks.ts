@@ -29,7 +29,11 @@ declare module "fastify" {
 /** The rest of a body is read for this time after its response, in ms (nginx: lingering_close). */
 const LINGER_MS = 2_000;
 
-const HEADERS = {
+/**
+ * Headers of every response of the API. Pages replace the content security policy with their own.
+ * @param secure whether clients reach the gateway over https
+ */
+export const commonHeaders = (secure: boolean): Record<string, string> => ({
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
   "cross-origin-opener-policy": "same-origin",
@@ -37,14 +41,8 @@ const HEADERS = {
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
-};
-const SECURE_HEADERS = { ...HEADERS, "strict-transport-security": "max-age=31536000; includeSubDomains" };
-
-/**
- * Headers of every response of the API. Pages replace the content security policy with their own.
- * @param secure whether clients reach the gateway over https
- */
-export const commonHeaders = (secure: boolean): Record<string, string> => (secure ? SECURE_HEADERS : HEADERS);
+  ...(secure && { "strict-transport-security": "max-age=31536000; includeSubDomains" }),
+});
 
 /**
  * Adds the hook of every request: metrics, log, common headers, CORS, unknown routes, and the checks of every port.

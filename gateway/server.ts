@@ -18,7 +18,7 @@ import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, toHttpError } from "./transcode/errors.ts";
 import { addCookies, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
-import { addOpenApi, addPages, addReference, addWeb, isWebBuilt } from "./web.ts";
+import { addDocs, addPages, addWeb, isWebBuilt } from "./web.ts";
 
 /** Dependencies and settings of a gateway. */
 export type GatewayOptions = {
@@ -79,9 +79,10 @@ export function createGateway(options: GatewayOptions) {
   });
   const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, gate: checks.gate, proxies });
   app.setErrorHandler(answer);
+  addCookies(app, config.publicUrl);
   const transcoder = {
+    clock,
     transport,
-    cookies: addCookies(app, config.publicUrl, () => clock.now().getTime()),
     internalSecret: config.internalSecret,
     origins,
     report,
@@ -89,10 +90,7 @@ export function createGateway(options: GatewayOptions) {
   };
   for (const method of services.flatMap((service) => service.methods)) addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
-  if (config.docs) {
-    addOpenApi(app, config.publicUrl);
-    addReference(app);
-  }
+  if (config.docs) addDocs(app, config.publicUrl);
   if (config.web && isWebBuilt) addWeb(app);
   else addPages(app);
   return {

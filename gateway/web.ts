@@ -54,8 +54,11 @@ export function addPages(app: FastifyInstance): void {
   }
 }
 
-/** Adds GET /openapi.json: the document that `npm run generate` has written, with the URL of this deployment. */
-export function addOpenApi(app: FastifyInstance, publicUrl: string): void {
+/**
+ * Adds GET /openapi.json, the document that `npm run generate` has written, with the URL of this deployment, and GET /docs,
+ * Scalar's API reference of it. `npm ci` writes its script, which stays on disk until it is requested.
+ */
+export function addDocs(app: FastifyInstance, publicUrl: string): void {
   const document = JSON.parse(readFileSync(locate("../gen/openapi.json"), "utf8"));
   document.info.contact.url = publicUrl;
   document.servers = [{ url: publicUrl }];
@@ -63,10 +66,6 @@ export function addOpenApi(app: FastifyInstance, publicUrl: string): void {
   app.get("/openapi.json", (_request, reply) => {
     reply.header("content-type", "application/json; charset=utf-8").send(text);
   });
-}
-
-/** Adds GET /docs: Scalar's API reference of /openapi.json. `npm ci` writes its script, which stays on disk until it is requested. */
-export function addReference(app: FastifyInstance): void {
   const policy = contentPolicy("'self'", "'unsafe-inline'", IMAGES); // Scalar sets inline styles, but no inline script
   app.get("/docs", createFile(`${DOCS}/docs.html`, { "content-security-policy": policy }));
   app.get("/docs/start.js", createFile(`${DOCS}/start.js`));

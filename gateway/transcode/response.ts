@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply } from "fastify";
 import { decodeJwt } from "jose/jwt/decode";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/client.ts";
+import type { Clock } from "../../services/platform/process.ts";
 import type { HttpBinding } from "./binding.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 
@@ -29,14 +30,15 @@ export function sendMessage(
   rule: HttpBinding,
   reply: FastifyReply,
   { message, header }: { message: MessageShape<DescMessage>; header: Headers },
-  cookies: Cookies,
+  clock: Clock,
 ): void {
   for (const { cookie, field } of rule.responseCookies) {
     const token = (message as Record<string, unknown>)[field.localName];
-    if (typeof token === "string" && token !== "") cookies.set(reply, cookie, token);
+    if (typeof token === "string" && token !== "")
+      reply.setCookie(cookie, token, { maxAge: secondsLeft(token, clock) });
   }
   const clears = rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
-  if (clears) clearCookies(rule, reply, cookies);
+  if (clears) clearCookies(rule, reply);
   const { maxAgeSeconds } = rule.policy;
   if (maxAgeSeconds > 0) reply.header("cache-control", `public, max-age=${maxAgeSeconds}`);
   const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
@@ -45,41 +47,32 @@ export function sendMessage(
 }
 
 /** Sends an error. @param rule the binding, if the request has reached a method */
-export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?: HttpBinding, cookies?: Cookies): void {
+export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?: HttpBinding): void {
   const { statusCode } = failed.body;
-  if (rule && cookies && statusCode === 401 && rule.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED) {
-    clearCookies(rule, reply, cookies);
-  }
+  const clears = rule?.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED;
+  if (clears && statusCode === 401) clearCookies(rule, reply);
   if (statusCode === 401) reply.header("www-authenticate", "Bearer");
   if (failed.retryAfterSeconds !== undefined) reply.header("retry-after", failed.retryAfterSeconds);
   reply.code(statusCode).header("content-type", JSON_TYPE).send(JSON.stringify(failed.body));
 }
 
-function clearCookies(rule: HttpBinding, reply: FastifyReply, cookies: Cookies): void {
-  for (const { cookie } of rule.requestCookies) cookies.clear(reply, cookie);
+function clearCookies({ requestCookies }: HttpBinding, reply: FastifyReply): void {
+  for (const { cookie } of requestCookies) reply.setCookie(cookie, "", { maxAge: 0 });
 }
+
+/** The seconds until a JWT expires. */
+const secondsLeft = (token: string, clock: Clock) =>
+  Math.max(0, Math.ceil((decodeJwt(token).exp ?? 0) - clock.now().getTime() / 1000));
 
 /** Browsers send the cookies only to routes below this path. */
 const COOKIE_PATH = "/auth";
 
-/** Sets the cookies of responses. */
-export type Cookies = ReturnType<typeof addCookies>;
-
 /**
  * Adds the cookies of the service. Scripts and other sites cannot read or send them (RFC 6265).
  * @param publicUrl URL for clients; a path in it is one that the proxy removes
- * @param now the current time, in ms
  */
-export function addCookies(app: FastifyInstance, publicUrl: string, now: () => number) {
-  app.register(fastifyCookie, { hook: false });
+export function addCookies(app: FastifyInstance, publicUrl: string): void {
   const { protocol, pathname } = new URL(`${publicUrl}${COOKIE_PATH}`);
-  const options = { path: pathname, httpOnly: true, sameSite: "strict", secure: protocol === "https:" } as const;
-  return {
-    /** Sets a cookie that lives as long as the JWT in it. */
-    set(reply: FastifyReply, name: string, token: string) {
-      const { exp = 0 } = decodeJwt(token);
-      reply.setCookie(name, token, { ...options, maxAge: Math.max(0, Math.ceil(exp - now() / 1000)) });
-    },
-    clear: (reply: FastifyReply, name: string) => reply.setCookie(name, "", { ...options, maxAge: 0 }),
-  };
+  const attributes = { path: pathname, httpOnly: true, sameSite: "strict", secure: protocol === "https:" } as const;
+  app.register(fastifyCookie, { hook: false, parseOptions: attributes }); // the defaults of every cookie that is set
 }

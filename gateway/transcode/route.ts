@@ -5,6 +5,7 @@ import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { clientAddressOf, writeClient } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
 import { one } from "../../services/platform/in-process.ts";
+import type { Clock } from "../../services/platform/process.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { writeFault, writeTypeErrors } from "../../services/platform/validation.ts";
 import { errorOfCall, STOPPED } from "../lifecycle.ts";
@@ -12,7 +13,7 @@ import type { Origins } from "../request-hooks.ts";
 import type { HttpBinding } from "./binding.ts";
 import { toHttpError } from "./errors.ts";
 import { readPathFields, readRequest } from "./request.ts";
-import { type Cookies, forwardHeaders, sendError, sendMessage } from "./response.ts";
+import { forwardHeaders, sendError, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
 /** Node accepts Latin-1 in header values, gRPC metadata only printable ASCII. Tokens contain nothing else. */
@@ -21,7 +22,7 @@ const PRINTABLE = /^[\x20-\x7e]+$/;
 /** Dependencies of all routes. */
 export type Transcoder = {
   transport: Transport;
-  cookies: Cookies;
+  clock: Clock;
   /** The secret that proves a gateway to the services. */
   internalSecret: string | undefined;
   origins: Pick<Origins, "isOwn">;
@@ -33,7 +34,7 @@ export type Transcoder = {
 
 /** Adds the route of one method. */
 export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Transcoder): void {
-  const { transport, internalSecret, cookies, origins, report, keepAliveMs } = transcoder;
+  const { transport, internalSecret, clock, origins, report, keepAliveMs } = transcoder;
   const { method } = rule;
   const answer = async (request: FastifyRequest, reply: FastifyReply) => {
     if (rule.csrfProtected && !origins.isOwn(request.headers)) {
@@ -45,7 +46,7 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
     if (method.methodKind === "unary") {
       const response = await transport.unary(method, signal, undefined, header, message, context);
       forwardHeaders(response.header, reply);
-      return sendMessage(rule, reply, response, cookies);
+      return sendMessage(rule, reply, response, clock);
     }
     const start = () => transport.stream(method, signal, undefined, header, one(message), context);
     await sendStream(rule, reply, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
@@ -64,7 +65,7 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
         if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
         if (failed.isInternal) report(thrown, request);
         if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
-        sendError(failed, reply, rule, cookies);
+        sendError(failed, reply, rule);
       }
       return reply;
     },

@@ -50,9 +50,9 @@ export function observeCalls(context: AppContext, store: Store, internalSecret: 
     const call = new Call(context, store, findSession, client, req);
     req.contextValues.set(callKey, call);
     const within: typeof next = span && tracing ? (request) => tracing.within(span, () => next(request)) : next;
-    return onComplete(within, req, (result) => {
+    return onComplete(within, req, (thrown) => {
       for (const callback of call.onComplete) callback();
-      const error = "error" in result ? mapError(result.error, req) : undefined;
+      const error = thrown === undefined ? undefined : mapError(thrown, req);
       const status = report(req.method, call.requestId, error, call.startedAt);
       span?.end({ "rpc.response.status_code": status }, error && status);
       return error;
@@ -121,11 +121,8 @@ const rpcName = (method: DescMethod) => `${method.parent.typeName}/${method.name
 /** The gRPC name of a code, such as RESOURCE_EXHAUSTED. */
 const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 
-/** How a call ended. */
-export type CallResult = { error: unknown } | Record<never, never>;
-
-/** Called once, when the call has ended. An error that it returns replaces the error of the call. */
-type Observer = (result: CallResult) => unknown;
+/** Called once, when the call has ended, with its error if it failed. An error that it returns replaces that error. */
+type Observer = (error?: unknown) => unknown;
 
 /**
  * Runs the rest of the interceptor chain and reports how the call ended. An interceptor returns before the handler of a
@@ -140,10 +137,10 @@ export async function onComplete(
   try {
     res = await next(req);
   } catch (error) {
-    throw observer({ error }) ?? error;
+    throw observer(error) ?? error;
   }
   if (res.stream) return { ...res, message: observeMessages(res.message, observer) } as StreamResponse;
-  observer({});
+  observer();
   return res;
 }
 
@@ -152,23 +149,23 @@ function observeMessages<T>(messages: AsyncIterable<T>, observer: Observer): Asy
   const open = (): AsyncIterator<T, undefined> => {
     const from = messages[Symbol.asyncIterator]();
     let isOver = false;
-    const end = (result: CallResult): unknown => {
+    const end = (error?: unknown): unknown => {
       if (isOver) return undefined;
       isOver = true;
-      return observer(result);
+      return observer(error);
     };
     const fail = (error: unknown): never => {
-      throw end({ error }) ?? error;
+      throw end(error) ?? error;
     };
     const pass = (step: IteratorResult<T>) => {
-      if (step.done) end({});
+      if (step.done) end();
       return step;
     };
     return {
       next: () => from.next().then(pass, fail),
       async return() {
         await from.return?.().catch(fail);
-        end({});
+        end();
         return { done: true, value: undefined };
       },
       async throw(reason) {

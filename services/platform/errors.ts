@@ -28,7 +28,7 @@ export class ServiceError extends Error {
 }
 
 /** How a reason appears to clients: gRPC code, HTTP status, and the `code` of the JSON error body. */
-export type ReasonStatus = { code: Code; status: number; name: string };
+type ReasonStatus = { code: Code; status: number; name: string };
 
 /** The status of each reason, from its option in failure.proto. */
 export const statuses: ReadonlyMap<Reason, ReasonStatus> = new Map(
@@ -90,8 +90,7 @@ export const AWAY_MESSAGE = "The service is not available right now. Please try 
 export function toConnectError({ reason, message, details, headers }: ServiceError): ConnectError {
   const detail = { desc: FailureSchema, value: create(FailureSchema, { reason, ...details }) };
   const error = new ConnectError(message, statusOf(reason).code, undefined, [detail]);
-  const { retryAfterSeconds } = details;
-  if (retryAfterSeconds !== undefined) error.metadata.set("retry-after", String(retryAfterSeconds));
+  if (details.retryAfterSeconds !== undefined) error.metadata.set("retry-after", String(details.retryAfterSeconds));
   for (const [name, value] of headers) error.metadata.set(name, value);
   return error;
 }

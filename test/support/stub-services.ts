@@ -23,8 +23,7 @@ type RecordingServices = Started & {
 
 /** The interceptors that refuse a request with wrong types. */
 const mapError = createErrorMapper(silent, () => {});
-const mapErrors: Interceptor = (next) => (req) =>
-  onComplete(next, req, (result) => "error" in result && mapError(result.error, req));
+const mapErrors: Interceptor = (next) => (req) => onComplete(next, req, (error) => error && mapError(error, req));
 const validateTypes: Interceptor = (next) => {
   const validated = validate()(next);
   return (req) => (CHECKED.some((name) => req.header.has(name)) ? validated(req) : next(req));
