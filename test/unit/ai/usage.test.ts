@@ -11,6 +11,7 @@ import { silent } from "../../support/log.ts";
 import { begin } from "../../support/transaction.ts";
 import { clock, openUsage } from "./usage-fixture.ts";
 
+const onServers = test.runIf(process.env.TEST_SERVERS);
 const { signal } = new AbortController();
 const { store, sql, usage, newCall, rowsOf, erase } = await openUsage();
 afterAll(() => store.close());
@@ -58,27 +59,24 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
   });
 });
 
-test.runIf(process.env.TEST_SERVERS)(
-  "Usage: writing waits for the erasure of the account, and the erasure does not wait",
-  async () => {
-    const url = await createDatabase();
-    const onServer = await openUsage(url);
-    const call = await onServer.newCall();
-    const open = onServer.usage.start(call, signal);
-    await onServer.usage.flush();
-    const erasure = await begin(url, "select 1 from users where id = $1 for update", [call.userId]);
-    open.finish("completed");
-    onServer.usage.start(call, signal);
-    const written = onServer.usage.flush();
-    await erasure.toBeWaitedFor();
-    await erasure.run("delete from users where id = $1", [call.userId]);
-    await erasure.commit();
-    await written;
-    const rows = await onServer.sql("select user_id, outcome from ai_usage order by outcome");
-    expect(rows).toEqual(["completed", "running"].map((outcome) => ({ user_id: null, outcome })));
-    await onServer.store.close();
-  },
-);
+onServers("Usage: writing waits for the erasure of the account, which does not wait", async () => {
+  const url = await createDatabase();
+  const onServer = await openUsage(url);
+  const call = await onServer.newCall();
+  const open = onServer.usage.start(call, signal);
+  await onServer.usage.flush();
+  const erasure = await begin(url, "select 1 from users where id = $1 for update", [call.userId]);
+  open.finish("completed");
+  onServer.usage.start(call, signal);
+  const written = onServer.usage.flush();
+  await erasure.toBeWaitedFor();
+  await erasure.run("delete from users where id = $1", [call.userId]);
+  await erasure.commit();
+  await written;
+  const rows = await onServer.sql("select user_id, outcome from ai_usage order by outcome");
+  expect(rows).toEqual(["completed", "running"].map((outcome) => ({ user_id: null, outcome })));
+  await onServer.store.close();
+});
 
 test("Usage: an erasure updates the rows of years in short statements", async () => {
   const { userId } = await newCall();

@@ -5,6 +5,7 @@ import { openRedis } from "../../../services/platform/redis.ts";
 import { silent } from "../../support/log.ts";
 import { times } from "../../support/until.ts";
 
+const onServers = test.runIf(process.env.TEST_SERVERS);
 const clock = { now: () => new Date() };
 const windowMs = 60_000;
 
@@ -52,7 +53,7 @@ test("Rate limiter: no wait is longer than a window, also after a change of the 
   expect(await take()).toEqual({ limit: 1, remaining: -1, resetMs: windowMs - 1_000 });
 });
 
-test.runIf(process.env.TEST_SERVERS)("Rate limiter: a shared Redis reports no wait longer than a window", async () => {
+onServers("Rate limiter: a shared Redis reports no wait longer than a window", async () => {
   const cache = await openRedis([process.env.TEST_REDIS_URL as string], silent);
   const key = randomUUID();
   const takeAt = (time: number) =>
@@ -63,25 +64,22 @@ test.runIf(process.env.TEST_SERVERS)("Rate limiter: a shared Redis reports no wa
   cache.close();
 });
 
-test.runIf(process.env.TEST_SERVERS)(
-  "Rate limiter: refused requests for new accounts leave no counter in Redis",
-  async () => {
-    const cache = await openRedis([process.env.TEST_REDIS_URL as string], silent);
-    const address = randomUUID();
-    const limits = createRateLimiter(cache, clock);
-    const standings = [];
-    for (const account of ["a", "a", "a", "b", "c", "d"])
-      standings.push(await limits.consume(limitsOf(address, account)));
-    expect(standings.map(({ limit, remaining }) => [limit, remaining])).toEqual([
-      [2, 1],
-      [2, 0],
-      [2, -1],
-      [3, 0],
-      [3, -1],
-      [3, -1],
-    ]);
-    const left = await cache.client.keys(`*${address}*`);
-    expect(left.filter((key) => key.includes("account"))).toHaveLength(2); // of a and b
-    cache.close();
-  },
-);
+onServers("Rate limiter: refused requests for new accounts leave no counter in Redis", async () => {
+  const cache = await openRedis([process.env.TEST_REDIS_URL as string], silent);
+  const address = randomUUID();
+  const limits = createRateLimiter(cache, clock);
+  const standings = [];
+  for (const account of ["a", "a", "a", "b", "c", "d"])
+    standings.push(await limits.consume(limitsOf(address, account)));
+  expect(standings.map(({ limit, remaining }) => [limit, remaining])).toEqual([
+    [2, 1],
+    [2, 0],
+    [2, -1],
+    [3, 0],
+    [3, -1],
+    [3, -1],
+  ]);
+  const left = await cache.client.keys(`*${address}*`);
+  expect(left.filter((key) => key.includes("account"))).toHaveLength(2); // of a and b
+  cache.close();
+});

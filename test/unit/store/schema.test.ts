@@ -9,25 +9,24 @@ import { openQuietStore } from "../../support/stores.ts";
 import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
+const onServers = test.runIf(process.env.TEST_SERVERS);
+
 test("Start without migrating: is refused by a database that lacks migrations, with the command to run", async () => {
   const start = startApp({ mode: "embedded", env: { MIGRATE: "off" } });
   await expect(start).rejects.toThrow(/^The database lacks (\d+) of \1 migrations\. Run npm run migrate /);
 });
 
-test.runIf(process.env.TEST_SERVERS)(
-  "Start without migrating: serves a database of a newer version, with a warning",
-  async () => {
-    const env = { DATABASE_URL: await createDatabase(), SECRET_KEY: randomBytes(32).toString("base64") };
-    const first = await startApp({ mode: "servers", env });
-    await first.sql("insert into mikro_orm_migrations (name) values ('Migration30000101000000_later')");
-    await first.close();
-    const again = await startApp({ mode: "servers", env: { ...env, MIGRATE: "off" } });
-    expect((await again.httpClient().get("/health/ready")).status).toBe(200);
-    const warnings = [...first.logs, ...again.logs].filter((line) => line.includes("schema is newer"));
-    expect(warnings).toEqual([expect.stringContaining("Migration30000101000000_later")]);
-    await again.close();
-  },
-);
+onServers("Start without migrating: serves a newer database with a warning", async () => {
+  const env = { DATABASE_URL: await createDatabase(), SECRET_KEY: randomBytes(32).toString("base64") };
+  const first = await startApp({ mode: "servers", env });
+  await first.sql("insert into mikro_orm_migrations (name) values ('Migration30000101000000_later')");
+  await first.close();
+  const again = await startApp({ mode: "servers", env: { ...env, MIGRATE: "off" } });
+  expect((await again.httpClient().get("/health/ready")).status).toBe(200);
+  const warnings = [...first.logs, ...again.logs].filter((line) => line.includes("schema is newer"));
+  expect(warnings).toEqual([expect.stringContaining("Migration30000101000000_later")]);
+  await again.close();
+});
 
 /**
  * A database after some statements, with a store that is not migrated yet and its warnings.
@@ -50,7 +49,7 @@ async function openDatabase(statements: string, rights?: (role: string) => strin
   return { url, store, lines, query, check };
 }
 
-test.runIf(process.env.TEST_SERVERS)("Migrations: may take longer than other statements", async () => {
+onServers("Migrations: may take longer than other statements", async () => {
   const { store, query } = await openDatabase(`
     create table noted (made text, limits text);
     create function note() returns event_trigger language plpgsql as $$ begin
@@ -91,7 +90,7 @@ async function openFirstSchema() {
   return opened;
 }
 
-test.runIf(process.env.TEST_SERVERS)("Migrations: read and write no row of a table that they lock", async () => {
+onServers("Migrations: read and write no row of a table that they lock", async () => {
   const { store, query } = await openFirstSchema();
   const used = () => query("select distinct name from noted where uses > 0 order by name");
   await store.migrate();
@@ -103,7 +102,7 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: read and write no row of a tab
   expect(await used()).toEqual([{ name: "attempts" }, { name: "emails" }, { name: "users" }]);
 });
 
-test.runIf(process.env.TEST_SERVERS)("Migrations: do not wait for a table while others wait behind them", async () => {
+onServers("Migrations: do not wait for a table while others wait behind them", async () => {
   const { url, store, query, lines } = await openFirstSchema();
   const long = await begin(url, "select from attempts", []);
   const migrated = store.migrate();
@@ -114,39 +113,33 @@ test.runIf(process.env.TEST_SERVERS)("Migrations: do not wait for a table while 
   expect(await query("select reservations from attempts")).toEqual([]);
 });
 
-test.runIf(process.env.TEST_SERVERS)("Migrations: the search extension may be in a schema of its own", async () => {
+onServers("Migrations: the search extension may be in a schema of its own", async () => {
   const { store, query } = await openDatabase('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
   await store.migrate();
   const [index] = await query("select indexdef from pg_indexes where indexname = 'users_search'");
   expect(index).toEqual({ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') });
 });
 
-test.runIf(process.env.TEST_SERVERS)(
-  "Migrations: without the search extension there is a warning and no index, until the extension exists",
-  async () => {
-    const rights = (role: string) => `create schema authorization ${role}`;
-    const { store, lines, query, check } = await openDatabase("", rights);
-    await store.migrate();
-    await check();
-    expect(lines.splice(0)).toEqual([expect.stringContaining("user search has no index")]);
-    await query("create extension pg_trgm");
-    await store.migrate();
-    await check();
-    expect(lines).toEqual([]);
-  },
-);
+onServers("Migrations: without the search extension there is a warning, and no index until it exists", async () => {
+  const rights = (role: string) => `create schema authorization ${role}`;
+  const { store, lines, query, check } = await openDatabase("", rights);
+  await store.migrate();
+  await check();
+  expect(lines.splice(0)).toEqual([expect.stringContaining("user search has no index")]);
+  await query("create extension pg_trgm");
+  await store.migrate();
+  await check();
+  expect(lines).toEqual([]);
+});
 
-test.runIf(process.env.TEST_SERVERS)(
-  "Migrations: the error for a role without rights names the missing rights and the schema",
-  async () => {
-    const rights = () => "revoke create on schema public from public"; // as from PostgreSQL 15 on
-    const { url, store, check } = await openDatabase("", rights);
-    const missing =
-      /^DATABASE_URL: the role lacks a privilege: permission denied for (schema|table) .*\. Make it the owner/;
-    await expect(store.migrate()).rejects.toThrow(missing);
-    const owner = await openQuietStore(url);
-    await owner.migrate();
-    await owner.close();
-    await expect(check()).rejects.toThrow(missing);
-  },
-);
+onServers("Migrations: the error of a role without rights names them and the schema", async () => {
+  const rights = () => "revoke create on schema public from public"; // as from PostgreSQL 15 on
+  const { url, store, check } = await openDatabase("", rights);
+  const missing =
+    /^DATABASE_URL: the role lacks a privilege: permission denied for (schema|table) .*\. Make it the owner/;
+  await expect(store.migrate()).rejects.toThrow(missing);
+  const owner = await openQuietStore(url);
+  await owner.migrate();
+  await owner.close();
+  await expect(check()).rejects.toThrow(missing);
+});
