@@ -52,7 +52,11 @@ async function clients(origin: string): Promise<Record<string, () => Promise<unk
   return {
     "node:http": async () =>
       JSON.parse(String(await post(`${baseURL}/chat/completions`, headers, JSON.stringify(openaiRequest)))),
-    "services/ai/providers": () => provider.complete({ model: entry.models[0], messages: MESSAGES }, signal),
+    "services/ai/providers": async () => {
+      for await (const _ of provider({ model: entry.models[0], isStream: false, messages: MESSAGES }, signal, {
+        decodingMs: 0,
+      }));
+    },
     "OpenAI SDK, request only": async () => (await openai.chat.completions.create(openaiRequest).asResponse()).json(),
     "Anthropic SDK, request only": async () => (await anthropic.messages.create(anthropicRequest).asResponse()).json(),
     "OpenAI SDK": () => openaiFetch.chat.completions.create(openaiRequest),

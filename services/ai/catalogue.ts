@@ -1,10 +1,6 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 
-/** The wire formats that are spoken; one adapter each. */
-export const DIALECTS = ["openai", "anthropic", "google", "openai-compatible"] as const;
-export type Dialect = (typeof DIALECTS)[number];
-
 /** Words that can be read, said in a request and kept in the books. */
 const label = (most: number) =>
   z
@@ -34,25 +30,16 @@ const modelSchema = z.strictObject({
   usageOnRequest: z.boolean().exactOptional(),
 });
 
+const USUAL = { temperature: 2, systemRole: "system", outputTokensField: "max_tokens", usageOnRequest: true } as const;
 const DIALECT_DEFAULTS = {
-  openai: {
-    temperature: 2,
-    systemRole: "developer",
-    outputTokensField: "max_completion_tokens",
-    usageOnRequest: true,
-  },
-  anthropic: { temperature: 1, systemRole: "system", outputTokensField: "max_tokens", usageOnRequest: false },
-  google: { temperature: 2, systemRole: "system", outputTokensField: "max_tokens", usageOnRequest: false },
-  "openai-compatible": {
-    temperature: 2,
-    systemRole: "system",
-    outputTokensField: "max_tokens",
-    usageOnRequest: true,
-  },
-} as const satisfies Record<Dialect, Omit<z.infer<typeof modelSchema>, "name" | "upstream" | "outputTokens">>;
+  openai: { ...USUAL, systemRole: "developer", outputTokensField: "max_completion_tokens" },
+  anthropic: { ...USUAL, temperature: 1 },
+  google: USUAL,
+  "openai-compatible": USUAL,
+} as const;
 
 /** Who invented a dialect, by the semantic conventions for generative AI; a compatible one goes by its public id. */
-const VENDORS: Partial<Record<Dialect, string>> = { openai: "openai", anthropic: "anthropic", google: "gcp.gemini" };
+const VENDORS: Record<string, string> = { openai: "openai", anthropic: "anthropic", google: "gcp.gemini" };
 
 const variableName = z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of an environment variable");
 
@@ -60,7 +47,8 @@ const providerSchema = z
   .strictObject({
     /** Public id: `provider` in requests and answers. */
     id: label(64),
-    dialect: z.enum(DIALECTS),
+    /** The wire format; one adapter each. */
+    dialect: z.enum(["openai", "anthropic", "google", "openai-compatible"]),
     /** What metrics and traces call it, by the semantic conventions for generative AI. */
     vendor: label(64).exactOptional(),
     /** Variable whose presence activates the provider. */

@@ -6,8 +6,8 @@ import { ServiceError, type Violation } from "../platform/errors.ts";
 import type { Catalogue, CatalogueModel, CatalogueProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { ProviderError } from "./providers/errors.ts";
-import type { CallObserver, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
-import { instrumentCall, type UsageEntry } from "./usage.ts";
+import type { CallReport, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
+import { instrumentCall } from "./usage.ts";
 
 /** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
 export type Conversation = Omit<ChatRequest, keyof Message>;
@@ -16,28 +16,23 @@ export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "
   Parameters<typeof instrumentCall>[0];
 
 /** Where a conversation goes, and what is sent. */
-type ResolvedModel = { provider: Provider; entry: CatalogueProvider; model: CatalogueModel; prompt: Prompt };
+type Route = { provider: Provider; entry: CatalogueProvider; prompt: Prompt };
+
+/** A piece of a reply. */
+type Piece = { chunk: string };
 
 /**
  * Sends a conversation and waits for the complete reply (spec 2.7).
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
 export async function chat(call: ChatDeps, conversation: Conversation) {
-  const route = resolveModel(call.ai, conversation);
-  const usage = startUsage(call, call.signal, route, false);
-  try {
-    const reply = await route.provider.complete(route.prompt, call.signal, usage);
-    usage.onText(reply.content);
-    if (reply.usage) usage.onUsage(reply.usage);
-    usage.finish("completed");
-    return { model: route.model.name, provider: route.entry.id, ...reply };
-  } catch (thrown) {
-    throw finishFailed(call, call.signal, route, usage, thrown);
-  }
+  const route = resolveRoute(call.ai, conversation, false);
+  const report: CallReport = { decodingMs: 0 };
+  let content = "";
+  for await (const { chunk } of readReply(call, route, report)) content += chunk;
+  const { finishReason = "stop", usage } = report;
+  return { content, finishReason, usage, model: route.prompt.model.name, provider: route.entry.id };
 }
-
-/** A piece of a reply. */
-type Piece = { chunk: string };
 
 /**
  * Sends a conversation and streams the reply: pieces that are never empty, in whole characters. Ends without an error
@@ -45,24 +40,45 @@ type Piece = { chunk: string };
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR, UNAUTHENTICATED
  */
 export function streamChat(call: ChatDeps, conversation: Conversation): AsyncIterable<Piece> {
-  return streamReply(call, resolveModel(call.ai, conversation));
+  return readReply(call, resolveRoute(call.ai, conversation, true), { decodingMs: 0 });
 }
 
-async function* streamReply(call: ChatDeps, model: ResolvedModel): AsyncIterable<Piece> {
-  call.signal.throwIfAborted();
-  const session = call.ai.sessions.watch(call.caller.session.id, call.signal);
-  const usage = startUsage(call, session.signal, model, true);
+/** Reads a reply, and records its usage however it ends. */
+async function* readReply(
+  call: ChatDeps,
+  { provider, entry, prompt }: Route,
+  report: CallReport,
+): AsyncIterable<Piece> {
+  const { ai, caller, log, requestId } = call;
+  // A reply that is not streamed may end later than the session.
+  const session = prompt.isStream ? ai.sessions.watch(caller.session.id, call.signal) : undefined;
+  const signal = session?.signal ?? call.signal;
+  const start = {
+    userId: caller.actorId ?? caller.user.id, // impersonation is at the administrator's expense
+    provider: entry.id,
+    model: prompt.model.name,
+    inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
+  };
+  const usage = ai.usage.start(start, signal, instrumentCall(call, entry.vendor, prompt, report));
   try {
-    for await (const chunk of model.provider.stream(model.prompt, session.signal, usage)) {
+    for await (const chunk of provider(prompt, signal, report)) {
       usage.onText(chunk);
       yield { chunk };
     }
-    usage.finish("completed");
+    usage.finish("completed", report.usage);
   } catch (thrown) {
-    throw finishFailed(call, session.signal, model, usage, thrown);
+    if (signal.aborted) throw thrown;
+    if (!(thrown instanceof ProviderError)) {
+      usage.finish("failed");
+      throw thrown;
+    }
+    usage.finish(thrown.kind, thrown.facts.usage);
+    const message = `The AI provider ${entry.id} failed: ${thrown.kind}.`;
+    log.warn({ requestId, detail: thrown.facts.detail }, message);
+    throw new ServiceError(Reason.PROVIDER_ERROR, message);
   } finally {
-    usage.finish("cancelled"); // if the reader has left the loop
-    session.end();
+    usage.finish("cancelled"); // unless it has ended otherwise: the reader has left
+    session?.end();
   }
 }
 
@@ -79,7 +95,7 @@ export function findTarget(
 export const ignoredBy = (model: CatalogueModel): string[] => (model.temperature === "refused" ? ["temperature"] : []);
 
 /** Finds provider and model of a conversation, which `checkConversation` has checked. @throws ServiceError PROVIDER_NOT_CONFIGURED */
-function resolveModel({ catalogue, providers }: AiContext, conversation: Conversation): ResolvedModel {
+function resolveRoute({ catalogue, providers }: AiContext, conversation: Conversation, isStream: boolean): Route {
   const { messages, maxTokens, temperature, systemPrompt } = conversation;
   const { entry, model } = findTarget(catalogue, conversation);
   if (!entry || !model) throw new Error("the conversation has not been checked");
@@ -88,42 +104,8 @@ function resolveModel({ catalogue, providers }: AiContext, conversation: Convers
     const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
     throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
   }
-  const prompt = { model, system: systemPrompt, messages: messages as PromptMessage[], maxTokens, temperature };
-  return { provider, entry, model, prompt };
-}
-
-/** Opens the usage row of a conversation and starts its metrics. @param signal fires when the reply is no longer wanted */
-function startUsage(
-  call: ChatDeps,
-  signal: AbortSignal,
-  { entry, model, prompt }: ResolvedModel,
-  isStream: boolean,
-): UsageEntry & CallObserver {
-  const { onFinished, ...observer } = instrumentCall(call, { vendor: entry.vendor, model: model.upstream, isStream });
-  const start = {
-    userId: call.caller.actorId ?? call.caller.user.id, // impersonation is at the administrator's expense
-    provider: entry.id,
-    model: model.name,
-    inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
-  };
-  return { ...call.ai.usage.start(start, signal, onFinished), ...observer };
-}
-
-/** Records that a conversation failed. @returns the error for the caller */
-function finishFailed(
-  { log, requestId }: ChatDeps,
-  signal: AbortSignal,
-  { entry }: ResolvedModel,
-  usage: UsageEntry,
-  thrown: unknown,
-): unknown {
-  const failure = !signal.aborted && thrown instanceof ProviderError ? thrown : undefined;
-  if (failure?.facts.usage) usage.onUsage(failure.facts.usage);
-  usage.finish(signal.aborted ? "cancelled" : (failure?.kind ?? "failed"));
-  if (!failure) return thrown;
-  const message = `The AI provider ${entry.id} failed: ${failure.kind}.`;
-  log.warn({ requestId, detail: failure.facts.detail }, message);
-  return new ServiceError(Reason.PROVIDER_ERROR, message);
+  const input = { system: systemPrompt, messages: messages as PromptMessage[] };
+  return { provider, entry, prompt: { model, isStream, ...input, maxTokens, temperature } };
 }
 
 /** Limit of all messages together, in characters. */

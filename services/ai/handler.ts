@@ -1,4 +1,3 @@
-import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Call, signedInCallOf } from "../call.ts";
@@ -30,10 +29,10 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   },
   async listUsage(req, ctx) {
     const call = signedInCallOf(ctx);
-    return { usage: await listUsage(call, { ...spanOf(req), userId: call.caller.user.id }) };
+    return { usage: await listUsage(call, { ...req, userId: call.caller.user.id }) };
   },
   async listAllUsage(req, ctx) {
-    return { usage: await listUsage(signedInCallOf(ctx), { ...spanOf(req), userId: req.userId }) };
+    return { usage: await listUsage(signedInCallOf(ctx), req) };
   },
 };
 
@@ -43,10 +42,3 @@ function reportIgnored({ ai }: Pick<Call, "ai">, { responseHeader }: HandlerCont
   const ignored = model ? ignoredBy(model).filter((field) => req[field as keyof Conversation] !== undefined) : [];
   if (ignored.length > 0) responseHeader.set(AI_IGNORED, ignored.join(", "));
 }
-
-type UsageSpan = { from?: Timestamp | undefined; to?: Timestamp | undefined; page?: number | undefined };
-const spanOf = ({ from, to, page }: UsageSpan) => ({
-  page,
-  from: from && timestampDate(from),
-  to: to && timestampDate(to),
-});

@@ -1,15 +1,13 @@
+import type { Message } from "@bufbuild/protobuf";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import type { ListAllUsageRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { SignedInCall } from "../call.ts";
 import { invalid } from "../platform/errors.ts";
 import { type DailyUsage, firstDetailedDay, startOfDay, sumUsageByDay } from "../store/usage.ts";
 import type { AiContext } from "./context.ts";
 
 /** Which usage: of one user or of all; `from` inclusive, `to` exclusive; `page` 1-based. */
-export type UsageFilter = {
-  userId?: string | undefined;
-  from?: Date | undefined;
-  to?: Date | undefined;
-  page?: number | undefined;
-};
+export type UsageFilter = Omit<ListAllUsageRequest, keyof Message>;
 
 /** Rows of one page. */
 const PAGE_ROWS = 5_000;
@@ -25,9 +23,11 @@ const MAX_DAYS = 366;
  */
 export async function listUsage(
   { em, clock, config, ai }: Pick<SignedInCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
-  { userId, from, to, page = 1 }: UsageFilter,
+  { userId, page = 1, ...span }: UsageFilter,
 ): Promise<DailyUsage[]> {
   const now = clock.now();
+  const from = span.from && timestampDate(span.from);
+  const to = span.to && timestampDate(span.to);
   const daysBefore = (days: number) => new Date((to ?? now).getTime() - days * DAY_MS);
   if (from && from < daysBefore(MAX_DAYS)) throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
   await ai.usage.flush();

@@ -5,7 +5,7 @@ import type { Tracing } from "../platform/tracing.ts";
 import { createBatch, type HotDb, newId } from "../store/store.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
-import type { Usage } from "./providers/provider.ts";
+import type { CallReport, Prompt, Usage } from "./providers/provider.ts";
 
 /** How a call ended. */
 export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | ProviderErrorKind;
@@ -14,10 +14,8 @@ export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | Pr
 export type UsageEntry = {
   /** Counts text of the reply. */
   onText(text: string): void;
-  /** Replaces the estimate by what the provider reports. */
-  onUsage(usage: Usage): void;
-  /** Records the outcome. Only the first call counts. */
-  finish(outcome: UsageOutcome): void;
+  /** Records the outcome, and what the provider has reported instead of the estimate. Only the first call counts. */
+  finish(outcome: UsageOutcome, usage?: Usage): void;
 };
 
 /** The caller, the model and the size of the prompt. */
@@ -83,19 +81,19 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
         onText(text) {
           row.first_chunk_ms ??= elapsed();
           characters += text.length;
-          if (row.estimated) row.output_tokens = tokensIn(characters);
+          row.output_tokens = tokensIn(characters);
           if (elapsed() - writtenMs < PROGRESS_INTERVAL_MS) return;
           writtenMs = elapsed();
           write(row);
         },
-        onUsage({ inputTokens, outputTokens }) {
-          Object.assign(row, { input_tokens: inputTokens, output_tokens: outputTokens, estimated: false });
-        },
-        finish(outcome) {
+        finish(outcome, usage) {
           if (row.outcome !== "running") return;
           signal.removeEventListener("abort", onClientGone);
           Object.assign(row, { outcome, latency_ms: elapsed() });
-          if (row.estimated && characters === 0 && INPUT_UNREAD.has(outcome)) row.input_tokens = 0;
+          if (usage) {
+            const { inputTokens, outputTokens } = usage;
+            Object.assign(row, { input_tokens: inputTokens, output_tokens: outputTokens, estimated: false });
+          } else if (characters === 0 && INPUT_UNREAD.has(outcome)) row.input_tokens = 0;
           write(row);
           onFinished?.(row);
         },
@@ -110,10 +108,12 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
 
 type InstrumentDeps = { metrics: Metrics; tracing: Tracing | undefined; traceparent: string | null; startedAt: number };
 
-/** Starts the metrics of a provider call, and its span if traces are collected. `onFinished` takes the final usage row. */
+/** Starts the span of a provider call if traces are collected. @returns what measures the call from its final usage row */
 export function instrumentCall(
   { metrics, tracing, traceparent, startedAt }: InstrumentDeps,
-  { vendor, model, isStream }: { vendor: string; model: string; isStream: boolean },
+  vendor: string,
+  { model: { upstream: model }, isStream }: Pick<Prompt, "model" | "isStream">,
+  report: CallReport,
 ) {
   const labels = { gen_ai_operation_name: "chat", gen_ai_provider_name: vendor, gen_ai_request_model: model };
   const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
@@ -122,29 +122,21 @@ export function instrumentCall(
     "gen_ai.request.model": model,
     "gen_ai.request.stream": isStream,
   });
-  let isSent = false;
-  let decodingMs = 0;
-  return {
-    onSent(at: number) {
-      if (!isSent) metrics.overheadSeconds.observe({ phase: "request" }, (at - startedAt) / 1000);
-      isSent = true;
-    },
-    onDecoded(ms: number) {
-      decodingMs += ms;
-    },
-    onFinished({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }: UsageRow) {
-      const error = outcome === "completed" ? undefined : outcome;
-      const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
-      metrics.operationSeconds.observe({ ...labels, ...(error && { error_type: error }) }, (latency_ms ?? 0) / 1000);
-      if (firstChunk !== undefined) metrics.firstChunkSeconds.observe(labels, firstChunk);
-      if (isSent) metrics.overheadSeconds.observe({ phase: "reply" }, decodingMs / 1000);
-      if (!estimated) {
-        metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
-        metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
-      }
-      const usage = { "gen_ai.usage.input_tokens": input_tokens, "gen_ai.usage.output_tokens": output_tokens };
-      const first = firstChunk !== undefined && { "gen_ai.response.time_to_first_chunk": firstChunk };
-      span?.end({ ...(!estimated && usage), ...first }, error);
-    },
+  return ({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }: UsageRow) => {
+    const error = outcome === "completed" ? undefined : outcome;
+    const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
+    metrics.operationSeconds.observe({ ...labels, ...(error && { error_type: error }) }, (latency_ms ?? 0) / 1000);
+    if (firstChunk !== undefined) metrics.firstChunkSeconds.observe(labels, firstChunk);
+    if (report.sentAt !== undefined) {
+      metrics.overheadSeconds.observe({ phase: "request" }, (report.sentAt - startedAt) / 1000);
+      metrics.overheadSeconds.observe({ phase: "reply" }, report.decodingMs / 1000);
+    }
+    if (!estimated) {
+      metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
+      metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
+    }
+    const usage = { "gen_ai.usage.input_tokens": input_tokens, "gen_ai.usage.output_tokens": output_tokens };
+    const first = firstChunk !== undefined && { "gen_ai.response.time_to_first_chunk": firstChunk };
+    span?.end({ ...(!estimated && usage), ...first }, error);
   };
 }

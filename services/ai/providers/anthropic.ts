@@ -1,58 +1,46 @@
-import type { Anthropic } from "@anthropic-ai/sdk";
-import type { Adapter } from "./adapter.ts";
-import { finishReasonOf, type ParsedEvent, type ResponseParser, requireText, type UsageCounts } from "./decode.ts";
-import { type Endpoint, joinUrl } from "./http-client.ts";
-import type { Prompt } from "./provider.ts";
+import { type Adapter, finishReasonOf, type ParsedEvent, requireText } from "./adapter.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./provider.ts";
 
 /** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";
 const VERSION_WITH_TEMPERATURE = "2023-06-01";
 
-/** Anthropic's messages API. */
-export function anthropicAdapter({ baseUrl, key, http }: Endpoint): Adapter {
-  const target = joinUrl(baseUrl, "v1/messages");
-  return {
-    ...anthropicParser,
-    send(prompt, stream, signal) {
-      const temperature = temperatureOf(prompt);
-      const request = { ...requestOf(prompt), ...(temperature !== undefined && { temperature }), stream };
-      const version = temperature === undefined ? VERSION : VERSION_WITH_TEMPERATURE;
-      return http.post(target, { authorization: `Bearer ${key}`, "anthropic-version": version }, request, signal);
-    },
-  };
-}
-
-function requestOf(prompt: Prompt) {
-  const system = systemTextOf(prompt);
-  return {
-    model: prompt.model.upstream,
-    max_tokens: outputTokensOf(prompt) ?? prompt.model.outputTokens,
-    messages: toMessages(prompt) as Anthropic.MessageParam[],
-    ...(system !== undefined && { system }),
-  };
-}
-
-type UsageFields = {
+type Counts = {
   input_tokens?: number | null;
   output_tokens?: number | null;
   cache_creation_input_tokens?: number | null;
   cache_read_input_tokens?: number | null;
 };
 type Block = { type?: string; text?: string; thinking?: string };
+/** An event of a stream or, of the type `message`, a complete reply. */
 type Event = {
   type?: string;
-  message?: { usage?: UsageFields | null };
+  message?: { usage?: Counts | null };
   content_block: Block;
   delta?: { type?: string; text?: string; thinking?: string; stop_reason?: string | null };
-  usage?: UsageFields | null;
+  usage?: Counts | null;
+  content?: Block[];
+  stop_reason?: string | null;
 };
-type Body = { content?: Block[]; stop_reason?: string | null; usage?: UsageFields | null };
 
-/** Events and complete messages. Unknown kinds of events, blocks and deltas are to be ignored. */
-export const anthropicParser: ResponseParser = {
-  parseEvent(frame) {
-    const { type, message, content_block: block, delta, usage } = frame as Event;
+/** Anthropic's messages API. */
+export const anthropicAdapter: Adapter = {
+  path: () => "v1/messages",
+  headers: (key, prompt) => ({
+    authorization: `Bearer ${key}`,
+    "anthropic-version": temperatureOf(prompt) === undefined ? VERSION : VERSION_WITH_TEMPERATURE,
+  }),
+  body: (prompt) => ({
+    model: prompt.model.upstream,
+    max_tokens: outputTokensOf(prompt) ?? prompt.model.outputTokens,
+    messages: toMessages(prompt),
+    system: systemTextOf(prompt),
+    temperature: temperatureOf(prompt),
+    stream: prompt.isStream,
+  }),
+  /** Unknown kinds of events, blocks and deltas are to be ignored. */
+  parse(document) {
+    const { type, message, content_block: block, delta, usage, content, stop_reason } = document as Event;
     switch (type) {
       case "message_start":
         return { usage: countsOf({ ...message?.usage, output_tokens: null }) }; // its output count is a placeholder
@@ -64,13 +52,11 @@ export const anthropicParser: ResponseParser = {
         return { ...parseStopReason(delta?.stop_reason), usage: countsOf(usage) };
       case "message_stop":
         return { finished: "stop", over: true };
+      case "message":
+        return { text: content?.map(textOf).join(""), ...parseStopReason(stop_reason), usage: countsOf(usage) };
       default:
         return {};
     }
-  },
-  parseBody(body) {
-    const { content, stop_reason, usage } = body as Body;
-    return { text: content?.map(textOf).join(""), ...parseStopReason(stop_reason), usage: countsOf(usage) };
   },
 };
 
@@ -82,13 +68,9 @@ const parseStopReason = (reason: string | null | undefined): ParsedEvent => ({
   failed: reason === "refusal" ? "blocked the content" : undefined,
 });
 
-/** A count that is absent or null does not replace the one before. */
-function countsOf(usage: UsageFields | null | undefined): UsageCounts {
-  const counts = {
-    inputTokens: usage?.input_tokens,
-    cacheWriteTokens: usage?.cache_creation_input_tokens,
-    cacheReadTokens: usage?.cache_read_input_tokens,
-    outputTokens: usage?.output_tokens,
-  };
-  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count !== undefined && count !== null));
-}
+const countsOf = (usage: Counts | null | undefined): ParsedEvent["usage"] => ({
+  inputTokens: usage?.input_tokens,
+  cacheWriteTokens: usage?.cache_creation_input_tokens,
+  cacheReadTokens: usage?.cache_read_input_tokens,
+  outputTokens: usage?.output_tokens,
+});

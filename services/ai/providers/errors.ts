@@ -48,7 +48,9 @@ export function toProviderError(thrown: unknown, otherwise: "unreachable" | "bro
   return new ProviderError(otherwise, { retryable: otherwise === "unreachable", detail });
 }
 
-/** Names that providers give their errors (type, code or status), most specific first. Error texts are ignored. */
+/**
+ * What names of errors (type, code or status) and HTTP statuses mean. The first match counts. Error texts are ignored.
+ */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
     /insufficient_quota|current_quota|quota_exceeded|credit|billing|budget|arrearage|spend_limit|usage_limit|perday/,
@@ -60,24 +62,18 @@ const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [/timeout|deadline/, "timed out"],
   [/content_filter|content_policy|data_inspection|moderation|safety/, "blocked the content"],
   [/invalid_argument|not_found|too_large|unsupported|context_length/, "rejected the request"],
-];
-
-/** Names that some providers give to every error. A specific status takes precedence. */
-const FALLBACK_PATTERNS: [RegExp, ProviderErrorKind][] = [
+  [/http 40[13]/, "refused the key"],
+  [/http 402/, "quota exhausted"],
+  [/http (408|504)/, "timed out"],
+  [/http 429/, "rate limited"],
+  [/http (503|529)/, "overloaded"],
+  // Some providers give these two names to every error.
   [/invalid_request/, "rejected the request"],
   [/server_error|api_error|internal/, "internal error"],
+  [/http [123]/, "unreadable reply"], // a redirect: following it would hand the key to another host
+  [/http 4/, "rejected the request"],
+  [/http 5/, "internal error"],
 ];
-
-const STATUSES: Record<number, ProviderErrorKind> = {
-  401: "refused the key",
-  402: "quota exhausted",
-  403: "refused the key",
-  408: "timed out",
-  429: "rate limited",
-  503: "overloaded",
-  504: "timed out",
-  529: "overloaded",
-};
 
 type ErrorBody = {
   type?: unknown;
@@ -92,37 +88,23 @@ type ErrorBody = {
 /**
  * Names the failure that an error object describes, wherever it came: a body, or a frame after HTTP said 200.
  * @param error the innermost error object, as received
- * @param status the HTTP status, unless that was a success
+ * @param status the HTTP status, unless that was 200
  */
 export function classifyError(error: unknown, status?: number): ProviderErrorKind {
   const body: ErrorBody = typeof error === "object" && error ? error : {};
   const { type, code, status: named, status_code, metadata, details } = body;
+  // Some say the status as text; other numbers are words of their own.
+  const httpStatus = status ?? [code, status_code].map(Number).find((number) => number >= 400 && number < 600);
   const detailWords = listOf(details).flatMap((detail) => [
     detail?.reason,
-    ...listOf(detail?.violations).map((v) => v?.quotaId),
+    ...listOf(detail?.violations).map((violation) => violation?.quotaId),
   ]);
   const words = [type, code, named, metadata?.flagged_input !== undefined && "moderation", ...detailWords]
     .filter((word) => typeof word === "string")
+    .concat(`http ${httpStatus}`)
     .join(" ")
     .toLowerCase();
-  const kindIn = (list: typeof ERROR_PATTERNS) => list.find(([pattern]) => pattern.test(words))?.[1];
-  const httpStatus = status ?? [code, status_code].map(Number).find(isErrorStatus);
-  return (
-    kindIn(ERROR_PATTERNS) ??
-    STATUSES[httpStatus ?? 0] ??
-    kindIn(FALLBACK_PATTERNS) ??
-    kindOfStatus(httpStatus) ??
-    "broke off"
-  );
-}
-
-/** Some say the status as text; other numbers are words of their own. */
-const isErrorStatus = (number: number) => number >= 400 && number < 600;
-
-function kindOfStatus(status: number | undefined): ProviderErrorKind | undefined {
-  if (status === undefined || status < 300) return undefined;
-  if (status < 400) return "unreadable reply"; // a redirect: following it would hand the key to another host
-  return status < 500 ? "rejected the request" : "internal error";
+  return ERROR_PATTERNS.find(([pattern]) => pattern.test(words))?.[1] ?? "broke off";
 }
 
 /** Google names the delay inside the error ("17s"). Milliseconds. */

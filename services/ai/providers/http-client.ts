@@ -5,14 +5,8 @@ import { urlToHttpOptions } from "node:url";
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
 import { ProviderError } from "./errors.ts";
 
-/** A response whose status line has arrived, and when its request was sent, by `performance.now()`. */
-export type UpstreamResponse = { message: IncomingMessage; sentAt: number };
-
-/** A success that has begun to arrive: its decompressed body and its media type ("" when the provider named none). */
-export type OpenReply = { body: Readable; type: string };
-
-/** The URL of a method, parsed once and not for every request. */
-export type RequestTarget = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
+/** A parsed URL. */
+type RequestTarget = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
 
 /** Base URL and API key of a provider, and the client to reach it. */
 export type Endpoint = { baseUrl: string; key: string; http: ReturnType<typeof createHttpClient> };
@@ -46,17 +40,8 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
         timeout: 0, // the agent's is for idle connections, and would restart with every piece
         headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
       });
-      const sentAt = performance.now();
-      const answer = new Promise<UpstreamResponse>((resolve, reject) => {
-        let isAnswered = false;
-        sending.on("response", (message) => {
-          isAnswered = true;
-          resolve({ message, sentAt });
-        });
-        sending.on("error", reject);
-        // A response that switches protocols (101) emits neither of these two events.
-        sending.on("close", () => isAnswered || reject(new ProviderError("unreadable reply")));
-        // Rejected here too: until a proxy has opened its tunnel there is no socket, and `destroy` emits nothing.
+      const answer = new Promise<IncomingMessage>((resolve, reject) => {
+        // Rejects too: until a proxy has opened its tunnel there is no socket, and `destroy` emits nothing.
         const end = (reason: unknown) => {
           stop();
           sending.destroy();
@@ -66,7 +51,9 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
         const onLate = () => end(new ProviderError("unreachable", { retryable: true, detail: "ETIMEDOUT" }));
         const connectTimer = setTimeout(onLate, connectMs);
         const stop = () => clearTimeout(connectTimer);
-        sending.on("close", stop).on("socket", (socket) => {
+        sending.on("response", resolve).on("error", reject).on("close", stop);
+        sending.on("upgrade", () => end(new ProviderError("unreadable reply"))); // a switch of protocols (101)
+        sending.on("socket", (socket) => {
           if (!socket.connecting) return stop();
           socket.once(isPlain ? "connect" : "secureConnect", stop).once("close", stop);
         });
@@ -84,19 +71,14 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   };
 }
 
-/** Joins a base URL, which may end in a slash, and the path of a method. */
-export function joinUrl(baseUrl: string, method: string): RequestTarget {
-  const { protocol, hostname, port, path } = urlToHttpOptions(new URL(`${baseUrl.replace(/\/$/, "")}/${method}`));
-  return { protocol, hostname, port, path };
+/** Parses a base URL. Its path, which may end in a slash, ends in none. */
+export function parseBaseUrl(baseUrl: string): RequestTarget {
+  const { protocol, hostname, port, path } = urlToHttpOptions(new URL(baseUrl));
+  return { protocol, hostname, port, path: path?.replace(/\/$/, "") };
 }
 
-/** Reads the type of a response, and decompresses its body if need be. */
-export const openReply = (message: IncomingMessage): OpenReply => ({
-  body: decompressed(message),
-  type: mediaType(message),
-});
-
-const mediaType = ({ headers }: IncomingMessage) =>
+/** The media type of a response. "" if the provider named none. */
+export const mediaType = ({ headers }: IncomingMessage) =>
   (headers["content-type"] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
 
 const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {

@@ -1,44 +1,7 @@
 import type { OpenAI } from "openai";
-import type { Adapter } from "./adapter.ts";
-import { finishReasonOf, type ParsedEvent, type ResponseParser, requireText } from "./decode.ts";
-import { type Endpoint, joinUrl } from "./http-client.ts";
-import type { Prompt, Usage } from "./provider.ts";
+import { type Adapter, finishReasonOf, requireText } from "./adapter.ts";
+import type { Prompt } from "./provider.ts";
 import { mergeAdjacent, outputTokensOf, startAndEndWithUser, temperatureOf, withSystemFirst } from "./provider.ts";
-
-/** Chat completions of OpenAI and of compatible providers. */
-export function openaiAdapter({ baseUrl, key, http }: Endpoint, isOpenai: boolean): Adapter {
-  const target = joinUrl(baseUrl, "chat/completions");
-  const headers = { authorization: `Bearer ${key}` };
-  return {
-    ...openaiParser,
-    send(prompt, stream, signal) {
-      const request = { ...requestOf(prompt, isOpenai), ...(stream && streaming(prompt, isOpenai)) };
-      return http.post(target, headers, request, signal);
-    },
-  };
-}
-
-function requestOf(prompt: Prompt, isOpenai: boolean): OpenAI.ChatCompletionCreateParams {
-  const { model, system = "", messages } = prompt;
-  const outputTokens = outputTokensOf(prompt);
-  const temperature = temperatureOf(prompt);
-  const ordered = withSystemFirst([{ role: "system", content: system }, ...messages]);
-  const accepted = isOpenai ? ordered : startAndEndWithUser(ordered);
-  return {
-    model: model.upstream,
-    messages: mergeAdjacent(
-      accepted.map(({ role, content }) => ({ role: role === "system" ? model.systemRole : role, content })),
-    ),
-    ...(outputTokens !== undefined && { [model.outputTokensField]: outputTokens }),
-    ...(temperature !== undefined && { temperature }),
-  };
-}
-
-/** Requests usage, where the provider accepts that, and declines OpenAI's random padding of every chunk. */
-function streaming({ model }: Prompt, isOpenai: boolean) {
-  const options = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
-  return { stream: true, ...(model.usageOnRequest && { stream_options: options }) } as const;
-}
 
 type Content = string | null | { type?: string; text?: string }[];
 type Message = {
@@ -54,39 +17,52 @@ type Choice = {
   message?: Message | null;
   finish_reason?: string | null;
 };
-type Body = {
-  choices?: (Choice | null)[] | null;
-  usage?: { prompt_tokens?: number | null; completion_tokens?: number | null; total_tokens?: number | null } | null;
-};
+type Counts = { prompt_tokens?: number | null; completion_tokens?: number | null; total_tokens?: number | null };
+type Body = { choices?: (Choice | null)[] | null; usage?: Counts | null };
 
-/** Chunks and complete replies. Some servers leave out the finish reason, some the final `[DONE]`. */
-export const openaiParser: ResponseParser = {
-  parseEvent(frame) {
-    const { choices, usage } = frame as Body;
-    const choice = firstOf(choices);
-    return { ...parseChoice(choice, choice?.delta), usage: usageOf(usage) };
-  },
-  parseBody(body) {
-    const { choices, usage } = body as Body;
-    const choice = firstOf(choices);
-    const parsed = parseChoice(choice, choice?.message);
-    return { ...parsed, usage: usageOf(usage), finished: parsed.finished ?? (parsed.text ? "stop" : undefined) };
+/** Chat completions of OpenAI. */
+export const openaiAdapter: Adapter = {
+  path: () => "chat/completions",
+  headers: (key) => ({ authorization: `Bearer ${key}` }),
+  body: (prompt) => bodyOf(prompt, true),
+  /** Some servers leave out the finish reason, some the final `[DONE]`. */
+  parse(document) {
+    const { choices, usage } = document as Body;
+    // Some servers send several choices though one was requested, each in chunks of its own.
+    const choice = choices?.find((each) => (each?.index ?? 0) === 0);
+    const { content, refusal, reasoning_content, reasoning, tool_calls } = choice?.delta ?? choice?.message ?? {};
+    const reason = choice?.finish_reason;
+    return {
+      text: textOf(content) + requireText(refusal),
+      usage: usage && countsOf(usage),
+      active: Boolean(reasoning_content || reasoning || (Array.isArray(content) && content.length > 0)),
+      finished: finishReasonOf(reason, ["length", "model_length"]),
+      callsTool: reason === "tool_calls" || reason === "function_call" || Boolean(tool_calls?.length), // or "stop"
+      failed: reason === "content_filter" ? "blocked the content" : reason === "error" ? "broke off" : undefined,
+    };
   },
   finishesWithDone: true,
 };
 
-/** Some servers send several choices though one was requested, each in chunks of its own. */
-const firstOf = (choices: Body["choices"]) => choices?.find((choice) => (choice?.index ?? 0) === 0);
+/** Chat completions of other providers. */
+export const compatibleAdapter: Adapter = { ...openaiAdapter, body: (prompt) => bodyOf(prompt, false) };
 
-function parseChoice(choice: Choice | null | undefined, message: Message | null | undefined): ParsedEvent {
-  const reason = choice?.finish_reason;
-  const content = message?.content;
+function bodyOf(prompt: Prompt, isOpenai: boolean): OpenAI.ChatCompletionCreateParams {
+  const { model, system = "", messages, isStream } = prompt;
+  const outputTokens = outputTokensOf(prompt);
+  const temperature = temperatureOf(prompt);
+  const ordered = withSystemFirst([{ role: "system", content: system }, ...messages]);
+  const accepted = isOpenai ? ordered : startAndEndWithUser(ordered);
+  /** Requests usage, and declines OpenAI's random padding of every chunk. */
+  const streamOptions = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
   return {
-    text: textOf(content) + requireText(message?.refusal),
-    active: Boolean(message?.reasoning_content || message?.reasoning || (Array.isArray(content) && content.length > 0)),
-    finished: finishReasonOf(reason, ["length", "model_length"]),
-    callsTool: reason === "tool_calls" || reason === "function_call" || Boolean(message?.tool_calls?.length), // or "stop"
-    failed: reason === "content_filter" ? "blocked the content" : reason === "error" ? "broke off" : undefined,
+    model: model.upstream,
+    messages: mergeAdjacent(
+      accepted.map(({ role, content }) => ({ role: role === "system" ? model.systemRole : role, content })),
+    ),
+    ...(outputTokens !== undefined && { [model.outputTokensField]: outputTokens }),
+    ...(temperature !== undefined && { temperature }),
+    ...(isStream && { stream: true, ...(model.usageOnRequest && { stream_options: streamOptions }) }),
   };
 }
 
@@ -97,8 +73,7 @@ function textOf(content: Content | undefined): string {
 }
 
 /** Some providers (xAI, Gemini) count reasoning only in the total. */
-function usageOf(usage: Body["usage"]): Partial<Usage> {
-  const { prompt_tokens: inputTokens, completion_tokens: written, total_tokens: total } = usage ?? {};
-  if (typeof inputTokens !== "number" || typeof written !== "number") return {};
+function countsOf({ prompt_tokens: inputTokens, completion_tokens: written, total_tokens: total }: Counts) {
+  if (typeof inputTokens !== "number" || typeof written !== "number") return undefined;
   return { inputTokens, outputTokens: Math.max(written, typeof total === "number" ? total - inputTokens : 0) };
 }

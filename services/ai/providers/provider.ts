@@ -6,6 +6,8 @@ export type PromptMessage = { role: "user" | "assistant" | "system"; content: st
 /** What is sent to a model. Only the catalogue decides where it goes. */
 export type Prompt = {
   model: CatalogueModel;
+  /** Requests the reply as a stream. */
+  isStream: boolean;
   /** Instruction placed before the conversation. */
   system?: string | undefined;
   messages: readonly PromptMessage[];
@@ -19,32 +21,26 @@ export type Usage = { inputTokens: number; outputTokens: number };
 /** Why a reply ended: by itself, or at the maximum number of tokens. */
 export type FinishReason = "stop" | "length";
 
-/** A complete reply. `usage` is absent if the provider did not report it. */
-export type Completion = { content: string; finishReason: FinishReason; usage?: Usage | undefined };
-
-/** Observes one call of a provider. */
-export type CallObserver = {
-  /** An attempt was sent, at that `performance.now()`. Called when its response has begun. */
-  onSent(at: number): void;
-  /** Decoding what the provider sent took so many milliseconds. */
-  onDecoded(ms: number): void;
-  /** The provider reported the usage of a streamed reply, which is complete. */
-  onUsage(usage: Usage): void;
+/** Facts about one call of a provider, which fills them in. */
+export type CallReport = {
+  /** When the first attempt that got a response was sent, by `performance.now()`. */
+  sentAt?: number;
+  /** How long decoding has taken, in milliseconds. */
+  decodingMs: number;
+  /** Set when the reply is complete. */
+  finishReason?: FinishReason | undefined;
+  /** Set when the reply is complete and the provider has reported it. */
+  usage?: Usage | undefined;
 };
 
 /**
- * A chat model host. Both functions throw ProviderError for whatever goes wrong on the provider's side, and the signal's
- * own reason when that fires. Either way the upstream connection is free by then.
+ * Sends a prompt to a chat model host, and reads the reply: pieces of text that are never empty, of whole characters. Text
+ * that has arrived since the last pull is one piece, as is a reply that is not streamed.
+ * Ends without an error only if the provider has finished the reply. Throws ProviderError for whatever goes wrong on the
+ * provider's side, and the signal's own reason when that fires. At its end, or when the loop is left, the upstream
+ * connection is free.
  */
-export type Provider = {
-  complete(prompt: Prompt, signal: AbortSignal, observer?: CallObserver): Promise<Completion>;
-  /**
-   * Streams a reply: pieces of text that are never empty, of whole characters. Text that has arrived since the last pull
-   * is one piece. Ends without an error only if the provider has ended the reply by its finish marker. Leaving the loop
-   * closes the upstream connection.
-   */
-  stream(prompt: Prompt, signal: AbortSignal, observer?: CallObserver): AsyncIterable<string>;
-};
+export type Provider = (prompt: Prompt, signal: AbortSignal, report: CallReport) => AsyncGenerator<string, void>;
 
 const MIB = 1024 * 1024;
 
@@ -66,7 +62,7 @@ export const DEFAULT_BOUNDS = {
   backoffMs: 250,
   /** One event of a stream. */
   eventBytes: MIB,
-  /** The whole body of an answer to `complete`. */
+  /** A reply that comes as one document. */
   chatBytes: 16 * MIB,
   /** Everything received in one stream. */
   streamBytes: 256 * MIB,

@@ -1,16 +1,16 @@
-import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../catalogue.ts";
-import { type Adapter, createProvider } from "./adapter.ts";
+import { BASE_URL, type Catalogue, isBaseUrl } from "../catalogue.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
-import { createHttpClient, type Endpoint, type ProxyEnv } from "./http-client.ts";
-import { openaiAdapter } from "./openai.ts";
+import { createHttpClient, type ProxyEnv } from "./http-client.ts";
+import { compatibleAdapter, openaiAdapter } from "./openai.ts";
 import { DEFAULT_BOUNDS, type Provider, type ProviderBounds } from "./provider.ts";
+import { createProvider } from "./reply.ts";
 
-const ADAPTERS: Record<CatalogueProvider["dialect"], (endpoint: Endpoint) => Adapter> = {
-  openai: (endpoint) => openaiAdapter(endpoint, true),
+const ADAPTERS = {
+  openai: openaiAdapter,
   anthropic: anthropicAdapter,
   google: googleAdapter,
-  "openai-compatible": (endpoint) => openaiAdapter(endpoint, false),
+  "openai-compatible": compatibleAdapter,
 };
 
 /**
@@ -32,7 +32,7 @@ export function openProviders(
     const key = variables[keyVariable];
     if (!key) continue;
     const endpoint = { key, baseUrl: variables[baseUrlVariable] || baseUrl, http };
-    byId.set(id, createProvider(ADAPTERS[dialect](endpoint), bounds));
+    byId.set(id, createProvider(ADAPTERS[dialect], endpoint, bounds));
   }
   return { byId, close: http.close };
 }

@@ -1,8 +1,9 @@
+import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { classifyError, ProviderError, retryDelayOf, toProviderError } from "./errors.ts";
-import { decompressed, type OpenReply, openReply, readAll, type UpstreamResponse } from "./http-client.ts";
-import type { CallObserver, ProviderBounds } from "./provider.ts";
+import { decompressed, readAll } from "./http-client.ts";
+import type { CallReport, ProviderBounds } from "./provider.ts";
 
 /** Largest body of an error response that is parsed. Bytes. */
 const ERROR_BYTES = 64 * 1024;
@@ -73,24 +74,27 @@ export class UpstreamRequest {
  * Sends a request until a successful response begins to arrive. Retries what may pass until the first byte. Waits as long
  * as the provider asks for, if there is time for it, and otherwise with exponential backoff and jitter.
  * @param send sends the request once and resolves when the status line has arrived
- * @param attemptMs time that an attempt has for its first byte, and the longest wait that the provider may ask for
  * @throws ProviderError
  */
 export async function sendWithRetry(
-  send: () => Promise<UpstreamResponse>,
+  send: () => Promise<IncomingMessage>,
   request: UpstreamRequest,
-  { firstByteMs, afterOutcomeMs, retries, backoffMs }: ProviderBounds,
-  observer?: CallObserver,
-  attemptMs = firstByteMs,
-): Promise<OpenReply> {
+  isStream: boolean,
+  { firstByteMs, totalMs, afterOutcomeMs, retries, backoffMs }: ProviderBounds,
+  report: CallReport,
+): Promise<IncomingMessage> {
+  // A model may write for minutes before a reply that is not streamed begins.
+  const attemptMs = isStream ? firstByteMs : totalMs;
   for (let attempt = 0; ; attempt++) {
     request.resetIdleTimer(attemptMs);
     try {
-      const { message, sentAt } = await send();
-      observer?.onSent(sentAt);
+      const answer = send();
+      const sentAt = performance.now();
+      const message = await answer;
+      report.sentAt ??= sentAt;
       await checkStatus(message, afterOutcomeMs);
       request.pauseIdleTimer();
-      return openReply(message);
+      return message;
     } catch (thrown) {
       if (request.signal.aborted) throw thrown;
       const error = toProviderError(thrown, "unreachable");
@@ -107,22 +111,17 @@ export async function sendWithRetry(
 /** Waits for the first byte of a success. Any other status is an error, which is retryable for 408, 429 and 5xx. */
 async function checkStatus(message: IncomingMessage, errorMs: number): Promise<void> {
   const status = message.statusCode ?? 0;
-  if (status === 200) return waitForFirstByte(message);
+  if (status === 200) {
+    if (message.readableLength === 0 && !message.complete) await once(message, "readable"); // or at its end
+    return;
+  }
   const error = await errorIn(message, errorMs);
   const kind = classifyError(error, status);
   const retryable = (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
-  throw new ProviderError(status < 300 ? "unreadable reply" : kind, {
+  throw new ProviderError(kind, {
     retryable,
     retryAfterMs: retryAfterOf(message.headers) ?? retryDelayOf(error),
     detail: `HTTP ${status}`,
-  });
-}
-
-/** Waits until there is something to read, or for the end. */
-function waitForFirstByte(message: IncomingMessage): Promise<void> {
-  return new Promise((resolve, reject) => {
-    if (message.readableLength > 0 || message.complete) return resolve();
-    message.once("readable", resolve).once("end", resolve).once("error", reject);
   });
 }
 

@@ -1,9 +1,8 @@
 import { expect, test } from "vitest";
-import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
-import { parseDocument, toUsage } from "../../../services/ai/providers/decode.ts";
-import { googleParser } from "../../../services/ai/providers/google.ts";
-import { openaiParser } from "../../../services/ai/providers/openai.ts";
-import { decode, framesOf } from "./support.ts";
+import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
+import { googleAdapter } from "../../../services/ai/providers/google.ts";
+import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
+import { decode, decodeDocument, framesOf } from "./support.ts";
 
 type Counts = Record<string, unknown>;
 const LARGE = 2 ** 30;
@@ -33,16 +32,13 @@ test.each(COUNTS)("Anthropic dialect: usage of a stream that reports %j and then
     { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: end },
     { type: "message_stop" },
   );
-  expect(decode(anthropicParser, frames).usage).toEqual(usage && { inputTokens: usage[0], outputTokens: usage[1] });
+  expect(decode(anthropicAdapter, frames).usage).toEqual(usage && { inputTokens: usage[0], outputTokens: usage[1] });
 });
 
 test("Anthropic dialect: usage of a complete reply includes cached input", () => {
   const usage = { input_tokens: 1, cache_read_input_tokens: 20, cache_creation_input_tokens: 300, output_tokens: 7 };
-  const body = { content: [{ type: "text", text: "Hello." }], stop_reason: "end_turn", usage };
-  expect(toUsage(parseDocument(JSON.stringify(body), anthropicParser.parseBody).usage)).toEqual({
-    inputTokens: 321,
-    outputTokens: 7,
-  });
+  const body = { type: "message", content: [{ type: "text", text: "Hello." }], stop_reason: "end_turn", usage };
+  expect(decodeDocument(anthropicAdapter, body).usage).toEqual({ inputTokens: 321, outputTokens: 7 });
 });
 
 test("Google dialect: a last event without output counts does not erase the count before", () => {
@@ -52,7 +48,7 @@ test("Google dialect: a last event without output counts does not erase the coun
   });
   const first = event(null, { promptTokenCount: 5, candidatesTokenCount: 7, thoughtsTokenCount: 2 });
   const frames = framesOf(first, event("STOP", { promptTokenCount: 6, totalTokenCount: 15 }));
-  expect(decode(googleParser, frames).usage).toEqual({ inputTokens: 6, outputTokens: 9 });
+  expect(decode(googleAdapter, frames).usage).toEqual({ inputTokens: 6, outputTokens: 9 });
 });
 
 const chunk = (index: number, content: string, finish_reason: string | null) => ({
@@ -61,7 +57,7 @@ const chunk = (index: number, content: string, finish_reason: string | null) => 
 
 test("OpenAI dialect: ignores the chunks of all choices but the first", () => {
   const frames = framesOf(chunk(0, "Hel", null), chunk(1, "Good", "stop"), chunk(0, "lo.", "stop"));
-  expect(decode(openaiParser, frames)).toEqual({ text: "Hello.", usage: undefined, error: undefined });
+  expect(decode(openaiAdapter, frames)).toEqual({ text: "Hello.", usage: undefined, error: undefined });
 });
 
 test.each([
@@ -69,5 +65,5 @@ test.each([
   ["a character", Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"ü').subarray(0, -1)],
 ])("OpenAI dialect: a stream that ends inside %s is reported as broken off", (_where, last) => {
   const outcome = { text: "Hello", usage: undefined, error: "broke off" };
-  expect(decode(openaiParser, framesOf(chunk(0, "Hello", null)), last)).toEqual(outcome);
+  expect(decode(openaiAdapter, framesOf(chunk(0, "Hello", null)), last)).toEqual(outcome);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { encode, PIECES, PREFIX, prefix, REPLY } from "../../../scripts/simulators/script.ts";
-import { openaiParser } from "../../../services/ai/providers/openai.ts";
+import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
 import { CODECS, decode, REQUEST, TOKENS } from "./support.ts";
 
 const ENDINGS = ["\n", "\r\n", "\r"];
@@ -34,6 +34,6 @@ describe.each(CODECS)("Golden transcript of %s", (_, encoderOf, mapping) => {
       .join("");
     const { text, error } = read(Buffer.from(cutShort), []);
     expect(text).toBe(PREFIX);
-    expect(error).toBe(mapping === openaiParser ? undefined : "broke off");
+    expect(error).toBe(mapping === openaiAdapter ? undefined : "broke off");
   });
 });

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { encode, PIECES, REPLY } from "../../../scripts/simulators/script.ts";
-import { parseDocument, toUsage } from "../../../services/ai/providers/decode.ts";
-import type { Prompt } from "../../../services/ai/providers/provider.ts";
-import { CODECS, decode, promptOf, REQUEST, readStream, startTestBench, TOKENS } from "./support.ts";
+import type { Provider } from "../../../services/ai/providers/provider.ts";
+import { CODECS, decode, decodeDocument, promptOf, REQUEST, readStream, startTestBench, TOKENS } from "./support.ts";
 
 /** Values that replace each value of a reply. The only text among them differs from texts made of the others. */
 const SCALARS = [null, 7, -1.5, true, "odd", ""];
@@ -35,9 +34,9 @@ describe.each(CODECS)("Replies of %s with values of unexpected types", (_, encod
 
   test("a complete reply gives text or an error, never converted values", () => {
     for (const changed of variants(encoder.whole(REPLY, TOKENS, REQUEST))) {
-      const { text = "", usage } = parseDocument(JSON.stringify(changed), mapping.parseBody);
+      const { text, usage } = decodeDocument(mapping, changed);
       expect(text, JSON.stringify(changed)).not.toMatch(CONVERTED);
-      expectCounts(toUsage(usage));
+      expectCounts(usage);
     }
   });
 });
@@ -59,17 +58,12 @@ function expectCounts(usage: object | undefined): void {
 
 test("Provider client: an unexpected error in one reply does not end others", async () => {
   const bench = await startTestBench("openai");
-  const observer = {
-    onSent() {},
-    onDecoded() {
-      throw new Error("The observer broke.");
-    },
-    onUsage() {},
-  };
-  const observed = {
-    ...bench.provider,
-    stream: (prompt: Prompt, signal: AbortSignal) => bench.provider.stream(prompt, signal, observer),
-  };
+  const observed: Provider = (prompt, signal) =>
+    bench.provider(prompt, signal, {
+      get decodingMs(): number {
+        throw new Error("The report broke.");
+      },
+    });
   expect(await readStream(observed, promptOf(bench, "case: silent-midway"))).toMatchObject({ failure: "broke off" });
   expect(await readStream(bench.provider, promptOf(bench, "case: plain"))).toMatchObject({ text: REPLY });
 });

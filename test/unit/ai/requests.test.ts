@@ -1,8 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS, type SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
-import type { Prompt } from "../../../services/ai/providers/provider.ts";
-import { type Bench, promptOf, readStream, readWhole, startSuiteBench, startTestBench } from "./support.ts";
+import {
+  type Bench,
+  type Prompt,
+  promptOf,
+  readStream,
+  readWhole,
+  startSuiteBench,
+  startTestBench,
+} from "./support.ts";
 
 const modelOf = ({ entry }: Bench, name?: string) =>
   entry.models.find((model) => model.name === name) ?? entry.models[0];

@@ -8,7 +8,8 @@ const IDLE_MS = 300;
 /** Starts a stream with the provider simulator, and reads its first piece. */
 async function begin(name: string, client = new AbortController()) {
   const bench = await startTestBench("openai", { idleMs: IDLE_MS });
-  const pieces = bench.provider.stream(promptOf(bench, `case: ${name}`), client.signal)[Symbol.asyncIterator]();
+  const prompt = { ...promptOf(bench, `case: ${name}`), isStream: true };
+  const pieces = bench.provider(prompt, client.signal, { decodingMs: 0 });
   const read = [(await pieces.next()).value as string];
   const readOn = async () => {
     for await (const piece of { [Symbol.asyncIterator]: () => pieces }) read.push(piece);
@@ -48,9 +49,10 @@ test("Provider stream: the idle timer pauses while the reader is busy", async ()
 test("Provider stream, complete reply: a signal that has fired already sends no request", async () => {
   const { provider, simulator, ...bench } = await startTestBench("openai");
   const reason = new Error("The client has gone.");
-  const [prompt, gone] = [promptOf(bench, "case: plain"), AbortSignal.abort(reason)];
-  await expect(provider.stream(prompt, gone)[Symbol.asyncIterator]().next()).rejects.toBe(reason);
-  await expect(provider.complete(prompt, gone)).rejects.toBe(reason);
+  for (const isStream of [true, false]) {
+    const prompt = { ...promptOf(bench, "case: plain"), isStream };
+    await expect(provider(prompt, AbortSignal.abort(reason), { decodingMs: 0 }).next()).rejects.toBe(reason);
+  }
   await wait(20);
   expect(simulator.requests).toEqual([]);
 });

@@ -8,40 +8,50 @@ import {
   startProviderSimulator,
 } from "../../../scripts/simulators/simulator.ts";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
-import { anthropicParser } from "../../../services/ai/providers/anthropic.ts";
-import { ReplyDecoder, type ResponseParser } from "../../../services/ai/providers/decode.ts";
+import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
+import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
-import { googleParser } from "../../../services/ai/providers/google.ts";
-import { openaiParser } from "../../../services/ai/providers/openai.ts";
+import { googleAdapter } from "../../../services/ai/providers/google.ts";
+import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
 import {
+  type CallReport,
   DEFAULT_BOUNDS,
-  type Prompt,
   type Provider,
   type ProviderBounds,
+  type Prompt as SentPrompt,
   type Usage,
 } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 
-/** The encoder of the simulator and the parser of the product, by dialect. */
+/** The encoder of the simulator and the adapter of the product, by dialect. */
 export const CODECS = [
-  ["openai", openaiEncoder, openaiParser],
-  ["openai-compatible", mistralEncoder, openaiParser],
-  ["anthropic", anthropicEncoder, anthropicParser],
-  ["google", googleEncoder, googleParser],
+  ["openai", openaiEncoder, openaiAdapter],
+  ["openai-compatible", mistralEncoder, openaiAdapter],
+  ["anthropic", anthropicEncoder, anthropicAdapter],
+  ["google", googleEncoder, googleAdapter],
 ] as const;
 export const REQUEST = { model: "simulated", stream: true, usage: true, lastMessage: "", input: "" };
 export const TOKENS = { input: 11, output: 22 };
+
+type Dialect = ConstructorParameters<typeof ReplyDecoder>[0];
 
 /** The frames of events without a name. */
 export const framesOf = (...events: object[]) => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("");
 
 /** Decodes a stream. @param parts its bytes as they arrive */
-export function decode(parser: ResponseParser, ...parts: (string | Uint8Array)[]) {
-  const decoder = new ReplyDecoder(parser, DEFAULT_BOUNDS.eventBytes);
+export function decode(dialect: Dialect, ...parts: (string | Uint8Array)[]) {
+  const decoder = new ReplyDecoder(dialect, DEFAULT_BOUNDS.eventBytes);
   let text = "";
   for (const part of parts) text += decoder.push(Buffer.from(part));
   text += decoder.end();
   return { text, usage: decoder.usage, error: decoder.error?.kind };
+}
+
+/** Decodes a reply that comes as one document. */
+export function decodeDocument(dialect: Dialect, document: unknown) {
+  const decoder = new ReplyDecoder(dialect, DEFAULT_BOUNDS.eventBytes);
+  const text = decoder.readDocument(Buffer.from(JSON.stringify(document)));
+  return { text, usage: decoder.usage };
 }
 
 /** A simulated provider and the adapter that calls it. */
@@ -82,6 +92,9 @@ export async function startTestBench(...options: Parameters<typeof startBench>):
   return bench;
 }
 
+/** A prompt, whether or not its reply is streamed. */
+export type Prompt = Omit<SentPrompt, "isStream">;
+
 /** A prompt of one message, for the default model. */
 export function promptOf({ entry }: Pick<Bench, "entry">, content: string): Prompt {
   return { model: entry.models[0], messages: [{ role: "user", content }] };
@@ -92,35 +105,20 @@ const never = () => new AbortController().signal;
 /** The outcome of a call. */
 export type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
 
-/** Reads a stream to its end or failure. */
-export async function readStream(provider: Provider, prompt: Prompt): Promise<Outcome> {
-  const outcome: Outcome = { text: "" };
-  try {
-    const observer = {
-      onSent() {},
-      onDecoded() {},
-      onUsage(usage: Usage) {
-        outcome.usage = usage;
-      },
-    };
-    for await (const text of provider.stream(prompt, never(), observer)) outcome.text += text;
-  } catch (thrown) {
-    outcome.failure = failureOf(thrown);
-  }
-  return outcome;
-}
+/** Reads a streamed reply to its end or failure. */
+export const readStream = (provider: Provider, prompt: Prompt) => read(provider, { ...prompt, isStream: true });
 
-/** Requests a whole reply. */
-export async function readWhole(provider: Provider, prompt: Prompt): Promise<Outcome> {
-  try {
-    const { content, usage } = await provider.complete(prompt, never());
-    return { text: content, usage };
-  } catch (thrown) {
-    return { text: "", failure: failureOf(thrown) };
-  }
-}
+/** Reads a reply that is not streamed. */
+export const readWhole = (provider: Provider, prompt: Prompt) => read(provider, { ...prompt, isStream: false });
 
-function failureOf(thrown: unknown): string {
-  if (thrown instanceof ProviderError) return thrown.kind;
-  throw thrown;
+async function read(provider: Provider, prompt: SentPrompt): Promise<Outcome> {
+  const report: CallReport = { decodingMs: 0 };
+  let text = "";
+  try {
+    for await (const piece of provider(prompt, never(), report)) text += piece;
+    return { text, usage: report.usage };
+  } catch (thrown) {
+    if (!(thrown instanceof ProviderError)) throw thrown;
+    return { text: prompt.isStream ? text : "", failure: thrown.kind };
+  }
 }

@@ -1,3 +1,4 @@
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { afterAll, expect, onTestFinished, test, vi } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { listUsage } from "../../../services/ai/list-usage.ts";
@@ -48,7 +49,7 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
   }
   await sql("analyze ai_usage");
   await store.fork().transactional(async (em) => {
-    const [from, to] = [360, 90].map((days) => new Date(clock.now().getTime() - days * 86_400_000));
+    const [from, to] = [360, 90].map((days) => timestampFromMs(clock.now().getTime() - days * 86_400_000));
     const call = { em, clock, config: { usageRetentionMs: 0 } as Config, ai: { usage } };
     const page = await listUsage(call, { from, to });
     expect([page.length, new Set(page.map(({ day }) => day)).size]).toEqual([5_000, 1]);

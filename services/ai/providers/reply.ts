@@ -1,0 +1,104 @@
+import { finished, type Readable } from "node:stream";
+import type { Adapter } from "./adapter.ts";
+import { ReplyDecoder } from "./decode.ts";
+import { ProviderError, toProviderError } from "./errors.ts";
+import { decompressed, type Endpoint, mediaType, parseBaseUrl, readAll } from "./http-client.ts";
+import type { Provider, ProviderBounds } from "./provider.ts";
+import { sendWithRetry, UpstreamRequest } from "./send.ts";
+
+/** How long the body of a complete reply may take to end, so that its connection can be used again. Milliseconds. */
+const DRAIN_MS = 100;
+
+/**
+ * Makes a provider that speaks a dialect at an endpoint. Attempts, timeouts, sizes, finish marker and clean-up are the same
+ * for all dialects, and for replies that are streamed or not.
+ */
+export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoint, bounds: ProviderBounds): Provider {
+  const base = parseBaseUrl(baseUrl); // once, not for every request
+  return async function* reply(prompt, client, report) {
+    const request = new UpstreamRequest(client, bounds.totalMs);
+    const decoder = new ReplyDecoder(adapter, bounds.eventBytes);
+    let body: Readable | undefined;
+    try {
+      const target = { ...base, path: `${base.path}/${adapter.path(prompt)}` };
+      const send = () => http.post(target, adapter.headers(key, prompt), adapter.body(prompt), request.signal);
+      const message = await sendWithRetry(send, request, prompt.isStream, bounds, report);
+      const content = decompressed(message);
+      body = content;
+      // Some servers answer a request for a stream by one document. Errors come so too, even with status 200.
+      const type = mediaType(message) || (prompt.isStream ? "text/event-stream" : "application/json");
+      const isDocument = type.endsWith("json");
+      if (!isDocument && type !== "text/event-stream") throw new ProviderError("unreadable reply");
+      const read = isDocument ? () => readAll(content, bounds.chatBytes) : readerOf(content);
+      let received = 0;
+      if (prompt.isStream) request.resetIdleTimer(bounds.idleMs);
+      try {
+        for (let bytes = await read(); bytes !== undefined; bytes = await read()) {
+          received += bytes.length;
+          if (received > bounds.streamBytes) throw new ProviderError("reply too large");
+          const startedAt = performance.now();
+          const text = isDocument ? decoder.readDocument(bytes) : decoder.push(bytes);
+          report.decodingMs += performance.now() - startedAt;
+          if (text !== "") {
+            request.pauseIdleTimer();
+            yield text;
+          }
+          if (decoder.isClosed) break;
+          if (decoder.hadContent) request.resetIdleTimer(decoder.isComplete ? bounds.afterOutcomeMs : bounds.idleMs);
+        }
+        const rest = decoder.end();
+        if (rest !== "") yield rest;
+      } catch (thrown) {
+        // After the finish marker any end counts as the end: a reset, silence, half a closing frame.
+        if (!decoder.error && !decoder.isComplete) throw thrown;
+      }
+      if (decoder.error) throw decoder.error;
+      client.throwIfAborted(); // even if the reply is complete: its text may not have been read
+      report.usage = decoder.usage;
+      report.finishReason = decoder.finishReason;
+    } catch (thrown) {
+      // The client's own reason if the client has gone; otherwise the timeout or the failure.
+      throw client.aborted ? client.reason : toProviderError(request.signal.reason ?? thrown, "broke off");
+    } finally {
+      if (body && decoder.isClosed && !request.signal.aborted) {
+        request.finish();
+        drain(body);
+      } else request.close();
+    }
+  };
+}
+
+/** Lets the body end so that its connection returns to the pool. A body that does not end is destroyed. */
+function drain(body: Readable): void {
+  if (body.readableEnded) return;
+  setTimeout(() => body.destroy(), DRAIN_MS).unref();
+  body.removeAllListeners("readable").resume();
+}
+
+/**
+ * Makes a function that resolves with the bytes that have arrived since its last call, or with undefined at the end. A slow
+ * reader slows the provider.
+ *
+ * `body.iterator({ destroyOnReturn: false })` does the same with one async generator more per piece. The body is left open,
+ * so that its connection can be used again.
+ */
+function readerOf(body: Readable): () => Promise<Buffer | undefined> {
+  let end: { error?: unknown } | undefined;
+  let wake = () => {};
+  body.on("readable", () => wake());
+  finished(body, { writable: false }, (error) => {
+    end = { error };
+    wake();
+  });
+  return async () => {
+    for (;;) {
+      const bytes: Buffer | null = body.read();
+      if (bytes) return bytes;
+      if (end?.error) throw end.error;
+      if (end) return undefined;
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+  };
+}
