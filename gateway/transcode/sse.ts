@@ -31,11 +31,11 @@ export async function sendStream(
 ): Promise<void> {
   const { raw } = reply;
   const { call } = reply.request;
-  let header: Headers | undefined;
-  const events = createSseWriter(reply, keepAliveMs, () => header);
+  const headers: Headers[] = [];
+  const events = createSseWriter(reply, keepAliveMs, headers);
   try {
     const response = await start();
-    header = response.header;
+    headers.push(response.header);
     for await (const message of response.message) {
       events.open();
       const isFlushed = events.write(sseEvent(toJson(binding.method.output, message, emitDefaults)));
@@ -47,9 +47,10 @@ export async function sendStream(
     const failed = toHttpError(reason);
     call.abort(STOPPED); // leaving the loop does not cancel a Connect stream
     if (reply.request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
-    if (!events.isOpen() && !isEvent(failed)) throw reason;
+    if (!raw.headersSent && !isEvent(failed)) throw reason;
     if (failed.isInternal) report(thrown);
-    events.open(ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header
+    headers.push(ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header
+    events.open();
     events.write(sseEvent({ error: failed.body.message }));
   } finally {
     events.close();
@@ -60,14 +61,13 @@ export async function sendStream(
 const isEvent = ({ reason, body }: HttpErrorResponse) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
-function createSseWriter(reply: FastifyReply, keepAliveMs: number, headerOfCall: () => Headers | undefined) {
+/** @param headers those of the call, as far as they are known when the response begins */
+function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Headers[]) {
   const { raw } = reply;
-  let isOpen = false;
   let socket: Socket | undefined;
-  const open = (metadata?: Headers) => {
-    if (isOpen || raw.destroyed) return;
-    isOpen = true;
-    for (const each of [headerOfCall(), metadata]) if (each) forwardHeaders(each, reply);
+  const open = () => {
+    if (raw.headersSent || raw.destroyed) return;
+    for (const each of headers) forwardHeaders(each, reply);
     reply.hijack();
     reply.headers({
       "content-type": "text/event-stream",
@@ -94,9 +94,8 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headerOfCall:
     if (!(socket ?? raw).writableNeedDrain && !raw.destroyed) write(KEEP_ALIVE);
   }, keepAliveMs);
   return {
-    /** Sends the headers, once, along with the next write: those of the call as far as they are known, and the metadata. */
+    /** Sends the headers, once, along with the next write. */
     open,
-    isOpen: () => isOpen,
     /** @returns false if the client is slow: wait for `drain` */
     write(text: string): boolean {
       heartbeat.refresh();
@@ -105,7 +104,7 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headerOfCall:
     /** Stops the heartbeat. Ends an open stream with `[DONE]`. */
     close(): void {
       clearInterval(heartbeat);
-      if (isOpen && !raw.destroyed) raw.end(DONE);
+      if (raw.headersSent && !raw.destroyed) raw.end(DONE);
     },
   };
 }
