@@ -7,7 +7,7 @@ import { ServiceError } from "../../services/platform/errors.ts";
 import { one } from "../../services/platform/in-process.ts";
 import type { Clock } from "../../services/platform/process.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
-import { writeFault, writeTypeErrors } from "../../services/platform/validation.ts";
+import { faultHeader, writeTypeErrors } from "../../services/platform/validation.ts";
 import { errorOfCall, STOPPED } from "../lifecycle.ts";
 import type { Origins } from "../request-hooks.ts";
 import type { HttpBinding } from "./binding.ts";
@@ -95,7 +95,7 @@ function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | u
     return { message, header };
   } catch (error) {
     if (rule.policy.access !== Access.ADMIN || !(error instanceof ServiceError)) throw error;
-    writeFault(header, error);
+    header.set(...faultHeader(error));
     return { message: readPathFields(rule, request), header };
   } finally {
     request.body = undefined; // frees its memory: the call may take minutes

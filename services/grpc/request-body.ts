@@ -11,6 +11,7 @@ import { payloadTooLarge, readBody } from "../platform/admission.ts";
 import { checkJson, tooManyFields } from "../platform/check-json.ts";
 import { ServiceError, toConnectError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, maxBodyBytes, policyOf } from "../platform/policy.ts";
+import { faultHeader } from "../platform/validation.ts";
 
 /** Maximum factor by which a compressed message may expand. A small one may always expand to this size, in bytes. */
 const MAX_EXPANSION = 20;
@@ -67,7 +68,8 @@ export async function receiveBody(
   } catch (error) {
     const isAdmins = policyOf(method)?.policy.access === Access.ADMIN; // their role is checked before
     if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
-    admitted.fault = error;
+    const [name, value] = faultHeader(error);
+    headers[name] = value;
     return limited([withFrame(Buffer.from(isJson(headers) ? "{}" : ""), headers)], maxBytes);
   }
 }

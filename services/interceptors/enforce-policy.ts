@@ -54,11 +54,10 @@ export const authorize: Interceptor = (next) => async (req) => {
   const rules = policyOf(req.method);
   if (!rules || rules.policy.access === Access.PUBLIC) return next(req);
   const call = callOf({ values: req.contextValues });
-  const { claims, fault, onSessionEnded } = req.contextValues.get(admittedKey) ?? {};
+  const { claims, onSessionEnded } = req.contextValues.get(admittedKey) ?? {};
   call.caller = await identify(call, claims, onSessionEnded);
   try {
     assertAllowed(rules.policy, call.caller, call.config);
-    if (fault) throw fault;
     return await next(req);
   } catch (error) {
     if (error instanceof ServiceError && isRecorded(rules.policy, error)) {

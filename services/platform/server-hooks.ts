@@ -52,8 +52,6 @@ export type Admitted = CallHead & {
   /** Sets the headers of the response. Undefined where a gateway sends it. */
   showRateLimit?(result: RateLimitResult): void;
   permit: Permit;
-  /** Why the body can't be read. The services refuse the call with it, once its caller is authorized. */
-  fault?: ServiceError;
 };
 
 /** The admitted call that an RPC belongs to. */

@@ -130,18 +130,15 @@ const typeErrorsSchema = z.array(z.object({ field: z.string(), message: z.string
 
 /** Metadata with the error of a body that can't be read at all. */
 const FAULT = "x-gatehouse-fault";
+const faultSchema = z.object({ reason: z.enum(Reason), message: z.string() });
 
-/** Tells the services that, and why, the body of a request can't be read. */
-export function writeFault(header: Headers, { reason, message }: ServiceError): void {
-  header.set(FAULT, JSON.stringify({ reason, message }));
-}
+/** The metadata by which a port passes on that a body can't be read: the services check the role of the caller first. */
+export const faultHeader = ({ reason, message }: ServiceError): [name: string, value: string] => [
+  FAULT,
+  JSON.stringify({ reason, message }),
+];
 
-const faultSchema = z.object({
-  reason: z.union([z.literal(Reason.MALFORMED_REQUEST), z.literal(Reason.UNSUPPORTED_MEDIA_TYPE)]),
-  message: z.string(),
-});
-
-/** Reads metadata of the gateway. Any caller may send it: all it does is refuse the caller's own request. */
+/** Reads metadata of the ports. Any caller may send it: all it does is refuse the caller's own request. */
 function readJson<T>(header: Headers, name: string, schema: z.ZodType<T>): T | undefined {
   const sent = header.get(name);
   if (sent === null) return undefined;
