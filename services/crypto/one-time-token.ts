@@ -17,10 +17,7 @@ const MAC_BYTES = 16;
 
 type Deps = ClockedDb & { cipher: Cipher };
 
-/**
- * Issues a token for an e-mail. It replaces an older one of the same user and kind. The row holds no secret: the token's
- * text is derived from its id when the mail is sent.
- */
+/** Issues a token for an e-mail, in the place of an older one of its user and kind. Its text is derived from its id later. */
 export async function issueOneTimeToken(
   call: ClockedDb,
   kind: OneTimeTokenKind,
@@ -51,8 +48,7 @@ export async function readOneTimeToken(call: Deps, text: string, kind: OneTimeTo
 }
 
 /**
- * Consumes a token. Of several callers one succeeds. Locks the row of its user first.
- * Call it in the transaction of the change that the token allows.
+ * Consumes a token, in the transaction of what it allows. Of several callers one succeeds. Locks the row of its user first.
  * @throws ServiceError TOKEN_INVALID
  */
 export async function consumeOneTimeToken(

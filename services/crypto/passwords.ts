@@ -41,10 +41,7 @@ export async function createPasswords(cost = DEFAULT_COST) {
 /** A caller that waits for its turn. */
 type Waiting = { start(): void; refuse(error: Error): void };
 
-/**
- * Bounds the hashes in progress. Networks of waiting callers take turns, so that a flood of logins from one delays the
- * logins from others by one hash.
- */
+/** Bounds the hashes in progress. Waiting networks take turns, so that a flood from one delays logins from others by one hash. */
 function createSemaphore() {
   let running = 0;
   let waiting = 0;

@@ -11,15 +11,13 @@ const CHECK_MS = 100;
 /** Interval between checks of the mail server, in ms: each is an SMTP session. Shorter while it is unavailable. */
 const MAIL_CHECK_MS = 5_000;
 const MAIL_AWAY_CHECK_MS = 1_000;
-/** Poll interval of a watch, in ms. */
+/** Poll interval of a watch, and the time after which it ends and its client asks for another, in ms. */
 const WATCH_MS = 1_000;
-/** A watch ends after this, in ms, and its client asks for another. */
 const MAX_WATCH_MS = 10 * 60_000;
 
 /** Resolves if a dependency works; rejects otherwise. */
 type Check = () => Promise<void>;
 
-/** The checks of the dependencies, each shared by concurrent callers. */
 export type HealthChecks = ReturnType<typeof healthChecks>;
 
 export const healthChecks = (parts: { database: Check; cache: Check; mail: Check }) => ({
@@ -71,10 +69,7 @@ export function healthHandler(dependencies: HealthChecks, isDraining: () => bool
   };
 }
 
-/**
- * Measures whether a dependency works, and how long its check takes. Concurrent callers share a check, and its result is reused
- * for a while.
- */
+/** Measures whether a dependency works, and how long its check takes. Callers share a check and, for a while, its result. */
 function measured(check: Check, servingMs: number, awayMs = servingMs) {
   let last: ReturnType<typeof measure> | undefined;
   let until = 0;

@@ -76,10 +76,7 @@ const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 /** The units of `grpc-timeout` that can exceed it, in ms. */
 const UNIT_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };
 
-/**
- * Removes a timeout that no timer can run for, since Connect would start the timer.
- * @returns the error for the client, if there is one
- */
+/** Removes a timeout that no timer can run for, since Connect would start the timer. @returns the error for its client */
 export function refuseLongTimeout(headers: IncomingHttpHeaders): ServiceError | undefined {
   const { "grpc-timeout": grpc = "", "connect-timeout-ms": connect } = headers;
   const [, amount, unit = ""] = /^(\d+)([HMS])$/.exec(String(grpc)) ?? [];

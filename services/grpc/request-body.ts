@@ -84,11 +84,7 @@ async function* limited(parts: AsyncIterable<Buffer> | Buffer[], maxBytes: numbe
   }
 }
 
-/**
- * Whether the message of a request is compressed. Connect does not learn of it, nor of the compressed length: it gets the
- * expanded message.
- * @throws ServiceError NOT_IMPLEMENTED if it must not be
- */
+/** Whether the message is compressed. Connect does not learn of it, since it gets the expanded one. @throws ServiceError */
 function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
   const encoding = ENCODING_HEADERS.map((name) => headers[name]).find((sent = "identity") => sent !== "identity");
   for (const name of [...ENCODING_HEADERS, "content-length"]) delete headers[name];
@@ -121,10 +117,9 @@ async function checkMessage(
   const maxBytes = maxBytesOf(method);
   const hasFrame = isFramed(headers);
   if (hasFrame && body.length === 0) throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
-  const flags = hasFrame ? readFlags(body, maxBytes) : Number(isEncoded);
-  if (flags !== 0 && !(flags === COMPRESSED && isEncoded)) throw malformed();
+  const isCompressed = hasFrame ? readFrame(body, maxBytes, isEncoded) : isEncoded;
   const sent = hasFrame ? body.subarray(FRAME_HEAD_BYTES) : body;
-  const message = flags === COMPRESSED && sent.length > 0 ? await expand(sent, maxBytes) : sent;
+  const message = isCompressed && sent.length > 0 ? await expand(sent, maxBytes) : sent;
   admitted?.permit.reserveBody(message.length);
   try {
     if (isJson(headers)) {
@@ -137,7 +132,7 @@ async function checkMessage(
   } catch (error) {
     throw error instanceof ServiceError ? error : malformed();
   }
-  return flags === COMPRESSED ? withFrame(message, headers) : body;
+  return isCompressed ? withFrame(message, headers) : body;
 }
 
 /** Counts the fields of a protobuf message before they become objects. @throws ServiceError MALFORMED_REQUEST; Error if it is none */
@@ -158,19 +153,18 @@ async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
   });
 }
 
-/** The flags of the one frame of a body. */
-function readFlags(body: Buffer, maxBytes: number): number {
+/** Checks the one frame of a body. @returns whether its message is compressed */
+function readFrame(body: Buffer, maxBytes: number, isEncoded: boolean): boolean {
   if (body.length < FRAME_HEAD_BYTES) throw malformed();
-  const length = body.readUInt32BE(1);
+  const [flags, length] = [body.readUInt8(0), body.readUInt32BE(1)];
   if (length > maxBytes) throw payloadTooLarge();
-  if (length !== body.length - FRAME_HEAD_BYTES) throw malformed();
-  return body.readUInt8(0);
+  if (length !== body.length - FRAME_HEAD_BYTES || flags > (isEncoded ? COMPRESSED : 0)) throw malformed();
+  return flags === COMPRESSED;
 }
 
 /**
- * Discards the rest of a body up to its end. A part that a Node client could not send would count against its connection
- * for ever: see docs/decisions/0012. A client that sends for too long gets the response, then its stream is closed (RFC
- * 9113 section 8.1).
+ * Discards the rest of a body, since what a Node client can't send would block its connection (docs/decisions/0012). A client
+ * that sends for too long gets the response, then its stream is closed (RFC 9113 section 8.1).
  */
 export async function discardBody(raw: Http2ServerRequest, ms: number): Promise<void> {
   const { stream } = raw;

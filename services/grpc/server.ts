@@ -45,7 +45,7 @@ export type GrpcServer = {
   close(graceMs: number): Promise<void>;
 };
 
-/** Why a call is refused, and a promise for the end of its body, which is discarded. */
+/** Why a call is refused, and the end of its body, which is discarded. */
 type Refusal = { error: unknown; discarded: Promise<unknown> };
 const requestKey = createContextKey<FastifyRequest | undefined>(undefined, { description: "request" });
 
@@ -154,10 +154,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   };
 }
 
-/**
- * Ends a write that waits for a client which has left. Node 26 does not (nodejs/node#58252), and Connect prints the error of
- * earlier versions, since it is not of a connection.
- */
+/** Ends writes to clients that have left. Node 26 does not (nodejs/node#58252); earlier errors would be printed by Connect. */
 function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void {
   const error = Object.assign(new Error("The client has left."), { code: "ECONNRESET" });
   stream.once("aborted", () => raw.listenerCount("error") > 0 && raw.emit("error", error));
@@ -177,10 +174,7 @@ function limitTime(request: FastifyRequest, method: DescMethod, { writeMs, refle
   }
 }
 
-/**
- * Keeps the calls in progress in a set, for a shutdown to abort them. Connect's `shutdownSignal` does the same, but looks
- * through all open calls whenever one starts or ends.
- */
+/** Keeps open calls in a set, for the shutdown. Connect's `shutdownSignal` visits all of them whenever one starts or ends. */
 function keepIn(calls: Set<AbortController>): Interceptor {
   return (next) => (req) => {
     const call = new AbortController();

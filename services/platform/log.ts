@@ -8,7 +8,7 @@ const MAX_BUFFERED = 4 * 1024 * 1024;
 const RETRY_MS = 10;
 const EMPTY = Buffer.alloc(0);
 
-/** JSON lines on standard output, readable ones on a terminal. A reader that stops or leaves never blocks the process. */
+/** JSON lines on standard output, readable ones on a terminal. */
 export function createLog(level: string): Logger {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
   process.stderr.on("error", () => {});
@@ -18,8 +18,7 @@ export function createLog(level: string): Logger {
 
 /**
  * Standard output with a bounded buffer. While its reader has stopped or left, or the disk is full, neither requests nor
- * the end of the process wait for it. `pino.destination` (sonic-boom 4.2) can't promise the latter: its flush at exit
- * retries for ever on a full disk or a stopped reader.
+ * the end of the process wait for it. `pino.destination` would retry for ever at exit (docs/decisions/0014).
  */
 function standardOutput(): DestinationStream {
   let state: "idle" | "writing" | "backing-off" = "idle";

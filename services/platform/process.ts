@@ -113,8 +113,7 @@ export async function removeStaleSocket(path: string): Promise<void> {
 export type TlsFiles = Readonly<{ cert?: string | undefined; key?: string | undefined; ca?: string | undefined }>;
 
 /**
- * Reads the files of GRPC_TLS_CERT, GRPC_TLS_KEY and GRPC_TLS_CA, for a client or a server. With an authority, clients must
- * present a certificate of it.
+ * Reads the files of GRPC_TLS_CERT, GRPC_TLS_KEY and GRPC_TLS_CA. Clients must present a certificate of the authority.
  * @throws Error for operators if one can't be used
  */
 export function readTlsFiles({ cert, key, ca }: TlsFiles) {
@@ -170,10 +169,7 @@ export function shutdownOnSignal(drain: () => Promise<unknown>, close: () => Pro
 /** Time for aborted calls to send their last response before their connections are closed, in ms. */
 const ABORT_GRACE_MS = 1_000;
 
-/**
- * Waits until a server has closed. Open calls have `graceMs` to end, then they are aborted.
- * @param cut closes every connection
- */
+/** Waits until a server has closed. Open calls have `graceMs` to end, then they are aborted. @param cut closes all connections */
 export async function closeWithin(
   closed: Promise<unknown>,
   graceMs: number,

@@ -19,10 +19,7 @@ const MAX_KEYS = 100_000;
 const CHECK_WINDOW_MS = 60_000;
 const PREFIX = "gatehouse:limit:";
 
-/**
- * Counts one request towards every key, or towards none if it exceeds one, in one round trip. It uses the caller's clock, so
- * that windows are the same with and without Redis.
- */
+/** Counts as `consume` does, in one round trip, by the caller's clock: windows are the same with and without Redis. */
 const SCRIPT = `
 local now = tonumber(ARGV[1])
 local standing = {}
@@ -93,10 +90,7 @@ export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]
 
 type Count = { count: number; endsAt: number };
 
-/**
- * Counts requests in windows that start with the first of them, in Redis. Without Redis, and while it is unavailable, each
- * process counts for itself.
- */
+/** Counts requests in windows that start with the first of them. While Redis is unavailable each process counts for itself. */
 export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
@@ -122,7 +116,7 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) 
   };
 }
 
-/** Counts one request towards every key, or towards none if it exceeds one. @returns the counts with this request */
+/** @returns the counts with this request, as `countInProcess` does */
 function countInRedis({ client, withBreaker }: RedisClient) {
   client.defineCommand("takeLimits", { lua: SCRIPT });
   const counter = client as unknown as {
@@ -136,7 +130,6 @@ function countInRedis({ client, withBreaker }: RedisClient) {
   };
 }
 
-/** Counts as `countInRedis` does. */
 function countInProcess() {
   const counts = new Map<string, Count>();
   return (keys: RateLimitKey[], now: number): Count[] => {

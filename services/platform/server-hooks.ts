@@ -57,11 +57,7 @@ export type Admitted = CallHead & {
 /** The admitted call that an RPC belongs to. */
 export const admittedKey = createContextKey<Admitted | undefined>(undefined, { description: "admitted call" });
 
-/**
- * Opens the checks of a process's ports.
- * @param keys those of this process, or of the services in another one
- * @param options.admission by default what the memory of the process allows
- */
+/** Opens the checks of a process's ports. @param options.admission by default what the memory of the process allows */
 export async function openGate(
   config: Config,
   keys: VerificationKeys,

@@ -14,8 +14,7 @@ const CLOSE_MS = 2_000;
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /**
- * Starts the export of spans by OTLP over HTTP. Without an endpoint nothing is loaded. OpenTelemetry's own variables set
- * headers (OTEL_EXPORTER_OTLP_HEADERS) and resource attributes (OTEL_RESOURCE_ATTRIBUTES).
+ * Starts the export of spans by OTLP over HTTP. Without an endpoint nothing is loaded.
  * @param endpoint base URL of the collector
  * @param service the service name, unless OTEL_SERVICE_NAME sets another
  */
