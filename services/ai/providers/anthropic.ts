@@ -1,5 +1,5 @@
 import { type Adapter, finishReasonOf, type ParsedEvent, requireText } from "./adapter.ts";
-import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./provider.ts";
+import { outputTokensOf, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
 
 /** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";
@@ -33,8 +33,8 @@ export const anthropicAdapter: Adapter = {
   body: (prompt) => ({
     model: prompt.model.upstream,
     max_tokens: outputTokensOf(prompt) ?? prompt.model.outputTokens,
-    messages: toMessages(prompt),
-    system: systemTextOf(prompt),
+    messages: userTurnsOf(prompt),
+    system: systemTextOf(prompt) || undefined,
     temperature: temperatureOf(prompt),
     stream: prompt.isStream,
   }),

@@ -1,6 +1,6 @@
 import { type Adapter, finishReasonOf, requireText } from "./adapter.ts";
 import type { ProviderErrorKind } from "./errors.ts";
-import { outputTokensOf, systemTextOf, temperatureOf, toMessages } from "./provider.ts";
+import { outputTokensOf, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
 
 /** Gemini refuses zero. */
 const LOWEST_TEMPERATURE = 0.001;
@@ -23,11 +23,11 @@ export const googleAdapter: Adapter = {
     const system = systemTextOf(prompt);
     const temperature = temperatureOf(prompt);
     return {
-      contents: toMessages(prompt).map(({ role, content }) => ({
+      contents: userTurnsOf(prompt).map(({ role, content }) => ({
         role: role === "assistant" ? "model" : role,
         parts: [{ text: content }],
       })),
-      systemInstruction: system && { parts: [{ text: system }] },
+      systemInstruction: system ? { parts: [{ text: system }] } : undefined,
       generationConfig: {
         maxOutputTokens: outputTokensOf(prompt),
         temperature: temperature === undefined ? undefined : Math.max(temperature, LOWEST_TEMPERATURE),

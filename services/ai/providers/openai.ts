@@ -1,7 +1,7 @@
 import type { OpenAI } from "openai";
 import { type Adapter, finishReasonOf, requireText } from "./adapter.ts";
 import type { Prompt } from "./provider.ts";
-import { mergeAdjacent, outputTokensOf, startAndEndWithUser, temperatureOf, withSystemFirst } from "./provider.ts";
+import { mergeAdjacent, outputTokensOf, systemTextOf, temperatureOf, turnsOf, userTurnsOf } from "./provider.ts";
 
 type Content = string | null | { type?: string; text?: string }[];
 type Message = {
@@ -48,18 +48,16 @@ export const openaiAdapter: Adapter = {
 export const compatibleAdapter: Adapter = { ...openaiAdapter, body: (prompt) => bodyOf(prompt, false) };
 
 function bodyOf(prompt: Prompt, isOpenai: boolean): OpenAI.ChatCompletionCreateParams {
-  const { model, system = "", messages, isStream } = prompt;
+  const { model, isStream } = prompt;
+  const system = systemTextOf(prompt);
+  const turns = isOpenai ? turnsOf(prompt) : userTurnsOf(prompt);
   const outputTokens = outputTokensOf(prompt);
   const temperature = temperatureOf(prompt);
-  const ordered = withSystemFirst([{ role: "system", content: system }, ...messages]);
-  const accepted = isOpenai ? ordered : startAndEndWithUser(ordered);
   /** Requests usage, and declines OpenAI's random padding of every chunk. */
   const streamOptions = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
   return {
     model: model.upstream,
-    messages: mergeAdjacent(
-      accepted.map(({ role, content }) => ({ role: role === "system" ? model.systemRole : role, content })),
-    ),
+    messages: mergeAdjacent(system ? [{ role: model.systemRole, content: system }, ...turns] : turns),
     ...(outputTokens !== undefined && { [model.outputTokensField]: outputTokens }),
     ...(temperature !== undefined && { temperature }),
     ...(isStream && { stream: true, ...(model.usageOnRequest && { stream_options: streamOptions }) }),

@@ -69,7 +69,7 @@ export const DEFAULT_BOUNDS = {
 };
 export type ProviderBounds = typeof DEFAULT_BOUNDS;
 
-/** Sent where a provider requires a user message and the conversation has none: at its beginning or end. */
+/** Sent where a provider requires a message of the user. */
 const CONTINUE: PromptMessage = { role: "user", content: "Please continue." };
 
 /** The temperature to send, at most what the model accepts. undefined if the model refuses any. */
@@ -83,40 +83,29 @@ export function outputTokensOf({ model, maxTokens }: Prompt): number | undefined
   return maxTokens === undefined ? undefined : Math.min(maxTokens, model.outputTokens);
 }
 
-/** All system text in one, for dialects that have a field for it. undefined if there is none. */
-export function systemTextOf({ system = "", messages }: Prompt): string | undefined {
+/** All system text in one: some providers have a field for it, others refuse it after a reply. "" if there is none. */
+export function systemTextOf({ system = "", messages }: Prompt): string {
   const texts = [system, ...messages.filter(({ role }) => role === "system").map(({ content }) => content)];
-  return texts.filter((text) => text !== "").join("\n\n") || undefined;
+  return texts.filter((text) => text !== "").join("\n\n");
 }
 
-/** The conversation without its system text. Begins and ends with a user message. */
-export function toMessages({ messages }: Prompt): PromptMessage[] {
-  return mergeAdjacent(startAndEndWithUser(messages.filter(({ role }) => role !== "system")));
+/** The conversation without its system text and empty messages. */
+export const turnsOf = ({ messages }: Prompt): PromptMessage[] =>
+  messages.filter(({ role, content }) => role !== "system" && content !== "");
+
+/** The conversation with a short user message before it and behind it, where it begins or ends with the assistant. */
+export function userTurnsOf(prompt: Prompt): PromptMessage[] {
+  const turns = turnsOf(prompt);
+  if (turns[0]?.role === "assistant") turns.unshift(CONTINUE);
+  if (turns.at(-1)?.role === "assistant") turns.push(CONTINUE);
+  return mergeAdjacent(turns);
 }
 
-/** Moves system messages that follow an assistant message to the front: some providers refuse them there. */
-export function withSystemFirst(messages: readonly PromptMessage[]): PromptMessage[] {
-  const reply = messages.findIndex(({ role, content }) => role === "assistant" && content !== "");
-  const isLate = (message: PromptMessage, index: number) => message.role === "system" && reply >= 0 && index > reply;
-  const others = messages.filter((message, index) => !isLate(message, index));
-  const first = others.findIndex(({ role }) => role !== "system");
-  return others.toSpliced(first, 0, ...messages.filter(isLate)); // behind the system prompt
-}
-
-/** Puts a short user message before a conversation that begins with an assistant message, and at an end without one. */
-export function startAndEndWithUser(messages: readonly PromptMessage[]): PromptMessage[] {
-  const given = messages.filter(({ content }) => content !== "");
-  const first = given.findIndex(({ role }) => role !== "system");
-  const begun = given[first]?.role === "assistant" ? given.toSpliced(first, 0, CONTINUE) : given;
-  return begun.at(-1)?.role === "user" ? begun : [...begun, CONTINUE];
-}
-
-/** Joins adjacent messages of one role, which some providers refuse, and leaves out empty ones. */
+/** Joins adjacent messages of one role, which some providers refuse. */
 export function mergeAdjacent<Role extends string>(messages: readonly { role: Role; content: string }[]) {
   const merged: { role: Role; content: string }[] = [];
   for (const { role, content } of messages) {
     const last = merged.at(-1);
-    if (content === "") continue;
     if (last?.role === role) last.content += `\n\n${content}`;
     else merged.push({ role, content });
   }

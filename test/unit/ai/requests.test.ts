@@ -37,10 +37,8 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
     body: {
       model: "gpt-4.1",
       messages: [
-        { role: "developer", content: "Be brief." },
-        { role: "user", content: "One.\n\nTwo." },
-        { role: "developer", content: "Be kind." },
-        { role: "user", content: "case: plain" },
+        { role: "developer", content: "Be brief.\n\nBe kind." },
+        { role: "user", content: "One.\n\nTwo.\n\ncase: plain" },
       ],
       max_completion_tokens: 32_768,
       temperature: 2,
@@ -70,10 +68,8 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
     body: {
       model: "mistral-large-latest",
       messages: [
-        { role: "system", content: "Be brief." },
-        { role: "user", content: "One.\n\nTwo." },
-        { role: "system", content: "Be kind." },
-        { role: "user", content: "case: plain" },
+        { role: "system", content: "Be brief.\n\nBe kind." },
+        { role: "user", content: "One.\n\nTwo.\n\ncase: plain" },
       ],
       max_tokens: 32_768,
       temperature: 1.5,
