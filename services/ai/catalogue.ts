@@ -87,20 +87,17 @@ export type CatalogueModel = CatalogueProvider["models"][number];
 export function readCatalogue(path = "neutral"): Catalogue {
   const shipped = path === "neutral" || path === "native";
   const file = shipped ? new URL(`./catalogue/${path}.json`, import.meta.url) : path;
-  const outcome = catalogueSchema.safeParse(parse(file, path));
+  let content: unknown;
+  try {
+    content = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(file)));
+  } catch (cause) {
+    const message = `AI_CATALOG: the catalogue of AI providers "${path}" cannot be read: ${(cause as Error).message}`;
+    throw new Error(message, { cause });
+  }
+  const outcome = catalogueSchema.safeParse(content);
   if (outcome.success) return outcome.data;
   const faults = outcome.error.issues.map(({ path: at, message }) => `  ${at.join(".") || "file"}: ${message}`);
   throw new Error(`AI_CATALOG: the catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`);
-}
-
-function parse(file: string | URL, name: string): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(file)));
-  } catch (cause) {
-    throw new Error(`AI_CATALOG: the catalogue of AI providers "${name}" cannot be read: ${(cause as Error).message}`, {
-      cause,
-    });
-  }
 }
 
 function refuseDuplicates<K extends string>(items: Record<K, string>[], key: K, context: z.core.$RefinementCtx): void {

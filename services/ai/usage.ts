@@ -10,14 +10,6 @@ import type { CallReport, Prompt, Usage } from "./providers/provider.ts";
 /** How a call ended. */
 export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | ProviderErrorKind;
 
-/** One call, from its start to its end. */
-export type UsageEntry = {
-  /** Counts text of the reply. */
-  onText(text: string): void;
-  /** Records the outcome, and what the provider has reported instead of the estimate. Only the first call counts. */
-  finish(outcome: UsageOutcome, usage?: Usage): void;
-};
-
 /** The caller, the model and the size of the prompt. */
 type UsageStart = { userId: string; provider: string; model: string; inputCharacters: number };
 
@@ -58,7 +50,7 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
       { userId, provider, model, inputCharacters }: UsageStart,
       signal: AbortSignal,
       onFinished?: (row: UsageRow) => void,
-    ): UsageEntry {
+    ) {
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
@@ -77,8 +69,9 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
       };
       let characters = 0;
       let writtenMs = 0;
-      const entry: UsageEntry = {
-        onText(text) {
+      const entry = {
+        /** Counts text of the reply. */
+        onText(text: string): void {
           row.first_chunk_ms ??= elapsed();
           characters += text.length;
           row.output_tokens = tokensIn(characters);
@@ -86,7 +79,8 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
           writtenMs = elapsed();
           write(row);
         },
-        finish(outcome, usage) {
+        /** Records the outcome, and what the provider has reported instead of the estimate. Only the first call counts. */
+        finish(outcome: UsageOutcome, usage?: Usage): void {
           if (row.outcome !== "running") return;
           signal.removeEventListener("abort", onClientGone);
           Object.assign(row, { outcome, latency_ms: elapsed() });

@@ -24,25 +24,17 @@ export function openProviders(
   variables: Readonly<Record<string, string | undefined>>,
   { proxyEnv, ...limits }: Partial<ProviderBounds> & { proxyEnv?: ProxyEnv } = {},
 ) {
-  refuseUnusable(catalogue, variables);
   const bounds = { ...DEFAULT_BOUNDS, ...limits };
   const http = createHttpClient(bounds.connectMs, proxyEnv);
   const byId = new Map<string, Provider>();
-  for (const { id, dialect, keyVariable, baseUrlVariable, baseUrl } of catalogue.providers) {
-    const key = variables[keyVariable];
-    if (!key) continue;
-    const endpoint = { key, baseUrl: variables[baseUrlVariable] || baseUrl, http };
-    byId.set(id, createProvider(ADAPTERS[dialect], endpoint, bounds));
+  const problems: string[] = [];
+  for (const { id, dialect, keyVariable, baseUrlVariable, ...defaults } of catalogue.providers) {
+    const key = variables[keyVariable] ?? "";
+    const baseUrl = variables[baseUrlVariable] || defaults.baseUrl;
+    if (!/^[\x21-\x7e]*$/.test(key)) problems.push(`${keyVariable} must be printable ASCII, without spaces`);
+    if (!isBaseUrl(baseUrl)) problems.push(`${baseUrlVariable} ${BASE_URL}`);
+    else if (key) byId.set(id, createProvider(ADAPTERS[dialect], { baseUrl, key, http }, bounds));
   }
-  return { byId, close: http.close };
-}
-
-function refuseUnusable(catalogue: Catalogue, variables: Readonly<Record<string, string | undefined>>): void {
-  const problems = catalogue.providers.flatMap(({ keyVariable, baseUrlVariable, baseUrl }) => [
-    ...(/^[\x21-\x7e]*$/.test(variables[keyVariable] ?? "")
-      ? []
-      : [`${keyVariable} must be printable ASCII, without spaces`]),
-    ...(isBaseUrl(variables[baseUrlVariable] || baseUrl) ? [] : [`${baseUrlVariable} ${BASE_URL}`]),
-  ]);
   if (problems.length > 0) throw new Error(`The AI providers cannot be used:\n  ${problems.join("\n  ")}`);
+  return { byId, close: http.close };
 }
