@@ -24,15 +24,11 @@ export async function refresh(call: Call, token: string): Promise<TokenPair> {
   if (rotated) return createTokenPair(call, rotated, rotated.user);
   const session = await findSessionForRefresh(call, claims);
   if (!session || session.isRevoked || session.expiresAt <= call.clock.now()) throw invalidToken();
-  if (session.generation === claims.generation + 1 && isWithinReuseInterval(call, session)) {
-    return createTokenPair(call, session, session.user);
-  }
+  const ageMs = call.clock.now().getTime() - session.rotatedAt.getTime();
+  const isInGrace = !session.successorUsed && ageMs <= call.config.refreshGraceMs;
+  if (isInGrace && session.generation === claims.generation + 1) return createTokenPair(call, session, session.user);
   if (session.generation > claims.generation) await endReused(call, session);
   throw invalidToken();
-}
-
-function isWithinReuseInterval({ clock, config }: Call, { successorUsed, rotatedAt }: RefreshedSession): boolean {
-  return !successorUsed && clock.now().getTime() - rotatedAt.getTime() <= config.refreshGraceMs;
 }
 
 /**
@@ -51,7 +47,5 @@ async function endReused(call: Call, { id, device, user }: RefreshedSession): Pr
   });
 }
 
-function invalidToken(): ServiceError {
-  const message = "The refresh token is missing, invalid or expired. Please sign in.";
-  return new ServiceError(Reason.REFRESH_TOKEN_INVALID, message);
-}
+const invalidToken = () =>
+  new ServiceError(Reason.REFRESH_TOKEN_INVALID, "The refresh token is missing, invalid or expired. Please sign in.");

@@ -77,9 +77,11 @@ const POLL_INTERVAL_MS = 750;
  */
 export function createSessionWatcher(db: HotDb, clock: Clock) {
   const watched = new Set<{ sessionId: string; controller: AbortController }>();
-  let isScheduled = false;
-
-  async function poll(): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const pollLater = () => {
+    if (!timer && watched.size > 0) timer = setTimeout(poll, POLL_INTERVAL_MS).unref();
+  };
+  const poll = async () => {
     const checked = [...watched];
     const ids = checked.map(({ sessionId }) => sessionId);
     const open = await findOpenSessions(db, ids, clock.now()).catch(() => undefined); // unreachable: no stream ends
@@ -88,16 +90,9 @@ export function createSessionWatcher(db: HotDb, clock: Clock) {
         controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));
       }
     }
-    isScheduled = false;
+    timer = undefined;
     pollLater();
-  }
-
-  function pollLater(): void {
-    if (isScheduled || watched.size === 0) return;
-    isScheduled = true;
-    setTimeout(poll, POLL_INTERVAL_MS).unref();
-  }
-
+  };
   return {
     /** @returns what aborts when the client disconnects, or with a ServiceError when the session has ended */
     watch(sessionId: string, client: AbortSignal) {
@@ -111,7 +106,7 @@ export function createSessionWatcher(db: HotDb, clock: Clock) {
 }
 
 /** For how long after signing in the password is not required again, in ms. */
-export const RECENT_SIGN_IN_MS = 15 * 60_000;
+const RECENT_SIGN_IN_MS = 15 * 60_000;
 
 /** Whether the caller signed in within a time. A refresh does not count: a session keeps the time of its sign-in. */
 export function isRecentSignIn(
@@ -122,6 +117,5 @@ export function isRecentSignIn(
 }
 
 /** The error for a session that is too old for an operation. @param remedy what the user can do */
-export function reauthenticationRequired(remedy: string): ServiceError {
-  return new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This needs a recent sign-in. ${remedy}`);
-}
+export const reauthenticationRequired = (remedy: string) =>
+  new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This needs a recent sign-in. ${remedy}`);

@@ -21,17 +21,12 @@ type TokenUser = Pick<User, "id" | "email" | "role">;
 
 type Signing = Pick<AppContext, "config" | "keys">;
 
-const seconds = (time: Date) => Math.floor(time.getTime() / 1000);
-
 /** Rebuilds the tokens of a session's current generation. The same row gives the same text, so tokens are not stored. */
 export function createTokenPair(call: Signing, session: TokenSession, user: TokenUser): TokenPair {
+  const claims = { ...idClaims("refresh", session), type: "refresh", sub: user.id } as const;
   return {
     accessToken: createAccessToken(call, session, user),
-    refreshToken: signJwt(call, "refresh", session.rotatedAt, session.expiresAt, user.id, {
-      jti: tokenId("refresh", session),
-      sid: session.id,
-      gen: session.generation,
-    }),
+    refreshToken: signJwt(call, claims, session.rotatedAt, session.expiresAt),
   };
 }
 
@@ -40,19 +35,25 @@ export function createAccessToken(call: Signing, session: TokenSession, user: To
   const expiresAt = new Date(
     Math.min(session.rotatedAt.getTime() + call.config.accessTokenMs, session.expiresAt.getTime()),
   );
-  return signJwt(call, "access", session.rotatedAt, expiresAt, user.id, {
+  const claims = {
     email: user.email,
     role: user.role,
-    jti: tokenId("access", session),
-    sid: session.id,
-    gen: session.generation,
+    ...idClaims("access", session),
     ...(session.actorId && { act: { sub: session.actorId } }),
-  });
+  };
+  return signJwt(call, { ...claims, type: "access", sub: user.id }, session.rotatedAt, expiresAt);
 }
+
+/** Unique, and identical when the token is rebuilt. */
+const idClaims = (kind: TokenKind, { id, generation }: TokenSession) => ({
+  jti: `${kind}.${id}.${generation}`,
+  sid: id,
+  gen: generation,
+});
 
 /** Signs the MFA token of a login that waits for its second factor. */
 export function createMfaToken(call: Signing, { id, userId, createdAt, expiresAt }: IssuedToken): string {
-  return signJwt(call, "mfa", createdAt, expiresAt, userId, { jti: id });
+  return signJwt(call, { jti: id, type: "mfa", sub: userId }, createdAt, expiresAt);
 }
 
 /** Reads a refresh token; undefined if it is not valid. */
@@ -61,10 +62,7 @@ export async function readRefreshToken(call: TokenDeps, token: string): Promise<
 }
 
 /** Reads an MFA token; undefined if it is not valid. */
-export async function readMfaToken(
-  call: TokenDeps,
-  token: string,
-): Promise<{ id: string; userId: string } | undefined> {
+export async function readMfaToken(call: TokenDeps, token: string) {
   const claims = await verifyToken(call, "mfa", token);
   return claims && { id: claims.jti as string, userId: claims.sub as string };
 }
@@ -73,23 +71,14 @@ export async function readMfaToken(
  * A JWT in compact serialization (RFC 7515 section 3.1), signed with Ed25519 (RFC 8037) on this thread: the signature is
  * faster than a message to another thread and back.
  */
-function signJwt(
-  call: Signing,
-  type: TokenKind,
-  issuedAt: Date,
-  expiresAt: Date,
-  subject: string,
-  claims: JWTPayload,
-): string {
+function signJwt(call: Signing, claims: JWTPayload & { type: TokenKind }, issuedAt: Date, expiresAt: Date): string {
   const { kid, privateKey } = call.keys.signingKeyAt(issuedAt);
   const payload = {
     ...claims,
-    type,
-    sub: subject,
     iss: call.config.publicUrl,
-    aud: audienceOf(type),
-    iat: seconds(issuedAt),
-    exp: seconds(expiresAt),
+    aud: audienceOf(claims.type),
+    iat: Math.floor(issuedAt.getTime() / 1000),
+    exp: Math.floor(expiresAt.getTime() / 1000),
   };
   const signed = `${encode({ alg: "EdDSA", typ: "JWT", kid })}.${encode(payload)}`;
   const token = `${signed}.${signBytes(null, Buffer.from(signed), privateKey).toString("base64url")}`;
@@ -98,8 +87,3 @@ function signJwt(
 }
 
 const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString("base64url");
-
-/** Unique, and identical when the token is rebuilt. */
-function tokenId(kind: TokenKind, { id, generation }: TokenSession): string {
-  return `${kind}.${id}.${generation}`;
-}
