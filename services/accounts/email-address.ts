@@ -60,11 +60,9 @@ export async function leaveAddress(
 }
 
 /** The error for an address of another account. */
-export function emailTaken(): ServiceError {
-  return new ServiceError(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
-}
+export const emailTaken = () =>
+  new ServiceError(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
 
 /** Maps a unique violation of the address to EMAIL_TAKEN. Returns any other error unchanged. */
-export function emailTakenOr(error: unknown): unknown {
-  return isDuplicate(error, "users_canonical_email_unique") ? emailTaken() : error;
-}
+export const emailTakenOr = (error: unknown): unknown =>
+  isDuplicate(error, "users_canonical_email_unique") ? emailTaken() : error;

@@ -27,6 +27,4 @@ export async function confirmPassword(call: SignedInCall, password: string): Pro
 }
 
 /** The error for a wrong current password. */
-export function wrongPassword(): ServiceError {
-  return new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
-}
+export const wrongPassword = () => new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");

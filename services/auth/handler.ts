@@ -1,7 +1,6 @@
 import type { ServiceImpl } from "@connectrpc/connect";
-import type { AuthService, VerifyMfaRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
-import type { SecondFactor } from "../mfa/second-factor.ts";
 import { KEEPS_COOKIES } from "../platform/client.ts";
 import type { LoginResult } from "../sessions/open-session.ts";
 import { login } from "./login.ts";
@@ -55,13 +54,12 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return setupTotp(signedInCallOf(ctx), req.password);
   },
   async verifyMfa(req, ctx) {
-    const factor = parseFactor(req) as SecondFactor; // a rule of the message requires one
-    const outcome = await verifyMfa(callOf(ctx), req.tempToken, factor);
+    const outcome = await verifyMfa(callOf(ctx), req.tempToken, req);
     const { id, email } = outcome.user;
     return { ...outcome.tokens, user: { id, email }, ...loginFlags(outcome) };
   },
   async disableTotp(req, ctx) {
-    await disableTotp(signedInCallOf(ctx), req.password, parseFactor(req));
+    await disableTotp(signedInCallOf(ctx), req.password, req);
     return { message: "Two-factor sign-in is off." };
   },
   async createBackupCodes(req, ctx) {
@@ -76,9 +74,4 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
 /** The flags of a login that are sent only when set. */
 function loginFlags({ passwordExpired, user: { restored } }: LoginResult) {
   return { ...(passwordExpired && { passwordExpired }), ...(restored && { restored }) };
-}
-
-function parseFactor({ code, backupCode }: Pick<VerifyMfaRequest, "code" | "backupCode">): SecondFactor | undefined {
-  if (code !== undefined) return { code };
-  return backupCode === undefined ? undefined : { backupCode };
 }

@@ -2,13 +2,14 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
+import { issueOneTimeToken } from "../crypto/one-time-token.ts";
 import { type Attempt, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
 import { reasonName, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired, type LoginResult, openSession } from "../sessions/open-session.ts";
+import { createMfaToken } from "../sessions/tokens.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
 import { findLoginUser, type LoginUser, User } from "../store/users.ts";
 import { queueReset } from "./mail-token.ts";
-import { issueMfaToken } from "./verify-mfa.ts";
 
 export type LoginOutcome = LoginResult | { mfaToken: string };
 
@@ -45,28 +46,27 @@ export async function login(call: Call, email: string, password: string): Promis
 
 /** Rejects a correct password that the configuration does not allow to sign in. The audit log has the reason. */
 async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): Promise<void> {
-  const refuse = async (reason: Reason) => {
+  const refuse = async (reason: Reason, message: string) => {
     await attempt.succeed();
     const details = { reason: reasonName(reason) };
     await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure", details });
+    if (reason === Reason.PASSWORD_EXPIRED) await queueReset(call, user);
+    throw new ServiceError(reason, message);
   };
-  if (call.config.requireVerifiedEmail && !user.emailVerified) {
-    await refuse(Reason.EMAIL_NOT_VERIFIED);
-    throw new ServiceError(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
-  }
-  if (call.config.refuseExpiredPasswords && isPasswordExpired(call, user)) {
-    await refuse(Reason.PASSWORD_EXPIRED);
-    await queueReset(call, user);
-    const message = "Your password is too old. We have mailed you a link to set a new one.";
-    throw new ServiceError(Reason.PASSWORD_EXPIRED, message);
-  }
+  const { requireVerifiedEmail, refuseExpiredPasswords } = call.config;
+  if (requireVerifiedEmail && !user.emailVerified)
+    await refuse(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
+  if (refuseExpiredPasswords && isPasswordExpired(call, user))
+    await refuse(Reason.PASSWORD_EXPIRED, "Your password is too old. We have mailed you a link to set a new one.");
 }
 
+/** Issues the MFA token of a login that waits for its second factor. It replaces an older one. */
 async function requireSecondFactor(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
   await attempt.succeed();
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
-    return { mfaToken: await issueMfaToken(call, user) };
+    const token = await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenMs);
+    return { mfaToken: createMfaToken(call, token) };
   });
 }
 
@@ -76,6 +76,4 @@ async function rehash(call: Call, user: LoginUser, password: string): Promise<vo
   await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });
 }
 
-function invalidCredentials(): ServiceError {
-  return new ServiceError(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");
-}
+const invalidCredentials = () => new ServiceError(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");

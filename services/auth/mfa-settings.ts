@@ -39,14 +39,14 @@ export async function setupTotp(call: SignedInCall, password: string | undefined
  * Disables the second factor. A code or backup code is required once a first code has been accepted.
  * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED, ACCOUNT_LOCKED
  */
-export async function disableTotp(call: SignedInCall, password: string, factor?: SecondFactor): Promise<void> {
+export async function disableTotp(call: SignedInCall, password: string, factor: SecondFactor): Promise<void> {
   const user = await confirmPassword(call, password);
   if (!user.mfaEnabled) throw mfaNotEnabled();
   const before = () => lockCaller(call);
   const work = async () => {
     if (!(await disableMfa(call, user.id, { audit: true, notify: true }))) throw mfaNotEnabled();
   };
-  if (factor) return withSecondFactor(call, user, factor, before, work);
+  if (factor.code ?? factor.backupCode) return withSecondFactor(call, user, factor, before, work);
   await call.em.transactional(async () => {
     await before();
     const current = await call.em.findOne(User, { id: user.id }, { refresh: true });
@@ -70,6 +70,4 @@ export async function createBackupCodes(call: SignedInCall, password: string, co
   });
 }
 
-function mfaNotEnabled(): ServiceError {
-  return new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");
-}
+const mfaNotEnabled = () => new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");

@@ -1,4 +1,3 @@
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
@@ -6,11 +5,12 @@ import type { Call } from "../call.ts";
 import { consumeOneTimeToken, invalidateOneTimeTokens, readOneTimeToken } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
-import { invalid, ServiceError } from "../platform/errors.ts";
+import { invalid } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
 import { clearLocks } from "../store/attempts.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
+import { olderAddress } from "./verify-email.ts";
 
 /**
  * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
@@ -27,9 +27,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     const now = call.clock.now();
     const canonicalEmail = readEmailAddress(email).canonical;
     const user = await call.em.findOne(User, { id: userId, canonicalEmail }, { refresh: true });
-    if (!user || user.isDeletionDue(now)) {
-      throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
-    }
+    if (!user || user.isDeletionDue(now)) throw olderAddress();
     assertNotGuessable(call, password, user, "password");
     const { emailVerified, wasVerified, mfaConfirmedAt } = user;
     Object.assign(user, { passwordHash, passwordChangedAt: now, updatedAt: now });

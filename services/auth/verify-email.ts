@@ -15,29 +15,23 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
     await call.em.transactional(async () => {
       const { kind, userId, email } = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
       const user = await call.em.findOneOrFail(User, { id: userId });
-      await (kind === "change-email" ? applyEmailChange(call, user, email) : markEmailVerified(call, user, email));
+      const old = { id: userId, email: user.email, canonicalEmail: user.canonicalEmail, name: user.name };
+      const { canonical: canonicalEmail } = readEmailAddress(email);
+      const now = call.clock.now();
+      if (kind === "change-email") Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now });
+      else if (canonicalEmail !== user.canonicalEmail) throw olderAddress();
+      user.emailVerifiedAt ??= now;
+      user.updatedAt = now;
+      await call.em.flush();
+      const event = kind === "change-email" ? "user.email_changed" : "auth.email_verified";
+      await recordAudit(call, event, { userId });
+      if (kind === "change-email") await leaveAddress(call, old, email);
     });
   } catch (error) {
     throw emailTakenOr(error);
   }
 }
 
-async function markEmailVerified(call: Call, user: User, email: string): Promise<void> {
-  if (readEmailAddress(email).canonical !== user.canonicalEmail)
-    throw new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
-  const now = call.clock.now();
-  user.emailVerifiedAt ??= now;
-  user.updatedAt = now;
-  await call.em.flush();
-  await recordAudit(call, "auth.email_verified", { userId: user.id });
-}
-
-async function applyEmailChange(call: Call, user: User, email: string): Promise<void> {
-  const old = { id: user.id, email: user.email, canonicalEmail: user.canonicalEmail, name: user.name };
-  const now = call.clock.now();
-  const canonicalEmail = readEmailAddress(email).canonical;
-  Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now, updatedAt: now });
-  await call.em.flush();
-  await recordAudit(call, "user.email_changed", { userId: user.id });
-  await leaveAddress(call, old, email);
-}
+/** The error for a link that was mailed to an address which the account no longer has. */
+export const olderAddress = () =>
+  new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");

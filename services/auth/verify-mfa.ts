@@ -1,11 +1,10 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { issueOneTimeToken } from "../crypto/one-time-token.ts";
 import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { type LoginResult, openSession } from "../sessions/open-session.ts";
-import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
+import { readMfaToken } from "../sessions/tokens.ts";
 import { countMfaTokenAttempt, OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 
@@ -30,21 +29,11 @@ export async function verifyMfa(call: Call, tempToken: string, factor: SecondFac
     await call.em.nativeDelete(OneTimeToken, { id: token.id });
     const result = await openSession(call, user);
     if (!result) throw invalidMfaToken(); // password or second factor have changed since the row was read
-    const method = "code" in factor ? "totp" : "backup-code";
+    const method = factor.code === undefined ? "backup-code" : "totp";
     await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
     return result;
   });
 }
 
-/** Issues the MFA token of a login that waits for its second factor; it replaces an older one. Joins the transaction. */
-export async function issueMfaToken(
-  call: Pick<Call, "em" | "clock" | "config" | "keys">,
-  user: Pick<User, "id" | "email">,
-): Promise<string> {
-  return createMfaToken(call, await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenMs));
-}
-
-function invalidMfaToken(): ServiceError {
-  const message = "The sign-in has expired or was already completed. Please sign in again.";
-  return new ServiceError(Reason.TICKET_INVALID, message);
-}
+const invalidMfaToken = () =>
+  new ServiceError(Reason.TICKET_INVALID, "The sign-in has expired or was already completed. Please sign in again.");

@@ -1,4 +1,5 @@
 import { randomInt } from "node:crypto";
+import type { VerifyMfaRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
@@ -11,8 +12,8 @@ import { clearLock, deleteAttempts, findLock } from "../store/attempts.ts";
 import { consumeTotpStep, replaceBackupCodes, takeBackupCode, User } from "../store/users.ts";
 import { matchingStep } from "./totp.ts";
 
-/** A submitted factor: a code of the authenticator, or a backup code. */
-export type SecondFactor = { code: string } | { backupCode: string };
+/** A submitted factor: either a code of the authenticator or a backup code. */
+export type SecondFactor = Pick<VerifyMfaRequest, "code" | "backupCode">;
 
 /**
  * Verifies a second factor and runs the operation that it allows, in one transaction. Wrong factors are counted apart
@@ -39,7 +40,7 @@ export async function withSecondFactor<T>(
       throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
     }
     await attempt.succeed();
-    if ("backupCode" in factor) await clearLock(call, { kind: "second-factor", subject: user.id }, true);
+    if (factor.backupCode) await clearLock(call, { kind: "second-factor", subject: user.id }, true);
     return outcome.result;
   } finally {
     await attempt.release();
@@ -49,7 +50,7 @@ export async function withSecondFactor<T>(
 /** Counts a factor before it is evaluated. Once codes are locked for good, backup codes have a counter of their own. */
 async function reserveFactor(call: Call, userId: string, factor: SecondFactor): Promise<Attempt> {
   const codes = { kind: "second-factor", subject: userId } as const;
-  const isLastResort = "backupCode" in factor && isForGood(await findLock(call, codes, call.clock.now()));
+  const isLastResort = factor.backupCode && isForGood(await findLock(call, codes, call.clock.now()));
   return reserveAttempt(call, isLastResort ? { kind: "backup-code", subject: userId } : codes);
 }
 
@@ -57,8 +58,8 @@ async function reserveFactor(call: Call, userId: string, factor: SecondFactor): 
 async function consumeSecondFactor(call: Call, user: User, factor: SecondFactor): Promise<boolean> {
   const { id, mfaSecret } = user;
   if (!mfaSecret) return false;
-  if ("backupCode" in factor) return useBackupCode(call, user, factor.backupCode);
-  const step = await matchingStep(call, { id, encryptedSecret: mfaSecret }, factor.code);
+  if (factor.backupCode) return useBackupCode(call, user, factor.backupCode);
+  const step = await matchingStep(call, { id, encryptedSecret: mfaSecret }, factor.code ?? "");
   return step !== undefined && consumeTotpStep(call, user, step, call.clock.now());
 }
 
@@ -115,6 +116,4 @@ function digestsOf(cipher: Cipher, userId: string, code: string): string[] {
   return cipher.macs(`${userId} ${normal}`, "backup-code").map((mac) => mac.toString("base64url"));
 }
 
-function randomGroup(): string {
-  return Array.from({ length: GROUP }, () => ALPHABET[randomInt(ALPHABET.length)]).join("");
-}
+const randomGroup = () => Array.from({ length: GROUP }, () => ALPHABET[randomInt(ALPHABET.length)]).join("");
