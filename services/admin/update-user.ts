@@ -1,23 +1,19 @@
 import type { UpdateUserRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type EmailAddress, emailTakenOr, leaveAddress, readEmailAddress } from "../accounts/email-address.ts";
 import { eraseUser } from "../accounts/erase-user.ts";
+import { assertOtherAdmin } from "../accounts/lock-users.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { QueueDeps } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
+import { ServiceError } from "../platform/errors.ts";
 import type { AdminUser } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { canonicalId } from "../store/store.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
-import {
-  assertEditableAccess,
-  assertRecentAdminSignIn,
-  assertRemovableAdmin,
-  assertStillAdmin,
-  readAdminUser,
-  userNotFound,
-} from "./guards.ts";
+import { assertRecentAdminSignIn, assertStillAdmin, readAdminUser, userNotFound } from "./guards.ts";
 
 /** Changes of a user. Undefined fields stay as they are. The proto allows no true for `locked` and `mfaEnabled`. */
 type UserChanges = Pick<UpdateUserRequest, "name" | "email" | "emailVerified" | "locked" | "mfaEnabled"> & {
@@ -45,7 +41,7 @@ export async function updateUser(call: Deps, userId: string, changes: UserChange
       await assertStillAdmin(call);
       const user = await call.em.findOne(User, { id });
       if (!user) throw userNotFound();
-      if (changesAccess(user, changes, address)) assertEditableAccess(call, user);
+      assertEditableAccess(call, user, changes, address);
       const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
       if (fields.length === 0) return readAdminUser(call, id);
       await applyChanges(call, user, changes, address);
@@ -58,13 +54,28 @@ export async function updateUser(call: Deps, userId: string, changes: UserChange
   }
 }
 
-/** Whether the changes concern how the user signs in or recovers the account. */
-function changesAccess(user: User, { emailVerified, mfaEnabled }: UserChanges, address?: EmailAddress): boolean {
-  return (
+/**
+ * Checks that the changes do not concern how an administrator signs in or recovers the account. A stolen access token must
+ * not be enough to take over such an account for good: the administrator's own routes ask for the password.
+ * @throws ServiceError SELF_TARGETED, CONFLICT for another administrator
+ */
+function assertEditableAccess(
+  { caller }: Deps,
+  user: User,
+  { emailVerified, mfaEnabled }: UserChanges,
+  address?: EmailAddress,
+): void {
+  const changesAccess =
     (address !== undefined && address.stored !== user.email) ||
     (emailVerified !== undefined && emailVerified !== user.emailVerified) ||
-    (mfaEnabled === false && user.mfaEnabled)
-  );
+    (mfaEnabled === false && user.mfaEnabled);
+  if (!changesAccess || !caller || user.role !== "admin") return; // no caller: the command line
+  if (caller.user.id === user.id) {
+    const message = "Administrators can't change their own address, verification or second factor here.";
+    throw new ServiceError(Reason.SELF_TARGETED, `${message} Please use the settings of your account.`);
+  }
+  const message = "The address, verification and second factor of another administrator can't be changed.";
+  throw new ServiceError(Reason.CONFLICT, `${message} Please demote the administrator first.`);
 }
 
 async function applyChanges(call: Deps, user: User, changes: UserChanges, address?: EmailAddress): Promise<void> {
@@ -98,4 +109,17 @@ export async function deleteUser(call: AuditDeps, userId: string): Promise<void>
     await recordAudit(call, "admin.user_deleted", { userId: id });
     if (!(await eraseUser(call, id))) throw userNotFound();
   });
+}
+
+/**
+ * Checks that an administrator may be deleted or demoted: not the caller and not the last one. The administrators' rows
+ * stay locked until the transaction ends, so such changes happen one after the other.
+ * @throws ServiceError SELF_TARGETED, LAST_ADMIN
+ */
+async function assertRemovableAdmin(call: AuditDeps, id: string, action: "delete" | "demote"): Promise<void> {
+  if (call.caller?.user.id === id) {
+    const message = `Administrators can't ${action} themselves. Please ask another one.`;
+    throw new ServiceError(Reason.SELF_TARGETED, message);
+  }
+  await assertOtherAdmin(call, id);
 }
