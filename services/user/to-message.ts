@@ -2,13 +2,9 @@ import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Call, SignedInCall } from "../call.ts";
 import type { CallerUser, ListedSession } from "../store/sessions.ts";
 
-type FieldOf<Value> = Value extends Date ? Timestamp : Value;
-
 /** A row as a message: times are timestamps, and what is null is absent. */
-export type Message<Row> = {
-  [Column in keyof Row as null extends Row[Column] ? never : Column]: FieldOf<Row[Column]>;
-} & {
-  [Column in keyof Row as null extends Row[Column] ? Column : never]?: FieldOf<NonNullable<Row[Column]>>;
+type Message<Row> = {
+  [Column in keyof Row]?: NonNullable<Row[Column]> extends Date ? Timestamp : NonNullable<Row[Column]>;
 };
 
 /** Maps a row to a message whose fields have the same names. */
