@@ -6,13 +6,13 @@ import { type AdminUser, listUsers } from "../store/admin-users.ts";
 import { listAuditEvents } from "../store/audit-events.ts";
 import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
+import { listOpenSessions } from "../store/sessions.ts";
 import type { Role } from "../store/users.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { readAdminUser } from "./guards.ts";
 import { impersonate } from "./impersonate.ts";
 import { retryEmail } from "./retry-email.ts";
-import { deleteUser, updateUser } from "./update-user.ts";
-import { listUserSessions, revokeUserSessions } from "./user-sessions.ts";
+import { deleteUser, revokeUserSessions, updateUser } from "./update-user.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
@@ -38,7 +38,8 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async listUserSessions(req, ctx) {
     const call = signedInCallOf(ctx);
-    const sessions = await listUserSessions(call, req.id);
+    await readAdminUser(call, req.id);
+    const sessions = await listOpenSessions(call, req.id, call.clock.now());
     return { sessions: sessions.map((row) => sessionMessage(row, call)) };
   },
   async revokeUserSessions(req, ctx) {

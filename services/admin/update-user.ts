@@ -111,6 +111,17 @@ export async function deleteUser(call: AuditDeps, userId: string): Promise<void>
   });
 }
 
+/** Ends every session of a user. @returns how many ended. @throws ServiceError NOT_FOUND */
+export async function revokeUserSessions(call: AuditDeps, userId: string): Promise<number> {
+  return call.em.transactional(async () => {
+    if (!(await lockUser(call, userId))) throw userNotFound();
+    await assertStillAdmin(call);
+    const sessions = await revokeSessions(call, userId);
+    await recordAudit(call, "admin.sessions_revoked", { userId, details: { sessions } });
+    return sessions;
+  });
+}
+
 /**
  * Checks that an administrator may be deleted or demoted: not the caller and not the last one. The administrators' rows
  * stay locked until the transaction ends, so such changes happen one after the other.
