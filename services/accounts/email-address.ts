@@ -9,6 +9,7 @@ import type { User } from "../store/users.ts";
 
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
+/** ASCII, so that lower case means the same in every language and database. */
 const LOCAL_PART = /^[\x21-\x7e]+$/;
 /** A host name of two labels or more (RFC 1123 section 2.1), and no IP address, whose last label is a number. */
 const DOMAIN = /^(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-|\d+$)[a-z0-9-]{2,63}(?<!-)$/i;
@@ -21,12 +22,7 @@ export type EmailAddress = {
   canonical: string;
 };
 
-/**
- * Reads an address. The proto's rule has checked its shape.
- * The local part is ASCII, so that lower case means the same in every language and database.
- * @param field JSON name, for the error.
- * @throws ServiceError VALIDATION_FAILED
- */
+/** Reads an address. @param field JSON name, for the error @throws ServiceError VALIDATION_FAILED */
 export function readEmailAddress(text: string, field = "email"): EmailAddress {
   const address = canonicalEmail(text);
   if (!address) throw invalid(field, "must be a valid e-mail address");

@@ -30,7 +30,10 @@ export async function login(call: Call, email: string, password: string): Promis
       throw invalidCredentials();
     }
     await assertMaySignIn(call, user, attempt);
-    if (call.passwords.isOutdated(user.passwordHash)) await rehash(call, user, password);
+    if (call.passwords.isOutdated(user.passwordHash)) {
+      const passwordHash = await call.passwords.hash(password, call.client.address);
+      await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });
+    }
     const outcome = user.mfaEnabled
       ? await requireSecondFactor(call, user, attempt)
       : await attempt.succeedWith((reservation) => openSession(call, user, reservation));
@@ -68,12 +71,6 @@ async function requireSecondFactor(call: Call, user: LoginUser, attempt: Attempt
     const token = await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenMs);
     return { mfaToken: createMfaToken(call, token) };
   });
-}
-
-/** Replaces a hash with outdated parameters, unless the password has changed. */
-async function rehash(call: Call, user: LoginUser, password: string): Promise<void> {
-  const passwordHash = await call.passwords.hash(password, call.client.address);
-  await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });
 }
 
 const invalidCredentials = () => new ServiceError(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");

@@ -54,10 +54,7 @@ export async function resendVerification(call: Call, email: string): Promise<voi
 /** Minimum duration, longer than the work, so that it reveals nothing. In ms. */
 const MIN_DURATION_MS = 100;
 
-/**
- * Runs work for the account of an address, if it exists and its deletion is not due. Takes the same time otherwise.
- * @throws ServiceError VALIDATION_FAILED
- */
+/** Runs work for the account of an address, unless its deletion is due. Takes the same time if there is none. */
 async function withAccount(call: Call, email: string, work: (user: User) => Promise<void>): Promise<void> {
   const { canonical } = readEmailAddress(email);
   const find = async () => {

@@ -5,7 +5,7 @@ import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Cipher } from "../crypto/cipher.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
-import { type Attempt, isForGood, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
+import { isForGood, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
 import { type QueueDeps, queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { clearLock, deleteAttempts, findLock } from "../store/attempts.ts";
@@ -29,7 +29,10 @@ export async function withSecondFactor<T>(
   before: () => Promise<void>,
   work: () => Promise<T>,
 ): Promise<T> {
-  const attempt = await reserveFactor(call, user.id, factor);
+  const codes = { kind: "second-factor", subject: user.id } as const;
+  // Once codes are locked for good, backup codes have a counter of their own.
+  const isLastResort = factor.backupCode && isForGood(await findLock(call, codes, call.clock.now()));
+  const attempt = await reserveAttempt(call, isLastResort ? { kind: "backup-code", subject: user.id } : codes);
   try {
     const outcome = await call.em.transactional(async () => {
       await before();
@@ -40,18 +43,11 @@ export async function withSecondFactor<T>(
       throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
     }
     await attempt.succeed();
-    if (factor.backupCode) await clearLock(call, { kind: "second-factor", subject: user.id }, true);
+    if (factor.backupCode) await clearLock(call, codes, true);
     return outcome.result;
   } finally {
     await attempt.release();
   }
-}
-
-/** Counts a factor before it is evaluated. Once codes are locked for good, backup codes have a counter of their own. */
-async function reserveFactor(call: Call, userId: string, factor: SecondFactor): Promise<Attempt> {
-  const codes = { kind: "second-factor", subject: userId } as const;
-  const isLastResort = factor.backupCode && isForGood(await findLock(call, codes, call.clock.now()));
-  return reserveAttempt(call, isLastResort ? { kind: "backup-code", subject: userId } : codes);
 }
 
 /** Consumes a factor by a guarded statement: of several callers with the same one succeeds. @returns whether it was right. */

@@ -71,10 +71,7 @@ export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "wa
 /** Poll interval for the sessions of open streams, in ms. A revocation ends a stream within about this time. */
 const POLL_INTERVAL_MS = 750;
 
-/**
- * Ends long calls when their session ends, whichever process ended it. One statement per interval checks all watched
- * sessions. Without open streams there is none.
- */
+/** Ends streams when their session ends, whichever process ended it. One statement per interval checks all of them. */
 export function createSessionWatcher(db: HotDb, clock: Clock) {
   const watched = new Set<{ sessionId: string; controller: AbortController }>();
   let timer: NodeJS.Timeout | undefined;
