@@ -25,10 +25,7 @@ export async function sealEvents(db: SealDeps, now: Date): Promise<(Head & { mor
   });
 }
 
-/**
- * Appends a seal of some events, or one that says that retention drops the events below an id. Call the latter in the
- * transaction that drops them.
- */
+/** Appends a seal of events or, in the transaction that drops them, one of the drop of all events below an id. */
 export async function appendSeal(
   db: SealDeps,
   last: SealHead,

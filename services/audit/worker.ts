@@ -21,10 +21,7 @@ type Deps = Pick<SealDeps, "cipher"> & {
   log: Logger;
 };
 
-/**
- * Seals the audit log in the background, logs its head, and adds and drops its monthly partitions. `close` seals one more
- * batch, logs the head, and stops.
- */
+/** Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch, logs the head. */
 export function startAuditWorker({ store, cipher, clock, config, log }: Deps): { close(): Promise<void> } {
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
@@ -68,10 +65,7 @@ export function startAuditWorker({ store, cipher, clock, config, log }: Deps): {
 /** Months that have a partition in advance. */
 const MONTHS_AHEAD = 3;
 
-/**
- * Adds the partitions of this month and the next ones. Events of a month without one go to the default partition.
- * @throws Error if the table stays locked, see `isLockTimeout`
- */
+/** Adds the partitions of this month and the next ones. @throws Error if the table stays locked: `isLockTimeout` */
 export async function addPartitions(db: Db, now: Date): Promise<void> {
   for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead++) await addPartition(db, monthOf(now, ahead));
 }

@@ -28,10 +28,7 @@ export type MailTransport = {
   close(): void;
 };
 
-/**
- * Delivers by SMTP if a server is configured; otherwise writes .eml files to a folder and logs their links.
- * @param emailMs time limit for one e-mail, in ms
- */
+/** Delivers by SMTP or, without a server, writes .eml files and logs links. @param emailMs limit for one e-mail */
 export function createMailTransport(
   { mail, dataDir }: Pick<Config, "mail" | "dataDir">,
   log: Logger,
@@ -108,10 +105,7 @@ function createFolderTransport({ mail, dataDir }: Pick<Config, "mail" | "dataDir
   };
 }
 
-/**
- * Deletes the files of e-mails that are no longer stored: they were older than `EMAIL_RETENTION`, or their user was erased.
- * @param since e-mails queued earlier belong to another database
- */
+/** Deletes the files of e-mails that are no longer stored. @param since earlier ones are of another database */
 export async function purgeMailFolder(
   { mail, dataDir }: Pick<Config, "mail" | "dataDir">,
   db: Db,

@@ -122,10 +122,7 @@ export async function releaseReservation({ query }: HotDb, reservation: Reservat
   await query(RELEASE, reservation);
 }
 
-/**
- * Forgets the guesses that lock for a while, and such a lock. The row says when, for the rate limit.
- * @param all forgets the failures in a row too, and the lock for good
- */
+/** Forgets guesses and a lock, and notes when, for the rate limit. @param all those in a row and for good too */
 export async function clearLock({ em, clock }: ClockedDb, key: AttemptKey, all: boolean): Promise<void> {
   await em.execute(
     `insert into attempts as a (kind, subject, reserved_at, cleared_at) values (:kind, :subject, :now, :now)

@@ -62,10 +62,7 @@ export async function limitLockTime({ em }: Db): Promise<void> {
   await em.execute(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
 }
 
-/**
- * Adds the partition of a month, unless it exists or the default partition has events of that month.
- * @throws Error if the table stays locked, see `isLockTimeout`
- */
+/** Adds the partition of a month, unless the default partition has events of it. @throws Error see `isLockTimeout` */
 export async function addPartition(db: Db, firstDay: string): Promise<void> {
   try {
     await db.em.transactional(async () => {

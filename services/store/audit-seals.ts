@@ -27,10 +27,7 @@ export const needsSeal = (db: Db): Promise<boolean> =>
      select 1 from (select mac from audit_seals order by position desc limit 1) as last where mac is null`,
   );
 
-/**
- * Reads the newest seal of the hash chain, and the number of events that wait to be sealed. Positions are read as text,
- * since a forged one may be any number.
- */
+/** Reads the end of the chain, and how many events wait. A position is text, since a forged one may be any number. */
 export const readChainState = (db: Db) =>
   oneRow<{ head: string | null; sealedAt: Date | null; unsealed: number }>(
     db,

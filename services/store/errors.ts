@@ -1,9 +1,6 @@
 import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
-/**
- * Codes of errors that mean: the database did not reply, is shutting down, is read-only, or was too busy
- * (PostgreSQL appendix A, errno).
- */
+/** The database did not reply, is shutting down, is read-only, or was too busy (PostgreSQL appendix A, errno). */
 const UNAVAILABLE_CODES =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const UNAVAILABLE_MESSAGES =
@@ -30,10 +27,7 @@ export const isLockTimeout = (error: unknown): boolean => (error as { code?: unk
 export const isDuplicate = (error: unknown, constraint: string): boolean =>
   error instanceof UniqueConstraintViolationException && "constraint" in error && error.constraint === constraint;
 
-/**
- * An error as it may be logged. Database errors keep their code and location only: the rest quotes the statement, its
- * values and rows.
- */
+/** An error as it may be logged: one of the database without its statement, values and rows, which it quotes. */
 export function redactDatabaseError(error: unknown): unknown {
   if (!(error instanceof Error) || !("severity" in error)) return error;
   const { name: type, message, stack, code, table, column, constraint } = error as Error & Record<string, unknown>;
@@ -41,10 +35,7 @@ export function redactDatabaseError(error: unknown): unknown {
   return { type, message: message.split("\n", 1)[0], code, table, column, constraint, stack: frames?.join("\n") };
 }
 
-/**
- * An error at start-up that names the variable to check. It quotes messages of PostgreSQL and Node, which contain users,
- * hosts and folders, never a password.
- */
+/** An error at start-up that names the variable to check. It quotes users, hosts and folders, never a password. */
 export function startupError(variable: string, error: unknown): Error {
   const { message } = error as Error;
   const describe = (problem: string, remedy: string) =>

@@ -42,10 +42,7 @@ export function encodeCursor(id: string, { total, totalEstimated }: Total): stri
   return Buffer.concat([bytesOfId(id), tail]).toString("base64url");
 }
 
-/**
- * Reads one page, newest first. Its cursor is the last id, so rows that are added meanwhile neither repeat nor hide
- * others.
- */
+/** Reads one page, newest first. Its cursor is the last id: rows added meanwhile neither repeat nor hide others. */
 export async function readPage<Row extends { id: string }>(
   db: Db,
   query: ListQuery,

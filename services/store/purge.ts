@@ -52,10 +52,7 @@ export async function purgeExpired(
   }
 }
 
-/**
- * Deletes rows in small batches, page by page: no index has to be kept on times that each refresh changes. Locked rows
- * are skipped until the next run.
- */
+/** Deletes rows page by page: times that each refresh changes have no index. Locked rows wait for the next run. */
 async function deleteByPages(
   store: Pick<Store, "fork">,
   table: string,

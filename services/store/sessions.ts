@@ -47,11 +47,8 @@ export type FoundSession = {
 };
 
 type FoundRow = CallerUser &
-  Pick<Session, "generation" | "successorUsed" | "lastActiveAt" | "actorId"> & {
-    sessionId: string;
-    sessionCreatedAt: Date;
-    usedSecondFactor: boolean;
-  };
+  Pick<Session, "generation" | "successorUsed" | "lastActiveAt" | "actorId"> &
+  Pick<FoundSession, "usedSecondFactor"> & { sessionId: string; sessionCreatedAt: Date };
 
 const FIND_OPEN = prepared(
   "find_open_sessions",
