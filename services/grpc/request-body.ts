@@ -58,8 +58,8 @@ export async function receiveBody(
   const { headers, admitted } = request;
   const raw = rawOf(request);
   const maxBytes = bytesToRead(request, method);
-  if (method.methodKind === "bidi_streaming") return limited(raw.iterator({ destroyOnReturn: false }), maxBytes);
   const isEncoded = takeEncoding(request);
+  if (method.methodKind === "bidi_streaming") return limited(raw.iterator({ destroyOnReturn: false }), maxBytes);
   const body = await readBody(raw, admitted?.permit, maxBytes, timeoutMs);
   try {
     const message = await checkMessage(request, method, body, isEncoded);

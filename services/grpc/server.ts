@@ -123,9 +123,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
     }
   });
   server.setNotFoundHandler((_request, reply) => reply.code(404).send());
-  server.setErrorHandler(({ statusCode = 500 }: { statusCode?: number }, _request, reply) =>
-    reply.code(statusCode < 500 ? statusCode : 400).send(),
-  );
+  server.setErrorHandler((_error, _request, reply) => reply.code(400).send());
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads it
   const routes = (router: ConnectRouter) => {
