@@ -40,11 +40,10 @@ describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (
   });
 
   test.each(["Infinity", "-1", "1e9", "0x7fffffff", "9".repeat(400), "soon"])(
-    "ignores a Retry-After of %s",
+    "ignores Retry-After: %s",
     async (wait) => {
-      expect(await readWhole(bench.provider, promptOf(bench, `case: retry-after ${wait}`))).toMatchObject({
-        text: REPLY,
-      });
+      const prompt = promptOf(bench, `case: retry-after ${wait}`);
+      expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
     },
   );
 });

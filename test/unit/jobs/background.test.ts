@@ -20,16 +20,6 @@ function start({ run = async () => {}, ...job }: Partial<Job>) {
   return Object.assign(counted, running);
 }
 
-test("every: follows the clock, also one that is set back", async () => {
-  const job = start({});
-  job.clock.advance("61m");
-  await until("the second run", () => job.runs === 2);
-  job.clock.advance("-1d");
-  await until("the third run", () => job.runs === 3);
-  await job.close();
-  expect(job.runs).toBe(3);
-});
-
 test("every: wake() runs the job now, and again after a run in progress", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   const job = start({ run: () => promise });
