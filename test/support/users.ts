@@ -7,18 +7,10 @@ import { times } from "./until.ts";
 export async function insertUsers(store: Pick<Store, "fork">, count: number, given: Partial<User> = {}) {
   const now = new Date();
   const dates = { passwordChangedAt: now, termsAcceptedAt: now, createdAt: now, updatedAt: now };
+  const common = { name: "Ann", role: "user", passwordHash: "-", ...dates, ...given };
   const users = times(count, (i) => {
     const email = `${i + 1}@example.com`;
-    return {
-      id: uuid(),
-      email,
-      canonicalEmail: email,
-      name: "Ann",
-      role: "user",
-      passwordHash: "-",
-      ...dates,
-      ...given,
-    };
+    return { id: uuid(), email, canonicalEmail: email, ...common };
   });
   await store.fork().insertMany(User, users as User[]);
   return users.map(({ id }) => id);

@@ -112,7 +112,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
   });
 
   test("accepts a chain without MACs once the service has sealed it, and no later seal without a MAC", async () => {
-    const ids = await sealedLog();
+    await sealedLog();
     const old = (await headOf(sealDeps())) ?? { position: 0, hash: "" };
     await tamper("update audit_seals set mac = null");
     expect(await verify()).toMatchObject({
@@ -132,7 +132,6 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     await tamper(`update audit_events set ip = '10.9.9.9' where ip <> '10.9.9.9'`);
     await rewriteChain("case when position < 4 then null else mac end");
     expect(await kinds()).toEqual(["seal-forged"]);
-    expect(ids).toHaveLength(12);
   });
 
   test("refuses seals of processes of the release before MACs", async () => {

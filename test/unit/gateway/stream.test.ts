@@ -1,5 +1,4 @@
-import type { HandlerContext } from "@connectrpc/connect";
-import { Code } from "@connectrpc/connect";
+import { Code, type HandlerContext } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { failWith, transportKinds } from "../../support/gateway.ts";

@@ -68,7 +68,9 @@ const secret = { INTERNAL_SECRET: "between-the-two-of-us" };
 const SERVICES_URL = "http://services:50051";
 const unusable = ["unix:services.sock", "tcp://services", SERVICES_URL, "tcp://services:1/path"];
 
-test.each<[role: "all" | "gateway" | "services", env: Record<string, string>, problems: RegExp[]]>([
+type Refusal = [role: "all" | "gateway" | "services", env: Record<string, string>, problems: RegExp[]];
+
+test.each<Refusal>([
   ["gateway", { SERVICES_URL }, [/^INTERNAL_SECRET /]],
   ["gateway", { SERVICES_URL: "nonsense" }, [/^SERVICES_URL /, /^INTERNAL_SECRET /]],
   ["gateway", secret, [/^SERVICES_URL must be set /]],
@@ -80,11 +82,7 @@ test.each<[role: "all" | "gateway" | "services", env: Record<string, string>, pr
     { ...secret, INTERNAL_URL: "tls://0.0.0.0:50052" },
     [/^GRPC_TLS_CERT must be set when INTERNAL_URL is tls:\/\/$/],
   ],
-  ...unusable.map((INTERNAL_URL): ["services", object, RegExp[]] => [
-    "services",
-    { ...secret, INTERNAL_URL },
-    [/^INTERNAL_URL must /],
-  ]),
+  ...unusable.map((url): Refusal => ["services", { ...secret, INTERNAL_URL: url }, [/^INTERNAL_URL must /]]),
   ["all", { INTERNAL_URL: "tcp://services:50052" }, [/^INTERNAL_URL must be set for the /]],
   ["all", { NODE_ENV: "production" }, [/SECRET_KEY/, /SMTP_URL/]],
   ["all", { DATABASE_URL: "postgres://127.0.0.1" }, [/\/database/]],

@@ -24,8 +24,7 @@ async function twoRings() {
 test("Signing keys: parallel callers get the same new key", async () => {
   const { store, one, other } = await twoRings();
   const kid = (await other.jwks()).at(-1)?.kid as string;
-  const found = await Promise.all(times(5, () => one.verificationKey(kid)));
-  expect(found.map((key) => key !== undefined)).toEqual(times(5, () => true));
+  expect(await Promise.all(times(5, () => one.verificationKey(kid)))).not.toContain(undefined);
   expect(await one.verificationKey("unknown")).toBeUndefined();
   await store.close();
 });
