@@ -42,9 +42,6 @@ export type GatewayOptions = {
 
 type Checks = Pick<Awaited<ReturnType<typeof openGate>>, "gate" | "admission">;
 
-/** The REST and SSE side of the product. */
-export type Gateway = ReturnType<typeof createGateway>;
-
 const KEEP_ALIVE_MS = 15_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const WRITE_TIMEOUT_MS = 120_000;

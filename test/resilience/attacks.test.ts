@@ -5,8 +5,8 @@ import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LoginRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { signInAt } from "../support/accounts.ts";
-import { startSuiteProvider } from "../support/ai-calls.ts";
+import { accountsAt, signInAt, type TestUser } from "../support/accounts.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
 import { freshStorage } from "../support/databases.ts";
 import { type Process, startApart, startProcess } from "../support/deployment.ts";
 import {
@@ -27,9 +27,7 @@ import { createHttpClient, sendHttp } from "../support/http-client.ts";
 import { failureOf, framed, send } from "../support/raw-grpc.ts";
 import { times, until } from "../support/until.ts";
 
-const OWNER = { email: "owner@example.com", password: "Correct-horse-1" };
-const OTHER = { ...OWNER, email: "other@example.com" };
-const CONVERSATION = { provider: "provider-a", messages: [{ role: "user", content: "case: plain" }] };
+const CONVERSATION = conversationOf("case: plain");
 const ATTACKER = { "x-forwarded-for": "198.51.100.7" };
 
 const large = Buffer.from(JSON.stringify({ ...CONVERSATION, pad: "x".repeat(2_000_000) }));
@@ -45,29 +43,22 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", (heapMb, m
   let url: string;
   let grpcUrl: string;
   let accessToken: string;
+  let other: TestUser; // too many sessions end the oldest
   beforeAll(async () => {
     const env = {
       ...(await freshStorage()),
       NODE_OPTIONS: `--max-old-space-size=${heapMb}`,
       RATE_LIMITS: "off",
       TRUST_PROXY: "127.0.0.1",
-      INTERNAL_SECRET: "between-gateway-and-services",
       ...simulator.env,
     };
     if (mode === "apart") {
       const { services, gateway } = await startApart(env);
       processes = [gateway, services];
-      [url, grpcUrl] = [gateway.url, `http://${services.url}`];
-    } else {
-      const process = await startProcess(env);
-      processes = [process];
-      [url, grpcUrl] = [process.url, grpcUrlIn(process.output())];
-    }
-    const client = createHttpClient(url);
-    for (const account of [OWNER, OTHER]) {
-      await client.post("/auth/register", { ...account, name: "Name", acceptTerms: true });
-    }
-    accessToken = (await client.post("/auth/login", OWNER)).body.accessToken;
+    } else processes = [await startProcess(env)];
+    [url, grpcUrl] = [processes[0]?.url as string, grpcUrlIn(processes.at(-1)?.output() as string)];
+    ({ accessToken } = await signInAt(url));
+    other = await accountsAt(url).addUser();
   });
   afterAll(async () => {
     for (const process of processes) expect(await process.end("SIGTERM")).toBe(0);
@@ -79,7 +70,7 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", (heapMb, m
     const answers = [
       client.get("/health/live"),
       client.get("/user/profile", accessToken),
-      client.post("/auth/login", OTHER), // another account, since too many sessions end the oldest
+      client.post("/auth/login", other.credentials),
       client.post("/ai/chat", CONVERSATION, accessToken),
     ];
     expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
@@ -173,9 +164,8 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", (heapMb, m
   });
 
   test("during a flood of logins from one address others are served, and DNS and files keep four threads", async () => {
-    const victim = { email: "victim@example.com", password: "Correct-horse-1" };
-    await createHttpClient(url).post("/auth/register", { ...victim, name: "Victim", acceptTerms: true });
-    const wrong = { ...victim, password: "Wrong-horse-1" };
+    const { credentials } = await accountsAt(url).addUser();
+    const wrong = { ...credentials, password: "Wrong-horse-1" };
     const message = framed(toBinary(LoginRequestSchema, create(LoginRequestSchema, wrong)));
     const threads = availableParallelism() + 4; // a hash on every core
     const isComplete = () => process.platform !== "linux" || lowThreadsOf(processes.at(-1)?.pid) === threads;
@@ -187,7 +177,7 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", (heapMb, m
         for (const _ of times(10, String)) statuses.push(await guess(i));
         return statuses.find((status) => ![401, 423, 429, 503].includes(status)) ?? 401;
       });
-      const signIn = async () => (await createHttpClient(url).post("/auth/login", victim)).status;
+      const signIn = async () => (await createHttpClient(url).post("/auth/login", credentials)).status;
       const isPrepared = until("the thread pool at low priority", isComplete);
       const [statuses, own] = await Promise.all([during(flood), signIn(), isPrepared]);
       expect(statuses).toEqual([401]);

@@ -1,6 +1,7 @@
 import { tmpdir } from "node:os";
 import { expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../services/store/errors.ts";
+import { forSuite, forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
 import { startProxy } from "../support/proxy.ts";
 import { describeIf } from "../support/skip-without.ts";
@@ -11,13 +12,12 @@ const BREAKS = 12;
 
 test.runIf(process.env.TEST_SERVERS)("Store: a statement ends at its timeout", async () => {
   const url = await createDatabase();
-  const open = (statementMs: number) => openQuietStore(url, { statementMs });
+  const open = (statementMs: number) => forTest(openQuietStore(url, { statementMs }));
   const [lenient, strict] = await Promise.all([open(60_000), open(100)]);
   const ask = ({ fork }: typeof lenient) => fork().execute("select pg_sleep(1)");
   const [answered, refused] = await Promise.allSettled([ask(lenient), ask(strict)]);
   expect(answered.status).toBe("fulfilled");
   expect(refused.status === "rejected" && isDatabaseUnavailable(refused.reason)).toBe(true);
-  await Promise.all([lenient.close(), strict.close()]);
 });
 
 test("Store: a missing database socket means unavailable", async () => {
@@ -27,7 +27,7 @@ test("Store: a missing database socket means unavailable", async () => {
 });
 
 describeIf(process.env.TEST_SERVERS, "Store with a connection that breaks in a transaction", async () => {
-  const proxy = await startProxy(await createDatabase());
+  const proxy = await forSuite(startProxy(await createDatabase()));
 
   test.each([
     ["at its start", "begin"],
@@ -53,7 +53,7 @@ describeIf(process.env.TEST_SERVERS, "Store with a connection that breaks in a t
   });
 
   test("releases a connection that is silent for longer than the statement timeout", async () => {
-    const store = await openQuietStore(proxy.url, { statementMs: 1_000 });
+    const store = await forTest(openQuietStore(proxy.url, { statementMs: 1_000 }));
     const em = store.fork();
     await em.execute("select 1");
     proxy.silence();
@@ -63,6 +63,5 @@ describeIf(process.env.TEST_SERVERS, "Store with a connection that breaks in a t
     }
     proxy.restore();
     await store.ping();
-    await store.close();
   });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { openStore } from "../../services/store/open-store.ts";
 import { startApp } from "../support/app.ts";
+import { forTest } from "../support/closing.ts";
 import { createDatabase, runSql } from "../support/databases.ts";
 import { captureLog } from "../support/log.ts";
 import { openQuietStore } from "../support/stores.ts";
@@ -22,7 +23,7 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
     const DATABASE_URL = await createDatabase();
     const name = new URL(DATABASE_URL).pathname.slice(1);
     await runSql(DATABASE_URL, SETTINGS.map((setting) => `alter database ${name} set ${setting}`).join(";"));
-    const app = await startApp({ mode: "servers", env: { DATABASE_URL } });
+    const app = await forTest(startApp({ mode: "servers", env: { DATABASE_URL } }));
     const { user, browser, accessToken } = await app.signIn();
     const { body } = await browser.get("/user/profile", accessToken);
     expect(Math.abs(Date.parse(body.createdAt) - Date.now())).toBeLessThan(60_000);
@@ -31,7 +32,6 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
     expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 15 });
     expect((await guess()).body.message).toMatch(/again in 15 minutes/);
     expect(await app.sql(String.raw`select '\d' = E'\\d' as plain`)).toEqual([{ plain: true }]);
-    await app.close();
   });
 
   test("warns of settings that lose data and of options of the URL without effect", async () => {
@@ -50,8 +50,7 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
     const name = `${url.pathname.slice(1)}_latin`;
     await runSql(url.href, `create database ${name} encoding 'LATIN1' locale 'C' template template0`);
     url.pathname = name;
-    const opened = openQuietStore(url.href);
-    await expect(opened).rejects.toThrow(
+    await expect(openQuietStore(url.href)).rejects.toThrow(
       "DATABASE_URL can't be used: the database has encoding LATIN1. Create one with encoding",
     );
   });

@@ -1,26 +1,21 @@
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
+import { forSuite, forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
+import { describeIf } from "../support/skip-without.ts";
 import { openQuietStore } from "../support/stores.ts";
 import { startEncrypting } from "../support/tls-proxy.ts";
 
 const certificate = (name: string) => `test/support/tls/${name}.pem`;
+const key = "test/support/tls/ours.key";
 
-describe.runIf(process.env.TEST_SERVERS)("Database that accepts TLS only", () => {
-  let encrypting: Awaited<ReturnType<typeof startEncrypting>>;
-  beforeAll(async () => {
-    const pair = { cert: certificate("ours"), key: "test/support/tls/ours.key" };
-    encrypting = await startEncrypting(await createDatabase(), pair);
-  });
-  afterAll(() => encrypting.close());
+describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () => {
+  const encrypting = await forSuite(startEncrypting(await createDatabase(), { cert: certificate("ours"), key }));
+
   const ask = async (query: Record<string, string>) => {
-    const store = await openQuietStore(`${encrypting.url}?${new URLSearchParams(query)}`);
-    try {
-      await store.migrate();
-      return await store.fork().execute("show application_name");
-    } finally {
-      await store.close();
-    }
+    const store = await forTest(openQuietStore(`${encrypting.url}?${new URLSearchParams(query)}`));
+    await store.migrate();
+    return store.fork().execute("show application_name");
   };
 
   test("sslmode=require uses TLS and keeps the URL's other options", async () => {
@@ -28,30 +23,29 @@ describe.runIf(process.env.TEST_SERVERS)("Database that accepts TLS only", () =>
     expect(answer).toEqual([{ application_name: "ours" }]);
   });
 
-  test("sslmode=verify-full checks the certificate", async () => {
-    await expect(ask({ sslmode: "verify-full", sslrootcert: certificate("ours") })).resolves.toHaveLength(1);
-    for (const query of [{ sslmode: "verify-full" }, { sslmode: "verify-full", sslrootcert: certificate("others") }]) {
-      await expect(ask(query)).rejects.toThrow(/^DATABASE_URL can't be used: .*certificate/);
-    }
+  test.each<Record<string, string>>([
+    { sslmode: "verify-full", sslrootcert: certificate("ours") },
+    { sslmode: "allow" },
+    { sslmode: "prefer" },
+  ])("is used by TLS with %j", async (query) => {
+    await expect(ask(query)).resolves.toHaveLength(1);
   });
 
-  test("receives the client certificate that the URL names", async () => {
+  test.each<[Record<string, string>, RegExp]>([
+    [{ sslmode: "verify-full" }, /^DATABASE_URL can't be used: .*certificate/],
+    [{ sslmode: "verify-full", sslrootcert: certificate("others") }, /^DATABASE_URL can't be used: .*certificate/],
+    [{ sslmode: "verifyfull" }, /^DATABASE_URL can't be used: sslmode must be one of .*full$/],
+    [{}, /^DATABASE_URL: the database is not reachable/],
+  ])("is not used with %j", async (query, error) => {
+    await expect(ask(query)).rejects.toThrow(error);
+  });
+
+  test.each<[Record<string, string>, string | undefined]>([
+    [{ sslmode: "require" }, undefined],
+    [{ sslmode: "require", sslcert: certificate("ours"), sslkey: key }, readFileSync(certificate("ours"), "utf8")],
+  ])("receives the client certificate that the URL names: %j", async (query, received) => {
     encrypting.clients.length = 0;
-    await ask({ sslmode: "require" });
-    expect(new Set(encrypting.clients)).toEqual(new Set([undefined]));
-    encrypting.clients.length = 0;
-    await ask({ sslmode: "require", sslcert: certificate("ours"), sslkey: "test/support/tls/ours.key" });
-    expect(new Set(encrypting.clients)).toEqual(new Set([readFileSync(certificate("ours"), "utf8")]));
-  });
-
-  test("sslmode=allow and prefer use TLS, and an unknown mode is refused", async () => {
-    for (const sslmode of ["allow", "prefer"]) await expect(ask({ sslmode })).resolves.toHaveLength(1);
-    await expect(ask({ sslmode: "verifyfull" })).rejects.toThrow(
-      /^DATABASE_URL can't be used: sslmode must be one of .*full$/,
-    );
-  });
-
-  test("is not used without TLS", async () => {
-    await expect(ask({})).rejects.toThrow(/^DATABASE_URL: the database is not reachable/);
+    await ask(query);
+    expect(new Set(encrypting.clients)).toEqual(new Set([received]));
   });
 });

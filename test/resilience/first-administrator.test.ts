@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { startApp, type TestApp } from "../support/app.ts";
+import { forTest } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
 import { times } from "../support/until.ts";
 
@@ -20,7 +21,7 @@ describe("Start with ADMIN_EMAIL", () => {
     const { accessToken } = (await before.httpClient().post("/auth/login", own)).body;
     const made = await between(before, accessToken);
     await before.close();
-    const after = await startOn({ ...env, ...asAdmin });
+    const after = await forTest(startOn({ ...env, ...asAdmin }));
     const httpClient = after.httpClient();
     return {
       made,
@@ -28,17 +29,15 @@ describe("Start with ADMIN_EMAIL", () => {
       token: (await httpClient.get("/user/profile", accessToken)).status,
       own: (await httpClient.post("/auth/login", own)).status,
       given: await httpClient.post("/auth/login", given),
-      close: after.close,
     };
   }
 
   test("promotes a verified account and changes nothing else", async () => {
-    const { token, own, given, close } = await promote(async (app) => {
+    const { token, own, given } = await promote(async (app) => {
       const { token } = await app.mail.emailTo("root@example.com");
       await app.httpClient().post("/auth/verify-email", { token });
     });
     expect([token, own, given.status]).toEqual([200, 200, 401]);
-    await close();
   });
 
   test("has no effect once there is an administrator: one who was demoted stays demoted", async () => {
@@ -49,13 +48,12 @@ describe("Start with ADMIN_EMAIL", () => {
     const demoted = await other.browser.put(`/admin/users/${admin.user.id}`, { role: "user" }, other.accessToken);
     expect(demoted.status).toBe(200);
     await first.close();
-    const next = await startOn(env);
+    const next = await forTest(startOn(env));
     expect((await next.httpClient().post("/auth/login", given)).body.user.role).toBe("user");
-    await next.close();
   });
 
   test("takes over an account whose address was never verified, second factor included", async () => {
-    const { made, httpClient, token, own, given, close } = await promote(async (app, accessToken) => {
+    const { made, httpClient, token, own, given } = await promote(async (app, accessToken) => {
       const browser = app.httpClient();
       const newEmail = "other@example.com";
       await browser.post("/auth/setup-totp", undefined, accessToken);
@@ -70,6 +68,5 @@ describe("Start with ADMIN_EMAIL", () => {
     expect((await httpClient.post("/auth/verify-email", { token: made })).status).toBe(400);
     const { items } = (await httpClient.get("/admin/audit-logs?event=admin.user_updated", given.body.accessToken)).body;
     expect(items[0].details).toEqual({ role: "admin", takenOver: true });
-    await close();
   });
 });

@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, describe, expect, test } from "vitest";
-import { signInAt } from "../support/accounts.ts";
+import { accountsAt, PASSWORD } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
 import { createDatabase, freshStorage } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
@@ -14,7 +14,6 @@ import { until } from "../support/until.ts";
 /** The kills right after a 201 of an ordinary run. A restart takes seconds; `KILLS=50` runs more. */
 const KILLS = Number(process.env.KILLS ?? 1);
 const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded"];
-const password = "Correct-horse-1";
 const provider = await startSuiteProvider();
 
 const started: Process[] = [];
@@ -38,28 +37,24 @@ describe.concurrent.each(kinds)("SIGKILL, on %s", (kind) => {
     smtpServer.responses.data = () => "hang"; // the mail is received, and the response is missing
     let running = await start(env);
     if (kind === "embedded") await expect(startProcess(env)).rejects.toThrow(/is in use by another Gatehouse process/);
-    const { user, accessToken } = await signInAt(running.url);
+    const { user, accessToken } = await accountsAt(running.url).signIn();
     await until("the mail", () => smtpServer.received.length === 1);
     const response = await postJson(`${running.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken);
     const reader = response.body?.getReader();
     await reader?.read();
     await new Promise((resolve) => setTimeout(resolve, 500)); // usage rows are written some milliseconds later
     for (let kill = 0; kill < KILLS; kill++) {
-      const email = `kill-${kill}@example.com`;
-      const account = { email, password, name: "Ann", acceptTerms: true };
-      const { status } = await createHttpClient(running.url).post("/auth/register", account);
+      const another = await accountsAt(running.url).addUser();
       expect(await running.end("SIGKILL")).toBe("SIGKILL");
-      expect(status).toBe(201);
       smtpServer.responses.data = () => "accept";
       running = await start(env);
-      expect((await createHttpClient(running.url).post("/auth/login", { email, password })).status).toBe(200);
-      const { token } = await smtpServer.emailTo(email); // at once, or after a lease
+      await accountsAt(running.url).signIn(another);
+      const { token } = await smtpServer.emailTo(another.email); // at once, or after a lease
       expect(await createHttpClient(running.url).post("/auth/verify-email", { token })).toMatchObject({ status: 200 });
     }
     await reader?.cancel().catch(() => {});
-    const httpClient = createHttpClient(running.url);
-    const again = (await httpClient.post("/auth/login", user.credentials)).body;
-    const { body } = await httpClient.get("/user/usage", again.accessToken);
+    const again = await accountsAt(running.url).signIn(user);
+    const { body } = await again.browser.get("/user/usage", again.accessToken);
     expect(body).toMatchObject([{ provider: "provider-a", model: "model-a-1", calls: 1, estimatedCalls: 1 }]);
     expect(body[0].inputTokens).toBeGreaterThan(0);
 
@@ -70,8 +65,7 @@ describe.concurrent.each(kinds)("SIGKILL, on %s", (kind) => {
     expect(await running.end("SIGTERM")).toBe(0);
     running = await start(env);
     // A mail that is queued later is sent later, so that a third copy would arrive before it.
-    const later = { email: "later@example.com", password, name: "Ann", acceptTerms: true };
-    expect((await createHttpClient(running.url).post("/auth/register", later)).status).toBe(201);
+    const later = await accountsAt(running.url).addUser();
     await until("a later mail", () => smtpServer.received.some(({ to }) => to === later.email));
     expect(copies()).toHaveLength(2);
     await running.end("SIGTERM");
@@ -81,7 +75,11 @@ describe.concurrent.each(kinds)("SIGKILL, on %s", (kind) => {
 
 test("Process: finishes open requests on SIGTERM, also a repeated one", async () => {
   const { url, end } = await start(await freshStorage());
-  const bytes = post("/auth/login", { email: "ann@example.com", password }, { headers: "Connection: close\r\n" });
+  const bytes = post(
+    "/auth/login",
+    { email: "ann@example.com", password: PASSWORD },
+    { headers: "Connection: close\r\n" },
+  );
   const request = connect(Number(new URL(url).port), "127.0.0.1");
   request.write(bytes.slice(0, -10));
   await until("the request to arrive", async () => (await fetch(`${url}/health/live`)).ok);

@@ -1,37 +1,30 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startApp, type TestApp } from "../support/app.ts";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startSuiteApp } from "../support/app.ts";
 import { mfaTokenFor, setUpFactor } from "../support/authenticator.ts";
+import { describeIf } from "../support/skip-without.ts";
 
 /** The Redis database of this suite only. */
 const REDIS_DATABASE = 8;
 const canary = (kind: string) => `Canary-1-${kind}-${randomBytes(9).toString("base64url")}`;
 
-describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
+describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
   const settings = {
     INTERNAL_SECRET: canary("internal"),
     SECRET_KEY: randomBytes(32).toString("base64"),
     OPENAI_API_KEY: canary("api-key"),
   };
-  let app: TestApp;
-  let redis: Redis;
+  const redis = new Redis(process.env.TEST_REDIS_URL as string, { db: REDIS_DATABASE });
+  await redis.flushdb();
+  const env = { ...settings, REDIS_URL: `${process.env.TEST_REDIS_URL}/${REDIS_DATABASE}` };
+  const app = await startSuiteApp({ mode: "apart", env });
   const secrets: Record<string, string> = { ...settings };
   /** Every refusal: headers and body. */
   const refused: string[] = [];
 
-  beforeAll(async () => {
-    redis = new Redis(process.env.TEST_REDIS_URL as string, { db: REDIS_DATABASE });
-    await redis.flushdb();
-    const env = { ...settings, REDIS_URL: `${process.env.TEST_REDIS_URL}/${REDIS_DATABASE}` };
-    app = await startApp({ mode: "apart", env });
-    await useSecrets();
-  });
-  afterAll(async () => {
-    await app.close();
-    await redis.flushdb();
-    redis.disconnect();
-  });
+  beforeAll(() => useSecrets());
+  afterAll(() => redis.flushdb().finally(() => redis.disconnect()));
 
   function newSecret(kind: string): string {
     secrets[kind] = canary(kind);
@@ -39,8 +32,8 @@ describe.skipIf(!process.env.TEST_SERVERS)("Secrets", () => {
   }
 
   /** Sends a request, and stores its response if it is a refusal. */
-  async function send(...[method, path, body, headers]: Parameters<ReturnType<TestApp["httpClient"]>["send"]>) {
-    const answer = await app.httpClient().send(method, path, body, headers);
+  async function send(...request: Parameters<ReturnType<typeof app.httpClient>["send"]>) {
+    const answer = await app.httpClient().send(...request);
     if (answer.status >= 400) refused.push(JSON.stringify([...answer.headers]) + JSON.stringify(answer.body));
     return answer;
   }

@@ -5,7 +5,8 @@ import { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { createRateLimiter } from "../../services/platform/rate-limiter.ts";
 import { openRedis } from "../../services/platform/redis.ts";
-import { startApp, type TestApp } from "../support/app.ts";
+import { startApp } from "../support/app.ts";
+import { forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
 import type { HttpResponse } from "../support/http-client.ts";
 import { captureLog, silent } from "../support/log.ts";
@@ -17,11 +18,13 @@ const clock = { now: () => new Date() };
 const onServers = test.runIf(process.env.TEST_SERVERS);
 
 test("Redis: a proxy without a server behind it delays no start and is logged", async () => {
-  const proxy = createServer((client) =>
-    client
-      .on("error", () => {})
-      .resume()
-      .end(),
+  const proxy = await forTest(
+    createServer((client) =>
+      client
+        .on("error", () => {})
+        .resume()
+        .end(),
+    ),
   );
   const { lines, log } = captureLog();
   const cache = await openRedis([`redis://127.0.0.1:${await listen(proxy)}`], log);
@@ -30,7 +33,6 @@ test("Redis: a proxy without a server behind it delays no start and is logged", 
   expect(await limits.consume([{ key: "k", max: 2, windowMs: 1_000 }])).toMatchObject({ remaining: 1 });
   expect(lines).toEqual([expect.stringContaining("Redis unavailable, rate limits are counted per process")]);
   cache.close();
-  await new Promise((resolve) => proxy.close(resolve));
 });
 
 onServers("Redis: uses only the commands and keys of docs/operations.md", async () => {
@@ -51,8 +53,8 @@ onServers("Redis: uses only the commands and keys of docs/operations.md", async 
 });
 
 onServers("Redis: a server that stops replying delays the first command only", async () => {
-  const proxy = await startProxy(process.env.TEST_REDIS_URL as string);
-  const cache = await openRedis([proxy.url], silent);
+  const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
+  const cache = await forTest(openRedis([proxy.url], silent));
   const limits = createRateLimiter(cache, clock);
   const take = async () => {
     const startedAt = performance.now();
@@ -66,36 +68,29 @@ onServers("Redis: a server that stops replying delays the first command only", a
   for (const waitedMs of await Promise.all(times(50, take))) expect(waitedMs).toBeLessThan(100);
   proxy.restore();
   await until("Redis to count again", isCounting);
-  cache.close();
-  await proxy.close();
 });
 
 onServers("Redis: a stalled process reads the reply that came meanwhile", async () => {
-  const cache = await openRedis([process.env.TEST_REDIS_URL as string], silent);
-  const reply = cache.withBreaker(() => cache.client.eval("return 7", 0)).finally(cache.close);
+  const cache = await forTest(openRedis([process.env.TEST_REDIS_URL as string], silent));
+  const reply = cache.withBreaker(() => cache.client.eval("return 7", 0));
   await nextTurn(); // it is sent
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
   expect(await reply).toBe(7);
 });
 
 onServers("POST /auth/login: two replicas evaluate five guesses, also when Redis stops replying", async () => {
-  const proxy = await startProxy(process.env.TEST_REDIS_URL as string);
+  const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
   const SECRET_KEY = randomBytes(32).toString("base64");
   const shared = { REDIS_URL: proxy.url, SECRET_KEY, DATABASE_URL: await createDatabase() };
-  const startReplica = () => startApp({ mode: "servers", env: shared });
-  const replicas = [await startReplica(), await startReplica()];
-  try {
-    const users = await Promise.all(times(6, () => (replicas[0] as TestApp).addUser()));
-    for (const [round, { email, credentials }] of users.entries()) {
-      const clients = replicas.flatMap((replica) => [replica.httpClient(), replica.httpClient()]);
-      const guesses = times(40, (i) => clients[i % 4]?.post("/auth/login", { email, password: "Wrong-1-guess" }));
-      if (round === 1) proxy.silence(); // no further command has a reply
-      const answers = (await Promise.all(guesses)) as HttpResponse[];
-      expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
-      expect((await clients[0]?.post("/auth/login", credentials))?.status).toBe(423);
-    }
-  } finally {
-    await Promise.all(replicas.map((replica) => replica.close()));
-    await proxy.close();
+  const startReplica = () => forTest(startApp({ mode: "servers", env: shared }));
+  const replicas = [await startReplica(), await startReplica()] as const;
+  const users = await Promise.all(times(6, () => replicas[0].addUser()));
+  for (const [round, { email, credentials }] of users.entries()) {
+    const clients = replicas.flatMap((replica) => [replica.httpClient(), replica.httpClient()]);
+    const guesses = times(40, (i) => clients[i % 4]?.post("/auth/login", { email, password: "Wrong-1-guess" }));
+    if (round === 1) proxy.silence(); // no further command has a reply
+    const answers = (await Promise.all(guesses)) as HttpResponse[];
+    expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
+    expect((await clients[0]?.post("/auth/login", credentials))?.status).toBe(423);
   }
 });

@@ -1,23 +1,19 @@
-import { afterAll, expect, test } from "vitest";
-import { startApp } from "../support/app.ts";
+import { expect, test } from "vitest";
+import { startSuiteApp } from "../support/app.ts";
+import { forSuite } from "../support/closing.ts";
 import { randomAddress } from "../support/http-client.ts";
 import { startRedisCluster } from "../support/redis-cluster.ts";
 import { describeIf, isMissing } from "../support/skip-without.ts";
 import { times, until } from "../support/until.ts";
 
 describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async () => {
-  const cluster = await startRedisCluster("s3cret+");
+  const cluster = await forSuite(startRedisCluster("s3cret+"));
   const REDIS_URL = cluster.urls.slice(0, 2).join(); // the client finds the third node by these
-  const replicas = await Promise.all(times(2, () => startApp({ mode: "embedded", env: { REDIS_URL } })));
-  afterAll(async () => {
-    await Promise.all(replicas.map((replica) => replica.close()));
-    await cluster.close();
-  });
-  const remaining = (replica: (typeof replicas)[0], address: string) =>
-    replica
-      .httpClient(address)
-      .post("/auth/verify-email", { token: "none" })
-      .then(({ headers }) => Number(headers.get("ratelimit-remaining")));
+  const replicas = await Promise.all(times(2, () => startSuiteApp({ mode: "embedded", env: { REDIS_URL } })));
+  const remaining = async (replica: (typeof replicas)[0], address: string) => {
+    const { headers } = await replica.httpClient(address).post("/auth/verify-email", { token: "none" });
+    return Number(headers.get("ratelimit-remaining"));
+  };
 
   test("counts parallel requests for all replicas, on every node", async () => {
     const isReady = async (replica: (typeof replicas)[0]) => (await replica.httpClient().get("/health")).status === 200;

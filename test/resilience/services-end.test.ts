@@ -1,13 +1,14 @@
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { PREFIX } from "../../scripts/simulators/script.ts";
 import { signInAt } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
+import { forTest } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
-import { type Process, startApart, startServices } from "../support/deployment.ts";
+import { startApart, startServices } from "../support/deployment.ts";
 import { postJson } from "../support/http-client.ts";
 import { eventsIn } from "../support/sse-events.ts";
 import { times, until } from "../support/until.ts";
@@ -18,30 +19,16 @@ const SOON_MS = 10_000;
 
 const simulator = await startSuiteProvider();
 
-describe.each([
+test.each([
   ["SIGTERM", 0],
   ["SIGKILL", "SIGKILL"],
-] as const)("Remote services that end by %s", (signal, code) => {
-  let services: Process;
-  let gateway: Process;
-  beforeAll(async () => {
-    const env = {
-      ...(await freshStorage()),
-      INTERNAL_SECRET: "between-gateway-and-services",
-      SHUTDOWN_TIMEOUT: "500ms",
-      ...simulator.env,
-    };
-    ({ services, gateway } = await startApart(env));
-  });
-  afterAll(async () => {
-    await services.end("SIGKILL");
-    await gateway.end("SIGKILL");
-  });
-
-  test("leave every call with a response: 503, or an error event and [DONE]", async () => {
-    const { url } = gateway;
-    const { accessToken } = await signInAt(url);
-    const ask = (path: string, content: string) => postJson(url + path, conversationOf(content), accessToken);
+] as const)(
+  "Remote services that end by %s leave every call with a response: 503, or an error event and [DONE]",
+  async (signal, code) => {
+    const env = { ...(await freshStorage()), SHUTDOWN_TIMEOUT: "500ms", ...simulator.env };
+    const { services, gateway } = await forTest(startApart(env));
+    const { accessToken } = await signInAt(gateway.url);
+    const ask = (path: string, content: string) => postJson(gateway.url + path, conversationOf(content), accessToken);
     const before = simulator.requests.length;
     const chats = times(CALLS, () => ask("/ai/chat", "case: silent"));
     const streams = await Promise.all(times(CALLS, () => ask("/ai/stream", "case: silent-midway")));
@@ -56,12 +43,11 @@ describe.each([
       expect(eventsIn(await stream.text())).toEqual({ text: PREFIX, error: expect.stringMatching(/try again/) });
     }
     expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
-  });
-});
+  },
+);
 
 test("gRPC health: Watch streams report a shutdown and do not delay it", async () => {
-  const env = { ...(await freshStorage()), INTERNAL_SECRET: "between-gateway-and-services", SHUTDOWN_TIMEOUT: "50s" };
-  const services = await startServices(env);
+  const services = await startServices({ ...(await freshStorage()), SHUTDOWN_TIMEOUT: "50s" });
   const health = createClient(Health, createGrpcTransport({ baseUrl: `http://${services.url}` }));
   const received: Record<string, Status[]> = { "": [], [AuthService.typeName]: [], cache: [], nothing: [] };
   const watches = Object.entries(received).map(async ([service, statuses]) => {

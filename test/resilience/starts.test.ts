@@ -10,6 +10,7 @@ import { temporaryFolder } from "../support/temporary-folder.ts";
 import { times, until } from "../support/until.ts";
 
 const CERT = "test/support/tls/ours.pem";
+const SECRET = { INTERNAL_SECRET: "between-gateway-and-services" };
 
 describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an empty PostgreSQL", () => {
   test("migrates once, agrees on the signing key, and creates one administrator", async () => {
@@ -63,8 +64,7 @@ describe("Start with wrong settings", () => {
       [{ INTERNAL_URL: "unix:/nowhere/services.sock" }, /INTERNAL_URL is not for this user: .* a folder that it/],
       [{ INTERNAL_URL: `unix:${file}` }, /INTERNAL_URL is taken/],
     ];
-    const secret = { INTERNAL_SECRET: "between-gateway-and-services" };
-    const errors = await Promise.all(wrong.map(([env]) => refusal({ ...secret, ...env }, "services/main.ts")));
+    const errors = await Promise.all(wrong.map(([env]) => refusal({ ...SECRET, ...env }, "services/main.ts")));
     expect(errors).toEqual(wrong.map(([, sentence]) => expect.stringMatching(sentence)));
     expect(errors[0]).not.toContain("hidden");
     expect(existsSync(file)).toBe(true);
@@ -78,7 +78,7 @@ describe("Start with wrong settings", () => {
     const problems = await refusal({ ...env, GRPC_TLS_KEY: "hide", OPENAI_API_KEY: "x", OPENAI_BASE_URL: "not-a-url" });
     for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_KEY"]) expect(problems).toContain(name);
     expect(problems).not.toContain("hide"); // a key in the place of its path
-    const gateway = { SERVICES_URL: "http://a", INTERNAL_SECRET: "between-gateway-and-services", GRPC_TLS_CA: "none" };
+    const gateway = { ...SECRET, SERVICES_URL: "http://a", GRPC_TLS_CA: "none" };
     expect(await refusal({ ...gateway, LOG_LEVEL: "loud" })).toMatch(/LOG_LEVEL.*GRPC_TLS_CA/s);
     const catalogue = await refusal({ ...env, AI_CATALOG: "package.json" });
     for (const name of ["LOG_LEVEL", "AI_CATALOG"]) expect(catalogue).toContain(name);
@@ -86,7 +86,7 @@ describe("Start with wrong settings", () => {
   });
 
   test("names the variable of an unreachable, occupied or unwritable location", async () => {
-    const apart = { SERVICES_URL: "http://127.0.0.1:1", INTERNAL_SECRET: "between-gateway-and-services" };
+    const apart = { ...SECRET, SERVICES_URL: "http://127.0.0.1:1" };
     const taken = await startProxy("tcp://127.0.0.1:1");
     const tls = { GRPC_TLS_CERT: CERT, GRPC_TLS_KEY: CERT.replace("pem", "key"), GRPC_TLS_CA: "package.json" };
     const wrong: [Record<string, string>, RegExp][] = [

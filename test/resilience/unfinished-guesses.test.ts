@@ -1,10 +1,13 @@
 import { randomBytes, randomInt, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startApp, type TestApp } from "../support/app.ts";
+import { afterAll, expect, test } from "vitest";
+import { startSuiteApp } from "../support/app.ts";
+import { forSuite } from "../support/closing.ts";
 import { createDatabase, runSql } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
+import { postJson } from "../support/http-client.ts";
 import { startProxy } from "../support/proxy.ts";
+import { describeIf } from "../support/skip-without.ts";
 import { begin } from "../support/transaction.ts";
 import { times, until } from "../support/until.ts";
 
@@ -15,32 +18,25 @@ const [ROUNDS, KILLS] = [100, 3];
 const GUESS_MS = 2_000;
 const WAITING = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
 
-describe.runIf(process.env.TEST_SERVERS)("POST /auth/login", () => {
+describeIf(process.env.TEST_SERVERS, "POST /auth/login", async () => {
   const secrets = { SECRET_KEY: randomBytes(32).toString("base64"), RATE_LIMITS: "off" };
-  let [app, proxy, DATABASE_URL] = [] as unknown as [TestApp, Awaited<ReturnType<typeof startProxy>>, string];
+  const DATABASE_URL = await createDatabase();
+  const proxy = await forSuite(startProxy(DATABASE_URL));
+  const app = await startSuiteApp({ mode: "servers", env: { ...secrets, DATABASE_URL: proxy.url } });
   const processes: Process[] = [];
   const start = async () => {
     const started = await startProcess({ ...secrets, DATABASE_URL, PUBLIC_URL: "http://gatehouse.test" });
     processes.push(started);
     return started;
   };
-  beforeAll(async () => {
-    DATABASE_URL = await createDatabase();
-    proxy = await startProxy(DATABASE_URL);
-    app = await startApp({ mode: "servers", env: { ...secrets, DATABASE_URL: proxy.url } });
-  });
-  afterAll(async () => {
-    await Promise.all([...processes.map(({ end }) => end("SIGKILL")), app.close()]);
-    await proxy.close();
-  });
+  afterAll(() => Promise.all(processes.map(({ end }) => end("SIGKILL"))));
 
   /** Signs in. @returns the status; 0 without a response */
-  const login = (url: string, body: object) => {
-    const headers = { "content-type": "application/json" };
-    const signal = AbortSignal.timeout(GUESS_MS);
-    const answer = fetch(`${url}/auth/login`, { method: "POST", headers, body: JSON.stringify(body), signal });
-    return answer.then(({ status }) => status).catch(() => 0);
-  };
+  const login = (url: string, body: object) =>
+    postJson(`${url}/auth/login`, body, undefined, AbortSignal.timeout(GUESS_MS)).then(
+      ({ status }) => status,
+      () => 0,
+    );
   const events = async (id: string) =>
     (await runSql(DATABASE_URL, `select from audit_events where user_id = '${id}' and outcome = 'failure'`)).length;
 

@@ -56,5 +56,8 @@ export function createAccounts({
   return { addUser, addVerifiedUser, signIn };
 }
 
+/** Functions that make accounts at a process. */
+export const accountsAt = (url: string) => createAccounts({ httpClient: () => createHttpClient(url) });
+
 /** Signs in a new account at a process. */
-export const signInAt = (url: string) => createAccounts({ httpClient: () => createHttpClient(url) }).signIn();
+export const signInAt = (url: string) => accountsAt(url).signIn();

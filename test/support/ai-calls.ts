@@ -1,7 +1,7 @@
-import { afterAll } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import type { TestApp } from "./app.ts";
+import { forSuite } from "./closing.ts";
 import { postJson } from "./http-client.ts";
 
 /** The providers of the shipped catalogue. Each has a simulator in the test app. */
@@ -14,11 +14,8 @@ export const conversationOf = (content: string, provider = "provider-a") => ({
 });
 
 /** Starts a simulated provider for one suite, and closes it after the suite. */
-export async function startSuiteProvider(dialect: SimulatedDialect = "openai") {
-  const simulator = await startProviderSimulator({ dialect });
-  afterAll(() => simulator.close());
-  return simulator;
-}
+export const startSuiteProvider = (dialect: SimulatedDialect = "openai") =>
+  forSuite(startProviderSimulator({ dialect }));
 
 /** A call that resolves when its reply has ended. */
 export type AiCall = (content: string, token: string, signal: AbortSignal) => Promise<unknown>;

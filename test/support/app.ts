@@ -1,7 +1,6 @@
 import type { DescService } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll } from "vitest";
 import { createGateway, openStandaloneGate } from "../../gateway/server.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { SIMULATED_DIALECTS, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
@@ -12,6 +11,7 @@ import type { Admission } from "../../services/platform/admission.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
+import { forSuite } from "./closing.ts";
 import { configOf } from "./config.ts";
 import { createDatabase } from "./databases.ts";
 import { createHttpClient } from "./http-client.ts";
@@ -132,8 +132,4 @@ export async function startApp({
 }
 
 /** Starts the product for one suite, and closes it after the suite. */
-export async function startSuiteApp(options?: Parameters<typeof startApp>[0]): Promise<TestApp> {
-  const app = await startApp(options);
-  afterAll(() => app.close());
-  return app;
-}
+export const startSuiteApp = (options?: Parameters<typeof startApp>[0]) => forSuite(startApp(options));

@@ -3,18 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /** A process of Gatehouse. */
-export type Process = {
-  url: string;
-  pid: number;
-  /** Its standard output and standard error so far. */
-  output(): string;
-  /** Ends it by a signal. @returns its exit code, or the signal that ended it */
-  end(signal: NodeJS.Signals): Promise<number | NodeJS.Signals>;
-};
+export type Process = Awaited<ReturnType<typeof startProcess>>;
 
 /** The compile cache that all processes share. */
 const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
 const MAIN = "gateway/main.ts";
+/** The secret between gateway and services, unless a test chooses one. */
+const INTERNAL_SECRET = "between-gateway-and-services";
 /** An option for short processes: they end before optimizing the embedded database pays. */
 const SHORT_LIVED = "--liftoff-only";
 
@@ -27,7 +22,7 @@ export async function startProcess(
   env: Record<string, string>,
   main: string | string[] = MAIN,
   ready = /events on (https?:\/\/127\.0\.0\.1:\d+)/,
-): Promise<Process> {
+) {
   const child = spawn(process.execPath, [SHORT_LIVED, ...[main].flat()], {
     env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env },
     stdio: ["ignore", "pipe", "pipe"],
@@ -49,14 +44,18 @@ export async function startProcess(
       throw new Error(`the process ended with ${code}: ${output}`);
     }),
   ]);
+  /** Ends it by a signal. @returns its exit code, or the signal that ended it */
+  const end = (signal: NodeJS.Signals) => {
+    child.kill(signal);
+    return ended;
+  };
   return {
     url,
     pid: child.pid as number,
+    /** Its standard output and standard error so far. */
     output: () => output,
-    end(signal) {
-      child.kill(signal);
-      return ended;
-    },
+    end,
+    close: () => end("SIGKILL"),
   };
 }
 
@@ -67,13 +66,18 @@ export async function startApart(
   root = process.cwd(),
 ) {
   const services = await startServices(env, root);
-  const SERVICES_URL = `http://${services.url}`;
-  return { services, gateway: await startProcess({ ...env, SERVICES_URL, ...gatewayEnv }, join(root, MAIN)) };
+  const settings = { INTERNAL_SECRET, SERVICES_URL: `http://${services.url}`, ...env, ...gatewayEnv };
+  const gateway = await startProcess(settings, join(root, MAIN));
+  return { services, gateway, close: () => Promise.all([services.close(), gateway.close()]) };
 }
 
 /** Starts services without a gateway. `url` is the address of their port. */
 export const startServices = (env: Record<string, string>, root = process.cwd()) =>
-  startProcess(env, join(root, "services/main.ts"), /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/);
+  startProcess(
+    { INTERNAL_SECRET, ...env },
+    join(root, "services/main.ts"),
+    /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/,
+  );
 
 function endOf(child: ChildProcess): Promise<number | NodeJS.Signals> {
   return new Promise((resolve) => child.once("close", (code, signal) => resolve(code ?? (signal as NodeJS.Signals))));

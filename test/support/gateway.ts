@@ -3,9 +3,9 @@ import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/co
 import { ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { pino } from "pino";
-import { afterAll, afterEach, expect } from "vitest";
+import { afterEach, expect } from "vitest";
 import type { StartSpan } from "../../gateway/lifecycle.ts";
-import { createGateway, type Gateway } from "../../gateway/server.ts";
+import { createGateway } from "../../gateway/server.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../gateway/transport/services.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
@@ -13,8 +13,9 @@ import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { listenInternal } from "../../services/internal-server.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
+import { forSuite } from "./closing.ts";
 import { configOf } from "./config.ts";
-import { type HttpResponse, sendHttp } from "./http-client.ts";
+import { sendHttp } from "./http-client.ts";
 import { listen } from "./sockets.ts";
 
 /** The transports from gateway to services. All must behave the same. */
@@ -23,15 +24,12 @@ export type TransportKind = (typeof transportKinds)[number];
 const SECRET = "shared-by-gateway-and-services";
 export type Routes = (router: ConnectRouter) => unknown;
 
-/** Stub services and the transport to them. */
-export type StubServices = { transport: Transport; close: () => Promise<void> };
-
 /** Starts stub services. @param routes their handlers */
 export async function startStubServices(
   transportKind: TransportKind,
   routes: Routes,
   interceptors: Interceptor[] = [],
-): Promise<StubServices> {
+): Promise<{ transport: Transport; close: () => Promise<void> }> {
   if (transportKind === "in process") {
     return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
   }
@@ -61,18 +59,7 @@ export async function startStubServices(
 }
 
 /** A running gateway and its log. */
-export type Started = {
-  gateway: Gateway;
-  url: string;
-  port: number;
-  /** Log lines, parsed. */
-  logs: Record<string, unknown>[];
-  /** Sends a request; `body` as JSON unless it is text or bytes. */
-  send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<HttpResponse>;
-  /** Stops the services, and not the gateway. */
-  stopServices: () => Promise<void>;
-  close: () => Promise<void>;
-};
+export type Started = Awaited<ReturnType<typeof start>>;
 
 export type Settings = {
   transportKind?: TransportKind;
@@ -86,7 +73,7 @@ export type Settings = {
 };
 
 /** Starts a gateway with stub services. @param routes the handlers of the services */
-export async function start(routes: Routes, settings: Settings = {}): Promise<Started> {
+export async function start(routes: Routes, settings: Settings = {}) {
   const { transportKind = "in process", interceptors, env, ...options } = settings;
   const stub = await startStubServices(transportKind, routes, interceptors);
   const logs: Record<string, unknown>[] = [];
@@ -102,8 +89,12 @@ export async function start(routes: Routes, settings: Settings = {}): Promise<St
     gateway,
     url,
     port: Number(new URL(url).port),
+    /** Log lines, parsed. */
     logs,
-    send: (method, path, body, headers) => sendHttp(url, method, path, body, headers),
+    /** Sends a request; `body` as JSON unless it is text or bytes. */
+    send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) =>
+      sendHttp(url, method, path, body, headers),
+    /** Stops the services, and not the gateway. */
     stopServices,
     close: async () => {
       await gateway.drain();
@@ -113,11 +104,7 @@ export async function start(routes: Routes, settings: Settings = {}): Promise<St
 }
 
 /** Starts a gateway for one suite, and closes it after the suite. */
-export async function startSuiteGateway(routes: Routes, settings?: Settings): Promise<Started> {
-  const server = await start(routes, settings);
-  afterAll(() => server.close());
-  return server;
-}
+export const startSuiteGateway = (routes: Routes, settings?: Settings) => forSuite(start(routes, settings));
 
 /** Headers of every response of the API, also of responses to unreadable requests. */
 export const commonHeaders = {

@@ -23,7 +23,7 @@ const question = toBinary(ServerReflectionRequestSchema, create(ServerReflection
 export const questions = (count: number) => Buffer.concat(times(count, () => framed(question)));
 
 /** The address of the gRPC port in the output of a process. */
-export const grpcUrlIn = (output: string) => `http://${/gRPC on (127\.0\.0\.1:\d+)/.exec(output)?.[1]}`;
+export const grpcUrlIn = (output: string) => `http://${/(?:gRPC|Connect) on (127\.0\.0\.1:\d+)/.exec(output)?.[1]}`;
 
 /** The headers of a gRPC call. */
 export const head = (path: string, more = {}) => ({

@@ -77,8 +77,8 @@ export const withToken = (client: HttpClient, accessToken: string) => ({
   delete: (path: string) => client.delete(path, accessToken),
 });
 
-/** Posts JSON with an access token, from a random address. @returns the response once its headers have arrived */
-export const postJson = (url: string, body: object, token: string, signal?: AbortSignal) =>
+/** Posts JSON, from a random address. @returns the response once its headers have arrived */
+export const postJson = (url: string, body: object, token?: string, signal?: AbortSignal) =>
   fetch(url, {
     method: "POST",
     headers: { ...bearer(token), "content-type": "application/json", "x-forwarded-for": randomAddress() },

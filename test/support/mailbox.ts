@@ -1,20 +1,13 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import PostalMime, { type Email } from "postal-mime";
+import PostalMime from "postal-mime";
 import { type ReceivedMail, startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
-/** An e-mail as its recipient reads it. */
-type MailboxEmail = Email & { token: string | undefined; link: string | undefined };
-
 /** The inbox of all addresses. */
-export type Mailbox = {
-  /** Waits for the newest email to an address whose subject matches. */
-  emailTo(address: string, subject?: RegExp): Promise<MailboxEmail>;
-  /** All e-mails to an address so far. */
-  emailsTo(address: string): Promise<MailboxEmail[]>;
-  close(): Promise<void>;
-};
+export type Mailbox = ReturnType<typeof folderMailbox>;
+/** An e-mail as its recipient reads it. */
+type MailboxEmail = Awaited<ReturnType<typeof parse>>;
 
 /** The mailbox of an SMTP server that accepts everything. */
 export async function smtpMailbox() {
@@ -25,7 +18,7 @@ export async function smtpMailbox() {
 }
 
 /** The mailbox of a folder of .eml files, which replaces an SMTP server. */
-export function folderMailbox(dataDir: string): Mailbox {
+export function folderMailbox(dataDir: string) {
   const folder = join(dataDir, "mail");
   const emails = new Map<string, Promise<MailboxEmail>>();
   const read = () => {
@@ -36,19 +29,21 @@ export function folderMailbox(dataDir: string): Mailbox {
   return { ...mailboxOf(read), close: async () => {} };
 }
 
-function mailboxOf(read: () => Promise<MailboxEmail[]>): Pick<Mailbox, "emailTo" | "emailsTo"> {
+function mailboxOf(read: () => Promise<MailboxEmail[]>) {
   const emailsTo = async (address: string) =>
     (await read()).filter((email) => email.to?.some((to) => "address" in to && to.address === address));
   return {
+    /** All e-mails to an address so far. */
     emailsTo,
-    emailTo: (address, subject = /./) =>
+    /** Waits for the newest email to an address whose subject matches. */
+    emailTo: (address: string, subject = /./) =>
       until(`an email to ${address} about ${subject}`, async () =>
         (await emailsTo(address)).findLast((email) => subject.test(email.subject ?? "")),
       ),
   };
 }
 
-async function parse(raw: Buffer | string): Promise<MailboxEmail> {
+async function parse(raw: Buffer | string) {
   const email = await PostalMime.parse(raw);
   const link = /https?:\/\/\S+#token=(\S+)/.exec(email.text ?? "");
   return { ...email, link: link?.[0], token: link?.[1] };

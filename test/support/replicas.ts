@@ -1,8 +1,8 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import pg from "pg";
 import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
 import { createDatabase } from "./databases.ts";
-import { type Process, startApart } from "./deployment.ts";
+import { startApart } from "./deployment.ts";
 import { createHttpClient } from "./http-client.ts";
 import { startInfrastructure } from "./infrastructure.ts";
 import { smtpMailbox } from "./mailbox.ts";
@@ -26,7 +26,6 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
   const env = {
     SMTP_URL: mail.url,
     SECRET_KEY: randomBytes(32).toString("base64"),
-    INTERNAL_SECRET: randomUUID(),
     DATA_DIR: temporaryFolder(),
     PUBLIC_URL: "http://gatehouse.test",
     TRUST_PROXY: "127.0.0.1",
@@ -35,17 +34,14 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
     ...infrastructure.env,
     ...settings,
   };
-  const services: Process[] = [];
-  const gateways: Process[] = [];
+  const pairs: Awaited<ReturnType<typeof startApart>>[] = [];
   const startOne = async (i: number, changes: Record<string, string> = {}, release = root) => {
-    const pair = await startApart({ ...env, ...infrastructure.ports[i], ...changes }, {}, release);
-    services[i] = pair.services;
-    gateways[i] = pair.gateway;
+    pairs[i] = await startApart({ ...env, ...infrastructure.ports[i], ...changes }, {}, release);
   };
   const start = async (changes?: Record<string, string>) =>
     void (await Promise.all([0, 1].map((i) => startOne(i, changes))));
   const stop = async (signal: NodeJS.Signals) =>
-    void (await Promise.all([...gateways, ...services].map((process) => process.end(signal))));
+    void (await Promise.all(pairs.flatMap(({ gateway, services }) => [gateway.end(signal), services.end(signal)])));
   await start();
   const httpClient = () => createHttpClient(infrastructure.url, undefined, root === process.cwd());
   const accounts = createAccounts({ httpClient, mail });
@@ -78,7 +74,7 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
     },
     /** Replaces a gateway and its services by those of a release, as an upgrade does, with other settings. @returns the exit codes */
     async replace(i: 0 | 1, release: string, changes: Record<string, string> = {}) {
-      const codes = [await gateways[i]?.end("SIGTERM"), await services[i]?.end("SIGTERM")];
+      const codes = [await pairs[i]?.gateway.end("SIGTERM"), await pairs[i]?.services.end("SIGTERM")];
       await startOne(i, changes, release);
       return codes;
     },

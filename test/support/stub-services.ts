@@ -5,21 +5,13 @@ import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { createErrorMapper, onComplete } from "../../services/interceptors/observe.ts";
 import { validate } from "../../services/platform/validation.ts";
-import { type Routes, type Settings, type Started, start, startSuiteGateway, type TransportKind } from "./gateway.ts";
-import type { HttpResponse } from "./http-client.ts";
+import { type Routes, type Settings, start, startSuiteGateway, type TransportKind } from "./gateway.ts";
 import { silent } from "./log.ts";
 
 /** Metadata in which a gateway reports unreadable parts of a request. */
 const CHECKED = ["x-gatehouse-type-errors", "x-gatehouse-fault"];
 
 export const JSON_TYPE = { "content-type": "application/json" };
-
-/** A gateway whose services record requests. */
-type RecordingServices = Started & {
-  /** The last request message that reached them. */
-  last: () => object | undefined;
-  login: (body: unknown, headers?: Record<string, string>) => Promise<HttpResponse>;
-};
 
 /** The interceptors that refuse a request with wrong types. */
 const mapError = createErrorMapper(silent, () => {});
@@ -31,10 +23,7 @@ const validateTypes: Interceptor = (next) => {
 const interceptors = [mapErrors, validateTypes];
 
 /** Starts a gateway for one suite. Its services answer every valid request by an empty message. */
-export async function startRecordingServices(
-  transportKind: TransportKind,
-  settings: Settings = {},
-): Promise<RecordingServices> {
+export async function startRecordingServices(transportKind: TransportKind, settings: Settings = {}) {
   let last: object | undefined;
   const record = (message: object) => {
     last = message;
@@ -59,8 +48,9 @@ export async function startRecordingServices(
         .service(AIService, { chat: record }),
     { transportKind, interceptors, ...settings },
   );
-  const login: RecordingServices["login"] = (body, headers = JSON_TYPE) =>
+  const login = (body: unknown, headers: Record<string, string> = JSON_TYPE) =>
     server.send("POST", "/auth/login", body, headers);
+  /** `last` is the last request message that reached the services. */
   return { ...server, last: () => last, login };
 }
 
@@ -69,7 +59,7 @@ export const blamed = (answer: { body: { violations?: { field: string }[] } }) =
   answer.body.violations?.map((violation) => violation.field);
 
 /** A gateway with a stub of the AI service. */
-export type ChatServices = Started & { ask: (signal?: AbortSignal) => Promise<Response> };
+export type ChatServices = Awaited<ReturnType<typeof startChatServices>>;
 
 export const CONVERSATION = { provider: "p", messages: [{ role: "user", content: "Hi" }] };
 
@@ -78,7 +68,7 @@ export async function startChatServices(
   transportKind: TransportKind,
   chat: (context: HandlerContext) => AsyncIterable<{ chunk: string }>,
   settings: Settings = {},
-): Promise<ChatServices> {
+) {
   const server = await start(
     (router) => router.service(AIService, { streamChat: (_request, context) => chat(context) }),
     { transportKind, ...settings },

@@ -2,11 +2,11 @@ import { create } from "@bufbuild/protobuf";
 import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
 import { afterEach, expect } from "vitest";
 import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type Routes, type StubServices, startStubServices, type TransportKind } from "./gateway.ts";
+import { type Routes, startStubServices, type TransportKind } from "./gateway.ts";
 
 /** A function for a suite whose tests each open a transport to stub services. It is closed after the test. */
 export function openTransports(transportKind: TransportKind) {
-  let stub: StubServices | undefined;
+  let stub: Awaited<ReturnType<typeof startStubServices>> | undefined;
   afterEach(() => stub?.close());
   return async (routes: Routes, interceptors?: Interceptor[]): Promise<Transport> => {
     stub = await startStubServices(transportKind, routes, interceptors);

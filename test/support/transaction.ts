@@ -1,22 +1,14 @@
 import pg from "pg";
 import { until } from "./until.ts";
 
-/** An open transaction of a test. */
-type Transaction = {
-  /** Waits until another transaction waits for this one. */
-  toBeWaitedFor(): Promise<void>;
-  /** Runs a further statement. */
-  run(statement: string, values: unknown[]): Promise<void>;
-  commit(): Promise<void>;
-};
-
 /** Begins a transaction on PostgreSQL by a statement. */
-export async function begin(url: string, statement: string, values: unknown[]): Promise<Transaction> {
+export async function begin(url: string, statement: string, values: unknown[]) {
   const client = new pg.Client(url);
   await client.connect();
   await client.query("begin");
   await client.query(statement, values);
   return {
+    /** Waits until another transaction waits for this one. */
     async toBeWaitedFor() {
       await until("another transaction to wait for this one", async () => {
         const { rows } = await client.query(
@@ -25,7 +17,8 @@ export async function begin(url: string, statement: string, values: unknown[]): 
         return rows.length > 0;
       });
     },
-    run: async (next, nextValues) => void (await client.query(next, nextValues)),
+    /** Runs a further statement. */
+    run: async (next: string, nextValues: unknown[]) => void (await client.query(next, nextValues)),
     async commit() {
       await client.query("commit");
       await client.end();
