@@ -35,39 +35,34 @@ const anchorOf = (heading: string) =>
 const anchorsIn = (file: string) =>
   [...read(file).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => anchorOf(heading));
 
+/** What the documents mention and `isMissing` says does not exist. @param pattern finds what they mention, and its name */
+const missingIn = (files: string[], pattern: RegExp, isMissing: (name: string, file: string) => boolean) =>
+  files.flatMap((file) =>
+    [...read(file).matchAll(pattern)]
+      .filter(([, name = ""]) => isMissing(name, file))
+      .map(([mention]) => `${file}: ${mention}`),
+  );
+
 describe("documentation", () => {
   test("every relative link leads to a file, and its anchor to a heading", () => {
-    const dead = documents.flatMap((file) =>
-      [...read(file).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)]
-        .filter(([, path = "", anchor]) => {
-          const target = path === "" ? file : join(dirname(file), path);
-          return !existsSync(join(root, target)) || (anchor !== undefined && !anchorsIn(target).includes(anchor));
-        })
-        .map(([link]) => `${file}: ${link}`),
-    );
+    const dead = missingIn(documents, /\]\((?!https?:)([^)]*)\)/g, (link, file) => {
+      const [path, anchor] = link.split("#") as [string, string?];
+      const target = path === "" ? file : join(dirname(file), path);
+      return !existsSync(join(root, target)) || (anchor !== undefined && !anchorsIn(target).includes(anchor));
+    });
     expect(documents.length).toBeGreaterThan(15);
     expect(dead).toEqual([]);
   });
 
   test("every file that a document names in code exists", () => {
-    const missing = documents
-      .filter((file) => file !== "CHANGELOG.md")
-      .flatMap((file) =>
-        [...read(file).matchAll(/`((?:gateway|services|proto|test|bench|scripts)\/[\w./-]+)`/g)]
-          .filter(([, path = ""]) => !existsSync(join(root, path)))
-          .map(([, path]) => `${file}: ${path}`),
-      );
-    expect(missing).toEqual([]);
+    const current = documents.filter((file) => file !== "CHANGELOG.md");
+    const named = /`((?:gateway|services|proto|test|bench|scripts)\/[\w./-]+)`/g;
+    expect(missingIn(current, named, (path) => !existsSync(join(root, path)))).toEqual([]);
   });
 
   test("every npm script that a document names exists", () => {
     const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
-    const missing = documents.flatMap((file) =>
-      [...read(file).matchAll(/npm run ([\w:-]+)/g)]
-        .filter(([, name = ""]) => !(name in scripts))
-        .map(([command]) => `${file}: ${command}`),
-    );
-    expect(missing).toEqual([]);
+    expect(missingIn(documents, /npm run ([\w:-]+)/g, (name) => !(name in scripts))).toEqual([]);
   });
 
   test("README has at most 110 lines, a decision record at most 40", () => {

@@ -1,41 +1,33 @@
-import { create, createFileRegistry, type DescMethod, type MessageInitShape, setExtension } from "@bufbuild/protobuf";
-import { FileDescriptorProtoSchema, MethodOptionsSchema } from "@bufbuild/protobuf/wkt";
+import {
+  clearExtension,
+  clone,
+  create,
+  type DescMethod,
+  type MessageInitShape,
+  setExtension,
+} from "@bufbuild/protobuf";
+import { type MethodOptions, MethodOptionsSchema } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { readBinding } from "../../gateway/transcode/binding.ts";
+import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Access, LimitKey, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { http } from "../../gen/google/api/annotations_pb.ts";
-import { HttpRuleSchema } from "../../gen/google/api/http_pb.ts";
 import { policyOf, services } from "../../services/platform/policy.ts";
 import { violationsOf } from "../../services/platform/validation.ts";
 
-/** A service of one method with this policy, made for the test. */
-function serviceWith(rules: MessageInitShape<typeof PolicySchema> | undefined) {
-  const options = create(MethodOptionsSchema);
-  setExtension(options, http, create(HttpRuleSchema, { pattern: { case: "post", value: "/notes" }, body: "*" }));
+/** A method with another policy. */
+function methodWith(rules: MessageInitShape<typeof PolicySchema> | undefined): DescMethod {
+  const { logout } = AuthService.method;
+  const options = clone(MethodOptionsSchema, logout.proto.options as MethodOptions);
+  clearExtension(options, policy);
   if (rules) setExtension(options, policy, create(PolicySchema, rules));
-  const file = create(FileDescriptorProtoSchema, {
-    name: "test.proto",
-    package: "gatehouse.test",
-    syntax: "proto3",
-    messageType: [{ name: "Note" }],
-    service: [
-      {
-        name: "Notes",
-        method: [{ name: "Write", inputType: ".gatehouse.test.Note", outputType: ".gatehouse.test.Note", options }],
-      },
-    ],
-  });
-  const service = createFileRegistry(file, () => undefined).getService("gatehouse.test.Notes");
-  if (!service) throw new Error("the service is missing");
-  return service;
+  return { ...logout, proto: { ...logout.proto, options } };
 }
 
 test.each([
   ["no policy at all", undefined],
   ["a policy without access", { successStatus: 201 }],
 ])("Method policy: the start is refused for a method with %s", (_what, rules) => {
-  const service = serviceWith(rules);
-  expect(() => readBinding(service.methods[0] as DescMethod)).toThrow("gatehouse.test.Notes/Write");
+  expect(() => readBinding(methodWith(rules))).toThrow("AuthService/Logout");
 });
 
 test("Method policy: every method states its access, and is limited unless it serves keys", () => {
