@@ -1,27 +1,24 @@
 import { randomInt } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startSuiteProvider } from "../support/ai-calls.ts";
+import { expect, test } from "vitest";
+import { PASSWORD } from "../support/accounts.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
+import { forSuite } from "../support/closing.ts";
 import { runScript } from "../support/deployment.ts";
 import type { HttpResponse } from "../support/http-client.ts";
 import { hasInfrastructure } from "../support/infrastructure.ts";
 import { repetitions } from "../support/repeat.ts";
 import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
+import { describeIf } from "../support/skip-without.ts";
 import { tally, times } from "../support/until.ts";
 
-const PASSWORD = "Correct-horse-1";
-const NEW = "Brand-new-2";
 const wrong = "Wrong-1-guess";
 const REFRESHES = repetitions(100);
 const AT_ONCE = 32;
 
 /** Further races run on replicas in one process: see `some` in vitest.config.ts. */
-describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and a Redis cluster,", async () => {
-  let all: Deployment;
+describeIf(hasInfrastructure, "Two replicas behind nginx, on PgBouncer and a Redis cluster,", async () => {
   const provider = await startSuiteProvider();
-  beforeAll(async () => {
-    all = await startDeployment(provider.env);
-  });
-  afterAll(() => all.close());
+  const all = await forSuite(startDeployment(provider.env));
 
   /** Expects that no token of a session works at any replica. */
   async function expectEnded(tokens: { accessToken: string; refreshToken: string }[]): Promise<void> {
@@ -29,29 +26,6 @@ describe.skipIf(!hasInfrastructure)("Two replicas behind nginx, on PgBouncer and
       expect([await all.profile(accessToken), await all.profile(accessToken)]).toEqual([401, 401]);
       expect((await all.refresh(refreshToken)).status).toBe(401);
     }
-  }
-
-  test.each(["change", "reset"])("leave no session after refreshes that race a %s of the password", async (how) => {
-    for (let round = 0; round < repetitions(3); round++) {
-      const account = await all.signIn();
-      const ending = how === "reset" ? reset(account) : changePassword(await all.signIn(account));
-      const racers = await Promise.all(times(6, () => all.refresh(account.refreshToken)));
-      expect((await ending).status).toBe(200);
-      const successors = racers.filter((a) => a.status === 200).map((a) => a.body);
-      await expectEnded([account, ...successors]);
-      const open = "select id from sessions where id = any($1) and revoked_at is null";
-      const id = JSON.parse(atob(account.accessToken.split(".")[1] as string)).sid;
-      expect(await all.sql(open, [[id]])).toEqual([]);
-    }
-  });
-
-  const changePassword = ({ browser, accessToken, password }: Account) =>
-    browser.post("/user/change-password", { currentPassword: password, newPassword: NEW }, accessToken);
-
-  async function reset({ email }: Account) {
-    await all.httpClient().post("/auth/forgot-password", { email });
-    const { token } = await all.mail.emailTo(email, /Reset/);
-    return all.httpClient().post("/auth/reset-password", { token, password: NEW });
   }
 
   test("keep the lock if a success races the fifth failure", async () => {
@@ -158,11 +132,10 @@ const own =
     return again;
   };
 
-const chat = { provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] };
-
-const administer = (operation: (admin: Account, id: string) => Promise<HttpResponse>): Request => {
-  return (_all, { id }, admin) => operation(admin, id);
-};
+const administer =
+  (operation: (admin: Account, id: string) => Promise<HttpResponse>): Request =>
+  (_all, { id }, admin) =>
+    operation(admin, id);
 
 const operations: Request[] = [
   own(({ browser, accessToken }) => browser.get("/user/export", accessToken)),
@@ -176,7 +149,7 @@ const operations: Request[] = [
     return browser.post("/user/change-email", { newEmail, password: PASSWORD }, accessToken);
   }),
   own(({ browser, accessToken }) => browser.delete("/user/sessions", accessToken)),
-  own(({ browser, accessToken }) => browser.post("/ai/chat", chat, accessToken)),
+  own(({ browser, accessToken }) => browser.post("/ai/chat", conversationOf("Hello!"), accessToken)),
   (all, { credentials }) => all.httpClient().post("/auth/login", credentials),
   (all, { email }) => all.httpClient().post("/auth/login", { email, password: "Wrong-1-guess" }),
   (all, { email }) => all.httpClient().post("/auth/forgot-password", { email }),

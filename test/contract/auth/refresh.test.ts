@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
+import { PASSWORD } from "../../support/accounts.ts";
 import { auditOf } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { refusal } from "../../support/failures.ts";
+import { NEW_PASSWORD, resetTokenFor } from "../../support/passwords.ts";
 import { profileStatusBy, refreshBy } from "../../support/sessions.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally, times, until } from "../../support/until.ts";
@@ -105,13 +107,16 @@ test.each([
   ["POST /auth/logout", "its own session"],
   ["POST /user/delete-account", "its own session"],
   ["DELETE /user/sessions", "another session"],
-])("POST /auth/refresh: never succeeds once %s has ended %s", async (route, whose) => {
+  ["POST /user/change-password", "another session", { currentPassword: PASSWORD, newPassword: NEW_PASSWORD }],
+  ["POST /auth/reset-password", "its own session", { password: NEW_PASSWORD }],
+])("POST /auth/refresh: never succeeds once %s has ended %s", async (route, whose, change?: object) => {
   const [method = "", path = ""] = route.split(" ");
   for (let round = 0; round < 10; round++) {
     const { user, refreshToken, headers } = await app.signIn();
     const caller = whose === "another session" ? (await app.signIn(user)).headers : headers;
+    const token = path.includes("reset") ? await resetTokenFor(app, user.email) : undefined;
     const [end, ...racers] = await Promise.all([
-      app.httpClient().send(method, path, undefined, caller),
+      app.httpClient().send(method, path, change && { ...change, token }, caller),
       ...times(4, () => refresh(refreshToken)),
     ]);
     expect(end?.status).toBe(200);
