@@ -23,15 +23,17 @@ export type Exchange = {
   whole: unknown;
 };
 
+type HeaderFields = Record<string, string>;
+
 /** The differences of a case from a good reply. */
 export type Case = {
   pieces?(argument: string): string[];
   events?(events: Event[], encoder: DialectEncoder): Event[];
   whole?(whole: unknown, encoder: DialectEncoder): unknown;
   encode?(event: Event, lineEnd: string, index: number): string;
-  headers?: Record<string, string>;
+  headers?: HeaderFields;
   /** How the bytes are sent, one part per event. */
-  send?(exchange: Exchange, parts: Buffer[], headers: Record<string, string>): Promise<void>;
+  send?(exchange: Exchange, parts: Buffer[], headers: HeaderFields): Promise<void>;
   /** Sends a different response. */
   answer?(exchange: Exchange): Promise<void> | void;
 };
@@ -49,32 +51,24 @@ export async function write(response: ServerResponse, part: string | Buffer): Pr
   waiting.abort();
 }
 
-/** Sends headers and parts, and does not end the response. */
-export async function sendParts({ response }: Exchange, parts: Buffer[], headers: Record<string, string>) {
-  response.writeHead(200, headers);
-  for (const part of parts) await write(response, part);
-}
-
-/** Sends without pauses. */
-export async function send(exchange: Exchange, parts: Buffer[], headers: Record<string, string>): Promise<void> {
-  await sendParts(exchange, parts, headers);
-  exchange.response.end();
-}
-
-/** Sends with a pause after every part. */
-export async function sendPaced(
-  response: ServerResponse,
+/** Sends headers and parts, and does not end the response. @param paceMs the pause after every part */
+export async function sendParts(
+  { response }: Exchange,
   parts: Buffer[],
-  headers: Record<string, string>,
-  paceMs: number,
+  headers: HeaderFields,
+  paceMs = 0,
 ): Promise<void> {
   response.writeHead(200, headers);
   for (const part of parts) {
-    if (response.destroyed) return;
     await write(response, part);
-    await sleep(paceMs);
+    if (paceMs > 0 && !response.destroyed) await sleep(paceMs);
   }
-  response.end();
+}
+
+/** Sends a whole response. @param paceMs the pause after every part */
+export async function send(exchange: Exchange, parts: Buffer[], headers: HeaderFields, paceMs = 0): Promise<void> {
+  await sendParts(exchange, parts, headers, paceMs);
+  exchange.response.end();
 }
 
 /** The events up to the point where cases break off. */

@@ -6,7 +6,7 @@ import { FAILURES, PASSING } from "./failing-cases.ts";
 import { googleEncoder } from "./google.ts";
 import { MALFORMED } from "./malformed-cases.ts";
 import { mistralEncoder, openaiEncoder } from "./openai.ts";
-import { type Case, PIECES, respond, sendPaced } from "./script.ts";
+import { type Case, PIECES, respond, send } from "./script.ts";
 import { CONTENTS, SHAPES } from "./whole-cases.ts";
 
 /** Every case by its name. A request asks for one in its last user message: `case: <name> [argument]`. */
@@ -38,23 +38,13 @@ export type SimulatedRequest = {
   readonly sentBytes: number;
 };
 
-export type Simulator = {
-  /** The origin. */
-  url: string;
-  /** Variables that make a process use this provider. */
-  env: Record<string, string>;
-  requests: SimulatedRequest[];
-  close(): Promise<void>;
-};
+export type Simulator = Awaited<ReturnType<typeof startProviderSimulator>>;
 
-type Options = {
-  dialect: SimulatedDialect;
-  /** Milliseconds between the pieces of a reply, for demonstrations. */
-  paceMs?: number;
-};
-
-/** Starts a provider on the loopback interface that speaks one dialect and is as strict as the real one. */
-export async function startProviderSimulator({ dialect, paceMs = 0 }: Options): Promise<Simulator> {
+/**
+ * Starts a provider on the loopback interface that speaks one dialect and is as strict as the real one.
+ * @param paceMs the pause between the pieces of a reply, for demonstrations
+ */
+export async function startProviderSimulator({ dialect, paceMs = 0 }: { dialect: SimulatedDialect; paceMs?: number }) {
   const { encoderOf, variable, path } = DIALECTS[dialect];
   const encoder: DialectEncoder = encoderOf(KEY);
   const requests: SimulatedRequest[] = [];
@@ -96,7 +86,7 @@ export async function startProviderSimulator({ dialect, paceMs = 0 }: Options): 
     const tokens = { input: tokensIn(chatRequest.input), output: tokensIn(text) };
     const events = encoder.events(pieces, tokens, chatRequest);
     const whole = encoder.whole(text, tokens, chatRequest);
-    const paced: Case = { send: (exchange, parts, headers) => sendPaced(exchange.response, parts, headers, paceMs) };
+    const paced: Case = { send: (...reply) => send(...reply, paceMs) };
     const one = name === undefined && chatRequest.stream && paceMs > 0 ? paced : chosen;
     return respond(one, { response, encoder, chatRequest, attempt, argument, events, whole });
   }
@@ -108,11 +98,13 @@ export async function startProviderSimulator({ dialect, paceMs = 0 }: Options): 
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
+    /** The origin. */
     url,
+    /** Variables that make a process use this provider. */
     env: { [`${variable}_API_KEY`]: KEY, [`${variable}_BASE_URL`]: url + path },
     requests,
     close: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
       }),

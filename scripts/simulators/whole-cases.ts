@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import type { Event } from "./dialect-encoder.ts";
-import { type Case, type Exchange, encode, respond, send, sendPaced, sendParts, write } from "./script.ts";
+import { type Case, type Exchange, encode, respond, send, sendParts, write } from "./script.ts";
 
 /** The pause between two numbers, or two thoughts, in ms. */
 const COUNTING_MS = 20;
@@ -169,18 +169,13 @@ export const CONTENTS: Record<string, Case> = {
   },
   counting: {
     pieces: (count) => Array.from({ length: Number(count) }, (_, index) => `${index} `),
-    send: ({ response }, parts, headers) => sendPaced(response, parts, headers, COUNTING_MS),
+    send: (...reply) => send(...reply, COUNTING_MS),
   },
   "thinking-long": {
-    async answer({ response, encoder, events, argument }) {
-      const [first, ...rest] = events.map((event) => Buffer.from(encode(event, encoder.lineEnd)));
-      const thoughts = Array(Number(argument)).fill(Buffer.from(encode(encoder.thinking, encoder.lineEnd)));
-      await sendPaced(
-        response,
-        [first ?? Buffer.of(), ...thoughts, ...rest],
-        { "content-type": "text/event-stream" },
-        COUNTING_MS,
-      );
+    send: (exchange, [first = Buffer.of(), ...rest], headers) => {
+      const thought = Buffer.from(encode(exchange.encoder.thinking, exchange.encoder.lineEnd));
+      const thoughts: Buffer[] = Array(Number(exchange.argument)).fill(thought);
+      return send(exchange, [first, ...thoughts, ...rest], headers, COUNTING_MS);
     },
   },
   "json-instead": {
