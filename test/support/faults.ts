@@ -1,16 +1,14 @@
-import { execFile } from "node:child_process";
 import { randomBytes, randomInt } from "node:crypto";
 import { readFileSync, rmSync } from "node:fs";
 import { resolve } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { promisify } from "node:util";
 import pg from "pg";
-import { startDaemon } from "./daemon.ts";
 import { type Process, startProcess } from "./deployment.ts";
 import { fillDisk, mountDisk, unmountDisk } from "./disk.ts";
 import { freePort } from "./metrics.ts";
 import { postgresFolder, startPostgresServer } from "./postgres-server.ts";
 import { startProxy } from "./proxy.ts";
+import { startRedis } from "./redis-cluster.ts";
 import { type SmtpResponse, startSmtpServer } from "./smtp-server.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 import { until } from "./until.ts";
@@ -35,7 +33,11 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
   const disk = mountDisk("400m");
   const startPostgres = (folder = postgresFolder(disk)) => startPostgresServer({ max_wal_size: "64MB" }, folder);
   const tls = { cert: readFileSync(`${TLS}.pem`), key: readFileSync(`${TLS}.key`) };
-  let [postgres, redis, smtp] = await Promise.all([startPostgres(), startRedis(), startSmtpServer(0, tls)]);
+  let [postgres, redis, smtp] = await Promise.all([
+    startPostgres(),
+    startRedis(await freePort()),
+    startSmtpServer(0, tls),
+  ]);
   const links = {
     PostgreSQL: await startProxy(postgres.url),
     Redis: await startProxy(`redis://127.0.0.1:${redis.port}`),
@@ -108,12 +110,12 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     "Redis is flushed": () => redis.ask("flushall"),
     async "Redis fails over to its replica"() {
       const former = redis;
-      redis = await startRedis();
-      await redis.ask("replicaof", "127.0.0.1", `${former.port}`);
+      redis = await startRedis(await freePort());
+      await redis.ask("replicaof", "127.0.0.1", former.port);
       await until("the replica to follow", async () => (await redis.ask("role")).includes("connected"));
       await former.close();
       await redis.ask("replicaof", "no", "one");
-      links.Redis.moveTo(redis.port);
+      links.Redis.moveTo(Number(redis.port));
     },
     "SMTP puts senders off": () => smtpAnswers("mail", { code: 421, text: ["busy", "later"] }),
     "SMTP puts recipients off": () => smtpAnswers("rcpt", { code: 450, text: "later" }),
@@ -171,12 +173,4 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
       if (disk) unmountDisk(disk);
     },
   };
-}
-
-async function startRedis(port?: number) {
-  const at = port ?? Number(await freePort());
-  const ask = async (...words: string[]) => (await promisify(execFile)("redis-cli", ["-p", `${at}`, ...words])).stdout;
-  const options = ["--port", `${at}`, "--bind", "127.0.0.1", "--save", "", "--dir", temporaryFolder()];
-  const daemon = await startDaemon("redis-server", options, async () => (await ask("ping")).startsWith("PONG"));
-  return { ...daemon, port: at, ask };
 }

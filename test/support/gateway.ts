@@ -24,11 +24,12 @@ export type TransportKind = (typeof transportKinds)[number];
 const SECRET = "shared-by-gateway-and-services";
 export type Routes = (router: ConnectRouter) => unknown;
 
-/** Starts stub services. @param routes their handlers */
+/** Starts stub services. @param routes their handlers @param options of the transport to the internal listener */
 export async function startStubServices(
   transportKind: TransportKind,
   routes: Routes,
   interceptors: Interceptor[] = [],
+  options: { silenceMs?: number } = {},
 ): Promise<{ transport: Transport; close: () => Promise<void> }> {
   if (transportKind === "in process") {
     return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
@@ -36,7 +37,7 @@ export async function startStubServices(
   if (transportKind === "over the internal listener") {
     const app = { routes, interceptors };
     const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null });
-    const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET);
+    const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET, options);
     const close = async () => {
       transport.close();
       await server.close(0);

@@ -1,4 +1,4 @@
-import type { Entry, History, Operation } from "./history.ts";
+import { type Entry, type History, type Operation, PASSWORDS } from "./history.ts";
 import { sendHttp } from "./http-client.ts";
 import { tally } from "./until.ts";
 
@@ -12,7 +12,6 @@ const EVENTS: Partial<Record<Operation, string>> = {
   logout: "auth.logout",
   reset: "auth.password_reset",
 };
-const PASSWORDS = ["Correct-horse-1", "Brand-new-horse-2", "Third-horse-3"];
 
 type Sql = <T>(text: string, values?: unknown[]) => Promise<T[]>;
 type Account = { id: string; name: string; verified: boolean; events: Record<string, number> | null };
@@ -65,7 +64,7 @@ export async function contradictions(
     const passwords = await working(url, email);
     const expected = own.some(isOk("reset"))
       ? PASSWORDS.slice(2)
-      : possible(own, "reset", ...possible(own, "change password", PASSWORDS[0] as string));
+      : possible(own, "reset", ...possible(own, "change password", PASSWORDS[0]));
     if (passwords.length !== 1 || !expected.includes(passwords[0] as string))
       complain(`has the passwords ${passwords}, not one of ${expected}`);
   }
@@ -86,7 +85,7 @@ const isOk = (operation: Operation) => (entry: Entry) => entry.operation === ope
 function possible(own: Entry[], operation: Operation, ...before: string[]): string[] {
   let values = before;
   for (const entry of own.filter((each) => each.operation === operation && each.outcome !== "failed")) {
-    const value = operation === "reset" ? (PASSWORDS[2] as string) : (entry.value as string);
+    const value = operation === "reset" ? PASSWORDS[2] : (entry.value as string);
     values = entry.outcome === "ok" ? [value] : [...values, value];
   }
   return values;

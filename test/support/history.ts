@@ -1,40 +1,43 @@
-import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { randomAddress, sendHttp } from "./http-client.ts";
+import { freshEmail, newAccount } from "./passwords.ts";
 
-/** The outcome that a client knows: done, not done, or unknown. */
-export type Outcome = "ok" | "failed" | "unknown";
-export type Operation =
-  | "register"
-  | "verify"
-  | "login"
-  | "refresh"
-  | "rename"
-  | "change password"
-  | "logout"
-  | "use after logout"
-  | "forgot"
-  | "reset";
-/** A request and its response. `value` is the new value, or the one-time token. */
+/** The passwords of each account: at first, after its change, after its reset. */
+export const PASSWORDS = ["Correct-horse-1", "Brand-new-horse-2", "Third-horse-3"] as const;
+
+const ROUTES = {
+  register: "POST /auth/register",
+  verify: "POST /auth/verify-email",
+  login: "POST /auth/login",
+  refresh: "POST /auth/refresh",
+  rename: "PUT /user/profile",
+  "change password": "POST /user/change-password",
+  logout: "POST /auth/logout",
+  "use after logout": "GET /user/profile",
+  forgot: "POST /auth/forgot-password",
+  reset: "POST /auth/reset-password",
+};
+export type Operation = keyof typeof ROUTES;
+/** A request and what its client knows: done, not done, or unknown. `value` is the new value, or the one-time token. */
 export type Entry = {
   email: string;
   operation: Operation;
-  outcome: Outcome;
+  outcome: "ok" | "failed" | "unknown";
   status: number;
-  value?: string | undefined;
+  value: string | undefined;
 };
-/** Tokens of a session whose end was acknowledged. */
-type Ended = { accessToken: string; refreshToken: string };
+/** The requests of all clients, and the tokens of sessions whose end was acknowledged. */
+export type History = ReturnType<typeof createHistory>;
 
-/** The requests of all clients and their outcomes. */
-export type History = { entries: Entry[]; ended: Ended[]; isOver: boolean };
-type Settings = {
-  urls: string[];
-  emailToken: (email: string, subject: RegExp, not?: string) => Promise<string | undefined>;
-};
-type Body = Record<string, string>;
+export const createHistory = () => ({
+  entries: [] as Entry[],
+  ended: [] as { accessToken: string; refreshToken: string }[],
+  isOver: false,
+});
 
-export const createHistory = (): History => ({ entries: [], ended: [], isOver: false });
+type Settings = { urls: string[]; emailToken: (email: string, subject: RegExp) => Promise<string | undefined> };
+type Request = { body?: object; token?: string; cookie?: string; value?: string };
+
 /** Longest wait for a response, in ms. Every fault is shorter: what a frozen replica does later would count as done before. */
 const TIMEOUT_MS = 40_000;
 
@@ -44,22 +47,16 @@ export async function runClients(history: History, settings: Settings): Promise<
 }
 
 async function useAccount({ entries, ended }: History, { urls, emailToken }: Settings): Promise<void> {
-  const email = `${randomUUID()}@example.com`;
+  const email = freshEmail();
   const address = randomAddress();
   let turn = Math.floor(Math.random() * urls.length);
-  async function ask(
-    operation: Operation,
-    path: string,
-    body: Body | undefined,
-    options: { token?: string; cookie?: string; value?: string } = {},
-  ) {
-    const { token, cookie, value } = options;
+  async function ask(operation: Operation, { body, token, cookie, value }: Request) {
+    const [method = "", path = ""] = ROUTES[operation].split(" ");
     const headers = {
       "x-forwarded-for": address,
       ...(token && { authorization: `Bearer ${token}` }),
       ...(cookie && { cookie: `refreshToken=${cookie}` }),
     };
-    const method = operation === "rename" ? "PUT" : operation === "use after logout" ? "GET" : "POST";
     const url = urls[turn++ % urls.length] as string;
     const answer = await Promise.race([
       sendHttp(url, method, path, body, headers).catch(() => undefined),
@@ -69,7 +66,7 @@ async function useAccount({ entries, ended }: History, { urls, emailToken }: Set
     const outcome = status >= 200 && status < 300 ? "ok" : status >= 400 && status < 500 ? "failed" : "unknown";
     entries.push({ email, operation, outcome, status, value });
     if (outcome === "unknown") await wait(100);
-    return outcome === "ok" ? (answer?.body as Body) : undefined;
+    return outcome === "ok" ? answer?.body : undefined;
   }
   /** Repeats a request until its outcome is known, a few times. */
   async function insist(...request: Parameters<typeof ask>) {
@@ -78,46 +75,33 @@ async function useAccount({ entries, ended }: History, { urls, emailToken }: Set
       if (body || entries.at(-1)?.outcome === "failed") return body;
       await wait(300);
     }
-    return undefined;
   }
-  let password = "Correct-horse-1";
-  const login = () => insist("login", "/auth/login", { email, password });
-  const useTwice = async (operation: Operation, path: string, value: string, rest: Body = {}) => {
-    const first = await insist(operation, path, { token: value, ...rest }, { value });
-    await ask(operation, path, { token: value, ...rest }, { value });
-    return first;
-  };
+  async function useTwice(operation: Operation, token: string, rest = {}) {
+    const request = { body: { token, ...rest }, value: token };
+    await insist(operation, request);
+    await ask(operation, request);
+  }
+  const [first, next, last] = PASSWORDS;
+  let password: string = first;
+  const login = () => insist("login", { body: { email, password } });
 
-  if (
-    !(await ask("register", "/auth/register", { email, password, name: "Ann", acceptTerms: true as unknown as string }))
-  )
-    return;
+  if (!(await ask("register", { body: newAccount({ email, password }) }))) return;
   const proof = await emailToken(email, /./);
-  if (proof) await useTwice("verify", "/auth/verify-email", proof);
+  if (proof) await useTwice("verify", proof);
   let session = await login();
   if (!session) return;
-  for (const name of ["Bea", "Cleo"])
-    await ask("rename", "/user/profile", { name }, { token: session.accessToken as string, value: name });
-  session =
-    (await insist("refresh", "/auth/refresh", undefined, { cookie: session.refreshToken as string })) ?? session;
-  const next = "Brand-new-horse-2";
+  for (const name of ["Bea", "Cleo"]) await ask("rename", { body: { name }, token: session.accessToken, value: name });
+  session = (await insist("refresh", { cookie: session.refreshToken })) ?? session;
   const body = { currentPassword: password, newPassword: next };
-  const changed = await ask("change password", "/user/change-password", body, {
-    token: session.accessToken as string,
-    value: next,
-  });
-  if (!changed && entries.at(-1)?.outcome === "unknown") return; // either password may work now
-  if (changed) password = next;
+  const isChanged = await ask("change password", { body, token: session.accessToken, value: next });
+  if (entries.at(-1)?.outcome === "unknown") return; // either password may work now
+  if (isChanged) password = next;
   const other = await login();
-  if (other) {
-    const token = other.accessToken as string;
-    if (await ask("logout", "/auth/logout", undefined, { token })) {
-      ended.push(other as Ended);
-      await ask("use after logout", "/user/profile", undefined, { token });
-    }
+  if (other && (await ask("logout", { token: other.accessToken }))) {
+    ended.push(other);
+    await ask("use after logout", { token: other.accessToken });
   }
-  if (!(await ask("forgot", "/auth/forgot-password", { email }))) return;
+  if (!(await ask("forgot", { body: { email } }))) return;
   const resetToken = await emailToken(email, /Reset/);
-  const last = "Third-horse-3";
-  if (resetToken) await useTwice("reset", "/auth/reset-password", resetToken, { password: last });
+  if (resetToken) await useTwice("reset", resetToken, { password: last });
 }

@@ -54,14 +54,14 @@ export async function startPostgresServer(settings: Record<string, string> = {},
     const [{ recovers }] = (await runSql(url, "select pg_is_in_recovery() as recovers")) as [{ recovers: boolean }];
     return !recovers || existsSync(join(folder, "standby.signal"));
   };
-  const all = { listen_addresses: "127.0.0.1", max_connections: "60", ...settings };
-  const options = [
-    "-p",
+  const all = {
     port,
-    "-k",
-    folder,
-    ...Object.entries(all).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
-  ];
+    unix_socket_directories: folder,
+    listen_addresses: "127.0.0.1",
+    max_connections: "60",
+    ...settings,
+  };
+  const options = Object.entries(all).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const open = () => startDaemon(...asPostgres(join(bin, "postgres"), ["-D", folder, ...options]), serves);
   let daemon: Daemon = await open();
   /** Signals the server and its children. Each connection is a process. */

@@ -8,34 +8,37 @@ import { times, until } from "./until.ts";
 const NODES = 3;
 const SLOTS = 16_384;
 
+/** Starts a Redis server that stores nothing. @param login options of redis-cli, by which `ask` sends commands */
+export async function startRedis(port: string, options: string[] = [], login: string[] = []) {
+  const ask = async (...command: string[]) =>
+    (await promisify(execFile)("redis-cli", ["-p", port, ...login, ...command])).stdout;
+  const all = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", temporaryFolder(), ...options];
+  const daemon = await startDaemon("redis-server", all, async () => (await ask("ping")).startsWith("PONG"));
+  return { ...daemon, port, ask };
+}
+
 /** Starts a Redis cluster whose nodes need a password. */
 export async function startRedisCluster(password: string) {
-  const places = await Promise.all(times(NODES, async () => ({ port: await freePort(), bus: await freePort() })));
-  const ports = places.map(({ port }) => port);
-  const ask = async (port: string, ...command: string[]) =>
-    (await promisify(execFile)("redis-cli", ["-p", port, "-a", password, "--no-auth-warning", ...command])).stdout;
-  const startNode = ({ port, bus }: Place) => {
-    const plain = `--port ${port} --cluster-port ${bus} --bind 127.0.0.1 --cluster-enabled yes --requirepass ${password}`;
-    const options = [...plain.split(" "), "--dir", temporaryFolder(), "--save", ""];
-    return startDaemon("redis-server", options, async () => (await ask(port, "ping")).startsWith("PONG"));
+  const login = ["-a", password, "--no-auth-warning"];
+  const startNode = async () => {
+    const bus = await freePort();
+    const options = ["--cluster-enabled", "yes", "--cluster-port", bus, "--requirepass", password];
+    return { ...(await startRedis(await freePort(), options, login)), bus };
   };
-  const nodes = await Promise.all(places.map(startNode));
-  const [first] = places as [Place];
-  for (const [i, { port }] of places.entries()) {
+  const nodes = await Promise.all(times(NODES, startNode));
+  for (const [i, { ask }] of nodes.entries()) {
     const [from, below] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / NODES)) as [number, number];
-    await ask(port, "cluster", "addslotsrange", `${from}`, `${below - 1}`);
-    if (i > 0) await ask(port, "cluster", "meet", "127.0.0.1", first.port, first.bus);
+    await ask("cluster", "addslotsrange", `${from}`, `${below - 1}`);
+    if (i > 0) await ask("cluster", "meet", "127.0.0.1", nodes[0]?.port as string, nodes[0]?.bus as string);
   }
-  const isWhole = async (port: string) =>
-    /cluster_state:ok[\s\S]*known_nodes:3/.test(await ask(port, "cluster", "info"));
-  await until("the cluster", async () => (await Promise.all(ports.map(isWhole))).every(Boolean));
+  const isWhole = async ({ ask }: (typeof nodes)[0]) =>
+    /cluster_state:ok[\s\S]*known_nodes:3/.test(await ask("cluster", "info"));
+  await until("the cluster", async () => (await Promise.all(nodes.map(isWhole))).every(Boolean));
   return {
-    urls: ports.map((port) => `redis://:${password}@127.0.0.1:${port}`),
+    urls: nodes.map(({ port }) => `redis://:${password}@127.0.0.1:${port}`),
     /** Stops a node. Its connections stay open, and it replies to nothing. */
     silence: (index: number) => void nodes[index]?.kill("SIGSTOP"),
-    flush: async () => void (await Promise.all(ports.map((port) => ask(port, "flushall")))),
+    flush: async () => void (await Promise.all(nodes.map(({ ask }) => ask("flushall")))),
     close: async () => void (await Promise.all(nodes.map((node) => node.close()))),
   };
 }
-
-type Place = { port: string; bus: string };
