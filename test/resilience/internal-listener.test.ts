@@ -6,11 +6,11 @@ import { expect, onTestFinished, test } from "vitest";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { listenInternal } from "../../services/internal-server.ts";
 import { signInAt } from "../support/accounts.ts";
+import { forTest } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
 import { startProcess, startServices } from "../support/deployment.ts";
-import type { Routes } from "../support/gateway.ts";
+import { type Routes, startStubServices } from "../support/gateway.ts";
 import { listen } from "../support/sockets.ts";
 import { chat, errorOf } from "../support/stub-transports.ts";
 import { times } from "../support/until.ts";
@@ -34,11 +34,8 @@ test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after t
   expect(await profile()).toBe(503);
   services = await start(); // the socket file of the killed process is still there
   expect(await profile()).toBe(200);
-  const keysBy = async (secret: string) => {
-    const transport = createInternalTransport(url, secret);
-    onTestFinished(() => transport.close());
-    return createClient(AuthService, transport).listKeys({});
-  };
+  const keysBy = async (secret: string) =>
+    createClient(AuthService, await forTest(createInternalTransport(url, secret))).listKeys({});
   expect((await keysBy(SECRET)).keys).toHaveLength(1);
   const refused = await errorOf(keysBy("another-secret-of-services"));
   expect(refused).toMatchObject({ code: Code.Unavailable }); // UNAUTHENTICATED would end the sessions of users
@@ -47,16 +44,8 @@ test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after t
 });
 
 /** A transport to services that `routes` implements. */
-async function connectTo(routes: Routes, silenceMs: number) {
-  const app = { routes, interceptors: [] };
-  const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null });
-  const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET, { silenceMs });
-  onTestFinished(async () => {
-    transport.close();
-    await server.close(0);
-  });
-  return transport;
-}
+const connectTo = async (routes: Routes, silenceMs: number) =>
+  (await forTest(startStubServices("over the internal listener", routes, [], { silenceMs }))).transport;
 
 test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole stream", async () => {
   const pieces = times(200, (i) => `${i} ${"x".repeat(20_000)}`);
@@ -104,13 +93,9 @@ test("SERVICES_URL: calls whose services work for longer than the idle timeout s
 
 /** A transport to services that do nothing but what `onConnection` does. */
 async function connectToMute(onConnection: (services: net.Socket) => void = () => {}) {
-  const mute = net.createServer((socket) => onConnection(socket.on("error", () => {})));
-  const transport = createInternalTransport(`tcp://127.0.0.1:${await listen(mute)}`, SECRET, { silenceMs: 200 });
-  onTestFinished(() => {
-    transport.close();
-    mute.close();
-  });
-  return transport;
+  const mute = await forTest(net.createServer((socket) => onConnection(socket.on("error", () => {}))));
+  const url = `tcp://127.0.0.1:${await listen(mute)}`;
+  return forTest(createInternalTransport(url, SECRET, { silenceMs: 200 }));
 }
 
 test("SERVICES_URL: a call to silent services fails by UNAVAILABLE", async () => {
