@@ -2,6 +2,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readConfig } from "../../services/platform/config.ts";
+import { forTest } from "../support/closing.ts";
 import { createDatabase, freshStorage, runSql } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
@@ -11,6 +12,7 @@ import { times, until } from "../support/until.ts";
 
 const CERT = "test/support/tls/ours.pem";
 const SECRET = { INTERNAL_SECRET: "between-gateway-and-services" };
+const APART = { ...SECRET, SERVICES_URL: "http://127.0.0.1:1" };
 
 describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an empty PostgreSQL", () => {
   test("migrates once, agrees on the signing key, and creates one administrator", async () => {
@@ -38,6 +40,11 @@ describe("Start with wrong settings", () => {
       () => "started",
       (error: Error) => error.message,
     );
+  async function expectRefusal(env: Record<string, string>, sentence: RegExp, main?: string): Promise<void> {
+    const lines = (await refusal(env, main)).trim().split("\n");
+    expect(lines).toEqual([expect.stringContaining("can't start:"), expect.stringMatching(sentence)]);
+    expect(lines.join()).not.toContain("hidden");
+  }
 
   test("fails with one line per variable on either side, without values", async () => {
     const env = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "hidden", SHUTDOWN_TIMEOUT: "hidden" };
@@ -52,24 +59,6 @@ describe("Start with wrong settings", () => {
     expect(error).not.toContain("hidden");
   });
 
-  test("fails for services without a gateway", async () => {
-    const common = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" };
-    const own = { ADMIN_EMAIL: "Root-1@example.com", ADMIN_PASSWORD: "root-1@Example.com" };
-    const file = join(temporaryFolder(), "no-socket");
-    writeFileSync(file, "");
-    const wrong: [Record<string, string>, RegExp][] = [
-      [{ ...common, ADMIN_PASSWORD: "hidden", PASSWORD_BLOCKLIST: "" }, /start:\n {2}ADMIN_PASSWORD must [^\n]+\n$/],
-      [common, /ADMIN_PASSWORD is among the commonest/],
-      [own, /ADMIN_PASSWORD must not be your e-mail address or name/],
-      [{ INTERNAL_URL: "unix:/nowhere/services.sock" }, /INTERNAL_URL is not for this user: .* a folder that it/],
-      [{ INTERNAL_URL: `unix:${file}` }, /INTERNAL_URL is taken/],
-    ];
-    const errors = await Promise.all(wrong.map(([env]) => refusal({ ...SECRET, ...env }, "services/main.ts")));
-    expect(errors).toEqual(wrong.map(([, sentence]) => expect.stringMatching(sentence)));
-    expect(errors[0]).not.toContain("hidden");
-    expect(existsSync(file)).toBe(true);
-  });
-
   test("reports settings, catalogue, base URLs, certificates and locations at once, before it opens the database", async () => {
     const DATA_DIR = join(temporaryFolder(), "data");
     const { problems: wrong } = readConfig({ LOG_LEVEL: "loud", DATA_DIR, GEOIP_DB: "package.json" });
@@ -78,35 +67,42 @@ describe("Start with wrong settings", () => {
     const problems = await refusal({ ...env, GRPC_TLS_KEY: "hide", OPENAI_API_KEY: "x", OPENAI_BASE_URL: "not-a-url" });
     for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_KEY"]) expect(problems).toContain(name);
     expect(problems).not.toContain("hide"); // a key in the place of its path
-    const gateway = { ...SECRET, SERVICES_URL: "http://a", GRPC_TLS_CA: "none" };
-    expect(await refusal({ ...gateway, LOG_LEVEL: "loud" })).toMatch(/LOG_LEVEL.*GRPC_TLS_CA/s);
+    expect(await refusal({ ...APART, GRPC_TLS_CA: "none", LOG_LEVEL: "loud" })).toMatch(/LOG_LEVEL.*GRPC_TLS_CA/s);
     const catalogue = await refusal({ ...env, AI_CATALOG: "package.json" });
     for (const name of ["LOG_LEVEL", "AI_CATALOG"]) expect(catalogue).toContain(name);
     expect(existsSync(DATA_DIR)).toBe(false);
   });
 
-  test("names the variable of an unreachable, occupied or unwritable location", async () => {
-    const apart = { ...SECRET, SERVICES_URL: "http://127.0.0.1:1" };
-    const taken = await startProxy("tcp://127.0.0.1:1");
-    const tls = { GRPC_TLS_CERT: CERT, GRPC_TLS_KEY: CERT.replace("pem", "key"), GRPC_TLS_CA: "package.json" };
-    const wrong: [Record<string, string>, RegExp][] = [
-      [tls, /GRPC_TLS_CA can't be used: .*$/],
-      [{ ...apart, PORT: `${taken.port}` }, /PORT is taken: .* change PORT\.$/],
-      [{ ...apart, HOST: "not_a_host" }, /HOST must be an address of this machine or a name of one: .*$/],
-      [
-        { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
-        /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
-      ],
-      [{ DATA_DIR: "package.json" }, /DATA_DIR can't be used: .*$/],
-      [{ DATA_DIR: "package.json", SERVICES_URL: " " }, /DATA_DIR can't be used: .*$/], // a blank one: services in this process
-    ];
-    const errors = await Promise.all(wrong.map(([env]) => refusal(env)));
-    await taken.close();
-    for (const [i, [, sentence]] of wrong.entries()) {
-      const lines = errors[i]?.trim().split("\n") ?? [];
-      expect(lines).toEqual([expect.stringContaining("can't start:"), expect.stringMatching(sentence)]);
-      expect(lines.join()).not.toContain("hidden");
-    }
+  const file = join(temporaryFolder(), "no-socket");
+  writeFileSync(file, "");
+  const root = { ADMIN_EMAIL: "Root-1@example.com" };
+  const tls = { GRPC_TLS_CERT: CERT, GRPC_TLS_KEY: CERT.replace("pem", "key"), GRPC_TLS_CA: "package.json" };
+
+  test.concurrent.each<[Record<string, string>, RegExp]>([
+    [{ ...root, ADMIN_PASSWORD: "hidden" }, /ADMIN_PASSWORD must [^\n]+$/],
+    [{ ...root, ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" }, /ADMIN_PASSWORD is among the commonest/],
+    [{ ...root, ADMIN_PASSWORD: "root-1@Example.com" }, /ADMIN_PASSWORD must not be your e-mail address or name/],
+    [{ INTERNAL_URL: "unix:/nowhere/services.sock" }, /INTERNAL_URL is not for this user: .* a folder that it/],
+    [{ INTERNAL_URL: `unix:${file}` }, /INTERNAL_URL is taken/],
+  ])("names the variable of services without a gateway: %j", async (env, sentence) => {
+    await expectRefusal({ ...SECRET, ...env }, sentence, "services/main.ts");
+    expect(existsSync(file)).toBe(true);
+  });
+
+  test.concurrent.each<[Record<string, string>, RegExp]>([
+    [tls, /GRPC_TLS_CA can't be used: .*$/],
+    [{ ...APART, HOST: "not_a_host" }, /HOST must be an address of this machine or a name of one: .*$/],
+    [
+      { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
+      /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
+    ],
+    [{ DATA_DIR: "package.json" }, /DATA_DIR can't be used: .*$/],
+    [{ DATA_DIR: "package.json", SERVICES_URL: " " }, /DATA_DIR can't be used: .*$/], // a blank one: services in this process
+  ])("names the variable of an unreachable or unwritable location: %j", expectRefusal);
+
+  test("names the variable of an occupied port", async () => {
+    const { port } = await forTest(startProxy("tcp://127.0.0.1:1"));
+    await expectRefusal({ ...APART, PORT: `${port}` }, /PORT is taken: .* change PORT\.$/);
   });
 });
 
