@@ -1,3 +1,4 @@
+import type { Anthropic } from "@anthropic-ai/sdk";
 import { type Adapter, finishReasonOf, type ParsedEvent, requireText } from "./adapter.ts";
 import { outputTokensOf, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
 
@@ -30,14 +31,17 @@ export const anthropicAdapter: Adapter = {
     authorization: `Bearer ${key}`,
     "anthropic-version": temperatureOf(prompt) === undefined ? VERSION : VERSION_WITH_TEMPERATURE,
   }),
-  body: (prompt) => ({
-    model: prompt.model.upstream,
-    max_tokens: outputTokensOf(prompt) ?? prompt.model.outputTokens,
-    messages: userTurnsOf(prompt),
-    system: systemTextOf(prompt) || undefined,
-    temperature: temperatureOf(prompt),
-    stream: prompt.isStream,
-  }),
+  body(prompt) {
+    const system = systemTextOf(prompt);
+    const body: Anthropic.MessageCreateParams = {
+      model: prompt.model.upstream,
+      max_tokens: outputTokensOf(prompt) ?? prompt.model.outputTokens,
+      messages: userTurnsOf(prompt),
+      ...(system && { system }),
+      stream: prompt.isStream,
+    };
+    return { ...body, temperature: temperatureOf(prompt) };
+  },
   /** Unknown kinds of events, blocks and deltas are to be ignored. */
   parse(document) {
     const { type, message, content_block: block, delta, usage, content, stop_reason } = document as Event;
