@@ -1,4 +1,4 @@
-import { classifyError, type ProviderErrorKind } from "./errors.ts";
+import type { ProviderErrorKind } from "./errors.ts";
 import type { FinishReason, Prompt } from "./provider.ts";
 
 /** A dialect: how prompts are sent, and how replies are read. */
@@ -35,36 +35,3 @@ export type ParsedEvent = {
   /** The model calls a tool although none was offered. Without any text this is no reply. */
   callsTool?: boolean | undefined;
 };
-
-/**
- * Parses one JSON document. Errors look alike in all dialects and may come instead of any document, with HTTP status 200
- * too. Google may wrap them in an array. Never throws.
- */
-export function parseDocument(json: string, { parse }: Pick<Adapter, "parse">, isError = false): ParsedEvent {
-  let document: unknown;
-  try {
-    const parsed: unknown = JSON.parse(json);
-    document = Array.isArray(parsed) ? parsed[0] : parsed;
-  } catch {
-    return { failed: isError ? "broke off" : "unreadable reply" };
-  }
-  if (typeof document !== "object" || document === null) return { failed: "unreadable reply" };
-  const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
-  if (error || isError || type === "error" || object === "error") return { failed: classifyError(error || document) };
-  try {
-    return parse(document);
-  } catch {
-    return { failed: "unreadable reply" };
-  }
-}
-
-/** The finish reason that a dialect names so, or any of those that mean the maximum number of tokens. */
-export const finishReasonOf = (reason: string | null | undefined, atMaximum: readonly string[]) =>
-  reason ? (atMaximum.includes(reason) ? "length" : "stop") : undefined;
-
-/** Text that may be absent. @throws TypeError for any other type */
-export function requireText(value: unknown): string {
-  if (value === undefined || value === null) return "";
-  if (typeof value !== "string") throw new TypeError("Text is a string.");
-  return value;
-}

@@ -1,6 +1,6 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
-import { type Adapter, finishReasonOf, type ParsedEvent, requireText } from "./adapter.ts";
-import { outputTokensOf, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
+import type { Adapter, ParsedEvent } from "./adapter.ts";
+import { finishReasonOf, outputTokensOf, requireText, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
 
 /** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";

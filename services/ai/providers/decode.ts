@@ -1,6 +1,6 @@
 import { createParser } from "eventsource-parser";
-import { type Adapter, type ParsedEvent, parseDocument, type UsageCounts } from "./adapter.ts";
-import { ProviderError, type ProviderErrorKind } from "./errors.ts";
+import type { Adapter, ParsedEvent, UsageCounts } from "./adapter.ts";
+import { classifyError, ProviderError, type ProviderErrorKind } from "./errors.ts";
 import type { FinishReason, Usage } from "./provider.ts";
 
 /** OpenAI's end of a stream. Proxies send it in other dialects too, and after broken streams of all. */
@@ -152,3 +152,25 @@ const isCount = (value: unknown): value is number =>
   Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 31;
 
 const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;
+
+/**
+ * Parses one JSON document. Errors look alike in all dialects and may come instead of any document, with HTTP status 200
+ * too. Google may wrap them in an array. Never throws.
+ */
+export function parseDocument(json: string, { parse }: Pick<Adapter, "parse">, isError = false): ParsedEvent {
+  let document: unknown;
+  try {
+    const parsed: unknown = JSON.parse(json);
+    document = Array.isArray(parsed) ? parsed[0] : parsed;
+  } catch {
+    return { failed: isError ? "broke off" : "unreadable reply" };
+  }
+  if (typeof document !== "object" || document === null) return { failed: "unreadable reply" };
+  const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
+  if (error || isError || type === "error" || object === "error") return { failed: classifyError(error || document) };
+  try {
+    return parse(document);
+  } catch {
+    return { failed: "unreadable reply" };
+  }
+}

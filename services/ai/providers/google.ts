@@ -1,6 +1,6 @@
-import { type Adapter, finishReasonOf, requireText } from "./adapter.ts";
+import type { Adapter } from "./adapter.ts";
 import type { ProviderErrorKind } from "./errors.ts";
-import { outputTokensOf, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
+import { finishReasonOf, outputTokensOf, requireText, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
 
 /** Gemini refuses zero. */
 const LOWEST_TEMPERATURE = 0.001;

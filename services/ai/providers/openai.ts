@@ -1,7 +1,16 @@
 import type { OpenAI } from "openai";
-import { type Adapter, finishReasonOf, requireText } from "./adapter.ts";
+import type { Adapter } from "./adapter.ts";
 import type { Prompt } from "./provider.ts";
-import { mergeAdjacent, outputTokensOf, systemTextOf, temperatureOf, turnsOf, userTurnsOf } from "./provider.ts";
+import {
+  finishReasonOf,
+  mergeAdjacent,
+  outputTokensOf,
+  requireText,
+  systemTextOf,
+  temperatureOf,
+  turnsOf,
+  userTurnsOf,
+} from "./provider.ts";
 
 type Content = string | null | { type?: string; text?: string }[];
 type Message = {

@@ -111,3 +111,14 @@ export function mergeAdjacent<Role extends string>(messages: readonly { role: Ro
   }
   return merged;
 }
+
+/** The finish reason that a dialect names so, or any of those that mean the maximum number of tokens. */
+export const finishReasonOf = (reason: string | null | undefined, atMaximum: readonly string[]) =>
+  reason ? (atMaximum.includes(reason) ? "length" : "stop") : undefined;
+
+/** Text that may be absent. @throws TypeError for any other type */
+export function requireText(value: unknown): string {
+  if (value === undefined || value === null) return "";
+  if (typeof value !== "string") throw new TypeError("Text is a string.");
+  return value;
+}
