@@ -5,6 +5,7 @@ import { dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { commonVariables, gatewayVariables, servicesVariables } from "../../services/platform/variables.ts";
+import { forTest } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
@@ -35,19 +36,16 @@ test("Dockerfile: its files start the service, which writes no further file, and
     ...{ PORT, GRPC_PORT, SECRET_KEY: randomBytes(32).toString("base64"), SMTP_URL: "smtp://127.0.0.1:1" },
   };
   const ready = /events on (http:\/\/[\d.]+:\d+)/;
-  const running = await startProcess(env, [join(image, "scripts/gatehouse.ts"), "start"], ready);
-  try {
-    const [, check = "[]"] =
-      /^ {2}CMD (\[.*\])$/m.exec(dockerfile.replace(/HEALTHCHECK.*?CMD/, "HEALTHCHECK\n  CMD")) ?? [];
-    const [, ...words] = JSON.parse(check) as string[];
-    execFileSync(process.execPath, words, { env });
-    expect(await (await fetch(running.url)).text()).toMatch(/<script [^>]*src="[^"]*assets\//);
-    expect(() => execFileSync(process.execPath, words, { env: { PORT: "1" }, stdio: "ignore" })).toThrow();
-    expect(files()).toEqual(before);
-    expect(dockerfile).toMatch(/^USER 1000:1000$/m);
-  } finally {
-    expect(await running.end("SIGTERM")).toBe(0);
-  }
+  const running = await forTest(startProcess(env, [join(image, "scripts/gatehouse.ts"), "start"], ready));
+  const [, check = "[]"] =
+    /^ {2}CMD (\[.*\])$/m.exec(dockerfile.replace(/HEALTHCHECK.*?CMD/, "HEALTHCHECK\n  CMD")) ?? [];
+  const [, ...words] = JSON.parse(check) as string[];
+  execFileSync(process.execPath, words, { env });
+  expect(await (await fetch(running.url)).text()).toMatch(/<script [^>]*src="[^"]*assets\//);
+  expect(() => execFileSync(process.execPath, words, { env: { PORT: "1" }, stdio: "ignore" })).toThrow();
+  expect(files()).toEqual(before);
+  expect(dockerfile).toMatch(/^USER 1000:1000$/m);
+  expect(await running.end("SIGTERM")).toBe(0);
 });
 
 test("npm pack: the package starts in node_modules, with its web app, and prints its version and its commands", async () => {

@@ -1,11 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { signInAt } from "../support/accounts.ts";
+import { forSuite } from "../support/closing.ts";
 import { runScript } from "../support/deployment.ts";
 import { startFaultyDeployment } from "../support/faults.ts";
 import { createHistory, runClients } from "../support/history.ts";
 import { contradictions } from "../support/history-checks.ts";
 import { POSTGRES_BIN } from "../support/postgres-server.ts";
-import { isMissing } from "../support/skip-without.ts";
+import { describeIf, isMissing } from "../support/skip-without.ts";
 import { tally, times, until } from "../support/until.ts";
 
 /** Every fault once in an ordinary run; `npm run faults` goes on for an hour. */
@@ -14,12 +15,8 @@ const CLIENTS = Number(process.env.FAULTS_CLIENTS ?? (MINUTES ? 8 : 4));
 /** An hour shows what twenty seconds without a turn do to timers and leases. */
 const FREEZE_MS = MINUTES ? 20_000 : undefined;
 
-describe.skipIf(!POSTGRES_BIN || isMissing("redis-server"))("Faults", () => {
-  let all: Awaited<ReturnType<typeof startFaultyDeployment>>;
-  beforeAll(async () => {
-    all = await startFaultyDeployment(FREEZE_MS);
-  });
-  afterAll(() => all?.close());
+describeIf(POSTGRES_BIN && !isMissing("redis-server"), "Faults", async () => {
+  const all = await forSuite(startFaultyDeployment(FREEZE_MS));
 
   /** The newest token that was mailed to an address, within five seconds. */
   const emailToken = (email: string, subject: RegExp) =>
