@@ -23,14 +23,12 @@ import { addDocs, addPages, addWeb, isWebBuilt } from "./web.ts";
 /** Dependencies and settings of a gateway. */
 export type GatewayOptions = {
   config: Pick<Config, "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownMs" | "docs" | "web">;
-  /** The transport to the services. */
   transport: Transport;
   /** The checks of the port. Tests may omit them. */
   checks?: Partial<Checks>;
   log: Logger;
   /** Starts spans; undefined without tracing. */
   startSpan?: StartSpan | undefined;
-  /** The present time. */
   clock?: Clock;
   /** Silence in an event stream after which a comment is sent, in ms. */
   keepAliveMs?: number;

@@ -8,7 +8,7 @@ import {
 } from "@bufbuild/protobuf";
 import { Access, field as fieldPolicy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
-import { maxBodyBytes, policyOf } from "../../services/platform/policy.ts";
+import { policyOf } from "../../services/platform/policy.ts";
 
 /** A field whose value is a cookie. */
 export type CookieField = { cookie: string; field: DescField };
@@ -24,9 +24,9 @@ const httpMethods = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } a
  */
 export function readBinding(method: DescMethod) {
   const rule = getOption(method, http);
-  const rules = policyOf(method)?.policy;
+  const policy = policyOf(method);
   const httpMethod = httpMethods[rule.pattern.case as keyof typeof httpMethods];
-  if (!httpMethod || !rules) throw new Error(`${method.parent.typeName}/${method.name} has no route`);
+  if (!httpMethod || !policy) throw new Error(`${method.parent.typeName}/${method.name} has no route`);
   const { fields } = method.input;
   const [requestCookies, responseCookies] = [cookieFields(method.input), cookieFields(method.output)];
   const pathFields: DescField[] = [];
@@ -40,7 +40,7 @@ export function readBinding(method: DescMethod) {
   const hasBody = rule.body !== "";
   return {
     method: method as DescMethodServerStreaming | DescMethodUnary, // HTTP and JSON have no client streams
-    policy: rules,
+    policy,
     httpMethod,
     /** Route pattern, with path variables as `:jsonName`. */
     path,
@@ -52,10 +52,8 @@ export function readBinding(method: DescMethod) {
     responseCookies,
     /** The field that is the whole response body; undefined: all fields are. */
     responseField: method.output.fields.find(({ name }) => name === rule.responseBody),
-    successStatus: rules.successStatus || 200,
-    maxBodyBytes: maxBodyBytes(rules),
     /** Whether requests from other sites are rejected: the method is public and uses a cookie. */
-    csrfProtected: rules.access === Access.PUBLIC && requestCookies.length > 0,
+    csrfProtected: policy.access === Access.PUBLIC && requestCookies.length > 0,
   };
 }
 

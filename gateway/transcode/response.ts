@@ -43,7 +43,7 @@ export function sendMessage(
   if (maxAgeSeconds > 0) reply.header("cache-control", `public, max-age=${maxAgeSeconds}`);
   const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
   const body = rule.responseField ? (json[rule.responseField.jsonName] ?? null) : json;
-  reply.code(rule.successStatus).header("content-type", JSON_TYPE).send(JSON.stringify(body));
+  reply.code(rule.policy.successStatus).header("content-type", JSON_TYPE).send(JSON.stringify(body));
 }
 
 /** Sends an error. @param rule the binding, if the request has reached a method */

@@ -54,7 +54,7 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
   app.route({
     method: rule.httpMethod,
     url: rule.path,
-    bodyLimit: rule.maxBodyBytes,
+    bodyLimit: rule.policy.maxBodyBytes,
     config: { rpc: method },
     handler: async (request, reply) => {
       try {

@@ -3,7 +3,7 @@ import { version } from "../../gateway/health.ts";
 import { type HttpBinding, readBinding } from "../../gateway/transcode/binding.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { limitsOf, services } from "../../services/platform/policy.ts";
+import { services } from "../../services/platform/policy.ts";
 import type { Schema } from "./components.ts";
 import { bodyExample, commentOn, fieldSchema, json, objectSchema } from "./components.ts";
 import { healthPaths } from "./health-schema.ts";
@@ -87,7 +87,6 @@ function tagsOf(bindings: readonly HttpBinding[]) {
 
 function operation(binding: HttpBinding, used: Set<DescMessage>) {
   const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = binding;
-  const limits = limitsOf(policy);
   const parameter = (place: "path" | "query" | "cookie", field: DescField, name = field.jsonName) => ({
     name,
     in: place,
@@ -95,12 +94,13 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
     description: commentOn(field),
     schema: fieldSchema(field, used),
   });
+  const isLimited = policy.limits.length > 0;
   const isOpen = policy.access === Access.PUBLIC;
   return {
     operationId: method.localName,
     tags: [tagOf(method.parent)],
     summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
-    description: [commentOn(method), access(policy.access), ...limits.map(limitText)].join(" "),
+    description: [commentOn(method), access(policy.access), ...policy.limits.map(limitText)].join(" "),
     parameters: [
       ...pathFields.map((field) => parameter("path", field)),
       ...queryFields.map((field) => parameter("query", field)),
@@ -109,13 +109,16 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
     ],
     requestBody: bodyFields && requestBody(commentOn(method.input), bodyFields, used),
     security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
-    responses: { ...responses(binding, used, limits.length > 0), default: anyOther(limits.length > 0) },
+    responses: { ...responses(binding, used, isLimited), default: anyOther(isLimited) },
   };
 }
 
 /** The responses by status. */
 function responses(binding: HttpBinding, used: Set<DescMessage>, isLimited: boolean) {
-  const answers = [[String(binding.successStatus), success(binding, used)] as const, ...failures(binding, isLimited)];
+  const answers = [
+    [String(binding.policy.successStatus), success(binding, used)] as const,
+    ...failures(binding, isLimited),
+  ];
   return Object.fromEntries(
     answers.map(([status, answer]) => [status, { ...answer, headers: headersOf(binding, Number(status), isLimited) }]),
   );

@@ -105,8 +105,8 @@ const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
 const PASSING = [423, 429, 503];
 
 /** References to the headers that a response of this status may have. */
-export function headersOf({ policy, responseCookies, successStatus }: HttpBinding, status: number, isLimited: boolean) {
-  const isSuccess = status === successStatus;
+export function headersOf({ policy, responseCookies }: HttpBinding, status: number, isLimited: boolean) {
+  const isSuccess = status === policy.successStatus;
   const clears = policy.clearsCookie === (isSuccess ? CookieClearing.ON_SUCCESS : CookieClearing.ON_UNAUTHENTICATED);
   const touchesCookie = (clears && (isSuccess || status === 401)) || (isSuccess && responseCookies.length > 0);
   return references([

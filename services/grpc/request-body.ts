@@ -10,7 +10,7 @@ import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { payloadTooLarge, readBody } from "../platform/admission.ts";
 import { checkJson, tooManyFields } from "../platform/check-json.ts";
 import { ServiceError, toConnectError } from "../platform/errors.ts";
-import { DEFAULT_BODY_BYTES, maxBodyBytes, policyOf } from "../platform/policy.ts";
+import { DEFAULT_BODY_BYTES, policyOf } from "../platform/policy.ts";
 import { faultHeader } from "../platform/validation.ts";
 
 /** Maximum factor by which a compressed message may expand. A small one may always expand to this size, in bytes. */
@@ -36,8 +36,8 @@ export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerR
 
 /** Maximum message of a method, in bytes. */
 export function maxBytesOf(method: DescMethod): number {
-  const policy = policyOf(method)?.policy;
-  return policy ? maxBodyBytes(policy) + HEAD_BYTES : DEFAULT_BODY_BYTES;
+  const policy = policyOf(method);
+  return policy ? policy.maxBodyBytes + HEAD_BYTES : DEFAULT_BODY_BYTES;
 }
 
 /** What is read of a body, in bytes: without a valid access token no more than 16 KiB, whatever the method. */
@@ -66,7 +66,7 @@ export async function receiveBody(
     if (raw.stream.destroyed) throw malformed("The request broke off."); // Connect would not notice
     return limited([message], maxBytes);
   } catch (error) {
-    const isAdmins = policyOf(method)?.policy.access === Access.ADMIN; // their role is checked before
+    const isAdmins = policyOf(method)?.access === Access.ADMIN; // their role is checked before
     if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
     const [name, value] = faultHeader(error);
     headers[name] = value;

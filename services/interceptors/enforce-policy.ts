@@ -16,14 +16,7 @@ import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
 import type { Config } from "../platform/config.ts";
 import { reasonName, ServiceError } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
-import {
-  addressKeys,
-  type RateLimiter,
-  type RateLimitResult,
-  rateLimitHeaders,
-  refuseExceeded,
-  tightest,
-} from "../platform/rate-limiter.ts";
+import { addressKeys, type RateLimiter, rateLimitHeaders, refuseExceeded, tightest } from "../platform/rate-limiter.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
 import { identify } from "../sessions/check-session.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
@@ -51,18 +44,18 @@ const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.L
  * recorded in a transaction of their own, since that of the operation is rolled back.
  */
 export const authorize: Interceptor = (next) => async (req) => {
-  const rules = policyOf(req.method);
-  if (!rules || rules.policy.access === Access.PUBLIC) return next(req);
+  const policy = policyOf(req.method);
+  if (!policy || policy.access === Access.PUBLIC) return next(req);
   const call = callOf({ values: req.contextValues });
   const { claims, onSessionEnded } = req.contextValues.get(admittedKey) ?? {};
   call.caller = await identify(call, claims, onSessionEnded);
   try {
-    assertAllowed(rules.policy, call.caller, call.config);
+    assertAllowed(policy, call.caller, call.config);
     return await next(req);
   } catch (error) {
-    if (error instanceof ServiceError && isRecorded(rules.policy, error)) {
-      const isAdmins = rules.policy.access === Access.ADMIN;
-      const { userId, ...other } = isAdmins ? targetOf(req, rules) : { userId: call.caller.user.id };
+    if (error instanceof ServiceError && isRecorded(policy, error)) {
+      const isAdmins = policy.access === Access.ADMIN;
+      const { userId, ...other } = isAdmins ? targetOf(req, policy) : { userId: call.caller.user.id };
       const details = { reason: reasonName(error.reason), rpc: req.method.name, ...other };
       await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });
     }
@@ -108,10 +101,19 @@ function targetOf(req: UnaryRequest | StreamRequest, { target }: MethodPolicy): 
 export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {
   return (next) => async (req) => {
     const policy = policyOf(req.method);
+    const value = textOf(req, policy?.account);
+    if (!policy || value === undefined) return next(req);
     const call = callOf({ values: req.contextValues });
-    const account = policy && (await accountOf(call, policy, req));
-    if (!policy || account === undefined) return next(req);
-    const result = await countAccount(rateLimiter, call, policy, account);
+    // The user that an MFA token names, or the canonical address.
+    const isTicket = policy.account?.key === AccountKey.TICKET;
+    const account = isTicket ? (await readMfaToken(call, value))?.userId : canonicalEmail(value)?.canonical;
+    if (account === undefined) return next(req);
+    const clearedAt = await assertNotLockedFor(call, policy.lockout, account);
+    const suffix = `:account:${account}${clearedAt ? `:${clearedAt.getTime()}` : ""}`; // a cleared lock forgets the count, everywhere
+    const keys = policy.limits
+      .filter((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT)
+      .flatMap((limit) => addressKeys(limit, call.client.address, suffix));
+    const result = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
     if (!result) return next(req);
     const { rateLimit: atPort = result, showRateLimit } = req.contextValues.get(admittedKey) ?? {};
     showRateLimit?.(tightest(atPort, result));
@@ -128,31 +130,10 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
   };
 }
 
-/** @throws ServiceError ACCOUNT_LOCKED */
-async function countAccount(
-  rateLimiter: RateLimiter | undefined,
-  call: Call,
-  { limits, policy }: MethodPolicy,
-  account: string,
-): Promise<RateLimitResult | undefined> {
-  const clearedAt = await assertNotLockedFor(call, policy.lockout, account);
-  const suffix = `:account:${account}${clearedAt ? `:${clearedAt.getTime()}` : ""}`; // a cleared lock forgets the count, everywhere
-  const keys = limits
-    .filter((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT)
-    .flatMap((limit) => addressKeys(limit, call.client.address, suffix));
-  return keys.length > 0 ? rateLimiter?.consume(keys) : undefined;
-}
-
-/** The account of a request: the canonical address, or the user that an MFA token names. */
-async function accountOf(call: Call, { account }: MethodPolicy, req: UnaryRequest | StreamRequest) {
-  const value = textOf(req, account);
-  if (value === undefined) return undefined;
-  return account?.key === AccountKey.TICKET
-    ? (await readMfaToken(call, value))?.userId
-    : canonicalEmail(value)?.canonical;
-}
-
-/** Refuses a locked account. A lock of codes for good is up to the operation: a backup code opens it. @returns when it was last cleared */
+/**
+ * Refuses a locked account. A lock of codes for good is up to the operation: a backup code opens it.
+ * @returns when it was last cleared
+ */
 async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string): Promise<Date | null | undefined> {
   if (lockout === Lockout.UNSPECIFIED) return undefined;
   const kind = lockout === Lockout.PASSWORD ? "password" : "second-factor";

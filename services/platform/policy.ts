@@ -10,7 +10,6 @@ import {
   AuditTarget,
   default_limit,
   field as fieldOption,
-  type Limit,
   type Policy,
   policy as policyOption,
 } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
@@ -21,14 +20,8 @@ export const services = [AuthService, UserService, AdminService, AIService] as c
 /** Largest body of a method whose policy names no other bound, in bytes (interface section 1). */
 export const DEFAULT_BODY_BYTES = 16 * 1024;
 
-/** Largest request body of a method, in bytes. */
-export const maxBodyBytes = (policy: Policy): number => policy.maxBodyBytes || DEFAULT_BODY_BYTES;
-
-/** The policy of one method, read once from its descriptor. */
-export type MethodPolicy = {
-  policy: Policy;
-  /** The method's own rate limits, or the default of its access. */
-  limits: Limit[];
+/** The policy of one method, read once from its descriptor, with the defaults of what it leaves out. */
+export type MethodPolicy = Policy & {
   /** The request field with the account that a rate limit or lockout counts for. */
   account: { field: DescField; key: AccountKey } | undefined;
   /** The request field with the target that the audit log records. */
@@ -61,16 +54,13 @@ export const policyOf = remembered((method: DescMethod): MethodPolicy | undefine
   const { fields } = method.input;
   const account = fields.find((field) => getOption(field, fieldOption).account !== AccountKey.UNSPECIFIED);
   const target = fields.find((field) => getOption(field, fieldOption).auditTarget !== AuditTarget.UNSPECIFIED);
-  return {
-    policy,
-    limits: limitsOf(policy),
+  const { access, limits } = policy;
+  const value = limits.length === 0 ? AccessSchema.value[access] : undefined;
+  return Object.assign(policy, {
+    limits: value && hasOption(value, default_limit) ? [getOption(value, default_limit)] : limits,
+    maxBodyBytes: policy.maxBodyBytes || DEFAULT_BODY_BYTES,
+    successStatus: policy.successStatus || 200,
     account: account && { field: account, key: getOption(account, fieldOption).account },
     target: target && { field: target, kind: getOption(target, fieldOption).auditTarget },
-  };
+  });
 });
-
-/** The rate limits of a policy: its own, or the default of its access. */
-export function limitsOf({ limits, access }: Policy): Limit[] {
-  const value = AccessSchema.value[access];
-  return limits.length === 0 && value && hasOption(value, default_limit) ? [getOption(value, default_limit)] : limits;
-}

@@ -15,7 +15,7 @@ import { type Admission, type CallKind, createAdmission, type Permit } from "./a
 import { createTrustedProxies } from "./client.ts";
 import type { Config } from "./config.ts";
 import { ServiceError } from "./errors.ts";
-import { type MethodPolicy, policyOf } from "./policy.ts";
+import { DEFAULT_BODY_BYTES, type MethodPolicy, policyOf } from "./policy.ts";
 import type { Clock } from "./process.ts";
 import {
   createRateLimiter,
@@ -74,7 +74,7 @@ export async function openGate(
   async function gate(call: CallHead): Promise<Admitted> {
     const { method, address, isForwarded } = call;
     const policy = policyOf(method);
-    const needsToken = policy !== undefined && policy.policy.access !== Access.PUBLIC;
+    const needsToken = policy !== undefined && policy.access !== Access.PUBLIC;
     const claims = needsToken ? await readBearerToken(tokens, call.authorization) : undefined;
     if (needsToken && !claims) throw unauthenticated();
     const keys = policy && !isForwarded ? requestKeys(policy.limits, claims?.userId, address) : [];
@@ -106,7 +106,7 @@ export const unauthenticated = () =>
 function callKind({ methodKind }: DescMethod, policy: MethodPolicy | undefined): CallKind {
   if (!policy) return methodKind === "unary" ? "probe" : "watch";
   if (methodKind !== "unary") return "user-stream";
-  return policy.policy.maxBodyBytes > 0 ? "long-running" : "default";
+  return policy.maxBodyBytes > DEFAULT_BODY_BYTES ? "long-running" : "default";
 }
 
 /** The parts of the hook that differ between the ports. */

@@ -36,7 +36,8 @@ function isBounded(field: DescField): boolean {
 function problemsOf(method: DescMethod): string[] {
   const { additionalBindings, body, pattern, responseBody, selector } = getOption(method, http);
   const { policy, pathFields, queryFields, ...binding } = readBinding(method);
-  const { httpMethod, requestCookies, responseCookies, responseField, successStatus } = binding;
+  const { httpMethod, requestCookies, responseCookies, responseField } = binding;
+  const { successStatus } = policy;
   const variables = String(pattern.value).match(/\{/g)?.length ?? 0;
   const isStream = method.methodKind === "server_streaming";
   const clearsCookie = policy.clearsCookie !== CookieClearing.UNSPECIFIED;

@@ -39,11 +39,11 @@ test("Method policy: every method states its access, and is limited unless it se
 
 test("Method policy: limits are complete, and what counts per account names a field with it", () => {
   for (const method of services.flatMap(({ methods }) => methods)) {
-    const { policy, limits = [], account } = policyOf(method) ?? {};
+    const { lockout, limits = [], account } = policyOf(method) ?? {};
     for (const { bucket, requests, windowSeconds, by } of limits) {
       expect([bucket, requests, windowSeconds, by].every(Boolean), method.name).toBe(true);
     }
-    const countsAccounts = policy?.lockout || limits.some(({ by }) => by === LimitKey.ADDRESS_AND_ACCOUNT);
+    const countsAccounts = lockout || limits.some(({ by }) => by === LimitKey.ADDRESS_AND_ACCOUNT);
     if (countsAccounts) expect(account, method.name).toBeDefined();
   }
 });
@@ -51,7 +51,7 @@ test("Method policy: limits are complete, and what counts per account names a fi
 test("Method policy: every administrator method is forbidden during impersonation", () => {
   const methods = services.flatMap((service) => service.methods);
   const open = methods.filter((method) => {
-    const rules = policyOf(method)?.policy;
+    const rules = policyOf(method);
     return rules?.access === Access.ADMIN && !rules.forbidImpersonation;
   });
   expect(open.map(({ name }) => name)).toEqual([]);

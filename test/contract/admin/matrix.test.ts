@@ -12,7 +12,7 @@ import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 const app = await testApp();
 const methods = services
   .flatMap((service): DescMethod[] => service.methods)
-  .filter((method) => policyOf(method)?.policy.access === Access.ADMIN);
+  .filter((method) => policyOf(method)?.access === Access.ADMIN);
 const routes = methods.map((method) => {
   const { pattern } = getOption(method, http);
   const { localName: name, parent: service } = method;
