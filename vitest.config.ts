@@ -32,7 +32,7 @@ const long = full
 const races = [
   "test/contract/admin/{impersonate,last-administrator}.test.ts",
   "test/contract/ai/{ending,routes,usage}.test.ts",
-  "test/contract/auth/{login,login-guesses,mfa-guesses,refresh,reset-password,settings}.test.ts",
+  "test/contract/auth/{login,login-guesses,refresh,reset-password,settings,verify-mfa}.test.ts",
   "test/contract/database/*.test.ts",
   "test/contract/user/{delete-account,end-sessions,sessions}.test.ts",
 ];
@@ -46,7 +46,7 @@ const alone = [
 
 /** Their races and limits by address, one suite per subject. */
 const some = [
-  "test/contract/auth/{login,login-guesses,mfa-guesses,refresh,register}.test.ts",
+  "test/contract/auth/{login,login-guesses,refresh,register,verify-mfa}.test.ts",
   "test/contract/{admin/last-administrator,user/delete-account,user/end-sessions,user/sessions}.test.ts",
 ];
 

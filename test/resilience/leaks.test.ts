@@ -2,7 +2,6 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startSuiteApp } from "../support/app.ts";
-import { mfaTokenFor, setUpFactor } from "../support/authenticator.ts";
 import { describeIf } from "../support/skip-without.ts";
 
 /** The Redis database of this suite only. */
@@ -46,11 +45,11 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
     const { body } = await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
     const user = { id: body.userId, email, name: "Ann", password, credentials };
     secrets.verification = (await app.mail.emailTo(email, /Confirm/)).token as string;
-    const account = await setUpFactor(app, user);
+    const account = await app.setUpFactor(user);
     Object.assign(secrets, { access: account.accessToken, refresh: account.refreshToken });
     secrets.totp = account.authenticator.secret;
     for (const [i, code] of account.authenticator.backupCodes.entries()) secrets[`backup code ${i}`] = code;
-    secrets.mfaToken = await mfaTokenFor(app, user);
+    secrets.mfaToken = await app.mfaTokenFor(user);
     await send("POST", "/auth/verify-mfa", { tempToken: secrets.mfaToken, backupCode: secrets["backup code 0"] });
     const bearer = { authorization: `Bearer ${account.accessToken}` };
     const newEmail = `new-${email}`;

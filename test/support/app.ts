@@ -9,6 +9,7 @@ import { listenGrpc, TIMEOUTS } from "../../services/grpc/server.ts";
 import { listenInternal } from "../../services/internal-server.ts";
 import type { Admission } from "../../services/platform/admission.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
+import { createActions } from "./account-actions.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
 import { forSuite } from "./closing.ts";
@@ -103,7 +104,7 @@ export async function startApp({
   const mail = smtp ?? folderMailbox(dataDir);
   const clients = createGrpcTransport({ baseUrl: grpcUrl });
   const httpClient = (address?: string) => createHttpClient(url, address);
-  return {
+  const app = {
     mode,
     url,
     grpcUrl,
@@ -129,6 +130,7 @@ export async function startApp({
       await Promise.all(providers.map((provider) => provider.close()));
     },
   };
+  return { ...app, ...createActions(app) };
 }
 
 /** Starts the product for one suite, and closes it after the suite. */

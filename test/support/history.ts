@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { freshEmail, newAccount } from "./credentials.ts";
 import { randomAddress, sendHttp } from "./http-client.ts";
-import { freshEmail, newAccount } from "./passwords.ts";
 
 /** The passwords of each account: at first, after its change, after its reset. */
 export const PASSWORDS = ["Correct-horse-1", "Brand-new-horse-2", "Third-horse-3"] as const;

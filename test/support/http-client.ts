@@ -75,6 +75,10 @@ export const withToken = (client: HttpClient, accessToken: string) => ({
   post: (path: string, body?: unknown) => client.post(path, body, accessToken),
   put: (path: string, body: unknown) => client.put(path, body, accessToken),
   delete: (path: string) => client.delete(path, accessToken),
+  /** The sessions that GET /user/sessions lists. */
+  sessions: async () => (await client.get("/user/sessions", accessToken)).body,
+  /** The status of GET /user/profile: 200 while the session is open. */
+  profileStatus: async () => (await client.get("/user/profile", accessToken)).status,
 });
 
 /** Posts JSON, from a random address. @returns the response once its headers have arrived */

@@ -1,9 +1,10 @@
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type Browser, type BrowserContext, chromium, firefox, type Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect } from "vitest";
 import type { TestUser } from "./accounts.ts";
 import { startApp, type TestApp } from "./app.ts";
+import { submit } from "./web-actions.ts";
 
 /** A host without https. Browsers trust 127.0.0.1 as if it had https. */
 const PLAIN_HTTP = ["--host-resolver-rules=MAP plain-http.test 127.0.0.1"];
@@ -36,7 +37,7 @@ const EXPECTED = /Failed to load resource: the server responded with a status of
 const REPORT_VIOLATIONS = `addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) =>
   console.error("violates the policy:", violatedDirective, blockedURI))`;
 
-/** A page of the app with the errors of its browser. */
+/** A page of the app with the errors of its browser. After each test there must be none. */
 export type Tab = { page: Page; problems: string[] };
 
 const isAbsent = (browser: BrowserName) => !existsSync(BROWSERS[browser].launch.executablePath) && !process.env.CI;
@@ -76,6 +77,7 @@ export function describeWeb(
     describe.skipIf(isAbsent(browser))(`${name}, in ${browser}`, () => {
       const web = new WebFixture(browser, env);
       beforeAll(() => web.start());
+      afterEach(() => web.expectNoProblems());
       afterAll(() => web.close());
       tests(web);
     });
@@ -91,6 +93,7 @@ export class WebFixture {
   readonly name: BrowserName;
   app!: TestApp;
   #browser!: Browser;
+  #tabs: Tab[] = [];
   readonly #env: Record<string, string>;
 
   constructor(name: BrowserName, env: Record<string, string>) {
@@ -128,8 +131,13 @@ export class WebFixture {
       if (message.type() === "error" && !EXPECTED.test(message.text())) problems.push(message.text());
     });
     page.on("pageerror", (error) => problems.push(error.message));
+    this.#tabs.push({ page, problems });
     await page.goto(this.urlOf(path));
     return { page, problems };
+  }
+  /** Expects that no tab of a test has logged an error. */
+  expectNoProblems(): void {
+    expect(this.#tabs.splice(0).flatMap(({ problems }) => problems)).toEqual([]);
   }
   urlOf(path: string): string {
     return path.startsWith("http") ? path.replace("http://gatehouse.test", this.app.url) : `${this.app.url}/#${path}`;
@@ -137,21 +145,10 @@ export class WebFixture {
   /** Opens the app and signs in. */
   async signIn(user: Pick<TestUser, "email" | "password">, context?: BrowserContext): Promise<Tab> {
     const tab = await this.open("/sign-in", context);
-    await fillIn(tab.page, { "E-mail address": user.email, Password: user.password });
-    await tab.page.getByRole("button", { name: "Sign in" }).click();
+    await submit(tab.page, { "E-mail address": user.email, Password: user.password }, "Sign in");
     await tab.page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
     return tab;
   }
-}
-
-/** Fills in fields by their labels. */
-export async function fillIn(page: Page, values: Record<string, string>): Promise<void> {
-  for (const [label, value] of Object.entries(values)) await page.getByLabel(label, { exact: true }).fill(value);
-}
-
-/** Goes to a page of the app, as a link does. */
-export async function goTo(page: Page, path: string): Promise<void> {
-  await page.evaluate(`location.hash = ${JSON.stringify(path)}`);
 }
 
 /** Expects no serious or critical violation of the accessibility rules of axe, and no page wider than the window. */

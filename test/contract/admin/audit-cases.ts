@@ -1,11 +1,9 @@
 import { decodeJwt } from "jose";
 import { expect } from "vitest";
+import type { Authenticator } from "../../support/account-actions.ts";
 import { PASSWORD, type SignedIn, type TestUser } from "../../support/accounts.ts";
-import { signInAdmin } from "../../support/admin.ts";
 import type { TestApp } from "../../support/app.ts";
-import { type Authenticator, mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
-import { freshEmail, guess, NEW_PASSWORD, newAccount, resetTokenFor, WRONG_PASSWORD } from "../../support/passwords.ts";
-import { sessionsOf } from "../../support/sessions.ts";
+import { freshEmail, NEW_PASSWORD, newAccount, WRONG_PASSWORD } from "../../support/credentials.ts";
 import { until } from "../../support/until.ts";
 
 /** A request, ready to be sent, and the details of the events that it records. */
@@ -51,9 +49,9 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     guesses = 0,
   ) =>
     open("POST /auth/verify-mfa", events, async (user) => {
-      const { authenticator } = await setUpFactor(app, user);
+      const { authenticator } = await app.setUpFactor(user);
       const factor = await prepare(authenticator);
-      const body = { tempToken: await mfaTokenFor(app, user), ...factor };
+      const body = { tempToken: await app.mfaTokenFor(user), ...factor };
       for (let i = 0; i < guesses; i++) await app.httpClient().post("/auth/verify-mfa", body);
       return { body, ...("auth.mfa_failed" in events && { actor: null }) };
     });
@@ -61,7 +59,7 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
   const admin =
     (route: string, events: AuditCase["events"], body?: object, prepare = async (user: TestUser) => user.id) =>
     async (): Promise<AuditCase> => {
-      const [{ user: actor, accessToken: token }, { user }] = [await signInAdmin(app), await app.signIn()];
+      const [{ user: actor, accessToken: token }, { user }] = [await app.signInAdmin(), await app.signIn()];
       const aimed = route.replace(":id", await prepare(user));
       return { route: aimed, events, body, token, user: user.id, actor: actor.id };
     };
@@ -88,7 +86,7 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       { "auth.locked": {}, "auth.login_failed": {} },
       async ({ email }) => {
         const body = { email, password: WRONG_PASSWORD };
-        for (let i = 0; i < 4; i++) await guess(app, email);
+        for (let i = 0; i < 4; i++) await app.guess(email);
         return { body, actor: null };
       },
     ),
@@ -134,18 +132,18 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     })),
     ResetPassword: open("POST /auth/reset-password", { "auth.password_reset": {} }, async () => {
       const { id: user, email } = await app.addVerifiedUser();
-      return { body: { token: await resetTokenFor(app, email), password: NEW_PASSWORD }, user, actor: user };
+      return { body: { token: await app.resetTokenFor(email), password: NEW_PASSWORD }, user, actor: user };
     }),
     SetupTotp: own("POST /auth/setup-totp", { "auth.mfa_setup": {} }),
     DisableTotp: own("POST /auth/disable-totp", { "auth.mfa_disabled": {} }, async ({ user }) => ({
-      token: (await setUpFactor(app, user)).accessToken,
+      token: (await app.setUpFactor(user)).accessToken,
       body: { password: PASSWORD },
     })),
     CreateBackupCodes: own(
       "POST /auth/backup-codes",
       { "auth.mfa_setup": { renewed: "backup-codes" } },
       async ({ user }) => {
-        const { accessToken: token, authenticator } = await setUpFactor(app, user);
+        const { accessToken: token, authenticator } = await app.setUpFactor(user);
         return { token, body: { password: PASSWORD, code: await authenticator.code() } };
       },
     ),
@@ -159,7 +157,7 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     ChangeEmail: own("POST /user/change-email", {}, () => ({ body: { newEmail: freshEmail(), password: PASSWORD } })),
     ExportData: own("GET /user/export", { "user.exported": { page: 1 } }),
     RevokeSession: own("DELETE /user/sessions/:id", {}, async (account) => {
-      const [{ id: sessionId }] = await sessionsOf(account);
+      const [{ id: sessionId }] = await account.sessions();
       return { route: `DELETE /user/sessions/${sessionId}`, events: { "user.session_revoked": { sessionId } } };
     }),
     RevokeOtherSessions: own("DELETE /user/sessions", { "user.session_revoked": { others: 1 } }, async ({ user }) => {
@@ -186,7 +184,7 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       { reason: "Ticket 7" },
     ),
     "Impersonate, an administrator": async () => {
-      const [{ user: actor, accessToken: token }, { user }] = [await signInAdmin(app), await signInAdmin(app)];
+      const [{ user: actor, accessToken: token }, { user }] = [await app.signInAdmin(), await app.signInAdmin()];
       const events = { "admin.denied": { reason: "CONFLICT", rpc: "Impersonate" } };
       return { route: `POST /admin/impersonate/${user.id}`, body: {}, token, events, user: user.id, actor: actor.id };
     },

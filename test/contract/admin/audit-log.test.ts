@@ -1,13 +1,12 @@
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
-import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { TEXT, TIME } from "../../support/shapes.ts";
 
 const app = await testApp();
 
 test("GET /admin/audit-logs: answers the documented fields, newest first", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { user, browser } = await app.signIn();
   const { status, body } = await admin.get(`/admin/audit-logs?userId=${user.id}`);
   expect(status).toBe(200);
@@ -19,7 +18,7 @@ test("GET /admin/audit-logs: answers the documented fields, newest first", async
 });
 
 test("GET /admin/audit-logs: has the newest seal and the number of unsealed events", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const chain = async () => (await admin.get("/admin/audit-logs?limit=1")).body.chain;
   await expect.poll(chain).toMatchObject({ head: expect.stringMatching(/^\d+:[0-9a-f]{64}$/), unsealed: 0 });
   const before = await chain();
@@ -31,7 +30,7 @@ test("GET /admin/audit-logs: has the newest seal and the number of unsealed even
 });
 
 test("GET /admin/audit-logs: filters by user, actor, event and time, alone and combined, and pages by cursor", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const user = await app.addUser();
   const find = async (query: string) => {
     const { body } = await admin.get(`/admin/audit-logs?${query}`);
@@ -58,7 +57,7 @@ test("GET /admin/audit-logs: filters by user, actor, event and time, alone and c
 test.each(["userId=7", "actorId=x", "from=yesterday", "to=0001-01-01T00:00:00Z", "cursor=x"])(
   "GET /admin/audit-logs: refuses %s",
   async (query) => {
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     expect((await admin.get(`/admin/audit-logs?${query}`)).status).toBe(400);
   },
 );

@@ -3,7 +3,6 @@ import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedIn } from "../../support/accounts.ts";
-import { denialsOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { refusal } from "../../support/failures.ts";
 import { failureOf, framed, send } from "../../support/raw-grpc.ts";
@@ -12,21 +11,21 @@ const app = await testApp();
 const UNSUPPORTED = { status: 415, code: "UNSUPPORTED_MEDIA_TYPE" };
 
 test("Audit log: a refused administrator action records the e-mail id as a detail, not as a user id", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { email, id: userId } = await app.addUser();
   await app.mail.emailTo(email);
   await app.sql("update emails set status = 'sent', next_attempt_at = null where user_id = ?", [userId]);
   const [row] = await app.sql<{ id: string }>("select id from emails where user_id = ?", [userId]);
   const emailId = row?.id;
   expect((await admin.post(`/admin/email-logs/${emailId}/retry`)).status).toBe(409);
-  expect(await denialsOf(app, admin.user.id)).toEqual([
+  expect(await app.denialsOf(admin.user.id)).toEqual([
     { user_id: null, outcome: "failure", reason: "CONFLICT", rpc: "RetryEmail", emailId },
   ]);
 });
 
 const ids = [uuid(), "11111111-1111-1111-1111-111111111111"]; // the routes allow ids of any version
 test.each(ids)("Audit log: a refused administrator action records the unknown id %s", async (id) => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const answers = [
     await admin.put(`/admin/users/${id}`, { name: "Bea" }),
     await admin.delete(`/admin/users/${id}`),
@@ -36,7 +35,7 @@ test.each(ids)("Audit log: a refused administrator action records the unknown id
   ];
   expect(answers.map(({ status }) => status)).toEqual([404, 404, 404, 404, 404]);
   const unknown = { outcome: "failure", reason: "NOT_FOUND" };
-  expect(await denialsOf(app, admin.user.id)).toEqual([
+  expect(await app.denialsOf(admin.user.id)).toEqual([
     ...["UpdateUser", "DeleteUser", "RevokeUserSessions", "Impersonate"].map((rpc) => ({
       ...unknown,
       user_id: id,
@@ -50,7 +49,7 @@ test("Audit log: a refused action on the caller's own account is no administrato
   const { user, post } = await app.signIn();
   const answer = await post("/auth/disable-totp", { password: user.password });
   expect(answer).toMatchObject(refusal(409, "MFA_NOT_ENABLED"));
-  expect(await denialsOf(app, user.id)).toEqual([]);
+  expect(await app.denialsOf(user.id)).toEqual([]);
 });
 
 const json = { "content-type": "application/json" };
@@ -68,7 +67,7 @@ const unreadable: [string, Record<string, string>, string | null, object][] = [
 test.each(unreadable)(
   "%s: an unreadable request (%j %s) is 403 and recorded for a user, %j for an administrator",
   async (route, headers, body, answer) => {
-    const [mine, admin, target] = await Promise.all([app.signIn(), signInAdmin(app), app.addUser()]);
+    const [mine, admin, target] = await Promise.all([app.signIn(), app.signInAdmin(), app.addUser()]);
     const [method = "", path = ""] = route.replace(":id", target.id).split(" ");
     const request = async (caller: SignedIn) => {
       const response = await fetch(app.url + path, { method, headers: { ...headers, ...caller.headers }, body });
@@ -77,16 +76,16 @@ test.each(unreadable)(
     expect(await request(mine)).toMatchObject({ status: 403, code: "FORBIDDEN" });
     const rpc = { PUT: "UpdateUser", POST: "Impersonate" }[method] ?? "ListUsers";
     const user_id = route.includes(":id") ? target.id : null;
-    expect(await denialsOf(app, mine.user.id)).toEqual([{ user_id, outcome: "failure", reason: "FORBIDDEN", rpc }]);
+    expect(await app.denialsOf(mine.user.id)).toEqual([{ user_id, outcome: "failure", reason: "FORBIDDEN", rpc }]);
     expect(await request(admin)).toMatchObject(answer);
-    expect(await denialsOf(app, admin.user.id)).toEqual([]);
+    expect(await app.denialsOf(admin.user.id)).toEqual([]);
   },
 );
 
 test.each(["application/grpc", "application/grpc-web+json", "application/proto", "application/json"])(
   "UpdateUser as %s: an unreadable message is denied to a user and recorded",
   async (type) => {
-    const [mine, admin] = await Promise.all([app.signIn(), signInAdmin(app)]);
+    const [mine, admin] = await Promise.all([app.signIn(), app.signInAdmin()]);
     const session = http2.connect(app.grpcUrl);
     const given = Buffer.from("\xff\xff{", "latin1");
     const isFramed = type.includes("grpc");
@@ -102,6 +101,6 @@ test.each(["application/grpc", "application/grpc-web+json", "application/proto",
       session.close();
     }
     const denial = { user_id: null, outcome: "failure", reason: "FORBIDDEN", rpc: "UpdateUser" };
-    expect(await denialsOf(app, mine.user.id)).toEqual([denial]);
+    expect(await app.denialsOf(mine.user.id)).toEqual([denial]);
   },
 );

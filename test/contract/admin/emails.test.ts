@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { signInAdmin } from "../../support/admin.ts";
 import { refusal } from "../../support/failures.ts";
 import { modes, openMailFixture } from "../../support/mail-fixture.ts";
 import { TIME } from "../../support/shapes.ts";
@@ -16,11 +15,11 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     const failed = await rowOf(gone, (row) => row.status === "failed");
     expect(failed).toMatchObject({ attempts: 1, next_attempt_at: null });
     const sent = await rowOf(fine, (row) => row.status === "sent");
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     expect((await admin.post(`/admin/email-logs/${sent.id}/retry`)).status).toBe(409);
     app.clock.advance("26h"); // delivery ends after a day
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 451, text: "Greylisted" } : "accept");
-    const later = await signInAdmin(app, admin.user);
+    const later = await app.signInAdmin(admin.user);
     expect((await later.post(`/admin/email-logs/${failed.id}/retry`)).status).toBe(200);
     await rowOf(gone, (row) => row.status === "queued" && row.attempts === 2);
     mail.smtpServer.responses.rcpt = () => "accept";
@@ -32,7 +31,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
   test("POST /admin/email-logs/:id/retry: refuses a mail whose link has expired", async () => {
     mail.smtpServer.responses.rcpt = (to) => (to.startsWith("late") ? { code: 550, text: "No such user" } : "accept");
     const failed = await rowOf(await register("late"), (row) => row.status === "failed");
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     const ofMail = "id = (select token_id from emails where id = ?)";
     await app.sql(`update one_time_tokens set expires_at = created_at where ${ofMail}`, [failed.id]);
     const answer = await admin.post(`/admin/email-logs/${failed.id}/retry`);
@@ -64,7 +63,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     const user = await app.addUser({ email: `quoted.${randomUUID()}@example.com` });
     const row = await rowOf(user.email, ({ status }) => status === "failed");
     for (const kind of ["one", "two"]) await rowOf(await register(kind), ({ status }) => status === "sent");
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     const { status, body } = await admin.get(`/admin/email-logs?userId=${user.id}`);
     expect(status).toBe(200);
     const mailed = { id: row.id, userId: user.id, to: user.email, template: "verify-email", createdAt: TIME };

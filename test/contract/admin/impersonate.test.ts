@@ -1,12 +1,10 @@
 import { decodeJwt } from "jose";
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
-import { auditOf, denialsOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { NEW_PASSWORD } from "../../support/credentials.ts";
 import { refusal } from "../../support/failures.ts";
 import { withToken } from "../../support/http-client.ts";
-import { NEW_PASSWORD } from "../../support/passwords.ts";
-import { profileStatus, profileStatusBy } from "../../support/sessions.ts";
 import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { tally } from "../../support/until.ts";
 
@@ -14,7 +12,7 @@ const app = await testApp();
 const url = app.settings.DATABASE_URL as string;
 
 test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes without a refresh token", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const own = await app.signIn();
   const { user } = own;
   const { status, body, headers } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Ticket 7" });
@@ -29,29 +27,29 @@ test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes with
   expect((await impersonated.get("/user/profile")).body).toEqual(body.user);
   const { body: sessions } = await admin.get(`/admin/users/${user.id}/sessions`);
   expect(sessions.map(({ impersonated }: { impersonated?: true }) => impersonated)).toEqual([true, undefined]);
-  expect(await profileStatus(own)).toBe(200);
+  expect(await own.profileStatus()).toBe(200);
   app.clock.advance("15m");
-  expect(await profileStatus(impersonated)).toBe(401);
+  expect(await impersonated.profileStatus()).toBe(401);
 });
 
 test.each(["logout", "revocation", "demotion", "deletion"])(
   "POST /admin/impersonate/:userId: the session ends with the administrator's %s",
   async (end) => {
-    const [admin, chief] = [await signInAdmin(app), await signInAdmin(app)];
+    const [admin, chief] = [await app.signInAdmin(), await app.signInAdmin()];
     const user = await app.addUser();
     const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
-    expect(await profileStatusBy(app, body.accessToken)).toBe(200);
+    expect(await app.profileStatus(body.accessToken)).toBe(200);
     if (end === "logout") await admin.post("/auth/logout");
     if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
     if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
     if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
-    expect(await profileStatusBy(app, body.accessToken)).toBe(401);
+    expect(await app.profileStatus(body.accessToken)).toBe(401);
     expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
   },
 );
 
 test("POST /admin/impersonate/:userId: refuses the caller, other administrators, unknown and malformed ids", async () => {
-  const [admin, other] = [await signInAdmin(app), await signInAdmin(app)];
+  const [admin, other] = [await app.signInAdmin(), await app.signInAdmin()];
   const ask = async (id: string) => (await admin.post(`/admin/impersonate/${id}`, {})).status;
   expect(await ask(admin.user.id)).toBe(409);
   expect(await ask(other.user.id)).toBe(409);
@@ -65,7 +63,7 @@ test("POST /admin/impersonate/:userId: refuses the caller, other administrators,
 const raced = test.runIf(app.mode !== "embedded"); // with a transaction of another connection
 
 raced("POST /admin/impersonate/:userId: refuses a user who is being promoted", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const user = await app.addUser();
   const promotion = "update users set role = 'admin' where id = $1";
   const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
@@ -76,7 +74,7 @@ raced("POST /admin/impersonate/:userId: refuses a user who is being promoted", a
 raced.each(["update sessions set revoked_at = now() where user_id = $1", "delete from sessions where user_id = $1"])(
   "POST /admin/impersonate/:userId: refuses if the administrator's session ends before the commit: %s",
   async (end) => {
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     const user = await app.addUser();
     const other = await begin(url, "select 1 from users where id = $1 for update", [user.id]);
     const response = admin.post(`/admin/impersonate/${user.id}`, {});
@@ -84,12 +82,12 @@ raced.each(["update sessions set revoked_at = now() where user_id = $1", "delete
     await other.run(end, [admin.user.id]);
     await other.commit();
     expect(await response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
-    expect(await auditOf(app, user.id, "admin.impersonated")).toEqual([]);
+    expect(await app.auditOf(user.id, "admin.impersonated")).toEqual([]);
   },
 );
 
 test("POST /admin/impersonate/:userId: never displaces the user's own sessions, and the user's logins displace it", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { user, ...own } = await app.signIn();
   await app.sql(
     `insert into sessions select (jsonb_populate_record(s, jsonb_build_object(
@@ -106,11 +104,11 @@ test("POST /admin/impersonate/:userId: never displaces the user's own sessions, 
   expect(await kinds()).toEqual({ own: 1, impersonated: 99 });
   await app.signIn(user);
   expect(await kinds()).toEqual({ own: 2, impersonated: 98 });
-  expect(await profileStatus(own)).toBe(200);
+  expect(await own.profileStatus()).toBe(200);
 });
 
 test("POST /admin/impersonate/:userId: forbids account changes and all administrator routes, and records each attempt", async () => {
-  const [{ user: admin, post }, { id, password }] = [await signInAdmin(app), await app.addUser()];
+  const [{ user: admin, post }, { id, password }] = [await app.signInAdmin(), await app.addUser()];
   const { headers } = withToken(app.httpClient(), (await post(`/admin/impersonate/${id}`, {})).body.accessToken);
   /** Route, body, and the user in the audit log. */
   const tries: [string, unknown, string | null][] = [
@@ -132,6 +130,6 @@ test("POST /admin/impersonate/:userId: forbids account changes and all administr
     const [method = "", path = ""] = route.split(" ");
     expect((await app.httpClient().send(method, path, body, headers)).status, route).toBe(403);
   }
-  const denied = await denialsOf(app, admin.id);
+  const denied = await app.denialsOf(admin.id);
   expect(denied.map(({ user_id }) => user_id)).toEqual(tries.map(([, , userId]) => userId));
 });

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
-import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
 
@@ -11,7 +10,7 @@ test.each(["demote", "delete", "demote and delete"])(
   "Last administrator: if two %s each other at once, one remains",
   async (action) => {
     for (let round = 0; round < 8; round++) {
-      const [one, two] = [await signInAdmin(app), await signInAdmin(app)];
+      const [one, two] = [await app.signInAdmin(), await app.signInAdmin()];
       const end = ({ put, delete: remove }: SignedIn, { user }: SignedIn, demotes: boolean) =>
         demotes ? put(`/admin/users/${user.id}`, { role: "user" }) : remove(`/admin/users/${user.id}`);
       const isMixed = action === "demote and delete";
@@ -28,7 +27,7 @@ test.each(["demote", "delete", "demote and delete"])(
 );
 
 test("Last administrator: if six demote each other at once, at least one remains", async () => {
-  const admins = await Promise.all(times(6, () => signInAdmin(app)));
+  const admins = await Promise.all(times(6, () => app.signInAdmin()));
   const ids = admins.map(({ user }) => user.id);
   const answers = await Promise.all(
     admins.flatMap((admin) =>
@@ -40,11 +39,11 @@ test("Last administrator: if six demote each other at once, at least one remains
 });
 
 test("Last administrator: cannot be demoted or deleted", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const demotion = "update users set role = 'user' where role = 'admin' and id <> ? returning id";
   const others = await app.sql<{ id: string }>(demotion, [admin.user.id]);
   try {
-    const root = await signInAdmin(app);
+    const root = await app.signInAdmin();
     const answers = await Promise.all([
       admin.put(`/admin/users/${root.user.id}`, { role: "user" }),
       root.delete(`/admin/users/${admin.user.id}`),

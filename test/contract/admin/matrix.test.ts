@@ -5,9 +5,7 @@ import { describe, expect, test } from "vitest";
 import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { policyOf, services } from "../../../services/platform/policy.ts";
-import { denialsOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 
 const app = await testApp();
 const methods = services
@@ -24,7 +22,7 @@ const target = await app.addUser();
 const ids = { existing: target.id, absent: uuid() };
 
 async function impersonation() {
-  const [admin, user] = [await signInAdmin(app), await app.addUser()];
+  const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
   return { admin, user, token: body.accessToken as string };
 }
@@ -33,31 +31,31 @@ const addAdmin = () => app.addUser({ role: "admin" });
 type Holders = Record<string, () => Promise<string | undefined>>;
 const unauthenticated: Holders = {
   "an anonymous caller": async () => undefined,
-  "the holder of an MFA token": async () => mfaTokenFor(app, (await setUpFactor(app, await addAdmin())).user),
-  "the holder of a refresh token": async () => (await signInAdmin(app)).refreshToken,
+  "the holder of an MFA token": async () => app.mfaTokenFor((await app.setUpFactor(await addAdmin())).user),
+  "the holder of a refresh token": async () => (await app.signInAdmin()).refreshToken,
   "an administrator impersonated before the promotion": async () => {
     const { admin, user, token } = await impersonation();
     await admin.put(`/admin/users/${user.id}`, { role: "admin" });
     return token;
   },
   "the holder of an expired token": async () => {
-    const { accessToken } = await signInAdmin(app);
+    const { accessToken } = await app.signInAdmin();
     app.clock.advance("15m");
     return accessToken;
   },
   "a demoted administrator": async () => {
-    const [admin, other] = [await signInAdmin(app), await signInAdmin(app)];
+    const [admin, other] = [await app.signInAdmin(), await app.signInAdmin()];
     await other.put(`/admin/users/${admin.user.id}`, { role: "user" });
     return admin.accessToken;
   },
   "the holder of an altered token": async () =>
-    (await signInAdmin(app)).accessToken.replace(/.$/, (last) => (last === "A" ? "Q" : "A")),
+    (await app.signInAdmin()).accessToken.replace(/.$/, (last) => (last === "A" ? "Q" : "A")),
 };
 const forbidden: Holders = {
   "a user": async () => (await app.signIn()).accessToken,
   "an impersonated user": async () => (await impersonation()).token,
   "an administrator whose role was removed in the database": async () => {
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     expect((await admin.get("/admin/users?limit=1")).status).toBe(200);
     await app.sql("update users set role = 'user' where id = ?", [admin.user.id]);
     return admin.accessToken;
@@ -105,7 +103,7 @@ describe.each([
 });
 
 test("Administrator routes as an administrator: are open; unknown objects are 404 and malformed ids 400, over REST and gRPC", async () => {
-  const { accessToken } = await signInAdmin(app);
+  const { accessToken } = await app.signInAdmin();
   const [bystander, absent] = [await app.addUser(), uuid()];
   for (const route of routes) {
     const named = route.path.includes("{");
@@ -115,16 +113,15 @@ test("Administrator routes as an administrator: are open; unknown objects are 40
     if (!named) continue;
     expect((await askRest(route, "not-an-id", accessToken)).status).toBe(400);
     expect((await askGrpc(route, "not-an-id", accessToken))?.code).toBe(Code.InvalidArgument);
-    if (route.name !== "deleteUser" && route.name !== "retryEmail") {
+    if (route.name !== "deleteUser" && route.name !== "retryEmail")
       expect((await askRest(route, bystander.id, accessToken)).status).toBe(route.name === "impersonate" ? 409 : 200);
-    }
   }
 });
 
 test("Administrator routes as a user: the audit log has the caller, the user and the reason of each refusal", async () => {
   const { user, accessToken } = await app.signIn();
   for (const route of routes) await askRest(route, ids.existing, accessToken);
-  const denied = await denialsOf(app, user.id);
+  const denied = await app.denialsOf(user.id);
   for (const each of denied) expect(each).toMatchObject({ outcome: "failure", reason: "FORBIDDEN" });
   expect(denied.map(({ rpc }) => rpc).sort()).toEqual(methods.map(({ name }) => name).sort());
   const aimed = routes.filter(({ path }) => path.includes("{") && !path.includes("email-logs"));

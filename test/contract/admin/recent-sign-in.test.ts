@@ -1,18 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { auditOf, denialsOf, signInAdmin } from "../../support/admin.ts";
 import { startSuiteApp, type TestApp, testApp } from "../../support/app.ts";
-import { setUpFactor } from "../../support/authenticator.ts";
 import { refusal } from "../../support/failures.ts";
 import { withToken } from "../../support/http-client.ts";
-import { signInBy } from "../../support/second-factor.ts";
-import { profileStatus, refreshBy } from "../../support/sessions.ts";
 
 const shared = await testApp();
 
 /** An administrator whose sign-in is older than an hour, with a fresh access token. */
 async function signInLongAgo(app: TestApp) {
-  const { user, browser } = await signInAdmin(app);
+  const { user, browser } = await app.signInAdmin();
   app.clock.advance("61m");
   return { user, ...withToken(browser, (await browser.post("/auth/refresh")).body.accessToken) };
 }
@@ -26,7 +22,7 @@ test("PUT /admin/users/:id, POST /admin/impersonate/:userId: need a sign-in with
     for (const change of changes) expect(await put(`/admin/users/${id}`, change)).toMatchObject(required);
     expect(await post(`/admin/impersonate/${id}`, {})).toMatchObject(required);
   }
-  const denied = await auditOf(shared, target.id, "admin.denied");
+  const denied = await shared.auditOf(target.id, "admin.denied");
   expect(denied).toHaveLength(5);
   expect(denied[0]).toMatchObject({ actor_id: admin.id, details: { reason: "REAUTHENTICATION_REQUIRED" } });
   expect((await put(`/admin/users/${target.id}`, { name: "Bea", locked: false })).status).toBe(200);
@@ -40,30 +36,30 @@ describe("Settings ADMIN_REAUTH=0, REQUIRE_ADMIN_MFA=on", async () => {
   test("GET /admin/users: is 403 until the administrator has signed in with a confirmed factor", async () => {
     const admin = await app.addUser({ role: "admin" });
     const required = refusal(403, "MFA_REQUIRED");
-    const plain = await setUpFactor(app, admin);
+    const plain = await app.setUpFactor(admin);
     const { authenticator } = plain;
     expect(await plain.get("/admin/users")).toMatchObject(required);
     const signIn = async (factor: object) =>
-      withToken(app.httpClient(), (await signInBy(app, admin, factor)).body.accessToken);
+      withToken(app.httpClient(), (await app.signInBy(admin, factor)).body.accessToken);
     const unconfirmed = await signIn({ backupCode: authenticator.backupCodes[0] });
     expect(await unconfirmed.get("/admin/users")).toMatchObject(required);
     const confirmed = await signIn({ code: await authenticator.code() });
     expect((await confirmed.get("/admin/users")).status).toBe(200);
     expect(await plain.get("/admin/users")).toMatchObject(required); // without the factor
-    expect(await profileStatus(plain)).toBe(200);
+    expect(await plain.profileStatus()).toBe(200);
     const client = app.grpc(AdminService);
     await expect(client.listUsers({}, plain)).rejects.toThrow("second factor");
     await expect(client.listUsers({}, confirmed)).resolves.toBeTruthy();
-    expect(await denialsOf(app, admin.id)).toContainEqual(
+    expect(await app.denialsOf(admin.id)).toContainEqual(
       expect.objectContaining({ reason: "MFA_REQUIRED", rpc: "ListUsers" }),
     );
   });
 
   test("PUT /admin/users/:id: a sign-in of any age may change roles", async () => {
-    const { user, authenticator } = await setUpFactor(app, await app.addUser({ role: "admin" }));
-    const { body } = await signInBy(app, user, { code: await authenticator.code() });
+    const { user, authenticator } = await app.setUpFactor(await app.addUser({ role: "admin" }));
+    const { body } = await app.signInBy(user, { code: await authenticator.code() });
     app.clock.advance("6d");
-    const refreshed = (await refreshBy(app, body.refreshToken)).body;
+    const refreshed = (await app.refresh(body.refreshToken)).body;
     const target = await app.addUser();
     const { put } = withToken(app.httpClient(), refreshed.accessToken);
     expect((await put(`/admin/users/${target.id}`, { role: "admin" })).status).toBe(200);

@@ -1,18 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { auditOf, denialsOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { setUpFactor } from "../../support/authenticator.ts";
+import { WRONG_CODE } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
-import { lock, login, resetPassword, resetTokenFor } from "../../support/passwords.ts";
-import { setUpConfirmedFactor, signInBy, WRONG_CODE } from "../../support/second-factor.ts";
-import { profileStatus, profileStatusBy } from "../../support/sessions.ts";
 import { userShape } from "../../support/shapes.ts";
 
 const app = await testApp();
 
 test("PUT /admin/users/:id: changes the given fields and returns the user", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const user = await app.addUser();
   const { status, body } = await admin.put(`/admin/users/${user.id}`, { name: " Bea ", emailVerified: true });
   expect(status).toBe(200);
@@ -22,11 +18,11 @@ test("PUT /admin/users/:id: changes the given fields and returns the user", asyn
   expect(changed.body.user.emailVerified).toBe(false);
   app.clock.advance("1m");
   expect((await admin.put(`/admin/users/${user.id}`, {})).body).toEqual(changed.body); // no change, and no event
-  expect(await auditOf(app, user.id, "admin.user_updated")).toHaveLength(2);
+  expect(await app.auditOf(user.id, "admin.user_updated")).toHaveLength(2);
 });
 
 test("PUT /admin/users/:id: moves an account to another address, unverified, and notifies the old one", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const account = await app.signIn(await app.addVerifiedUser());
   const { user } = account;
   const elsewhere = `elsewhere-${user.email}`;
@@ -35,33 +31,33 @@ test("PUT /admin/users/:id: moves an account to another address, unverified, and
   const email = `${randomUUID()}@Example.com`;
   const { body } = await admin.put(`/admin/users/${user.id}`, { email });
   expect(body.user).toMatchObject({ email, emailVerified: false });
-  expect(await profileStatus(account)).toBe(401);
+  expect(await account.profileStatus()).toBe(401);
   expect((await app.mail.emailTo(user.email, /was changed/)).text).toContain(email);
-  expect((await app.httpClient().post("/auth/verify-email", { token })).status).toBe(400);
-  expect([(await login(app, user.email)).status, (await login(app, email)).status]).toEqual([401, 200]);
+  expect((await app.verifyEmail(token)).status).toBe(400);
+  expect([(await app.login(user.email)).status, (await app.login(email)).status]).toEqual([401, 200]);
   const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
   expect(taken).toMatchObject(refusal(409, "EMAIL_TAKEN"));
-  const [denied] = await auditOf(app, user.id, "admin.denied");
+  const [denied] = await app.auditOf(user.id, "admin.denied");
   expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "EMAIL_TAKEN", rpc: "UpdateUser" } });
 });
 
 test("PUT /admin/users/:id: mailed links stay good when only the spelling of the address changes", async () => {
-  const [admin, user] = [await signInAdmin(app), await app.addUser()];
+  const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   const { token } = await app.mail.emailTo(user.email);
-  const reset = await resetTokenFor(app, user.email);
+  const reset = await app.resetTokenFor(user.email);
   expect((await admin.put(`/admin/users/${user.id}`, { email: user.email.toUpperCase() })).status).toBe(200);
-  expect((await app.httpClient().post("/auth/verify-email", { token })).status).toBe(200);
-  expect((await resetPassword(app, reset)).status).toBe(200);
+  expect((await app.verifyEmail(token)).status).toBe(200);
+  expect((await app.resetPassword(reset)).status).toBe(200);
 });
 
 test("PUT /admin/users/:id: shows and clears the lock of the second factor", async () => {
-  const admin = await signInAdmin(app);
-  const { user, authenticator } = await setUpFactor(app);
+  const admin = await app.signInAdmin();
+  const { user, authenticator } = await app.setUpFactor();
   const search = `search=${encodeURIComponent(user.email)}`;
   const found = async (query = "") => (await admin.get(`/admin/users?${search}${query}`)).body.items;
-  const verify = async () => (await signInBy(app, user, { code: await authenticator.code() })).status;
+  const verify = async () => (await app.signInBy(user, { code: await authenticator.code() })).status;
   expect(await found("&locked=false")).toMatchObject([{ id: user.id, locked: false }]);
-  for (let i = 0; i < 5; i++) await signInBy(app, user, WRONG_CODE);
+  for (let i = 0; i < 5; i++) await app.signInBy(user, WRONG_CODE);
   expect(await verify()).toBe(423);
   expect(await found()).toMatchObject([{ id: user.id, locked: true }]);
   expect(await found("&locked=true")).toHaveLength(1);
@@ -72,48 +68,48 @@ test("PUT /admin/users/:id: shows and clears the lock of the second factor", asy
 });
 
 test("PUT /admin/users/:id: unlocks the new address and leaves the old address locked", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const user = await app.addUser();
   const email = `moved-${user.email}`;
-  await Promise.all([lock(app, user.email), lock(app, email)]);
+  await Promise.all([app.lock(user.email), app.lock(email)]);
   const changed = await admin.put(`/admin/users/${user.id}`, { email, locked: false });
   expect(changed.body.user).toMatchObject({ email, locked: false });
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
   expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
 });
 
 test("PUT /admin/users/:id: removes a second factor, ends the sessions and notifies by mail", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const account = await app.signIn();
   const { id, email } = account.user;
   expect((await admin.put(`/admin/users/${id}`, { mfaEnabled: false })).status).toBe(200);
-  expect(await profileStatus(account)).toBe(200); // there was none
+  expect(await account.profileStatus()).toBe(200); // there was none
   await app.sql("update users set mfa_secret = 'x', mfa_confirmed_at = now() where id = ?", [id]);
   expect((await admin.put(`/admin/users/${id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(false);
   await app.mail.emailTo(email, /Two-factor sign-in is off/);
-  expect(await profileStatus(account)).toBe(401);
+  expect(await account.profileStatus()).toBe(401);
 });
 
 test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock the next one", async () => {
-  const admin = await signInAdmin(app);
-  const { user } = await setUpFactor(app);
-  for (let i = 0; i < 5; i++) await signInBy(app, user, WRONG_CODE);
-  expect((await signInBy(app, user, WRONG_CODE)).status).toBe(423);
+  const admin = await app.signInAdmin();
+  const { user } = await app.setUpFactor();
+  for (let i = 0; i < 5; i++) await app.signInBy(user, WRONG_CODE);
+  expect((await app.signInBy(user, WRONG_CODE)).status).toBe(423);
   await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false });
-  await setUpConfirmedFactor(app, user);
+  await app.setUpConfirmedFactor(user);
 });
 
 test("PUT /admin/users/:id: a promotion ends impersonations; a demotion ends the sessions at once", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const account = await app.signIn();
   const path = `/admin/users/${account.user.id}`;
   const { body } = await admin.post(`/admin/impersonate/${account.user.id}`);
   await admin.put(path, { role: "admin" });
-  expect(await profileStatusBy(app, body.accessToken)).toBe(401);
+  expect(await app.profileStatus(body.accessToken)).toBe(401);
   expect((await account.get("/admin/users?limit=1")).status).toBe(200);
   expect((await admin.put(path, { role: "user" })).body.user.role).toBe("user");
   expect((await account.get("/admin/users?limit=1")).status).toBe(401);
-  expect(await profileStatus(account)).toBe(401);
+  expect(await account.profileStatus()).toBe(401);
 });
 
 test.each([
@@ -123,12 +119,12 @@ test.each([
   [{ name: "" }, "name"],
   [{ email: "not-an-address" }, "email"],
 ])("PUT /admin/users/:id: refuses %j", async (body, field) => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   expect(await admin.put(`/admin/users/${admin.user.id}`, body)).toMatchObject(invalid(field));
 });
 
 test("/admin: refuses to demote, delete or impersonate the caller, however the id is spelled, and records the attempt", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const refused = refusal(409, "SELF_TARGETED");
   for (const id of [admin.user.id.toUpperCase(), admin.user.id]) {
     expect(await admin.put(`/admin/users/${id}`, { role: "user" })).toMatchObject(refused);
@@ -137,7 +133,7 @@ test("/admin: refuses to demote, delete or impersonate the caller, however the i
   }
   const denial = { user_id: admin.user.id, outcome: "failure", reason: "SELF_TARGETED" };
   const denials = ["UpdateUser", "DeleteUser", "Impersonate"].map((rpc) => ({ ...denial, rpc }));
-  expect(await denialsOf(app, admin.user.id)).toEqual([...denials, ...denials]);
+  expect(await app.denialsOf(admin.user.id)).toEqual([...denials, ...denials]);
 });
 
 const accessChanges = [{ email: "moved@example.com" }, { emailVerified: true }, { mfaEnabled: false }];
@@ -145,7 +141,7 @@ const accessChanges = [{ email: "moved@example.com" }, { emailVerified: true }, 
 test.each(accessChanges)(
   "PUT /admin/users/:id: refuses %j of the caller and of other administrators",
   async (change) => {
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     const other = await app.addUser({ role: "admin" });
     for (const { id } of [admin.user, other]) {
       await app.sql("update users set mfa_secret = 'set' where id = ?", [id]);

@@ -2,11 +2,8 @@ import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import type { TestUser } from "../../support/accounts.ts";
-import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
 import { fieldsIn } from "../../support/failures.ts";
-import { lock, login } from "../../support/passwords.ts";
-import { profileStatus } from "../../support/sessions.ts";
 import { sessionShape, userShape } from "../../support/shapes.ts";
 
 const app = await testApp();
@@ -22,7 +19,7 @@ async function group(count: number) {
 const idsOf = (items: { id: string }[]) => items.map(({ id }) => id);
 
 test("GET /admin/users: answers the documented fields, newest first, and the same over gRPC", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { word, users, newest } = await group(3);
   const { status, body, headers } = await admin.get(`/admin/users?search=${word}`);
   expect(status).toBe(200);
@@ -37,7 +34,7 @@ test("GET /admin/users: answers the documented fields, newest first, and the sam
 test("GET /admin/users/:id: returns the user as in the list, with the last login", async () => {
   const { user } = await app.signIn();
   app.clock.advance("1h");
-  const [, admin] = [await app.signIn(user), await signInAdmin(app)];
+  const [, admin] = [await app.signIn(user), await app.signInAdmin()];
   const [listed] = (await admin.get(`/admin/users?search=${user.email}`)).body.items;
   expect(app.clock.now().getTime() - new Date(listed.lastLoginAt).getTime()).toBeLessThan(60_000);
   const { status, body } = await admin.get(`/admin/users/${user.id}`);
@@ -45,7 +42,7 @@ test("GET /admin/users/:id: returns the user as in the list, with the last login
 });
 
 test("GET /admin/users: pages by cursor and by number, with the total", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { word, newest } = await group(5);
   const seen: string[] = [];
   let query = `search=${word}&limit=2`;
@@ -65,7 +62,7 @@ test("GET /admin/users: pages by cursor and by number, with the total", async ()
 });
 
 test("GET /admin/users: finds a part of the address or the name, in any case, and escapes wildcards", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const word = randomUUID().slice(0, 8);
   const user = await app.addUser({ name: `Zoë 100%_${word} Ärger`, email: `MiXed.${word}@Example.com` });
   const find = async (search: string) =>
@@ -80,12 +77,12 @@ test("GET /admin/users: finds a part of the address or the name, in any case, an
 });
 
 test("GET /admin/users: filters by role, verified address and lock, alone and combined", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { word, users, newest } = await group(4);
   const [a = "", b = "", c = "", d = ""] = users.map(({ id }) => id);
   await admin.put(`/admin/users/${a}`, { role: "admin" });
   await admin.put(`/admin/users/${b}`, { emailVerified: true });
-  await lock(app, users[2]?.email ?? "");
+  await app.lock(users[2]?.email ?? "");
   const find = async (query: string) => {
     const { body } = await admin.get(`/admin/users?search=${word}&${query}`);
     expect(body.total).toBe(body.items.length);
@@ -100,7 +97,7 @@ test("GET /admin/users: filters by role, verified address and lock, alone and co
   expect(await find("role=user&emailVerified=false&locked=false")).toEqual([d]);
   expect(await find("role=admin&locked=true")).toEqual([]);
   app.clock.advance("15m");
-  const later = await signInAdmin(app, admin.user);
+  const later = await app.signInAdmin(admin.user);
   expect(idsOf((await later.get(`/admin/users?search=${word}&locked=false`)).body.items)).toEqual(newest);
 });
 
@@ -120,13 +117,13 @@ test.each([
   ["search=%7F", "search"],
   ["search=tab%09%C2%85", "search"],
 ])("GET /admin/users: refuses %s", async (query, field) => {
-  const answer = await (await signInAdmin(app)).get(`/admin/users?${query}`);
+  const answer = await (await app.signInAdmin()).get(`/admin/users?${query}`);
   expect(answer.status).toBe(400);
   expect(fieldsIn(answer)).toEqual([field]);
 });
 
 test("GET /admin/users: refuses a cursor together with a page, and a wrong one with all other violations", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { body } = await admin.get("/admin/users?limit=1");
   const combined = { field: "page", message: "can't be combined with cursor" };
   const refused = await admin.get(`/admin/users?cursor=${body.nextCursor}&page=2`);
@@ -135,25 +132,25 @@ test("GET /admin/users: refuses a cursor together with a page, and a wrong one w
 });
 
 test("GET, DELETE /admin/users/:id/sessions: list the open sessions as a bare array, and end them all", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { user, ...mine } = await app.signIn();
   const list = async (id: string) => (await admin.get(`/admin/users/${id}/sessions`)).body;
   expect(await list(user.id)).toEqual([sessionShape({ current: false })]);
   expect((await list(admin.user.id))[0].current).toBe(true);
   const { browser: other } = await app.signIn(user);
   expect((await admin.delete(`/admin/users/${user.id}/sessions`)).status).toBe(200);
-  expect(await profileStatus(mine)).toBe(401);
+  expect(await mine.profileStatus()).toBe(401);
   expect((await other.post("/auth/refresh")).status).toBe(401);
   expect(await list(user.id)).toEqual([]);
 });
 
 test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a pseudonym", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { user, ...mine } = await app.signIn();
   await app.mail.emailTo(user.email);
   expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
-  expect(await profileStatus(mine)).toBe(401);
-  expect((await login(app, user.email)).status).toBe(401);
+  expect(await mine.profileStatus()).toBe(401);
+  expect((await app.login(user.email)).status).toBe(401);
   expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(404);
   const { body } = await admin.get(`/admin/audit-logs?userId=${user.id}`);
   expect(body.items.map(({ event }: { event: string }) => event)).toEqual(

@@ -41,10 +41,13 @@ test("POST /ai/chat: returns a reply of 10 MB complete", async () => {
   expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
 });
 
-test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any stream header", async (path) => {
+test.each(["/ai/chat", "/ai/stream"])("POST %s: lists all violations before any stream header", async (path) => {
   const { browser, post } = await app.signIn();
   const good = conversationOf("case: plain");
-  for (const [wrong, field, message] of [
+  const unasked = [{ role: "assistant", content: "Hello." }];
+  const robot = { role: "robot", content: 1 };
+  const all = "messages[0].content,maxTokens,messages[0].role,temperature,model,messages";
+  for (const [wrong, fields, message] of [
     [{ provider: "provider-z" }, "provider"],
     [{ model: "model-b-1" }, "model", "must be one of model-a-1, model-a-2, model-a-3"],
     [{ messages: [] }, "messages", "must not be empty"],
@@ -57,11 +60,15 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s: refuses invalid input before any
     [{ temperature: 2.1 }, "temperature", "must be from 0 to 2"],
     [{ maxTokens: 0 }, "maxTokens", "must be from 1 to 1000000"],
     [{ maxTokens: 2 ** 31 }, "maxTokens", "must be from 1 to 1000000"],
+    [{ model: "model-z", messages: unasked }, "model,messages"],
+    [{ temperature: 3, provider: "provider-z", messages: unasked }, "temperature,provider,messages"],
+    [{ maxTokens: "1", temperature: 3, model: "model-z", messages: [robot] }, all],
   ] as const) {
     const { status, body, headers } = await post(path, { ...good, ...wrong });
-    expect(status, field).toBe(400);
+    expect(status, fields).toBe(400);
     expect(headers.get("content-type")).toMatch(/^application\/json/);
-    expect(body.violations[0]).toEqual({ field, message: message ?? expect.any(String) });
+    expect(body.violations.map(({ field }: { field: string }) => field).join()).toBe(fields);
+    if (message) expect(body.violations[0].message).toBe(message);
   }
   expect((await browser.post(path, good)).status).toBe(401);
 });

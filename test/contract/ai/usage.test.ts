@@ -3,7 +3,6 @@ import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { signInAdmin } from "../../support/admin.ts";
 import { conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
 
@@ -42,7 +41,7 @@ test("GET /user/usage: shows the caller's usage by day, provider and model, as L
 test.each(["/ai/chat", "/ai/stream"])(
   "POST %s: usage of an impersonation belongs to the administrator",
   async (path) => {
-    const [admin, { user, get }] = await Promise.all([signInAdmin(app), app.signIn()]);
+    const [admin, { user, get }] = await Promise.all([app.signInAdmin(), app.signIn()]);
     const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, {});
     await app.httpClient().post(path, conversationOf("case: plain"), impersonated.accessToken);
     const usage = async () => (await admin.get("/user/usage")).body;
@@ -96,7 +95,7 @@ test("GET /user/export: shows calls of a process that has died as failed", async
 });
 
 test("GET /admin/usage: shows the usage of all users to administrators only, as ListAllUsage does", async () => {
-  const [ann, bob, admin] = await Promise.all([callModels(), callModels(), signInAdmin(app)]);
+  const [ann, bob, admin] = await Promise.all([callModels(), callModels(), app.signInAdmin()]);
   const { body: all } = await admin.get("/admin/usage");
   for (const line of [...ann.lines, ...bob.lines]) expect(all).toContainEqual(line);
   expect((await admin.get(`/admin/usage?userId=${bob.user.id}`)).body).toEqual(bob.lines);
@@ -108,7 +107,7 @@ test("GET /admin/usage: shows the usage of all users to administrators only, as 
 });
 
 test.each(["/user/usage", "/admin/usage"])("GET %s: shows the last 31 days, or from and to", async (path) => {
-  const { user, get } = await signInAdmin(app);
+  const { user, get } = await app.signInAdmin();
   const daysAgo = (days: number) => new Date(app.clock.now().getTime() - days * DAY_MS).toISOString();
   const models = { new: 1, older: 30, old: 32, ancient: 400 };
   for (const [model, days] of Object.entries(models)) await storeCall(user.id, model, "completed", days);
@@ -127,7 +126,7 @@ test.each(["/user/usage", "/admin/usage"])("GET %s: shows the last 31 days, or f
 });
 
 test.each(["/user/usage", "/admin/usage"])("GET %s: pages through all lines", async (path) => {
-  const { user, get } = await signInAdmin(app);
+  const { user, get } = await app.signInAdmin();
   await app.sql(
     `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, created_at)
      select gen_random_uuid(), ?, 'provider-a', 'model ' || n, 'completed', n, ? from generate_series(1, 5001) as n`,

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
-import { freshEmail, resetPassword } from "../../support/passwords.ts";
+import { freshEmail } from "../../support/credentials.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -71,7 +71,7 @@ test("POST /auth/resend-verification: voids the older token, and mails nothing o
   await app.httpClient().post("/auth/resend-verification", { email: user.email });
   await expect.poll(async () => (await app.mail.emailsTo(user.email)).length).toBe(2);
   const second = (await app.mail.emailsTo(user.email)).find(({ token }) => token !== first.token);
-  const verify = async (token: unknown) => (await app.httpClient().post("/auth/verify-email", { token })).status;
+  const verify = async (token: unknown) => (await app.verifyEmail(token)).status;
   expect(await verify(first.token)).toBe(400);
   expect(await verify(second?.token)).toBe(200);
   await app.httpClient().post("/auth/resend-verification", { email: user.email });
@@ -86,7 +86,7 @@ test("POST /auth/resend-verification: five e-mails an hour, from any number of a
   const queued = () => app.sql("select id from emails where user_id = ? and next_attempt_at is not null", [user.id]);
   await expect.poll(queued).toEqual([]); // sent, or given up because a newer link replaced theirs
   const tokens = (await app.mail.emailsTo(user.email)).map(({ token }) => token);
-  const verified = await Promise.all(tokens.map((token) => app.httpClient().post("/auth/verify-email", { token })));
+  const verified = await Promise.all(tokens.map((token) => app.verifyEmail(token)));
   expect(tally(verified, (a) => a.status)).toEqual({ 200: 1, 400: tokens.length - 1 });
 });
 
@@ -108,8 +108,8 @@ test("POST /auth/forgot-password: mails the same token for five minutes, five e-
   app.clock.advance("1h");
   await ask();
   const [, second] = await tokens(6);
-  expect((await resetPassword(app, first)).status).toBe(400);
-  expect((await resetPassword(app, second)).status).toBe(200);
+  expect((await app.resetPassword(first)).status).toBe(400);
+  expect((await app.resetPassword(second)).status).toBe(200);
   await ask();
   await tokens(7);
   await app.sql("update one_time_tokens set expires_at = created_at where user_id = ?", [user.id]);

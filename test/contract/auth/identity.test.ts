@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
+import { freshEmail, NEW_PASSWORD, newAccount } from "../../support/credentials.ts";
 import { invalid } from "../../support/failures.ts";
-import { freshEmail, login, NEW_PASSWORD, newAccount, resetTokenFor } from "../../support/passwords.ts";
 
 const app = await testApp();
 const register = (email: string, changes = {}) =>
@@ -60,7 +60,7 @@ test.each(SAME)(
     expect((await register(stored)).status).toBe(201);
     const variant = spelling(id);
     expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
-    expect((await login(app, variant)).status).toBe(200);
+    expect((await app.login(variant)).status).toBe(200);
     for (const path of MAILING) await app.httpClient().post(path, { email: variant });
     const to = await app.sql<{ to: string }>(
       `select "to" from emails e join users u on u.id = e.user_id where u.email = ? order by e.id`,
@@ -75,14 +75,13 @@ test.each(NOT)("E-mail identity: %s is refused as an address everywhere", async 
   const email = spelling(randomUUID());
   expect(await register(email)).toMatchObject(invalid("email"));
   for (const path of MAILING) expect(await app.httpClient().post(path, { email })).toMatchObject(invalid("email"));
-  expect((await login(app, email)).status).toBe(400);
+  expect((await app.login(email)).status).toBe(400);
 });
 
 test("E-mail identity: plus signs and dots of the local part make different accounts", async () => {
   const id = randomUUID();
-  for (const email of [`${id}.ann@example.com`, `${id}ann@example.com`, `${id}.ann+x@example.com`]) {
+  for (const email of [`${id}.ann@example.com`, `${id}ann@example.com`, `${id}.ann+x@example.com`])
     expect((await register(email)).status).toBe(201);
-  }
 });
 
 test("Line breaks: never reach a header of a mail", async () => {
@@ -127,7 +126,7 @@ describe("Mass assignment", () => {
     expect(made.userId).not.toBe(extra.id);
     const row = "select role, email_verified_at, mfa_secret from users where id = ?";
     expect(await app.sql(row, [made.userId])).toEqual([{ role: "user", email_verified_at: null, mfa_secret: null }]);
-    const token = await resetTokenFor(app, email);
+    const token = await app.resetTokenFor(email);
     const reset = { token, password: NEW_PASSWORD, ...extra, userId: randomUUID() };
     expect((await app.httpClient().post("/auth/reset-password", reset)).status).toBe(200);
     const { body } = await app.httpClient().post("/auth/login", { ...extra, email, password: NEW_PASSWORD });

@@ -1,17 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { newId } from "../../../services/store/store.ts";
-import { auditOf, signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { freshEmail, NEW_PASSWORD } from "../../support/credentials.ts";
 import type { HttpClient } from "../../support/http-client.ts";
-import { freshEmail, guess, lock, login, NEW_PASSWORD, resetPassword, resetTokenFor } from "../../support/passwords.ts";
 import { tally, tallyGuesses, times } from "../../support/until.ts";
 
 const app = await testApp();
 /** Guesses in order. @returns the statuses */
 async function guesses(email: string, count: number, from?: HttpClient): Promise<number[]> {
   const statuses = [];
-  for (let i = 0; i < count; i++) statuses.push((await guess(app, email, from)).status);
+  for (let i = 0; i < count; i++) statuses.push((await app.guess(email, from)).status);
   return statuses;
 }
 
@@ -28,19 +27,19 @@ const storeUnfinished = (email: string, guesses: number, agoMs: number) => {
 test("POST /auth/login: evaluates at most five guesses of 40 at once", async () => {
   const { id, email } = await app.addUser();
   const httpClient = app.httpClient();
-  const answers = await Promise.all(times(40, () => guess(app, email, httpClient)));
+  const answers = await Promise.all(times(40, () => app.guess(email, httpClient)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
-  expect(await auditOf(app, id, "auth.login_failed")).toHaveLength(5);
-  const locked = await login(app, email);
+  expect(await app.auditOf(id, "auth.login_failed")).toHaveLength(5);
+  const locked = await app.login(email);
   expect(locked).toMatchObject({ status: 423, body: { code: "ACCOUNT_LOCKED", error: "Locked" } });
   expect(Number(locked.headers.get("retry-after"))).toBeGreaterThan(890);
   app.clock.advance("15m");
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
 });
 
 test("POST /auth/login: evaluates at most five guesses from 40 addresses, also for an unknown account", async () => {
   const email = freshEmail();
-  const answers = await Promise.all(times(40, () => guess(app, email)));
+  const answers = await Promise.all(times(40, () => app.guess(email)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
   expect(tally(answers, (a) => a.status)[503] ?? 0).toBeLessThanOrEqual(25); // at least ten requests could wait
 });
@@ -60,7 +59,7 @@ test("POST /auth/login: an address has twenty times the limit of one account, an
   const answers = await Promise.all(users.map((user) => office.post("/auth/login", user.credentials)));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 8 });
   const domain = `${randomUUID()}.example.com`;
-  const others = await Promise.all(times(112, (i) => guess(app, `ann${i}@${domain}`, office)));
+  const others = await Promise.all(times(112, (i) => app.guess(`ann${i}@${domain}`, office)));
   expect(tally(others, (a) => a.status)).toEqual({ 401: 92, 429: 20 });
   expect(await app.sql("select 1 from attempts where subject like ?", [`%@${domain}`])).toHaveLength(92);
 });
@@ -68,45 +67,45 @@ test("POST /auth/login: an address has twenty times the limit of one account, an
 test("POST /auth/login: a success, or an hour after the last failure, restarts the count", async () => {
   const { email } = await app.addUser();
   expect(await guesses(email, 4)).toEqual([401, 401, 401, 401]);
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
   expect(await guesses(email, 4)).toEqual([401, 401, 401, 401]);
   app.clock.advance("1h");
   expect(await guesses(email, 1)).toEqual([401]);
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
 });
 
 test("POST /auth/login: attempts during a lock do not extend it", async () => {
   const { email } = await app.addUser();
-  await lock(app, email);
+  await app.lock(email);
   app.clock.advance("14m");
-  const locked = await guess(app, email);
+  const locked = await app.guess(email);
   expect(locked.status).toBe(423);
   expect(Number(locked.headers.get("retry-after"))).toBeLessThanOrEqual(60);
   app.clock.advance("61s");
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
 });
 
 test("POST /auth/login: the correct password clears unfinished attempts of a killed process", async () => {
   const { email } = await app.addUser();
   await storeUnfinished(email, 4, 60_000);
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
   expect(await guesses(email, 2)).toEqual([401, 401]);
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
 });
 
 test("POST /auth/login: does not count unfinished attempts of a killed process as wrong", async () => {
   const { email } = await app.addUser();
   await storeUnfinished(email, 5, 31_000);
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
   await storeUnfinished(email, 5, 31_000);
   expect(await guesses(email, 5)).toEqual([401, 401, 401, 401, 401]);
-  expect((await login(app, email)).status).toBe(423);
+  expect((await app.login(email)).status).toBe(423);
 });
 
 test("POST /auth/login: ten callers at most wait until attempts in progress expire", async () => {
   const { email } = await app.addUser();
   await storeUnfinished(email, 5, 28_000);
-  const answers = await Promise.all(times(11, () => login(app, email)));
+  const answers = await Promise.all(times(11, () => app.login(email)));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 10, 503: 1 });
 });
 
@@ -117,8 +116,8 @@ test.each(["reset", "unlock"])(
     const owner = app.httpClient();
     await guesses(email, 5, owner);
     expect((await owner.post("/auth/login", { email, password: old })).status).toBe(423);
-    if (by === "reset") await resetPassword(app, await resetTokenFor(app, email));
-    else await (await signInAdmin(app)).put(`/admin/users/${id}`, { locked: false });
+    if (by === "reset") await app.resetPassword(await app.resetTokenFor(email));
+    else await (await app.signInAdmin()).put(`/admin/users/${id}`, { locked: false });
     const password = by === "reset" ? NEW_PASSWORD : old;
     for (const status of [200, 200, 200, 200, 200, 429])
       expect((await owner.post("/auth/login", { email, password })).status).toBe(status);
@@ -134,20 +133,20 @@ test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, 
   await app.sql("update attempts set consecutive = 98 where subject = ? and consecutive = 10", [email]);
   expect(await guesses(email, 2)).toEqual([401, 401]);
   app.clock.advance("20h");
-  const locked = await login(app, email);
+  const locked = await app.login(email);
   expect(locked).toMatchObject({ status: 423, body: { message: expect.stringContaining("reset your password") } });
   expect(locked.headers.get("retry-after")).toBeNull();
   const notices = await app.sql("select id from emails where user_id = ? and template = 'account-locked'", [id]);
   expect(notices).toHaveLength(1);
-  expect((await resetPassword(app, await resetTokenFor(app, email))).status).toBe(200);
-  expect((await login(app, email, NEW_PASSWORD)).status).toBe(200);
+  expect((await app.resetPassword(await app.resetTokenFor(email))).status).toBe(200);
+  expect((await app.login(email, NEW_PASSWORD)).status).toBe(200);
 });
 
 test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in parallel", async () => {
   const { email } = await app.addUser();
-  await guess(app, email);
+  await app.guess(email);
   await app.sql("update attempts set consecutive = 98, failed = 0 where subject = ?", [email]);
-  const answers = await Promise.all(times(5, () => guess(app, email)));
+  const answers = await Promise.all(times(5, () => app.guess(email)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 2, refused: 3 });
   const rows = await app.sql("select consecutive from attempts where subject = ?", [email]);
   expect(rows).toEqual([{ consecutive: 100 }]);

@@ -1,10 +1,9 @@
 import { hash } from "@node-rs/argon2";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { expect, test } from "vitest";
-import { auditOf } from "../../support/admin.ts";
 import { CHEAP, testApp } from "../../support/app.ts";
+import { freshEmail } from "../../support/credentials.ts";
 import { refusal } from "../../support/failures.ts";
-import { freshEmail, guess, login } from "../../support/passwords.ts";
 import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { tally, times } from "../../support/until.ts";
 
@@ -13,7 +12,7 @@ const url = app.settings.DATABASE_URL as string;
 
 test("POST /auth/login: returns tokens and user, and sets the refresh cookie", async () => {
   const user = await app.addUser();
-  const { status, body, headers } = await login(app, user.email);
+  const { status, body, headers } = await app.login(user.email);
   expect(status).toBe(200);
   expect(body).toEqual({
     accessToken: expect.any(String),
@@ -45,7 +44,7 @@ test("POST /auth/login: issues the documented claims, signed with a published ke
 test("POST /auth/login: answers a wrong password and an unknown address alike", async () => {
   const answers = [];
   for (const email of [(await app.addUser()).email, freshEmail()]) {
-    const { status, body, headers } = await guess(app, email);
+    const { status, body, headers } = await app.guess(email);
     answers.push({ status, body, names: [...headers.keys()] });
   }
   const [known, unknown] = answers;
@@ -65,17 +64,17 @@ raced.each([
   const { id, email } = await app.addUser();
   if (before) await app.sql(`update users set ${before} where id = ?`, [id]);
   const change = `update users set ${changes} where id = $1`;
-  const response = await commitMeanwhile(url, change, [id], () => login(app, email));
+  const response = await commitMeanwhile(url, change, [id], () => app.login(email));
   expect(response).toMatchObject(refusal(401, "INVALID_CREDENTIALS"));
-  expect(await auditOf(app, id, "auth.login_failed")).toMatchObject([{ outcome: "failure" }]);
-  expect(await auditOf(app, id, "auth.login")).toEqual([]);
+  expect(await app.auditOf(id, "auth.login_failed")).toMatchObject([{ outcome: "failure" }]);
+  expect(await app.auditOf(id, "auth.login")).toEqual([]);
 });
 
 raced("POST /auth/login: returns role and address as of the moment the session opens", async () => {
   const user = await app.addUser({ role: "admin" });
   const email = freshEmail();
   const change = "update users set role = 'user', email = $2, canonical_email = $2 where id = $1";
-  const { body } = await commitMeanwhile(url, change, [user.id, email], () => login(app, user.email));
+  const { body } = await commitMeanwhile(url, change, [user.id, email], () => app.login(user.email));
   expect(body.user).toEqual({ id: user.id, name: user.name, email, role: "user" });
   expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
 });
@@ -89,7 +88,7 @@ test("POST /auth/login: accepts as many correct passwords at once as requests ma
   };
   const recorders = app.mode === "embedded" ? [] : times(3, record);
   const answers = [];
-  for (let round = 0; round < 4; round++) answers.push(...(await Promise.all(times(15, () => login(app, email)))));
+  for (let round = 0; round < 4; round++) answers.push(...(await Promise.all(times(15, () => app.login(email)))));
   isOver = true;
   await Promise.all(recorders);
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 60 });
@@ -98,7 +97,7 @@ test("POST /auth/login: accepts as many correct passwords at once as requests ma
 test("POST /auth/login: reports an old password, and still signs in", async () => {
   const { email } = await app.addUser();
   app.clock.advance("90d");
-  expect((await login(app, email)).body).toMatchObject({ passwordExpired: true, requiresMfa: false });
+  expect((await app.login(email)).body).toMatchObject({ passwordExpired: true, requiresMfa: false });
 });
 
 /** A user whose hash has old parameters. */
@@ -115,15 +114,15 @@ const hashOf = async (userId: string) =>
 
 test("POST /auth/login: rehashes an old hash with the current parameters, also under parallel logins", async () => {
   const { id, email } = await addOutdatedUser();
-  const answers = await Promise.all(times(4, () => login(app, email)));
+  const answers = await Promise.all(times(4, () => app.login(email)));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 4 });
   expect(await hashOf(id)).toMatch(`$argon2id$v=19$m=${CHEAP.memoryCost},t=${CHEAP.timeCost},p=1$`);
-  expect((await login(app, email)).status).toBe(200);
+  expect((await app.login(email)).status).toBe(200);
 });
 
 raced("POST /auth/login: a rehash never overwrites a password that changes before the commit", async () => {
   const { id, email } = await addOutdatedUser();
   const change = "update users set password_hash = 'new', password_changed_at = now() where id = $1";
-  expect((await commitMeanwhile(url, change, [id], () => login(app, email))).status).toBe(401);
+  expect((await commitMeanwhile(url, change, [id], () => app.login(email))).status).toBe(401);
   expect(await hashOf(id)).toBe("new");
 });

@@ -1,17 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
-import { auditOf } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { NEW_PASSWORD } from "../../support/credentials.ts";
 import { refusal } from "../../support/failures.ts";
-import { NEW_PASSWORD, resetTokenFor } from "../../support/passwords.ts";
-import { profileStatusBy, refreshBy } from "../../support/sessions.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally, times, until } from "../../support/until.ts";
 
 const app = await testApp();
-const refresh = (token: string | undefined) => refreshBy(app, token);
-const profile = (token: string) => profileStatusBy(app, token);
+const { refresh, profileStatus: profile } = app;
 const refused = refusal(401, "REFRESH_TOKEN_INVALID");
 
 test("POST /auth/refresh: returns a new pair and sets the cookie", async () => {
@@ -60,7 +57,7 @@ test.each(["the first use of the next access token", "the first use of the next 
     const mail = await app.mail.emailTo(user.email, /ended for your safety/);
     expect(mail.text).toContain("your session on node was presented again");
     expect(mail.text).toContain("We have ended that session");
-    expect(await auditOf(app, user.id, "auth.refresh_reused")).toMatchObject([{ outcome: "failure" }]);
+    expect(await app.auditOf(user.id, "auth.refresh_reused")).toMatchObject([{ outcome: "failure" }]);
   },
 );
 
@@ -114,7 +111,7 @@ test.each([
   for (let round = 0; round < 10; round++) {
     const { user, refreshToken, headers } = await app.signIn();
     const caller = whose === "another session" ? (await app.signIn(user)).headers : headers;
-    const token = path.includes("reset") ? await resetTokenFor(app, user.email) : undefined;
+    const token = path.includes("reset") ? await app.resetTokenFor(user.email) : undefined;
     const [end, ...racers] = await Promise.all([
       app.httpClient().send(method, path, change && { ...change, token }, caller),
       ...times(4, () => refresh(refreshToken)),

@@ -1,8 +1,8 @@
 import { randomInt, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
+import { newAccount } from "../../support/credentials.ts";
 import { fieldsIn, invalid } from "../../support/failures.ts";
-import { login, newAccount } from "../../support/passwords.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -21,12 +21,6 @@ test("POST /auth/register: creates an account and mails the verification link in
   expect(mail.html).toContain(mail.token);
   expect(mail.text).toContain("for 24 hours");
   expect(mail.from).toMatchObject({ name: "Gatehouse", address: "no-reply@localhost" });
-});
-
-test("POST /auth/register: lists every invalid field at once", async () => {
-  const answer = await register({ email: "not-an-address", password: "short", name: " " });
-  expect(answer).toMatchObject({ status: 400, body: { error: "Bad Request", code: "VALIDATION_FAILED" } });
-  expect(fieldsIn(answer)).toEqual(["acceptTerms", "email", "name", "password"]);
 });
 
 test.each([
@@ -50,7 +44,7 @@ test.each([false, "true", 1, null])("POST /auth/register: acceptTerms must be tr
 test("POST /auth/register: keeps the given spelling of the address, trimmed", async () => {
   const name = randomUUID();
   expect((await register(newAccount({ email: `  ${name}.Ann@Bücher.example ` }))).status).toBe(201);
-  const { body } = await login(app, `${name}.ann@bücher.example`);
+  const { body } = await app.login(`${name}.ann@bücher.example`);
   expect(body.user.email).toBe(`${name}.Ann@Bücher.example`);
 });
 
@@ -80,4 +74,39 @@ test("POST /auth/register: counts an IPv6 address by its /64", async () => {
   expect(await left(`${network}:1::1`)).toBe("9");
   expect(await left(`${network}:1:ffff::2`)).toBe("8");
   expect(await left(`${network}:2::1`)).toBe("9");
+});
+
+test.each([
+  ["address", (email: string) => [`  ${email}`, "Ann"]],
+  ["name", () => ["ann exAmple-1", " Ann Example-1"]],
+])("POST /auth/register: refuses the user's %s as password, with all other violations", async (_what, make) => {
+  const email = `Ann1${randomUUID()}@example.com`;
+  const [password = "", name] = make(email);
+  const answer = await register(newAccount({ email, password, name, acceptTerms: false }));
+  expect(answer.body.violations).toHaveLength(2);
+  expect(fieldsIn(answer)).toEqual(["acceptTerms", "password"]);
+});
+
+test("POST /user/change-password, /auth/reset-password: refuse the user's address and name", async () => {
+  const { user, post } = await app.signIn(await app.addVerifiedUser({ name: "Ann-Example-1" }));
+  const change = { currentPassword: user.password, newPassword: "ann-EXAMPLE-1" };
+  expect(await post("/user/change-password", change)).toMatchObject(invalid("newPassword"));
+  const token = await app.resetTokenFor(user.email);
+  expect(await app.resetPassword(token, "Ann-Example-1")).toMatchObject(invalid("password"));
+  expect((await app.resetPassword(token)).status).toBe(200);
+});
+
+test("POST /auth/register: accepts a common password by default", async () => {
+  expect((await register(newAccount({ password: "P@ssw0rd" }))).status).toBe(201);
+});
+
+test("POST /auth/register: trims the name before the checks, and requires a visible character", async () => {
+  const { status, body } = await register(newAccount({ name: "\n Ann\r\n\t" }));
+  expect(status).toBe(201);
+  expect(await app.sql("select name from users where id = ?", [body.userId])).toEqual([{ name: "Ann" }]);
+  for (const name of ["A\nnn", "\u0001Ann", "", "  ", "x".repeat(101)])
+    expect(await register(newAccount({ name }))).toMatchObject(invalid("name"));
+  expect((await register(newAccount({ name: "\u200b\u3164\u2800" }))).body.violations).toEqual([
+    { field: "name", message: "must contain a visible character" },
+  ]);
 });

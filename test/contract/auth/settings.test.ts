@@ -1,11 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeJwt } from "jose";
 import { describe, expect, test } from "vitest";
-import { auditOf } from "../../support/admin.ts";
 import { startSuiteApp, type TestApp } from "../../support/app.ts";
+import { NEW_PASSWORD, newAccount } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
-import { guess, lock, login, NEW_PASSWORD, newAccount, resetPassword } from "../../support/passwords.ts";
-import { profileStatusBy, refreshBy } from "../../support/sessions.ts";
 import { until } from "../../support/until.ts";
 
 /** A MaxMind database: 81.2.69.0/24 is in London, United Kingdom; 89.160.20.0/24 is in Sweden, without a city. */
@@ -34,9 +32,9 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
 
   test("POST /auth/login: a correct password of an unverified address is 403, a wrong one 401", async () => {
     const { id, email } = await app.addUser();
-    expect(await login(app, email)).toMatchObject(refusal(403, "EMAIL_NOT_VERIFIED"));
-    expect((await guess(app, email)).status).toBe(401);
-    const failures = await auditOf(app, id, "auth.login_failed");
+    expect(await app.login(email)).toMatchObject(refusal(403, "EMAIL_NOT_VERIFIED"));
+    expect((await app.guess(email)).status).toBe(401);
+    const failures = await app.auditOf(id, "auth.login_failed");
     expect(failures.map(({ details }) => details)).toEqual([{}, { reason: "EMAIL_NOT_VERIFIED" }]);
   });
 
@@ -47,7 +45,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     const list = async (token: string) => (await app.httpClient().get("/user/sessions", token)).body[0];
     expect(await list(body.accessToken)).toMatchObject({ ip: "81.2.69.142", location: "London, United Kingdom" });
     const moved = async (token: string, address: string) =>
-      (await refreshBy(app, token, { "x-forwarded-for": address })).body;
+      (await app.refresh(token, { "x-forwarded-for": address })).body;
     const sweden = await moved(body.refreshToken, "89.160.20.112");
     expect(await list(sweden.accessToken)).toMatchObject({ ip: "89.160.20.112", location: "Sweden" });
     const nowhere = await moved(sweden.refreshToken, "2001:db8::1");
@@ -60,14 +58,14 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     const { id, email, password: old } = await app.addVerifiedUser();
     app.clock.advance("90d");
     const expired = { status: 403, body: { code: "PASSWORD_EXPIRED", error: "Forbidden" } };
-    expect(await login(app, email)).toMatchObject(expired);
+    expect(await app.login(email)).toMatchObject(expired);
     expect(await app.sql("select id from sessions where user_id = ?", [id])).toEqual([]);
     const failed = { outcome: "failure", details: { reason: "PASSWORD_EXPIRED" } };
-    expect(await auditOf(app, id, "auth.login_failed")).toMatchObject([failed]);
+    expect(await app.auditOf(id, "auth.login_failed")).toMatchObject([failed]);
     const { token } = await app.mail.emailTo(email, /Reset/);
-    expect(await resetPassword(app, token, old)).toMatchObject(invalid("password"));
-    expect((await resetPassword(app, token)).status).toBe(200);
-    expect((await login(app, email, NEW_PASSWORD)).status).toBe(200);
+    expect(await app.resetPassword(token, old)).toMatchObject(invalid("password"));
+    expect((await app.resetPassword(token)).status).toBe(200);
+    expect((await app.login(email, NEW_PASSWORD)).status).toBe(200);
   });
 
   test("the cleanup job removes ended sessions, tokens and counters", async () => {
@@ -76,7 +74,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     app.clock.advance("6d");
     await (await app.signIn(out)).post("/auth/logout");
     const kept = await app.signIn(open);
-    await guess(app, "unknown@example.com");
+    await app.guess("unknown@example.com");
     await app.addUser(); // its verification token expires
     app.clock.advance("25h");
     const count = async (sql: string, values: unknown[]) =>
@@ -98,9 +96,9 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     const { email } = await app.addVerifiedUser();
     await clearing(app, "61m"); // the next time is in an hour
     app.clock.advance("40m");
-    for (let i = 0; i < 4; i++) await guess(app, email);
+    for (let i = 0; i < 4; i++) await app.guess(email);
     await clearing(app, "25m");
-    for (const status of [401, 423]) expect((await guess(app, email)).status).toBe(status);
+    for (const status of [401, 423]) expect((await app.guess(email)).status).toBe(status);
   });
 });
 
@@ -111,7 +109,7 @@ describe("Settings of lifetimes", async () => {
   test("POST /auth/refresh: without a grace period, no token is accepted twice", async () => {
     const { browser, refreshToken } = await app.signIn();
     for (let i = 0; i < 20; i++) expect((await browser.post("/auth/refresh")).status).toBe(200);
-    expect((await refreshBy(app, refreshToken)).status).toBe(401);
+    expect((await app.refresh(refreshToken)).status).toBe(401);
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
@@ -132,23 +130,23 @@ describe("Settings of lifetimes", async () => {
     const tokens = [body.refreshToken, body.accessToken, await impersonate(body.accessToken)];
     expect(tokens.map(end)).toEqual([3_600, 3_600, 3_600]);
     app.clock.advance("10m");
-    for (const token of tokens) expect(await profileStatusBy(app, token)).toBe(401);
+    for (const token of tokens) expect(await app.profileStatus(token)).toBe(401);
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
   test("LOCKOUT_DURATION: an account stays locked for this time, whenever counters are cleaned up", async () => {
     const { email } = await app.addUser();
-    await lock(app, email);
+    await app.lock(email);
     await clearing(app, "23h");
-    expect((await login(app, email)).status).toBe(423);
+    expect((await app.login(email)).status).toBe(423);
     app.clock.advance("1h");
-    expect((await login(app, email)).status).toBe(200);
+    expect((await app.login(email)).status).toBe(200);
   });
 
   test("PASSWORD_MAX_AGE=0: passwords do not expire", async () => {
     const { email } = await app.addUser();
     app.clock.advance("365d");
-    const { body } = await login(app, email);
+    const { body } = await app.login(email);
     expect(body).not.toHaveProperty("passwordExpired");
     const profile = await app.httpClient().get("/user/profile", body.accessToken);
     expect(profile.body).not.toHaveProperty("passwordExpiresAt");

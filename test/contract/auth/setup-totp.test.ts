@@ -3,10 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { authenticatorOf, mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
+import { WRONG_PASSWORD } from "../../support/credentials.ts";
 import { refusal } from "../../support/failures.ts";
-import { WRONG_PASSWORD } from "../../support/passwords.ts";
-import { signInBy, verifyMfa } from "../../support/second-factor.ts";
 import { isMissing } from "../../support/skip-without.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { tally, times } from "../../support/until.ts";
@@ -14,7 +12,7 @@ import { tally, times } from "../../support/until.ts";
 const app = await testApp();
 
 test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and notifies the user", async () => {
-  const { user, get, authenticator } = await setUpFactor(app);
+  const { user, get, authenticator } = await app.setUpFactor();
   expect(authenticator.secret).toMatch(/^[A-Z2-7]{32}$/);
   expect(authenticator.qrCode).toMatch(/^data:image\/png;base64,/);
   expect(new Set(authenticator.backupCodes).size).toBe(10);
@@ -27,15 +25,15 @@ test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and n
 test.skipIf(isMissing("oathtool"))(
   "POST /auth/setup-totp: a code of oathtool, of SHA-1 as in authenticator apps, signs in",
   async () => {
-    const { user, authenticator } = await setUpFactor(app);
+    const { user, authenticator } = await app.setUpFactor();
     const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
     const code = execFileSync("oathtool", ["--totp=sha1", "-b", authenticator.secret, "--now", now]).toString().trim();
-    expect((await signInBy(app, user, { code })).status).toBe(200);
+    expect((await app.signInBy(user, { code })).status).toBe(200);
   },
 );
 
 test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR code", async () => {
-  const { user, authenticator } = await setUpFactor(app);
+  const { user, authenticator } = await app.setUpFactor();
   const file = join(temporaryFolder(), "qr.png");
   writeFileSync(file, Buffer.from(authenticator.qrCode.split(",")[1] as string, "base64"));
   const read = execFileSync("zbarimg", ["-q", "--raw", file], { stdio: ["ignore", "pipe", "ignore"] });
@@ -47,23 +45,23 @@ test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR c
 
 // a backup code does not prove that the authenticator works, so it does not count as the first code
 test("POST /auth/setup-totp: replaces secret and codes until a first code is accepted, then answers 409", async () => {
-  const first = await setUpFactor(app);
+  const first = await app.setUpFactor();
   const { user, post } = first;
   const { body: second } = await post("/auth/setup-totp");
   expect(second.secret).not.toBe(first.authenticator.secret);
-  const tempToken = await mfaTokenFor(app, user);
-  const verify = async (factor: object) => (await verifyMfa(app, tempToken, factor)).status;
+  const tempToken = await app.mfaTokenFor(user);
+  const verify = async (factor: object) => (await app.verifyMfa(tempToken, factor)).status;
   expect(await verify({ code: await first.authenticator.code() })).toBe(401);
   expect(await verify({ backupCode: first.authenticator.backupCodes[0] })).toBe(401);
   expect(await verify({ backupCode: second.backupCodes[0] })).toBe(200);
   const { status, body: third } = await post("/auth/setup-totp");
   expect(status).toBe(200);
-  expect((await signInBy(app, user, { code: await authenticatorOf(app, third).code() })).status).toBe(200);
+  expect((await app.signInBy(user, { code: await app.authenticatorOf(third).code() })).status).toBe(200);
   expect(await post("/auth/setup-totp")).toMatchObject(refusal(409, "MFA_ALREADY_ENABLED"));
 });
 
 test("POST /auth/setup-totp: notifies an address five times an hour, however often it is called", async () => {
-  const { user, post } = await setUpFactor(app);
+  const { user, post } = await app.setUpFactor();
   const answers = await Promise.all(times(9, () => post("/auth/setup-totp")));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 9 });
   const count = "select count(*)::int as n from emails where user_id = ? and template = 'mfa-enabled'";

@@ -3,8 +3,6 @@ import { join } from "node:path";
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify } from "jose";
 import { expect, test } from "vitest";
 import { startSuiteApp } from "../../support/app.ts";
-import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
-import { profileStatusBy, refreshBy } from "../../support/sessions.ts";
 import { until } from "../../support/until.ts";
 
 const app = await startSuiteApp(); // its clock moves by months
@@ -18,8 +16,8 @@ const untilKeys = (count: number) =>
     return lists.every(({ length }) => length === count) ? lists[0] : undefined;
   });
 const kidOf = (token: string) => decodeProtectedHeader(token).kid as string;
-const refresh = async (token: string) => (await refreshBy(app, token)).body;
-const profile = (token: string) => profileStatusBy(app, token);
+const refresh = async (token: string) => (await app.refresh(token)).body;
+const { profileStatus: profile } = app;
 
 test("Signing keys: rotate without ending a session, and are deleted once no valid token has their signature", async () => {
   const [first] = await kids();
@@ -31,7 +29,7 @@ test("Signing keys: rotate without ending a session, and are deleted once no val
   const [, second = ""] = await untilKeys(2);
   const before = await app.signIn();
   expect(kidOf(before.accessToken)).toBe(first); // the new key is published and not used yet: verifiers have to fetch it
-  const mfaToken = await mfaTokenFor(app, (await setUpFactor(app)).user);
+  const mfaToken = await app.mfaTokenFor((await app.setUpFactor()).user);
 
   app.clock.advance("1h");
   const { accessToken, refreshToken } = await refresh(before.refreshToken);
@@ -62,9 +60,8 @@ test("Signing keys: rotate without ending a session, and are deleted once no val
 test("Signing keys: are encrypted in the database, and published without their secret part", async () => {
   const rows = await app.sql<{ private_key: string }>("select private_key from signing_keys");
   for (const { private_key } of rows) expect(private_key).not.toMatch(/"d"|OKP/);
-  for (const key of (await jwks()).keys) {
+  for (const key of (await jwks()).keys)
     expect(Object.keys(key).sort()).toEqual(["alg", "crv", "kid", "kty", "use", "x"]);
-  }
 });
 
 test("Signing keys: the files of the secret and of the mails are readable by their owner only", () => {

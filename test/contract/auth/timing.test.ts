@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { startSuiteApp } from "../../support/app.ts";
 import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
-import { freshEmail, guess, login, WRONG_PASSWORD } from "../../support/passwords.ts";
-import { profileStatus } from "../../support/sessions.ts";
+import { freshEmail, WRONG_PASSWORD } from "../../support/credentials.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await startSuiteApp({ realHashes: true });
@@ -19,7 +18,7 @@ describe("POST /auth/login", () => {
   const attempt =
     (email: string, status = 401, password = WRONG_PASSWORD) =>
     async () =>
-      expect((await login(app, email, password)).status).toBe(status);
+      expect((await app.login(email, password)).status).toBe(status);
 
   test("takes the same time for known and unknown addresses", async () => {
     const guesses = async (make: (i: number) => Promise<string> | string) =>
@@ -44,13 +43,13 @@ describe("POST /auth/login", () => {
     "answers 503 with Retry-After beyond the queue, and other routes still work",
     async () => {
       const account = await app.signIn();
-      const storm = times(STORM, () => guess(app, freshEmail()));
+      const storm = times(STORM, () => app.guess(freshEmail()));
       const reads: number[] = [];
       let stormy = true;
       const watching = (async () => {
         while (stormy && reads.length < 60) {
           const started = performance.now();
-          expect(await profileStatus(account)).toBe(200);
+          expect(await account.profileStatus()).toBe(200);
           reads.push(performance.now() - started);
         }
       })();

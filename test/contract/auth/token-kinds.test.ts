@@ -5,12 +5,8 @@ import { decodeJwt, decodeProtectedHeader, type JWTPayload, SignJWT } from "jose
 import { beforeAll, expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { testApp } from "../../support/app.ts";
-import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
 import { invalid, refusal } from "../../support/failures.ts";
 import type { HttpResponse } from "../../support/http-client.ts";
-import { resetPassword, resetTokenFor } from "../../support/passwords.ts";
-import { verifyMfa } from "../../support/second-factor.ts";
-import { refreshBy } from "../../support/sessions.ts";
 
 const app = await testApp();
 const kinds = ["access", "refresh", "mfaToken", "verification", "reset", "change"] as const;
@@ -26,18 +22,18 @@ const entries: Record<string, { takes: Kind[]; send: (token: string) => Promise<
     refused: 401,
     send: (token) => app.httpClient().get("/user/profile", token),
   },
-  "POST /auth/refresh": { takes: ["refresh"], refused: 401, send: (token) => refreshBy(app, token) },
+  "POST /auth/refresh": { takes: ["refresh"], refused: 401, send: (token) => app.refresh(token) },
   "POST /auth/verify-mfa": {
     takes: ["mfaToken"],
     refused: 401,
-    send: async (tempToken) => verifyMfa(app, tempToken, { code: await made.code() }),
+    send: async (tempToken) => app.verifyMfa(tempToken, { code: await made.code() }),
   },
   "POST /auth/verify-email": {
     takes: ["verification", "change"],
     refused: 400,
-    send: (token) => app.httpClient().post("/auth/verify-email", { token }),
+    send: (token) => app.verifyEmail(token),
   },
-  "POST /auth/reset-password": { takes: ["reset"], refused: 400, send: (token) => resetPassword(app, token) },
+  "POST /auth/reset-password": { takes: ["reset"], refused: 400, send: (token) => app.resetPassword(token) },
 };
 /** Sends a token to the entry of a kind. @returns the response and the status of a refusal there */
 async function sendAs(kind: Kind, token: string) {
@@ -50,13 +46,13 @@ let made: { tokens: Record<Kind, string>; code: () => Promise<string> };
 
 /** One good token of every kind, of one user. */
 async function makeTokens(): Promise<typeof made> {
-  const { user, post, accessToken, refreshToken, authenticator } = await setUpFactor(app);
+  const { user, post, accessToken, refreshToken, authenticator } = await app.setUpFactor();
   const { token: verification = "" } = await app.mail.emailTo(user.email, /Confirm/);
   const newEmail = `new-${user.email}`;
   await post("/user/change-email", { newEmail, password: user.password });
   const { token: change = "" } = await app.mail.emailTo(newEmail);
-  const reset = await resetTokenFor(app, user.email);
-  const mfaToken = await mfaTokenFor(app, user);
+  const reset = await app.resetTokenFor(user.email);
+  const mfaToken = await app.mfaTokenFor(user);
   const tokens = { access: accessToken, refresh: refreshToken, mfaToken, verification, reset, change };
   return { tokens, code: () => authenticator.code() };
 }
@@ -136,9 +132,8 @@ beforeAll(async () => {
 });
 
 test.each(Object.entries(entries))("Token kinds: %s accepts its own kind and refuses every other", async (_, entry) => {
-  for (const kind of kinds.filter((each) => !entry.takes.includes(each))) {
+  for (const kind of kinds.filter((each) => !entry.takes.includes(each)))
     expect([kind, (await entry.send(made.tokens[kind])).status]).toEqual([kind, entry.refused]);
-  }
 });
 
 test.each(signed)("Token kinds: an almost valid token of kind %s is refused at its own entry", async (kind) => {
@@ -162,7 +157,7 @@ test.each(oneTime)("Token kinds: an altered token of kind %s is refused at its o
 test("Token kinds: the valid tokens still work afterwards, each at its own entry", async () => {
   for (const kind of ["access", "mfaToken", "refresh", "verification", "reset"] as const)
     expect([kind, (await sendAs(kind, made.tokens[kind])).status]).toEqual([kind, 200]);
-  const none = await refreshBy(app, undefined);
+  const none = await app.refresh(undefined);
   expect(none).toMatchObject(refusal(401, "REFRESH_TOKEN_INVALID"));
   expect(none.headers.get("set-cookie")).toMatch(CLEARED);
 });

@@ -5,7 +5,7 @@ import { repetitions } from "../../support/repeat.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
-const verify = (token: unknown) => app.httpClient().post("/auth/verify-email", { token });
+const { verifyEmail: verify } = app;
 const refused = refusal(400, "TOKEN_INVALID");
 
 async function newcomer() {

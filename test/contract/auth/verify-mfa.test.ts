@@ -1,17 +1,18 @@
 import { expect, test } from "vitest";
+import { STEP_MS } from "../../support/account-actions.ts";
 import { testApp } from "../../support/app.ts";
-import { mfaTokenFor, STEP_MS, setUpFactor } from "../../support/authenticator.ts";
+import { NEW_PASSWORD, WRONG_CODE } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
-import { signInBy, verifyMfa, WRONG_CODE } from "../../support/second-factor.ts";
-import { profileStatusBy } from "../../support/sessions.ts";
+import { repetitions } from "../../support/repeat.ts";
+import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
-const verify = (tempToken: string, factor: object) => verifyMfa(app, tempToken, factor);
+const { verifyMfa: verify } = app;
 const invalidCode = refusal(401, "INVALID_CODE");
 const invalidTicket = refusal(401, "TICKET_INVALID");
 
 test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async () => {
-  const { user } = await setUpFactor(app);
+  const { user } = await app.setUpFactor();
   const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
   expect(status).toBe(200);
   expect(body).toEqual({ requiresMfa: true, tempToken: expect.any(String) });
@@ -21,8 +22,8 @@ test("POST /auth/login: with a second factor returns an MFA token and no tokens,
 });
 
 test("POST /auth/verify-mfa: signs in with a code, once", async () => {
-  const { user, authenticator } = await setUpFactor(app);
-  const tempToken = await mfaTokenFor(app, user);
+  const { user, authenticator } = await app.setUpFactor();
+  const tempToken = await app.mfaTokenFor(user);
   const code = await authenticator.code();
   const answer = await verify(tempToken, { code });
   expect(answer.body).toEqual({
@@ -31,14 +32,13 @@ test("POST /auth/verify-mfa: signs in with a code, once", async () => {
     user: { id: user.id, email: user.email },
   });
   expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
-  expect(await profileStatusBy(app, answer.body.accessToken)).toBe(200);
+  expect(await app.profileStatus(answer.body.accessToken)).toBe(200);
   expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
 });
 
 test("POST /auth/verify-mfa: accepts the previous, current and next code once, and no older one", async () => {
-  const { user, authenticator } = await setUpFactor(app);
-  const attempt = async (steps: number) =>
-    (await signInBy(app, user, { code: await authenticator.code(steps) })).status;
+  const { user, authenticator } = await app.setUpFactor();
+  const attempt = async (steps: number) => (await app.signInBy(user, { code: await authenticator.code(steps) })).status;
   app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // one second after the begin of a step
   for (const refused of [-2, 2]) expect(await attempt(refused)).toBe(401);
   for (const accepted of [-1, 1]) expect([await attempt(accepted), await attempt(accepted)]).toEqual([200, 401]);
@@ -46,9 +46,9 @@ test("POST /auth/verify-mfa: accepts the previous, current and next code once, a
 });
 
 test("POST /auth/verify-mfa: accepts each backup code once, in any case and without the hyphen, and notifies the user", async () => {
-  const { user, authenticator } = await setUpFactor(app);
+  const { user, authenticator } = await app.setUpFactor();
   const [first, second] = authenticator.backupCodes as [string, string];
-  const attempt = (backupCode: string) => signInBy(app, user, { backupCode });
+  const attempt = (backupCode: string) => app.signInBy(user, { backupCode });
   expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
   expect(await attempt(first)).toMatchObject(invalidCode);
   expect((await attempt(` ${second} `)).status).toBe(200);
@@ -56,8 +56,8 @@ test("POST /auth/verify-mfa: accepts each backup code once, in any case and with
 });
 
 test("POST /auth/verify-mfa: needs exactly one of code and backupCode, and an MFA token", async () => {
-  const { user, authenticator } = await setUpFactor(app);
-  const tempToken = await mfaTokenFor(app, user);
+  const { user, authenticator } = await app.setUpFactor();
+  const tempToken = await app.mfaTokenFor(user);
   for (const factor of [{}, { code: "1", backupCode: "2" }]) {
     const message = "Invalid request: code must be given, or backupCode, but not both.";
     const body = { message, violations: [{ field: "code" }] };
@@ -71,13 +71,108 @@ test("POST /auth/verify-mfa: needs exactly one of code and backupCode, and an MF
 });
 
 test("POST /auth/verify-mfa: an MFA token ends after five minutes, with a newer one, and with the account", async () => {
-  const { user, authenticator } = await setUpFactor(app);
-  const replaced = await mfaTokenFor(app, user);
-  const expired = await mfaTokenFor(app, user);
+  const { user, authenticator } = await app.setUpFactor();
+  const replaced = await app.mfaTokenFor(user);
+  const expired = await app.mfaTokenFor(user);
   expect(await verify(replaced, { code: await authenticator.code() })).toMatchObject(invalidTicket);
   app.clock.advance("5m");
   expect(await verify(expired, { code: await authenticator.code() })).toMatchObject(invalidTicket);
-  const last = await mfaTokenFor(app, user);
+  const last = await app.mfaTokenFor(user);
   await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
   expect(await verify(last, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+});
+
+test("POST /auth/verify-mfa: five wrong codes void an MFA token", async () => {
+  const { user, authenticator } = await app.setUpFactor();
+  const tempToken = await app.mfaTokenFor(user);
+  for (let i = 0; i < 5; i++) {
+    expect(await app.verifyMfa(tempToken, WRONG_CODE)).toMatchObject(refusal(401, "INVALID_CODE"));
+    await app.sql("delete from attempts where subject = ?", [user.id]); // the lock of the account is tested below
+  }
+  const code = await authenticator.code();
+  expect(await app.verifyMfa(tempToken, { code })).toMatchObject(refusal(401, "TICKET_INVALID"));
+});
+
+test("POST /auth/verify-mfa: five wrong codes lock the second factor, not the password", async () => {
+  const { user, authenticator, post } = await app.setUpFactor();
+  const tempToken = await app.mfaTokenFor(user);
+  const answers = [];
+  for (let i = 0; i < 6; i++) answers.push(await app.verifyMfa(tempToken, WRONG_CODE));
+  expect(answers.map((a) => a.status)).toEqual([401, 401, 401, 401, 401, 423]);
+  expect(answers[5]?.body.code).toBe("ACCOUNT_LOCKED");
+  expect(Number(answers[5]?.headers.get("retry-after"))).toBeGreaterThan(890);
+  expect((await app.signInBy(user, { code: await authenticator.code() })).status).toBe(423);
+  expect((await post("/auth/disable-totp", { password: user.password, ...WRONG_CODE })).status).toBe(423);
+  expect(await app.auditOf(user.id, "auth.locked")).toHaveLength(1);
+  expect(await app.auditOf(user.id, "auth.mfa_failed")).toHaveLength(5);
+  app.clock.advance("15m");
+  expect((await app.signInBy(user, { code: await authenticator.code() })).status).toBe(200);
+});
+
+test("POST /auth/verify-mfa: a correct code restarts the count", async () => {
+  const { user, authenticator } = await app.setUpFactor();
+  for (let round = 0; round < 2; round++) {
+    const tempToken = await app.mfaTokenFor(user);
+    for (let i = 0; i < 4; i++) expect((await app.verifyMfa(tempToken, WRONG_CODE)).status).toBe(401);
+    expect((await app.verifyMfa(tempToken, { code: await authenticator.code() })).status).toBe(200);
+    app.clock.advance("30s"); // the next code
+  }
+});
+
+test("POST /auth/verify-mfa: evaluates at most five codes of 30 at once from many addresses", async () => {
+  const { user } = await app.setUpFactor();
+  const tempToken = await app.mfaTokenFor(user);
+  const answers = await Promise.all(times(30, () => app.verifyMfa(tempToken, WRONG_CODE)));
+  expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 25 });
+});
+
+test.each(["code", "backup code"])(
+  "POST /auth/verify-mfa: 50 parallel uses of an MFA token and %s have one success",
+  async (kind) => {
+    for (let round = 0; round < repetitions(2); round++) {
+      const { user, authenticator } = await app.setUpFactor();
+      const tempToken = await app.mfaTokenFor(user);
+      const backupCode = authenticator.backupCodes[round % 10];
+      const factor = kind === "code" ? { code: await authenticator.code() } : { backupCode };
+      const answers = await Promise.all(times(50, () => app.verifyMfa(tempToken, factor)));
+      expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 49 });
+      expect(await app.sql("select id from sessions where user_id = ?", [user.id])).toHaveLength(2);
+      const left = await app.sql("select digest from backup_codes where user_id = ?", [user.id]);
+      expect(left).toHaveLength(kind === "code" ? 10 : 9);
+    }
+  },
+);
+
+test("POST /auth/verify-mfa: an MFA token that races a change of the password opens no session", async () => {
+  for (let round = 0; round < 5; round++) {
+    const { user, authenticator, post } = await app.setUpFactor();
+    const tempToken = await app.mfaTokenFor(user);
+    const code = await authenticator.code();
+    const [changed, verified] = await Promise.all([
+      post("/user/change-password", { currentPassword: user.password, newPassword: NEW_PASSWORD }),
+      app.verifyMfa(tempToken, { code }),
+    ]);
+    expect(changed.status).toBe(200);
+    if (verified.status === 200) expect(await app.profileStatus(verified.body.accessToken)).toBe(401);
+    expect((await app.verifyMfa(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
+  }
+});
+
+test("POST /auth/verify-mfa: 100 wrong codes in a row lock codes until a backup code is used", async () => {
+  const { user: old, authenticator } = await app.setUpConfirmedFactor(await app.addVerifiedUser());
+  const tempToken = await app.mfaTokenFor(old);
+  expect((await app.verifyMfa(tempToken, WRONG_CODE)).status).toBe(401);
+  await app.mail.emailTo(old.email, /knows your password/);
+  await app.sql("update attempts set consecutive = 99 where subject = ?", [old.id]);
+  expect((await app.verifyMfa(tempToken, WRONG_CODE)).status).toBe(401);
+  app.clock.advance("25h");
+  expect((await app.resetPassword(await app.resetTokenFor(old.email))).status).toBe(200);
+  const user = { ...old, credentials: { email: old.email, password: NEW_PASSWORD } };
+  const again = await app.mfaTokenFor(user);
+  const locked = await app.verifyMfa(again, { code: await authenticator.code() });
+  expect(locked).toMatchObject({ status: 423, body: { message: expect.stringContaining("backup code") } });
+  expect((await app.verifyMfa(again, { backupCode: "AAAA-AAAA" })).status).toBe(401);
+  expect((await app.verifyMfa(again, { backupCode: authenticator.backupCodes[0] })).status).toBe(200);
+  app.clock.advance("30s"); // the next code
+  expect((await app.signInBy(user, { code: await authenticator.code() })).status).toBe(200);
 });

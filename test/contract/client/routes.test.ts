@@ -1,10 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { GatehouseError } from "../../../client/src/index.ts";
+import { GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
 import { clientAt } from "../../support/client.ts";
+import { newAccount } from "../../support/credentials.ts";
 
 const app = await testApp();
+const errorOf = (call: Promise<unknown>) => call.then(() => undefined).catch((thrown: GatehouseError) => thrown);
 
 test("Client: has every route of GET /openapi.json, and no other", async () => {
   const { paths } = (await (await fetch(`${app.url}/openapi.json`)).json()) as { paths: Record<string, object> };
@@ -34,13 +37,13 @@ test("Client: has every route of GET /openapi.json, and no other", async () => {
 test("Client: reads the health, registers, signs in, edits the profile, chats and signs out", async () => {
   const client = clientAt(app.url);
   expect(await client.health.getHealth()).toMatchObject({ status: "ok", checks: { database: {} } });
-  const credentials = { email: `${randomUUID()}@example.com`, password: "Correct-horse-1" };
-  const { userId } = await client.auth.register({ ...credentials, name: "Ann Example", acceptTerms: true });
-  expect((await client.auth.login(credentials)).user).toMatchObject({ id: userId, role: "user" });
+  const account = newAccount();
+  const { userId } = await client.auth.register(account);
+  expect((await client.auth.login(account)).user).toMatchObject({ id: userId, role: "user" });
   expect((await client.user.updateProfile({ name: "Bea Example" })).user.name).toBe("Bea Example");
   expect(await client.user.getProfile()).toMatchObject({ id: userId, name: "Bea Example", mfaEnabled: false });
-  const messages = [{ role: "user" as const, content: "Hello." }];
-  expect((await client.ai.chat({ provider: "provider-a", messages })).model).toBe("model-a-1");
+  const request = conversationOf("Hello.") as StreamChatRequest;
+  expect((await client.ai.chat(request)).model).toBe("model-a-1");
   const [session] = await client.user.listSessions();
   expect(session).toMatchObject({ current: true });
   await client.auth.logout();
@@ -65,4 +68,37 @@ test("Client: administrators list with filters, read the next page and act in th
   await expect(asUser.user.getProfile()).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
   expect((await client.user.getProfile()).role).toBe("admin");
   expect(client.refreshes()).toBe(0);
+});
+
+test("Client: an invalid request throws its violations, status and request id", async () => {
+  const client = clientAt(app.url);
+  const error = await errorOf(client.auth.register({ email: "ann", password: "short", name: "", acceptTerms: true }));
+  expect(error).toBeInstanceOf(GatehouseError);
+  expect(error).toMatchObject({ code: "VALIDATION_FAILED", status: 400, retryAfter: undefined });
+  expect(error?.violations.map(({ field }) => field)).toEqual(expect.arrayContaining(["email", "password", "name"]));
+  expect(error?.requestId).toMatch(/^[\w-]{8,}/);
+});
+
+test("Client: a locked account throws the seconds until a retry", async () => {
+  const client = clientAt(app.url);
+  const user = await app.addUser();
+  await app.lock(user.email);
+  const error = await errorOf(client.auth.login(user.credentials));
+  expect(error?.status).toBe(423);
+  expect(error?.retryAfter).toBeGreaterThan(60);
+});
+
+test.each([
+  ["a proxy's page", async () => new Response("<h1>Bad gateway</h1>", { status: 502 }), "UNEXPECTED_RESPONSE", 502],
+  ["a page instead of JSON", async () => new Response("<h1>Hello</h1>"), "UNEXPECTED_RESPONSE", 200],
+  ["no connection", () => Promise.reject(new TypeError("fetch failed")), "NETWORK_ERROR", 0],
+])("Client: %s throws its own code", async (_what, fetch, code, status) => {
+  expect(await errorOf(clientAt(app.url, { fetch }).user.getProfile())).toMatchObject({ code, status });
+});
+
+test("Client: an abort throws the reason of its signal", async () => {
+  const signal = AbortSignal.abort("no longer needed");
+  await expect(clientAt(app.url).health.getHealth({ signal })).rejects.toBe("no longer needed");
+  const client = clientAt(app.url, { lock: () => new Promise(() => {}) }); // another tab's refresh hangs
+  await expect(client.user.getProfile({ signal: AbortSignal.timeout(100) })).rejects.toThrow("timeout");
 });

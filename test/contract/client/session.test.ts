@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
-import type { TokenStore } from "../../../client/src/index.ts";
+import type { ClientOptions, TokenStore } from "../../../client/src/index.ts";
 import { testApp } from "../../support/app.ts";
 import { browserAt, clientAt } from "../../support/client.ts";
 import { times } from "../../support/until.ts";
@@ -9,22 +9,22 @@ const app = await testApp();
 
 /** A token store in memory. */
 function memory(token?: string): TokenStore & { token: string | undefined } {
-  return {
-    token,
-    get() {
-      return this.token;
-    },
-    set(next) {
-      this.token = next;
-    },
-  };
+  const set = (next: string | undefined) => void Object.assign(store, { token: next });
+  const store = { token, set, get: (): string | undefined => store.token };
+  return store;
+}
+
+/** A client with a session of a new user. */
+async function signedIn(options: ClientOptions = {}) {
+  const user = await app.addUser();
+  const client = clientAt(app.url, options);
+  await client.auth.login(user.credentials);
+  return { user, client };
 }
 
 test("Client: 20 parallel calls with an expired access token refresh once and are repeated", async () => {
   const store = memory();
-  const client = clientAt(app.url, { refreshToken: store });
-  const user = await app.addUser();
-  await client.auth.login(user.credentials);
+  const { user, client } = await signedIn({ refreshToken: store });
   const [access, refresh] = [client.accessToken, store.token];
   app.clock.advance("16m");
   const profiles = await Promise.all(times(20, () => client.user.getProfile()));
@@ -55,11 +55,8 @@ test("Client: a 401 other than UNAUTHENTICATED is not repeated", async () => {
 
 test("Client: reports a revoked session once, after one refresh", async () => {
   let ended = 0;
-  const client = clientAt(app.url, { onSignedOut: () => ended++ });
-  const user = await app.addUser();
-  await client.auth.login(user.credentials);
-  const other = await app.signIn(user);
-  await other.browser.delete("/user/sessions", other.accessToken);
+  const { user, client } = await signedIn({ onSignedOut: () => ended++ });
+  await (await app.signIn(user)).delete("/user/sessions");
   const calls = await Promise.allSettled(times(3, () => client.user.getProfile()));
   for (const call of calls) expect(call).toMatchObject({ status: "rejected", reason: { code: "UNAUTHENTICATED" } });
   expect([ended, client.refreshes(), client.accessToken]).toEqual([1, 1, undefined]);
@@ -67,10 +64,9 @@ test("Client: reports a revoked session once, after one refresh", async () => {
 
 test("Client: keeps the session when the refresh fails for another reason", async () => {
   let answer: (() => Promise<Response>) | undefined;
-  const client = clientAt(app.url, {
+  const { client } = await signedIn({
     fetch: (target, init) => (answer && String(target).endsWith("/auth/refresh") ? answer() : fetch(target, init)),
   });
-  await client.auth.login((await app.addUser()).credentials);
   app.clock.advance("16m");
   answer = () => Promise.reject(new TypeError("fetch failed"));
   await expect(client.user.getProfile()).rejects.toMatchObject({ code: "NETWORK_ERROR", status: 0 });
@@ -83,7 +79,7 @@ test("Client: keeps the session when the refresh fails for another reason", asyn
 test("Client: a sign-out while a refresh is in progress wins", async () => {
   const refreshed = Promise.withResolvers<void>();
   const store = memory();
-  const client = clientAt(app.url, {
+  const { client } = await signedIn({
     refreshToken: store,
     fetch: async (target, init) => {
       const response = await fetch(target, init);
@@ -91,7 +87,6 @@ test("Client: a sign-out while a refresh is in progress wins", async () => {
       return response;
     },
   });
-  await client.auth.login((await app.addUser()).credentials);
   const refreshing = client.auth.refresh();
   await client.auth.logout();
   refreshed.resolve();
@@ -116,9 +111,8 @@ test("Client: two tabs of a browser refresh one after the other, and both stay s
 });
 
 test("Client: repeats no request in the name of somebody who has signed in meanwhile", async () => {
-  const [store, ann, bob] = [memory(), await app.addUser(), await app.signIn()];
-  const client = clientAt(app.url, { refreshToken: store });
-  await client.auth.login(ann.credentials);
+  const [store, bob] = [memory(), await app.signIn()];
+  const { client } = await signedIn({ refreshToken: store });
   store.token = bob.refreshToken;
   app.clock.advance("16m");
   await expect(client.user.updateProfile({ name: "Ann" })).rejects.toMatchObject({ code: "UNAUTHENTICATED" });

@@ -29,8 +29,6 @@ test.each([
 });
 
 test(".env: an encoding that would lose variables is refused", async () => {
-  await expect(readFrom(Buffer.from("FIRST=1\n", "utf16le"))).rejects.toMatchObject({
-    code: 1,
-    stderr: "Gatehouse can't start:\n  .env can't be read: it must be UTF-8\n",
-  });
+  const stderr = "Gatehouse can't start:\n  .env can't be read: it must be UTF-8\n";
+  await expect(readFrom(Buffer.from("FIRST=1\n", "utf16le"))).rejects.toMatchObject({ code: 1, stderr });
 });

@@ -11,12 +11,9 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
   test("reads .env, and explains errors in one sentence", async () => {
     const folder = temporaryFolder();
     const url = await createDatabase();
-    for (const [name, ...args] of [
-      ["audit-verify"],
-      ["admin", "unlock", "a@example.com"],
-      ["admin", "grant-role", "web"],
-    ]) {
-      const early = await runScript(name as string, args, { DATABASE_URL: url, MIGRATE: "off" }, folder);
+    for (const command of ["audit-verify", "admin unlock a@example.com", "admin grant-role web"]) {
+      const [name = "", ...args] = command.split(" ");
+      const early = await runScript(name, args, { DATABASE_URL: url, MIGRATE: "off" }, folder);
       expect(early).toMatchObject({ code: 2, out: expect.stringMatching(/lacks (\d+) of \1 migrations/) });
     }
     writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
@@ -42,13 +39,9 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     const reader = await begin(env.DATABASE_URL, "select 1 from audit_events limit 1", []);
     const migrated = runScript("migrate", [], env);
     await reader.toBeWaitedFor();
-    await until("the end of the first attempt", async () => {
-      const rows = await query(
-        `select 1 from pg_locks l join pg_database d on d.oid = l.database
-           where d.datname = current_database() and relation = 'audit_events'::regclass and not granted`,
-      );
-      return rows.length === 0;
-    });
+    const waiting = `select 1 from pg_locks l join pg_database d on d.oid = l.database
+      where d.datname = current_database() and relation = 'audit_events'::regclass and not granted`;
+    await until("the end of the first attempt", async () => (await query(waiting)).length === 0);
     await reader.commit();
     expect(await migrated).toMatchObject({ code: 0 });
     expect(await months()).toHaveLength(before.length);

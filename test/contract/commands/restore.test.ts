@@ -18,12 +18,11 @@ test.skipIf(!commands)("after-restore: a restored dump has its accounts and no v
   const [url, restored] = [await createDatabase(), await createDatabase()];
   const before = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
   const env = { DATABASE_URL: restored, DATA_DIR: before.settings.DATA_DIR as string };
-  const { user, browser, accessToken } = await before.signIn(await before.addVerifiedUser());
-  await before.httpClient().post("/auth/forgot-password", { email: user.email });
-  const { token } = await before.mail.emailTo(user.email, /password/i);
+  const { user, post, accessToken } = await before.signIn(await before.addVerifiedUser());
+  const token = await before.resetTokenFor(user.email);
   const keys = await keysOf(before);
   const dump = execFileSync(join(POSTGRES_BIN as string, "pg_dump"), ["--no-owner", url]);
-  expect((await browser.post("/auth/logout", {}, accessToken)).status).toBeLessThan(300);
+  expect((await post("/auth/logout", {})).status).toBe(200);
   await before.close();
 
   execFileSync(join(POSTGRES_BIN as string, "psql"), ["-q", "-v", "ON_ERROR_STOP=1", restored], { input: dump });
@@ -31,20 +30,14 @@ test.skipIf(!commands)("after-restore: a restored dump has its accounts and no v
   expect(await runScript("admin", ["after-restore"], other)).toMatchObject({ code: 2 });
   expect(await runScript("admin", ["after-restore"], env)).toEqual({ code: 0, out: ENDED });
   const after = await startApp({ mode: "servers", env });
-  try {
-    expect(await keysOf(after)).not.toBe(keys);
-    expect((await after.httpClient().get("/user/profile", accessToken)).status).toBe(401);
-    const reset = { token, password: "Brand-new-2" };
-    expect((await after.httpClient().post("/auth/reset-password", reset)).status).toBe(400);
-    const login = await after.httpClient().post("/auth/login", user.credentials);
-    expect(login.status).toBe(200);
-    expect((await after.httpClient().get("/user/profile", login.body.accessToken)).status).toBe(200);
-    expect(await runScript("audit-verify", [], env)).toMatchObject({ code: 0 });
-    const [event] = await after.sql("select details from audit_events where event = 'admin.sessions_revoked'");
-    expect(event).toMatchObject({ details: { restored: true } });
-  } finally {
-    await after.close();
-  }
+  onTestFinished(after.close);
+  expect(await keysOf(after)).not.toBe(keys);
+  expect(await after.profileStatus(accessToken)).toBe(401);
+  expect((await after.resetPassword(token)).status).toBe(400);
+  expect(await (await after.signIn(user)).profileStatus()).toBe(200);
+  expect(await runScript("audit-verify", [], env)).toMatchObject({ code: 0 });
+  const [event] = await after.sql("select details from audit_events where event = 'admin.sessions_revoked'");
+  expect(event).toMatchObject({ details: { restored: true } });
 });
 
 test.skipIf(!commands)(
@@ -57,13 +50,13 @@ test.skipIf(!commands)(
     const ask = async (what: string) =>
       (await before.sql<{ answer: string }>(`select ${what} as answer`))[0]?.answer ?? "";
     const keys = await keysOf(before);
-    const { user, browser, accessToken } = await before.signIn(await before.addVerifiedUser());
+    const { user, put, post, accessToken } = await before.signIn(await before.addVerifiedUser());
     primary.run("pg_basebackup", ["-d", primary.url, "-D", backup, "-c", "fast"]);
-    expect((await browser.put("/user/profile", { name: "Early" }, accessToken)).status).toBe(200);
+    expect((await put("/user/profile", { name: "Early" })).status).toBe(200);
     const moment = await ask("clock_timestamp()::text");
-    expect((await browser.put("/user/profile", { name: "Late" }, accessToken)).status).toBe(200);
+    expect((await put("/user/profile", { name: "Late" })).status).toBe(200);
     const late = await before.addUser();
-    expect((await browser.post("/auth/logout", {}, accessToken)).status).toBe(200);
+    expect((await post("/auth/logout", {})).status).toBe(200);
     const segment = await ask("pg_walfile_name(pg_switch_wal())");
     await until("the archive", async () => (await ask("(select last_archived_wal from pg_stat_archiver)")) >= segment);
     await before.close();
@@ -75,16 +68,12 @@ test.skipIf(!commands)(
     const env = { DATABASE_URL: restored.url, DATA_DIR: before.settings.DATA_DIR as string };
     expect(await runScript("admin", ["after-restore"], env)).toEqual({ code: 0, out: ENDED });
     const after = await startApp({ mode: "servers", env });
-    try {
-      expect(await keysOf(after)).not.toBe(keys);
-      expect((await after.httpClient().get("/user/profile", accessToken)).status).toBe(401);
-      expect((await after.httpClient().post("/auth/login", late.credentials)).status).toBe(401);
-      const { body } = await after.httpClient().post("/auth/login", user.credentials);
-      expect((await after.httpClient().get("/user/profile", body.accessToken)).body).toMatchObject({ name: "Early" });
-      expect(await runScript("audit-verify", [], env)).toMatchObject({ code: 0 });
-    } finally {
-      await after.close();
-    }
+    onTestFinished(after.close);
+    expect(await keysOf(after)).not.toBe(keys);
+    expect(await after.profileStatus(accessToken)).toBe(401);
+    expect((await after.login(late.email)).status).toBe(401);
+    expect((await (await after.signIn(user)).get("/user/profile")).body).toMatchObject({ name: "Early" });
+    expect(await runScript("audit-verify", [], env)).toMatchObject({ code: 0 });
   },
 );
 

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import { startSuiteApp } from "../../support/app.ts";
+import { newAccount } from "../../support/credentials.ts";
+import { refusal } from "../../support/failures.ts";
 
 const app = await startSuiteApp(); // its schema is changed
 await app.sql("alter table users add constraint users_unforeseen check (name <> 'Unforeseen')");
 
 test("Database errors: a refused statement is 500 and logged once, with its code and place, without values and row", async () => {
-  const email = "secretive@example.com";
-  const account = { email, password: "Correct-horse-1", name: "Unforeseen", acceptTerms: true };
-  const answer = await app.httpClient().post("/auth/register", account);
-  expect(answer).toMatchObject({ status: 500, body: { code: "INTERNAL" } });
+  const account = newAccount({ email: "secretive@example.com", name: "Unforeseen" });
+  expect(await app.httpClient().post("/auth/register", account)).toMatchObject(refusal(500, "INTERNAL"));
   const failures = app.logs.map((line) => JSON.parse(line)).filter(({ level }) => level >= 50);
   expect(failures).toMatchObject([
     { err: { code: "23514", table: "users", constraint: "users_unforeseen", stack: expect.stringContaining("at ") } },

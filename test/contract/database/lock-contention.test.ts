@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { refusal } from "../../support/failures.ts";
 import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
@@ -10,8 +10,8 @@ const app = await testApp();
 describe.skipIf(app.mode === "embedded")("Lock contention", () => {
   const url = app.settings.DATABASE_URL as string;
   test("a deadlock is answered by 503 and a time to retry", async () => {
-    const { user, browser, accessToken } = await app.signIn();
-    const ask = () => browser.post("/auth/logout", undefined, accessToken);
+    const { user, post } = await app.signIn();
+    const ask = () => post("/auth/logout");
     const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
     await other.run("set local deadlock_timeout = '1min'", []); // the deadlock is detected in the product's connection
     const pending = ask();
@@ -19,34 +19,32 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     await other.run("select 1 from users where id = $1 for update", [user.id]);
     await other.commit();
     const answer = await pending;
-    expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+    expect(answer).toMatchObject(refusal(503, "UNAVAILABLE"));
     expect(answer.headers.get("retry-after")).toBe("2");
     expect((await ask()).status).toBe(200);
   });
 
   test("the wrong password that locks an account does not deadlock with its erasure", async () => {
-    const user = await app.addUser();
-    const guess = () => app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
-    for (let i = 0; i < 4; i++) await guess();
-    const erasure = await begin(url, "select 1 from users where id = $1 for update", [user.id]);
-    const fifth = guess();
+    const { id, email } = await app.addUser();
+    for (let i = 0; i < 4; i++) await app.guess(email);
+    const erasure = await begin(url, "select 1 from users where id = $1 for update", [id]);
+    const fifth = app.guess(email);
     await erasure.toBeWaitedFor();
-    await erasure.run("delete from attempts where subject = $1", [user.email]);
-    await erasure.run("delete from users where id = $1", [user.id]);
+    await erasure.run("delete from attempts where subject = $1", [email]);
+    await erasure.run("delete from users where id = $1", [id]);
     await erasure.commit();
     expect((await fifth).status).toBe(401);
   });
 
   test("a notice to an account that is being erased fails no request", async () => {
-    const [{ user, browser, accessToken }, owner] = [await app.signIn(), await app.addUser()];
-    const request = { newEmail: owner.email, password: user.password };
-    const ask = () => browser.post("/user/change-email", request, accessToken);
+    const [{ user, post }, owner] = [await app.signIn(), await app.addUser()];
+    const ask = () => post("/user/change-email", { newEmail: owner.email, password: user.password });
     const answer = await commitMeanwhile(url, "delete from users where id = $1", [owner.id], ask);
-    expect(answer).toMatchObject({ status: 200 });
+    expect(answer.status).toBe(200);
   });
 
   test("a user who is erased while a page of a search is read ends no list", async () => {
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     const word = randomUUID().slice(0, 13);
     const ids: string[] = [];
     for (const i of [1, 2, 3]) ids.unshift((await app.addUser({ email: `n${i}.${word}@example.com` })).id);
@@ -65,11 +63,11 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
   });
 
   test("the cleanup job is not blocked: it deletes an impersonation before the session that opened it", async () => {
-    const [admin, sentinel] = [await signInAdmin(app), await app.signIn()];
+    const [admin, sentinel] = [await app.signInAdmin(), await app.signIn()];
     const user = await app.addUser();
     expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
     expect((await admin.post("/auth/logout")).status).toBe(200);
-    await sentinel.browser.post("/auth/logout", undefined, sentinel.accessToken);
+    await sentinel.post("/auth/logout");
     const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
     const cleared = (id: string) => async () =>
       (await app.sql("select 1 from sessions where user_id = ?", [id])).length === 0;

@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { newId } from "../../../services/store/store.ts";
-import { signInAdmin } from "../../support/admin.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
@@ -41,7 +40,7 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   const folder = join(app.settings.DATA_DIR as string, "mail");
   const others = [`${newId(new Date(0))}.eml`, `${"a".repeat(36)}.eml`]; // of an earlier run, and of no e-mail
   const files = () => readdirSync(folder).filter((name) => name.endsWith(".eml"));
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const [kept, erased] = [await app.addUser(), await app.addUser()];
   for (const { email } of [admin.user, kept, erased]) await app.mail.emailTo(email);
   for (const name of [`${newId(app.clock.now())}.eml`, ...others]) writeFileSync(join(folder, name), "not stored");
@@ -52,12 +51,11 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
 });
 
 test("SESSION_RETENTION: deletes sessions that ended before this time", async () => {
-  const { user, browser, accessToken } = await app.signIn();
+  const { user, post } = await app.signIn();
   const sessions = async () => (await app.sql("select 1 from sessions where user_id = ?", [user.id])).length;
-  await browser.post("/auth/logout", undefined, accessToken);
+  await post("/auth/logout");
   app.clock.advance("2d");
-  const later = await app.signIn(user);
-  await later.browser.post("/auth/logout", undefined, later.accessToken);
+  await (await app.signIn(user)).post("/auth/logout");
   await app.signIn(user);
   expect(await sessions()).toBe(3);
   app.clock.advance("2d");
@@ -76,10 +74,10 @@ test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has 
     [hoursAgo(24), user.id, erased.id],
   );
   const read = async (from = 24, to = 0) => {
-    const { browser, accessToken } = await app.signIn(user);
+    const { get } = await app.signIn(user);
     const query = `from=${hoursAgo(from)}&to=${hoursAgo(to)}`;
     const paths = [`/user/usage?${query}`, `/admin/usage?${query}`, `/admin/usage?${query}&userId=${erased.id}`];
-    return Promise.all(paths.map(async (path) => (await browser.get(path, accessToken)).body));
+    return Promise.all(paths.map(async (path) => (await get(path)).body));
   };
   const before = await read();
   expect(before.map(({ length }) => length)).toEqual([2, 6, 2]);
@@ -90,7 +88,7 @@ test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has 
   expect(await read(1, -1)).toEqual(before); // sums have days, not times
   expect(await read(24, 1)).toEqual([[], [], []]);
   expect(await app.sql("select 1 from ai_usage_days where user_id = ?", [user.id])).toHaveLength(2);
-  const admin = await signInAdmin(app, user);
+  const admin = await app.signInAdmin(user);
   const { body } = await admin.get("/user/export");
   expect(body.usage).toEqual([]);
   expect(body.usageDays).toEqual(before[0].map(({ userId, ...sums }: { userId: string }) => sums));

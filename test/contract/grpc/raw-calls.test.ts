@@ -1,7 +1,7 @@
 import http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, expect, test, vi } from "vitest";
 import { AuthService, LoginRequestSchema } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -15,10 +15,7 @@ const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
-let session: http2.ClientHttp2Session;
-beforeAll(() => {
-  session = http2.connect(app.grpcUrl);
-});
+const session = http2.connect(app.grpcUrl);
 afterAll(() => session.close());
 
 const asJson = { ":path": LOGIN, "content-type": "application/json" };
@@ -35,10 +32,9 @@ test.each(["[", "a:99999", "%"])(
 test("gRPC: refuses an unreadable message with a reason, and does not quote it", async () => {
   const given = { email: "ann@example.com", password: 12_345_678 };
   const answer = await send(session, asJson, json(given));
-  const { status, text } = answer;
-  expect(status).toBe(400);
-  expect(text).not.toContain("12345678");
-  expect(JSON.parse(text)).toMatchObject({ code: "invalid_argument", message: "The request can't be read." });
+  expect(answer.status).toBe(400);
+  expect(answer.text).not.toContain("12345678");
+  expect(JSON.parse(answer.text)).toMatchObject({ code: "invalid_argument", message: "The request can't be read." });
   expect(failureOf(answer).reason).toBe(Reason.MALFORMED_REQUEST);
 });
 
@@ -72,10 +68,10 @@ test("gRPC: a body in 20,000 parts is read within ten seconds", async () => {
 
 test("gRPC: ends a call at its deadline, and refuses a deadline beyond the range of timers, in each protocol", async () => {
   const warnings = vi.spyOn(process, "emitWarning");
-  const authorization = `Bearer ${(await app.signIn()).accessToken}`;
+  const caller = (await app.signIn()).headers;
   const ask = (content: string, type: string, deadline: Record<string, string>) => {
     const message = create(StreamChatRequestSchema, conversationOf(content));
-    const headers = { ":path": STREAM, "content-type": `application/${type}`, authorization, ...deadline };
+    const headers = { ":path": STREAM, "content-type": `application/${type}`, ...caller, ...deadline };
     return send(session, headers, framed(toBinary(StreamChatRequestSchema, message)));
   };
   const late = await ask("case: silent", "grpc", { "grpc-timeout": "200m" });

@@ -28,32 +28,25 @@ describe.each(Object.entries(transports))("Request id over %s", (protocol, trans
     const onHeader = (header: Headers) => {
       id = header.get("x-request-id");
     };
-    const failure = await call({ headers, onHeader }).then(
-      () => undefined,
-      (thrown) => ConnectError.from(thrown),
-    );
+    const failure = await call({ headers, onHeader }).then(() => undefined, ConnectError.from);
     return { id: id ?? failure?.metadata.get("x-request-id"), failed: failure !== undefined };
   }
 
   test("is the caller's, or a new one instead of an invalid one, for successes, failures and streams", async () => {
-    const { user, accessToken } = await app.signIn();
-    const authorization = `Bearer ${accessToken}`;
-    const calls = {
-      success: (callOptions: CallOptions) => client(AuthService).login(user.credentials, callOptions),
-      failure: (callOptions: CallOptions) => client(AuthService).login({ email: "not-an-address" }, callOptions),
-      stream: (callOptions: CallOptions) =>
-        chat({ ...callOptions, headers: { ...(callOptions.headers as Record<string, string>), authorization } }),
-      "refused stream": chat,
-    };
-    for (const [what, call] of Object.entries(calls)) {
-      const failed = what === "failure" || what === "refused stream";
-      const given = `${protocol}-${what.replace(" ", "_")}`;
-      expect(await idOf(call, { "x-request-id": given }), what).toEqual({ id: given, failed });
-      expect(await idOf(call), what).toEqual({ id: expect.stringMatching(NEW), failed });
-      for (const invalid of ["not valid", "x".repeat(129)]) {
-        const answered = await idOf(call, { "x-request-id": invalid });
-        expect(answered, what).toEqual({ id: expect.stringMatching(NEW), failed });
-      }
+    const { user, headers } = await app.signIn();
+    const login = (request: object) => (callOptions: CallOptions) => client(AuthService).login(request, callOptions);
+    for (const [what, call, caller, failed] of [
+      ["success", login(user.credentials), {}, false],
+      ["failure", login({ email: "not-an-address" }), {}, true],
+      ["stream", chat, headers, false],
+      ["refused-stream", chat, {}, true],
+    ] as const) {
+      const given = `${protocol}-${what}`;
+      expect(await idOf(call, { ...caller, "x-request-id": given }), what).toEqual({ id: given, failed });
+      const renewed = { id: expect.stringMatching(NEW), failed };
+      expect(await idOf(call, caller), what).toEqual(renewed);
+      for (const invalid of ["not valid", "x".repeat(129)])
+        expect(await idOf(call, { ...caller, "x-request-id": invalid }), what).toEqual(renewed);
     }
   });
 

@@ -11,7 +11,7 @@ import { until } from "../../support/until.ts";
 /** Connects to a gateway that may end the connection at any moment. */
 function openRaw(port: number) {
   const socket = net.connect(port, "127.0.0.1").on("error", () => {});
-  return { socket, text: textOf(socket), closed: once(socket, "close") };
+  return { socket, text: textOf(socket), closed: new Promise((resolve) => socket.on("close", resolve)) };
 }
 
 describe("Endless request body", async () => {

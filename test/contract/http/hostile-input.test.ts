@@ -4,16 +4,15 @@ import { describe, expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { PASSWORD } from "../../support/accounts.ts";
-import { signInAdmin } from "../../support/admin.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
-import { fieldsIn, refusal } from "../../support/failures.ts";
-import { guess } from "../../support/passwords.ts";
+import { refusal } from "../../support/failures.ts";
 import { sendRawHttp } from "../../support/raw-http.ts";
 import { errorOf } from "../../support/stub-transports.ts";
 
 const app = await testApp();
+/** The password breaks four rules. */
+const REGISTRATION = ["acceptTerms", "email", "name", "password", "password", "password", "password"];
 const failureOf = (error: unknown) => ConnectError.from(error).findDetails(FailureSchema)[0];
 
 describe("Request with many errors", () => {
@@ -97,7 +96,7 @@ test.each([
 test("Rate-limit headers: are on every response of a limited route, refusals included", async () => {
   const { user, post, delete: remove } = await app.signIn();
   const answers = [
-    await guess(app, user.email),
+    await app.guess(user.email),
     await post("/auth/verify-email", { token: "x" }),
     await post("/auth/register", {}),
     await post("/ai/chat", {}),
@@ -112,22 +111,20 @@ test("Rate-limit headers: are on every response of a limited route, refusals inc
 });
 
 test.each([
-  ["POST", "/auth/register", { email: "a@-x.com", password: PASSWORD, name: "", acceptTerms: true }, ["email", "name"]],
+  ["POST", "/auth/register", { email: "a@-x.com", password: "short", name: " " }, REGISTRATION],
   ["POST", "/auth/login", { email: `${"a".repeat(250)}@b.com`, password: "" }, ["email", "password"]],
   ["POST", "/user/change-email", { newEmail: "a@xn--.com", password: "" }, ["newEmail", "password"]],
   ["PUT", `/admin/users/${randomUUID()}`, { email: "a@-x.com", name: "" }, ["email", "name"]],
 ])("%s %s: lists an impossible address together with all other violations", async (method, path, body, fields) => {
-  const { browser, headers } = await signInAdmin(app);
+  const { browser, headers } = await app.signInAdmin();
   const answer = await browser.send(method, path, body, headers);
-  expect(answer.body.violations).toHaveLength(fields.length);
-  expect(fieldsIn(answer)).toEqual(fields);
+  expect(answer.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual(fields);
 });
 
 test.each([0x99, 0x11, 0xff])("Invented cursor: pages like any other position (%i)", async (byte) => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const cursor = Buffer.alloc(21, byte).toString("base64url");
-  for (const list of ["users", "audit-logs", "email-logs"]) {
+  for (const list of ["users", "audit-logs", "email-logs"])
     expect([200, 400]).toContain((await admin.get(`/admin/${list}?cursor=${cursor}`)).status);
-  }
   expect(await app.grpc(AdminService).listUsers({ cursor }, admin).catch(failureOf)).toBeDefined();
 });

@@ -1,8 +1,10 @@
 import http from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startApp, type TestApp } from "../../support/app.ts";
+import { NEW_PASSWORD } from "../../support/credentials.ts";
 import { PROFILE_SECTION, sendProfileRequest } from "../../support/reference-page.ts";
 import { listen } from "../../support/sockets.ts";
+import { press, submit } from "../../support/web-actions.ts";
 import { describeChromium } from "../../support/web-fixture.ts";
 
 describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
@@ -32,14 +34,10 @@ describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
     const { link } = await app.mail.emailTo(user.email);
     expect(link).toContain(`${publicUrl}/verify-email#token=`);
     const { page } = await visit(link as string);
-    await page.getByRole("button", { name: "Confirm" }).click();
-    await page.getByText("Your address is confirmed.").waitFor();
-
-    await app.httpClient().post("/auth/forgot-password", { email: user.email });
+    await press(page, "Confirm", "Your address is confirmed.");
+    await app.resetTokenFor(user.email);
     await page.goto((await app.mail.emailTo(user.email, /Reset/)).link as string);
-    await page.getByLabel("New password").fill("Brand-new-2");
-    await page.getByRole("button", { name: "Set the password" }).click();
-    await page.getByText("Your password is changed.").waitFor();
+    await submit(page, { "New password": NEW_PASSWORD }, "Set the password", "Your password is changed.");
   });
 
   test("the documentation sends requests, and browsers stay signed in", async () => {

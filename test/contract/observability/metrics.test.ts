@@ -3,7 +3,7 @@ import { signInAt } from "../../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
 import { freshStorage } from "../../support/databases.ts";
 import { type Process, startApart, startProcess } from "../../support/deployment.ts";
-import { grpcUrlIn, head, LOGIN, withSession } from "../../support/hostile.ts";
+import { CHAT, grpcUrlIn, head, LOGIN, withSession } from "../../support/hostile.ts";
 import { createHttpClient } from "../../support/http-client.ts";
 import { freePort, readMetrics } from "../../support/metrics.ts";
 import { framed, send } from "../../support/raw-grpc.ts";
@@ -29,56 +29,47 @@ const UNREADABLE = [LOGIN, "/gatehouse.ai.v1.AIService/StreamChat"];
 describe("GET /metrics", () => {
   /** Sends some requests. */
   async function sendRequests(url: string, grpcUrl: string): Promise<void> {
-    const { browser: httpClient, accessToken: token } = await signInAt(url);
-    const caller = { authorization: `Bearer ${token}` };
+    const { headers, get, post } = await signInAt(url);
     await withSession(grpcUrl, async (session) => {
-      for (const path of UNREADABLE) await send(session, head(path, caller), framed(Buffer.from("unreadable")));
+      for (const path of UNREADABLE) await send(session, head(path, headers), framed(Buffer.from("unreadable")));
     });
-    for (const path of ["/ai/chat", "/ai/stream"]) await httpClient.post(path, conversationOf("case: plain"), token);
-    await httpClient.post("/ai/chat", conversationOf("case: bad-key"), token);
-    await httpClient.get("/no/such/path-secret");
+    for (const path of ["/ai/chat", "/ai/stream"]) await post(path, conversationOf("case: plain"));
+    await post("/ai/chat", conversationOf("case: bad-key"));
+    await get("/no/such/path-secret");
   }
 
   function expectServices(metrics: Map<string, number>): void {
-    const chat = 'rpc_method="gatehouse.ai.v1.AIService/Chat"';
-    expect(countOf(metrics, "rpc_server_call_duration_seconds", chat, '"OK"')).toBe(1);
-    expect(countOf(metrics, "rpc_server_call_duration_seconds", chat, '"INTERNAL"')).toBe(1);
-    for (const path of UNREADABLE) {
-      const labels = [`rpc_method="${path.slice(1)}"`, '"INVALID_ARGUMENT"'];
-      expect(countOf(metrics, "rpc_server_call_duration_seconds", ...labels)).toBe(1);
-    }
+    const unreadable = UNREADABLE.map((path) => [path.slice(1), "INVALID_ARGUMENT"]);
+    for (const [method, status] of [[CHAT.slice(1), "OK"], [CHAT.slice(1), "INTERNAL"], ...unreadable])
+      expect(countOf(metrics, "rpc_server_call_duration_seconds", `rpc_method="${method}"`, `"${status}"`)).toBe(1);
     const labels = ['gen_ai_operation_name="chat"', 'gen_ai_provider_name="openai"', "gen_ai_request_model="];
     const operations = "gen_ai_client_operation_duration_seconds";
     expect(countOf(metrics, operations, ...labels)).toBe(3);
     expect(countOf(metrics, operations, ...labels, 'error_type="refused the key"')).toBe(1);
     expect(countOf(metrics, "gen_ai_client_operation_time_to_first_chunk_seconds", ...labels)).toBe(1);
     expect(countOf(metrics, "gen_ai_client_token_usage", ...labels, 'gen_ai_token_type="output"')).toBe(2);
-    expect(countOf(metrics, "gatehouse_ai_overhead_seconds", 'phase="request"')).toBe(3);
-    expect(countOf(metrics, "gatehouse_ai_overhead_seconds", 'phase="reply"')).toBe(3);
+    for (const phase of ["request", "reply"])
+      expect(countOf(metrics, "gatehouse_ai_overhead_seconds", `phase="${phase}"`)).toBe(3);
     const bounds = (name: string) =>
       [...metrics.keys()].flatMap((key) => (key.startsWith(`${name}_bucket`) ? [/le="(.*?)"/.exec(key)?.[1]] : []));
     expect(bounds("gen_ai_client_operation_time_to_first_chunk_seconds")).toEqual(SECONDS);
     expect(new Set(bounds(operations))).toEqual(new Set(SECONDS));
     expect(new Set(bounds("gen_ai_client_token_usage"))).toEqual(new Set(TOKENS));
     const queues = ["mail_queue_depth", "mail_queue_lag_seconds", "password_hashes_waiting", "audit_unsealed_events"];
-    for (const gauge of [...queues.map((name) => `gatehouse_${name}`), "db_client_connection_pending_requests"]) {
+    for (const gauge of [...queues.map((name) => `gatehouse_${name}`), "db_client_connection_pending_requests"])
       expect(metrics.get(gauge)).toBeGreaterThanOrEqual(0);
-    }
-    for (const dependency of ["database", "cache", "mail"]) {
+    for (const dependency of ["database", "cache", "mail"])
       expect(metrics.get(`gatehouse_dependency_up{dependency="${dependency}"}`)).toBe(1);
-    }
-    const connections = ["used", "idle"].map((state) =>
-      metrics.get(`db_client_connection_count{db_client_connection_state="${state}"}`),
-    );
-    expect(Number(connections[0]) + Number(connections[1])).toBeGreaterThan(0);
+    const connections = (state: string) =>
+      Number(metrics.get(`db_client_connection_count{db_client_connection_state="${state}"}`));
+    expect(connections("used") + connections("idle")).toBeGreaterThan(0);
   }
 
   function expectGateway(metrics: Map<string, number>): void {
     const name = "http_server_request_duration_seconds";
     const chat = ['http_request_method="POST"', 'http_route="/ai/chat"'];
-    expect(countOf(metrics, name, ...chat, 'http_response_status_code="200"')).toBe(1);
-    expect(countOf(metrics, name, ...chat, 'http_response_status_code="500"')).toBe(1);
-    expect(countOf(metrics, name, 'http_response_status_code="404"')).toBe(1);
+    for (const [status, ...labels] of [["200", ...chat], ["500", ...chat], ["404"]])
+      expect(countOf(metrics, name, ...labels, `http_response_status_code="${status}"`)).toBe(1);
     expect(metrics.get("http_server_active_requests")).toBe(0);
     expect(metrics.get("process_resident_memory_bytes")).toBeGreaterThan(0);
     expect([...metrics.keys()].join()).not.toMatch(/secret|@/);

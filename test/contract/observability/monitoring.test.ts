@@ -1,18 +1,18 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { expect, test } from "vitest";
-import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
+import { expect, onTestFinished, test } from "vitest";
 import { signInAt } from "../../support/accounts.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
 import { startDaemon } from "../../support/daemon.ts";
 import { freshStorage } from "../../support/databases.ts";
 import { startProcess } from "../../support/deployment.ts";
 import { freePort } from "../../support/metrics.ts";
 import { isMissing } from "../../support/skip-without.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
-import { times, until } from "../../support/until.ts";
+import { times } from "../../support/until.ts";
 
+const simulator = await startSuiteProvider();
 const read = (file: string) => readFileSync(`deploy/${file}`, "utf8");
 type Panel = { title: string; targets: { expr: string }[] };
 const panels: Panel[] = JSON.parse(read("grafana/dashboard.json")).panels;
@@ -32,13 +32,8 @@ test.skipIf(isMissing("prometheus"))(
   "Dashboard and alert rules: every query finds values of a process under load",
   async () => {
     const [metricsPort, port] = await Promise.all([freePort(), freePort()]);
-    const simulator = await startProviderSimulator({ dialect: "openai" });
-    const server = await startProcess({
-      ...(await freshStorage()),
-      METRICS_PORT: metricsPort,
-      RATE_LIMITS: "off",
-      ...simulator.env,
-    });
+    const settings = { METRICS_PORT: metricsPort, RATE_LIMITS: "off", ...simulator.env };
+    const server = await startProcess({ ...(await freshStorage()), ...settings });
     const folder = temporaryFolder();
     const config = read("prometheus/prometheus.yml")
       .replaceAll("15s", "1s")
@@ -56,46 +51,30 @@ test.skipIf(isMissing("prometheus"))(
     const query = async (expr: string): Promise<number[]> => {
       const promql = expr.replaceAll("$instance", ".*").replaceAll("$__rate_interval", "20s");
       const { result } = await ask(`query?query=${encodeURIComponent(promql)}`);
-      return result
-        .map(({ value }: { value: [number, string] }) => Number(value[1]))
-        .filter((n: number) => !Number.isNaN(n));
+      const values = result.map(({ value }: { value: [number, string] }) => Number(value[1]));
+      return values.filter((n: number) => !Number.isNaN(n));
     };
-    try {
-      const { browser, accessToken } = await signInAt(server.url);
-      const load = async () => {
-        for (const path of ["/ai/chat", "/ai/stream"])
-          await browser.post(path, conversationOf("case: plain"), accessToken);
-        await browser.post("/ai/chat", conversationOf("case: bad-key"), accessToken);
-        await Promise.all(times(5, () => browser.get("/user/profile", accessToken)));
-      };
-      const empty = async () => {
-        const found = panels.flatMap(({ title, targets }) =>
-          targets.map(async ({ expr }) => ({ title, n: (await query(expr)).length })),
-        );
-        return (await Promise.all(found)).filter(({ n }) => n === 0).map(({ title }) => title);
-      };
-      let missing: string[] = [];
-      await until(
-        "every panel to have values",
-        async () => {
-          await load();
-          missing = await empty();
-          return missing.length === 0;
-        },
-        20_000,
-      ).catch((error) => expect({ error, missing }).toEqual({}));
-      const known: string[] = await ask("label/__name__/values");
-      const rules = read("prometheus/alerts.yml").replace(/by \([^)]*\)|\{\{.*?\}\}/g, "");
-      const used = [...new Set(rules.match(METRIC))];
-      expect(used.length).toBeGreaterThan(8);
-      expect(used.filter((name) => !known.includes(name))).toEqual([]);
-      const { groups } = await ask("rules");
-      expect(groups[0].rules.map(({ name, health }: Record<string, string>) => [name, health])).toEqual(
-        alerts.map((name) => [name, "ok"]),
+    onTestFinished(async () => void (await Promise.all([prometheus.close(), server.end("SIGKILL")])));
+    const { get, post } = await signInAt(server.url);
+    const emptyPanels = async () => {
+      for (const path of ["/ai/chat", "/ai/stream"]) await post(path, conversationOf("case: plain"));
+      await post("/ai/chat", conversationOf("case: bad-key"));
+      await Promise.all(times(5, () => get("/user/profile")));
+      const found = panels.flatMap(({ title, targets }) =>
+        targets.map(async ({ expr }) => ({ title, n: (await query(expr)).length })),
       );
-    } finally {
-      await Promise.all([prometheus.close(), server.end("SIGKILL"), simulator.close()]);
-    }
+      return (await Promise.all(found)).filter(({ n }) => n === 0).map(({ title }) => title);
+    };
+    await expect.poll(emptyPanels, { timeout: 20_000 }).toEqual([]);
+    const known: string[] = await ask("label/__name__/values");
+    const rules = read("prometheus/alerts.yml").replace(/by \([^)]*\)|\{\{.*?\}\}/g, "");
+    const used = [...new Set(rules.match(METRIC))];
+    expect(used.length).toBeGreaterThan(8);
+    expect(used.filter((name) => !known.includes(name))).toEqual([]);
+    const { groups } = await ask("rules");
+    expect(groups[0].rules.map(({ name, health }: Record<string, string>) => [name, health])).toEqual(
+      alerts.map((name) => [name, "ok"]),
+    );
   },
   60_000,
 );

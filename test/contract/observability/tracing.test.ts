@@ -1,19 +1,19 @@
 import { createServer } from "node:http";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { openTracing } from "../../../services/platform/tracing.ts";
 import { signInAt } from "../../support/accounts.ts";
-import { startSuiteProvider } from "../../support/ai-calls.ts";
+import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
 import { freshStorage } from "../../support/databases.ts";
 import { type Process, startApart, startProcess } from "../../support/deployment.ts";
 import { createHttpClient } from "../../support/http-client.ts";
 import { listen } from "../../support/sockets.ts";
 
+type Attributes = Record<string, unknown>;
+type Head = { traceId: string; spanId: string; parentSpanId?: string; name: string; kind: number };
 /** A span at a collector. */
-type Span = { traceId: string; spanId: string; parentSpanId?: string; name: string; kind: number; attributes: object };
-type Export = {
-  resourceSpans: { resource: unknown; scopeSpans: { spans: (Span & { attributes: Attribute[] })[] }[] }[];
-};
-type Attribute = { key: string; value: Record<string, unknown> };
+type Span = Head & { attributes: Attributes };
+type Sent = Head & { attributes: { key: string; value: Attributes }[] };
+type Export = { resourceSpans: { scopeSpans: { spans: Sent[] }[] }[] };
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const CALLER = "b7ad6b7169203331";
@@ -36,10 +36,7 @@ const collector = createServer(async (request, response) => {
   response.writeHead(200, { "content-type": "application/json" }).end("{}");
 });
 const running: Process[] = [];
-let collectorPort: number;
-beforeAll(async () => {
-  collectorPort = await listen(collector);
-});
+const endpoint = `http://127.0.0.1:${await listen(collector)}`;
 afterAll(async () => {
   for (const each of running) await each.end("SIGKILL");
   collector.close();
@@ -50,7 +47,7 @@ const settings = async () => ({
   ...simulator.env,
   INTERNAL_SECRET: "shared-by-gateway-and-services",
   OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=trial",
-  OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${collectorPort}`,
+  OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
 });
 
 const starts = {
@@ -65,14 +62,10 @@ describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
   test("a trace has the spans of caller, request, RPC, statements and provider call", async () => {
     spans.length = 0;
     running.push(...(await start()));
-    const { browser: httpClient, accessToken } = await signInAt(running[0]?.url ?? "");
-    const headers = { authorization: `Bearer ${accessToken}`, traceparent: `00-${TRACE}-${CALLER}-01` };
-    const ask = (path: string, name: string) => {
-      const messages = [{ role: "user", content: `case: ${name}` }];
-      return httpClient.send("POST", path, { provider: "provider-a", messages }, headers);
-    };
-    await ask("/ai/chat", "plain");
-    await ask("/ai/stream", "reset-midway");
+    const { browser, ...caller } = await signInAt(running[0]?.url ?? "");
+    const headers = { ...caller.headers, traceparent: `00-${TRACE}-${CALLER}-01` };
+    await browser.send("POST", "/ai/chat", conversationOf("case: plain"), headers);
+    await browser.send("POST", "/ai/stream", conversationOf("case: reset-midway"), headers);
     for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
 
     const all = spans.filter(({ traceId }) => traceId === TRACE);
@@ -99,10 +92,8 @@ describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
     }
     const login = spans.find(({ name }) => name === "POST /auth/login");
     expect(login?.parentSpanId).toBeFalsy();
-    const texts = spans.flatMap(({ traceId, kind, attributes }) =>
-      traceId === login?.traceId && kind === CLIENT ? [(attributes as Record<string, string>)["db.query.text"]] : [],
-    );
-    expect(texts.join()).toMatch(/insert into sessions/i); // of the ORM's connection, or of a prepared statement
+    const ofLogin = spans.filter(({ traceId, kind }) => traceId === login?.traceId && kind === CLIENT);
+    expect(ofLogin.map(({ attributes }) => attributes["db.query.text"]).join()).toMatch(/insert into sessions/i); // of the ORM's connection, or of a prepared statement
     expect(received).toMatch(/"deployment.environment.name","value":\{"stringValue":"trial"/);
     expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
   });
@@ -114,16 +105,15 @@ test("Tracing: the trace of an unsampled caller stays unsampled, an invalid head
   expect(begin(`00-${TRACE}-${CALLER}-01`)).toMatch(new RegExp(`^00-${TRACE}-(?!${CALLER}).*-01$`));
   expect(begin(`00-${TRACE}-${CALLER}-00`)).toMatch(new RegExp(`^00-${TRACE}-.*-00$`));
   const zeros = [`00-${TRACE}-${"0".repeat(16)}-01`, `00-${"0".repeat(32)}-${CALLER}-01`];
-  for (const odd of ["", ...zeros, `${TRACE}-${CALLER}`]) {
+  for (const odd of ["", ...zeros, `${TRACE}-${CALLER}`])
     expect(begin(odd)).not.toMatch(new RegExp(`${TRACE}|00-0{32}`));
-  }
   await tracing?.close();
 });
 
 test("Tracing: a collector that does not respond delays neither requests nor the shutdown", async () => {
   const mute = createServer(() => {});
-  const endpoint = `http://127.0.0.1:${await listen(mute)}`;
-  const service = await startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT: endpoint });
+  const OTEL_EXPORTER_OTLP_ENDPOINT = `http://127.0.0.1:${await listen(mute)}`;
+  const service = await startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT });
   running.push(service);
   for (const _ of Array(20)) expect((await createHttpClient(service.url).get("/health/live")).status).toBe(200);
   const startedAt = performance.now();

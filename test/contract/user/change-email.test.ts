@@ -3,19 +3,18 @@ import { expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { invalid, refusal } from "../../support/failures.ts";
-import { guess, login, resetPassword, resetTokenFor } from "../../support/passwords.ts";
 import { tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 const fresh = () => `New.${randomUUID()}@example.com`;
 const ask = ({ post, user: { password } }: SignedIn, newEmail: string) =>
   post("/user/change-email", { newEmail, password });
-const verify = (token: unknown) => app.httpClient().post("/auth/verify-email", { token });
+const { verifyEmail: verify } = app;
 
 test("POST /user/change-email: takes effect with the mailed token, and notifies the old address twice", async () => {
   const account = await app.signIn();
   const { email } = account.user;
-  await guess(app, email);
+  await app.guess(email);
   const newEmail = fresh();
   expect(await ask(account, newEmail)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
   const profile = async () => (await account.get("/user/profile")).body;
@@ -28,7 +27,7 @@ test("POST /user/change-email: takes effect with the mailed token, and notifies 
   expect((await verify(token)).status).toBe(400);
   expect(await profile()).toMatchObject({ email: newEmail, emailVerified: true });
   await app.mail.emailTo(email, /e-mail address was changed/);
-  expect([(await login(app, email)).status, (await login(app, newEmail)).status]).toEqual([401, 200]);
+  expect([(await app.login(email)).status, (await app.login(newEmail)).status]).toEqual([401, 200]);
 });
 
 test("POST /user/change-email: does not reveal an address in use, and notifies its owner; refuses the current address", async () => {
@@ -74,9 +73,9 @@ test("POST /user/change-email: one of two accounts that confirm one address gets
 
 test("POST /user/change-email: voids reset links mailed to the old address", async () => {
   const account = await app.signIn();
-  const old = await resetTokenFor(app, account.user.email);
+  const old = await app.resetTokenFor(account.user.email);
   const newEmail = fresh();
   await ask(account, newEmail);
   expect((await verify((await app.mail.emailTo(newEmail)).token)).status).toBe(200);
-  expect(await resetPassword(app, old)).toMatchObject(refusal(400, "TOKEN_INVALID"));
+  expect(await app.resetPassword(old)).toMatchObject(refusal(400, "TOKEN_INVALID"));
 });

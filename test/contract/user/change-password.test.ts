@@ -1,18 +1,8 @@
 import { expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
+import { NEW_PASSWORD as NEW, WRONG_PASSWORD } from "../../support/credentials.ts";
 import { fieldsIn, refusal } from "../../support/failures.ts";
-import {
-  lock,
-  login,
-  NEW_PASSWORD as NEW,
-  resetPassword,
-  resetTokenFor,
-  WRONG_PASSWORD,
-} from "../../support/passwords.ts";
-import { verifyMfa } from "../../support/second-factor.ts";
-import { profileStatus } from "../../support/sessions.ts";
 import { tallyGuesses, times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -24,11 +14,11 @@ test("POST /user/change-password: sets the password, keeps this session, ends th
   const account = await app.signIn(await app.addVerifiedUser());
   const other = await app.signIn(account.user);
   expect(await change(account)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-  expect([await profileStatus(account), await profileStatus(other)]).toEqual([200, 401]);
+  expect([await account.profileStatus(), await other.profileStatus()]).toEqual([200, 401]);
   expect((await account.browser.post("/auth/refresh")).status).toBe(200);
   expect((await other.browser.post("/auth/refresh")).status).toBe(401);
   const { email } = account.user;
-  expect([(await login(app, email)).status, (await login(app, email, NEW)).status]).toEqual([401, 200]);
+  expect([(await app.login(email)).status, (await app.login(email, NEW)).status]).toEqual([401, 200]);
   expect((await app.mail.emailTo(email, /password was changed/)).html).toContain("Hello Ann Example,");
 });
 
@@ -41,7 +31,7 @@ test("POST /user/change-password: five wrong current passwords lock confirmation
   expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
   expect(answers[0]?.body).toMatchObject({ code: "INVALID_CURRENT_PASSWORD", error: "Bad Request" });
   expect((await change(account)).status).toBe(423);
-  expect((await login(app, account.user.email)).status).toBe(200);
+  expect((await app.login(account.user.email)).status).toBe(200);
 });
 
 test.each([
@@ -59,8 +49,8 @@ test.each([
 test("POST /user/change-password: works while guesses of others have locked the login", async () => {
   const account = await app.signIn();
   const { email } = account.user;
-  await lock(app, email);
-  expect((await login(app, email)).status).toBe(423);
+  await app.lock(email);
+  expect((await app.login(email)).status).toBe(423);
   expect((await change(account)).status).toBe(200);
   for (const path of ["/auth/setup-totp", "/user/delete-account"])
     expect((await account.post(path, { password: NEW })).status).toBe(200);
@@ -89,16 +79,16 @@ test("POST /user/change-password: one of six parallel changes succeeds", async (
 });
 
 test("POST /user/change-password: voids mailed links and pending MFA tokens", async () => {
-  const account = await setUpFactor(app);
+  const account = await app.setUpFactor();
   const { user, post, authenticator } = account;
-  const reset = await resetTokenFor(app, user.email);
+  const reset = await app.resetTokenFor(user.email);
   const newEmail = `new-${user.email}`;
   await post("/user/change-email", { newEmail, password: user.password });
   const { token } = await app.mail.emailTo(newEmail);
-  const tempToken = await mfaTokenFor(app, user);
+  const tempToken = await app.mfaTokenFor(user);
   expect((await change(account)).status).toBe(200);
   const refused = refusal(400, "TOKEN_INVALID");
-  expect(await resetPassword(app, reset)).toMatchObject(refused);
-  expect(await app.httpClient().post("/auth/verify-email", { token })).toMatchObject(refused);
-  expect((await verifyMfa(app, tempToken, { code: await authenticator.code() })).status).toBe(401);
+  expect(await app.resetPassword(reset)).toMatchObject(refused);
+  expect(await app.verifyEmail(token)).toMatchObject(refused);
+  expect((await app.verifyMfa(tempToken, { code: await authenticator.code() })).status).toBe(401);
 });

@@ -1,20 +1,16 @@
 import { expect, test } from "vitest";
 import { PASSWORD, type SignedIn } from "../../support/accounts.ts";
-import { auditOf } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
-import { mfaTokenFor, setUpFactor } from "../../support/authenticator.ts";
+import { WRONG_CODE, WRONG_PASSWORD } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
 import { withToken } from "../../support/http-client.ts";
-import { guess, login, WRONG_PASSWORD } from "../../support/passwords.ts";
-import { signInBy, verifyMfa, WRONG_CODE } from "../../support/second-factor.ts";
-import { profileStatus } from "../../support/sessions.ts";
 import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { tally, times, until } from "../../support/until.ts";
 
 const app = await testApp();
 const url = app.settings.DATABASE_URL as string;
 const remove = ({ post }: Pick<SignedIn, "post">, body?: object) => post("/user/delete-account", body);
-const signIn = ({ user }: Pick<SignedIn, "user">) => login(app, user.email);
+const signIn = ({ user }: Pick<SignedIn, "user">) => app.login(user.email);
 const isGone = async ({ user }: SignedIn) =>
   (await app.sql("select 1 from users where id = ?", [user.id])).length === 0;
 
@@ -27,7 +23,7 @@ test("POST /user/delete-account: ends every session, and names the date in respo
   expect(days).toBeGreaterThan(29.99);
   expect(days).toBeLessThanOrEqual(30);
   for (const each of [account, other]) {
-    expect(await profileStatus(each)).toBe(401);
+    expect(await each.profileStatus()).toBe(401);
     expect((await each.browser.post("/auth/refresh")).status).toBe(401);
   }
   const mail = await app.mail.emailTo(account.user.email, /will be deleted/);
@@ -57,9 +53,8 @@ test("POST /user/delete-account: accepts an empty body within 15 minutes; a logi
   expect(again.body).not.toHaveProperty("restored");
   app.clock.advance("2d");
   expect((await signIn(account)).status).toBe(200);
-  for (const event of ["user.deletion_requested", "user.restored"]) {
-    expect(await auditOf(app, account.user.id, event)).toHaveLength(1);
-  }
+  for (const event of ["user.deletion_requested", "user.restored"])
+    expect(await app.auditOf(account.user.id, event)).toHaveLength(1);
 });
 
 test.runIf(app.mode !== "embedded")("POST /user/delete-account: parallel logins restore the account once", async () => {
@@ -73,13 +68,13 @@ test.runIf(app.mode !== "embedded")("POST /user/delete-account: parallel logins 
   await held.commit();
   const answers = await Promise.all(logins);
   expect(tally(answers, (a) => `${a.status} ${a.body.restored ?? ""}`)).toEqual({ "200 true": 1, "200 ": 3 });
-  expect(await auditOf(app, account.user.id, "user.restored")).toHaveLength(1);
+  expect(await app.auditOf(account.user.id, "user.restored")).toHaveLength(1);
 });
 
 test("POST /user/delete-account: only the second factor restores an account that has one", async () => {
-  const account = await setUpFactor(app);
-  const older = await mfaTokenFor(app, account.user);
-  const verify = async (tempToken: string) => verifyMfa(app, tempToken, { code: await account.authenticator.code() });
+  const account = await app.setUpFactor();
+  const older = await app.mfaTokenFor(account.user);
+  const verify = async (tempToken: string) => app.verifyMfa(tempToken, { code: await account.authenticator.code() });
   expect((await remove(account)).status).toBe(200);
   expect((await verify(older)).status).toBe(401);
   const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
@@ -91,10 +86,10 @@ test("POST /user/delete-account: only the second factor restores an account that
 });
 
 test("POST /user/delete-account: erases the account after the date, and leaves a pseudonym in the audit log", async () => {
-  const account = await setUpFactor(app);
+  const account = await app.setUpFactor();
   const { id, email, name } = account.user;
-  await signInBy(app, account.user, WRONG_CODE);
-  await guess(app, email);
+  await app.signInBy(account.user, WRONG_CODE);
+  await app.guess(email);
   await app.httpClient().post("/auth/forgot-password", { email });
   expect((await remove(account)).status).toBe(200);
   app.clock.advance("30d");

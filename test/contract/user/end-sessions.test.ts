@@ -2,11 +2,9 @@ import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { PASSWORD, type SignedIn } from "../../support/accounts.ts";
-import { signInAdmin } from "../../support/admin.ts";
 import { testApp } from "../../support/app.ts";
+import { freshEmail, NEW_PASSWORD } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
-import { freshEmail, NEW_PASSWORD } from "../../support/passwords.ts";
-import { profileStatus, sessionsOf } from "../../support/sessions.ts";
 import { errorOf } from "../../support/stub-transports.ts";
 import { begin } from "../../support/transaction.ts";
 import { tally } from "../../support/until.ts";
@@ -15,9 +13,9 @@ const app = await testApp();
 
 /** Opens an impersonation, and ends it by the administrator's logout. @returns the id of its session */
 async function endedImpersonation(account: SignedIn): Promise<string> {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   await admin.post(`/admin/impersonate/${account.user.id}`, {});
-  const [{ id, impersonated }] = await sessionsOf(account);
+  const [{ id, impersonated }] = await account.sessions();
   expect(impersonated).toBe(true);
   await admin.post("/auth/logout");
   return id;
@@ -25,7 +23,7 @@ async function endedImpersonation(account: SignedIn): Promise<string> {
 
 /** Opens a session of the user that has expired. @returns its id */
 async function expiredSession({ user }: SignedIn): Promise<string> {
-  const [{ id }] = await sessionsOf(await app.signIn(user));
+  const [{ id }] = await (await app.signIn(user)).sessions();
   await app.sql("update sessions set expires_at = ? where id = ?", [app.clock.now(), id]);
   return id;
 }
@@ -33,24 +31,24 @@ async function expiredSession({ user }: SignedIn): Promise<string> {
 test("DELETE /user/sessions/:id: ends one session at once, also the caller's own", async () => {
   const user = await app.addUser();
   const [mine, other] = [await app.signIn(user), await app.signIn(user)];
-  const [target, own] = await sessionsOf(mine);
+  const [target, own] = await mine.sessions();
   const answer = await mine.delete(`/user/sessions/${target.id}`);
   expect(answer).toMatchObject({ status: 200, body: { message: expect.any(String) } });
-  expect([await profileStatus(mine), await profileStatus(other)]).toEqual([200, 401]);
+  expect([await mine.profileStatus(), await other.profileStatus()]).toEqual([200, 401]);
   expect((await other.browser.post("/auth/refresh")).status).toBe(401);
   expect((await mine.delete(`/user/sessions/${target.id}`)).status).toBe(404);
   expect((await mine.delete(`/user/sessions/${own.id}`)).status).toBe(200);
-  expect(await profileStatus(mine)).toBe(401);
+  expect(await mine.profileStatus()).toBe(401);
 });
 
 test("DELETE /user/sessions/:id: answers 404 to other users', expired and ended ones, impersonations too, and 400 to a malformed id", async () => {
   const [mine, theirs] = [await app.signIn(), await app.signIn()];
-  const [{ id }] = await sessionsOf(theirs);
+  const [{ id }] = await theirs.sessions();
   const ended = [await expiredSession(mine), await endedImpersonation(mine)];
   for (const unknown of [id, ...ended, "01890000-0000-7000-8000-000000000000"])
     expect(await mine.delete(`/user/sessions/${unknown}`)).toMatchObject(refusal(404, "NOT_FOUND"));
   expect(await mine.delete("/user/sessions/x")).toMatchObject(invalid("id"));
-  expect(await profileStatus(theirs)).toBe(200);
+  expect(await theirs.profileStatus()).toBe(200);
 });
 
 test("DELETE /user/sessions: ends every session but the caller's", async () => {
@@ -58,8 +56,8 @@ test("DELETE /user/sessions: ends every session but the caller's", async () => {
   const [mine, ...others] = [await app.signIn(user), await app.signIn(user), await app.signIn(user)];
   const other = await app.signIn();
   expect((await mine.delete("/user/sessions")).status).toBe(200);
-  expect(await Promise.all([mine, ...others, other].map(profileStatus))).toEqual([200, 401, 401, 200]);
-  expect(await sessionsOf(mine)).toHaveLength(1);
+  expect(await Promise.all([mine, ...others, other].map((each) => each.profileStatus()))).toEqual([200, 401, 401, 200]);
+  expect(await mine.sessions()).toHaveLength(1);
   const again = await mine.delete("/user/sessions");
   expect(again).toMatchObject({ status: 200, body: { message: "0 other sessions have ended." } });
 });
@@ -68,9 +66,9 @@ test("DELETE /user/sessions: does not count expired sessions, nor ended imperson
   const mine = await app.signIn();
   await endedImpersonation(mine);
   await expiredSession(mine);
-  expect(await sessionsOf(mine)).toHaveLength(1);
+  expect(await mine.sessions()).toHaveLength(1);
   expect((await mine.delete("/user/sessions")).body.message).toBe("0 other sessions have ended.");
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const answer = await admin.delete(`/admin/users/${mine.user.id}/sessions`);
   expect(answer.body.message).toBe("1 session has ended.");
 });
@@ -82,7 +80,7 @@ test("ListSessions and RevokeSession: follow the same rules as REST", async () =
   const client = app.grpc(UserService);
   const { sessions } = await client.listSessions({}, mine);
   expect(tally(sessions, (s) => String(s.current))).toEqual({ true: 1, false: 1 });
-  const [{ id: foreign }] = await sessionsOf(theirs);
+  const [{ id: foreign }] = await theirs.sessions();
   await expect(client.revokeSession({ id: foreign }, mine)).rejects.toMatchObject({ code: Code.NotFound });
   await client.revokeOtherSessions({}, mine);
   expect((await client.listSessions({}, mine)).sessions).toHaveLength(1);
@@ -94,7 +92,7 @@ test("Ended sessions: requests with their tokens do not use up the rate limit of
   expect((await mine.delete("/user/sessions")).status).toBe(200);
   const list = () => errorOf(app.grpc(UserService).listSessions({}, stolen));
   for (let i = 0; i < 3; i++) expect((await list()).code).toBe(Code.Unauthenticated);
-  for (let i = 0; i < 12; i++) expect(await profileStatus(stolen)).toBe(401);
+  for (let i = 0; i < 12; i++) expect(await stolen.profileStatus()).toBe(401);
   const answer = await mine.get("/user/profile");
   expect(Number(answer.headers.get("ratelimit-remaining"))).toBeGreaterThan(90); // each port of a replica counted one
 });
@@ -109,7 +107,7 @@ test.runIf(app.mode !== "embedded").each<[string, string, object?]>([
 ])("%s %s: changes nothing if the caller's session ends first", async (method, path, body) => {
   const user = await app.addUser();
   const [mine, other] = [await app.signIn(user), await app.signIn(user)];
-  const [{ id }] = await sessionsOf(mine);
+  const [{ id }] = await mine.sessions();
   const row = "select u.*, (select count(*) from one_time_tokens where user_id = u.id) from users u where id = ?";
   const before = await app.sql(row, [user.id]);
   const lock = "select 1 from users where id = $1 for no key update";
@@ -119,6 +117,6 @@ test.runIf(app.mode !== "embedded").each<[string, string, object?]>([
   await end.run("update sessions set revoked_at = now() where user_id = $1 and id <> $2", [user.id, id]);
   await end.commit();
   expect(await response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
-  expect(await profileStatus(other)).toBe(200);
+  expect(await other.profileStatus()).toBe(200);
   expect(await app.sql(row, [user.id])).toEqual(before);
 });

@@ -1,17 +1,14 @@
 import { expect, test } from "vitest";
-import { signInAdmin } from "../../support/admin.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
-import { setUpFactor } from "../../support/authenticator.ts";
 import { withToken } from "../../support/http-client.ts";
-import { guess } from "../../support/passwords.ts";
 import { TEXT, TIME } from "../../support/shapes.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
 
 test("GET /user/export: returns everything stored about the user, and no secret", async () => {
-  const { user, browser, get, put, ...account } = await setUpFactor(app, await app.addVerifiedUser({ name: "Ann Öx" }));
+  const { user, browser, get, put, ...account } = await app.setUpFactor(await app.addVerifiedUser({ name: "Ann Öx" }));
   const { id, email } = user;
   await put("/user/profile", { bio: "Reads." });
   await get("/admin/users"); // denied: an event that names the user as its actor alone
@@ -92,12 +89,12 @@ test("GET /user/export: pages until everything is returned", async () => {
 });
 
 test("GET /user/export: has the actions of an administrator without address, device and reason", async () => {
-  const admin = await signInAdmin(app);
+  const admin = await app.signInAdmin();
   const { user, get } = await app.signIn();
   const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Do not tell" });
   const { address } = admin.browser;
   await withToken(admin.browser, opened.accessToken).put("/user/profile", { name: "Bea" });
-  await guess(app, user.email, app.httpClient(address));
+  await app.guess(user.email, app.httpClient(address));
   const { body } = await get("/user/export");
   const byAdmin = body.auditEvents.filter(({ actorId }: { actorId?: string }) => actorId === admin.user.id);
   const action = { id: TEXT, outcome: "success", actorId: admin.user.id, requestId: TEXT, createdAt: TIME };

@@ -5,8 +5,7 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { authenticatorOf } from "../../support/authenticator.ts";
-import { NEW_PASSWORD as NEW, WRONG_PASSWORD } from "../../support/passwords.ts";
+import { NEW_PASSWORD as NEW, WRONG_PASSWORD } from "../../support/credentials.ts";
 import { errorOf } from "../../support/stub-transports.ts";
 
 const app = await testApp();
@@ -27,7 +26,7 @@ test("gRPC: every operation of an account follows the rules of REST", async () =
   const bearer = (token: string | undefined) => ({ headers: { authorization: `Bearer ${token}` } });
 
   const mine = bearer((await login()).accessToken);
-  const authenticator = authenticatorOf(app, await auth.setupTotp({}, mine));
+  const authenticator = app.authenticatorOf(await auth.setupTotp({}, mine));
   const { tempToken = "", requiresMfa, accessToken } = await login();
   expect([requiresMfa, accessToken]).toEqual([true, undefined]);
   const code = "000000";

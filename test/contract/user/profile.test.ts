@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { invalid, refusal } from "../../support/failures.ts";
-import { profileStatus, profileStatusBy } from "../../support/sessions.ts";
 import { TEXT, TIME, userShape } from "../../support/shapes.ts";
 import { tally, times } from "../../support/until.ts";
 
@@ -19,7 +18,7 @@ test("GET /user/profile: returns the documented fields, and no other", async () 
 
 test("GET /user/profile: refuses an ended access token", async () => {
   const account = await app.signIn();
-  expect(await profileStatus(account)).toBe(200); // the token is cached from here on
+  expect(await account.profileStatus()).toBe(200); // the token is cached from here on
   app.clock.advance("15m");
   const ended = await account.get("/user/profile");
   expect(ended).toMatchObject(refusal(401, "UNAUTHENTICATED"));
@@ -35,7 +34,7 @@ test("GET /user/profile: allows 100 requests a minute per user, from any address
   const left = answers.map((a) => Number(a.headers.get("ratelimit-remaining")));
   expect(left.sort((a, b) => a - b)).toEqual([0, ...times(100, (i) => i)]);
   app.clock.advance("1m");
-  expect(await profileStatusBy(app, accessToken)).toBe(200);
+  expect(await app.profileStatus(accessToken)).toBe(200);
 });
 
 test("PUT /user/profile: changes name and bio, and keeps absent fields", async () => {

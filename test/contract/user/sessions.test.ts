@@ -2,7 +2,6 @@ import { expect, test } from "vitest";
 import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { withToken } from "../../support/http-client.ts";
-import { profileStatus, refreshBy, sessionsOf } from "../../support/sessions.ts";
 import { sessionShape } from "../../support/shapes.ts";
 import { until } from "../../support/until.ts";
 
@@ -32,7 +31,7 @@ test("GET /user/sessions: names every device, whatever its User-Agent", async ()
   const user = await app.addUser();
   const long = "x".repeat(1_000);
   for (const agent of ["/", "/1.0 (no name)", "Bob's/1.0", long]) await signInWith(user, agent);
-  const sessions = await sessionsOf(await signInWith(user, CHROME));
+  const sessions = await (await signInWith(user, CHROME)).sessions();
   const devices = sessions.map((s: { device: string }) => s.device);
   expect(devices).toEqual(["Chrome on Windows", "x".repeat(200), "Bob's", "1.0", "Unknown device"]);
 });
@@ -42,7 +41,7 @@ test("GET /user/sessions: returns a bare array with the documented fields, newes
   const first = await signInWith(user, CHROME);
   const second = await signInWith(user, IPHONE);
   const third = await signInWith(user, "curl/8.1");
-  const sessions = await sessionsOf(second);
+  const sessions = await second.sessions();
   expect(sessions.map((s: { device: string }) => s.device)).toEqual(["curl", "Safari on iOS", "Chrome on Windows"]);
   expect(sessions.map((s: { ip: string }) => s.ip)).toEqual([third, second, first].map((a) => a.address));
   expect(sessions[1]).toEqual(sessionShape({ device: "Safari on iOS", ip: second.address, current: true }));
@@ -55,8 +54,8 @@ test("GET /user/sessions: omits ended and expired sessions", async () => {
   app.clock.advance("7d");
   const [ended, current] = [await app.signIn(user), await app.signIn(user)];
   await ended.post("/auth/logout");
-  expect(await sessionsOf(current)).toHaveLength(1);
-  expect(await profileStatus(old)).toBe(401);
+  expect(await current.sessions()).toHaveLength(1);
+  expect(await old.profileStatus()).toBe(401);
 });
 
 test("GET /user/sessions: shows the last use within a minute, and the address of the last refresh", async () => {
@@ -65,16 +64,16 @@ test("GET /user/sessions: shows the last use within a minute, and the address of
   for (const pause of ["5m", "61s"] as const) {
     app.clock.advance(pause);
     const usedAt = app.clock.now().getTime();
-    expect(await profileStatus(account)).toBe(200);
+    expect(await account.profileStatus()).toBe(200);
     const lastActive = await until("the time of the last use", async () => {
-      const [, session] = await sessionsOf(other);
+      const [, session] = await other.sessions();
       const at = new Date(session.lastActive).getTime();
       return at >= usedAt - 60_000 ? at : undefined;
     });
     expect(lastActive).toBeLessThanOrEqual(app.clock.now().getTime());
   }
   const elsewhere = app.httpClient().address;
-  const { body } = await refreshBy(app, account.refreshToken, { "x-forwarded-for": elsewhere });
+  const { body } = await app.refresh(account.refreshToken, { "x-forwarded-for": elsewhere });
   expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere);
 });
 
@@ -82,7 +81,7 @@ test("GET /user/sessions: shows the caller's session as active now", async () =>
   const account = await app.signIn();
   app.clock.advance("10m");
   const requestedAt = app.clock.now().getTime();
-  const [session] = await sessionsOf(account);
+  const [session] = await account.sessions();
   expect(new Date(session.lastActive).getTime()).toBeGreaterThanOrEqual(requestedAt);
 });
 
@@ -92,8 +91,8 @@ test("GET /user/sessions: keeps a hundred sessions per user, and deletes the old
   await addSessions(user.id, 98);
   app.clock.advance("1s");
   const newest = await app.signIn(user);
-  expect(await sessionsOf(newest)).toHaveLength(100);
-  expect(await Promise.all([first, second, newest].map(profileStatus))).toEqual([401, 200, 200]);
+  expect(await newest.sessions()).toHaveLength(100);
+  expect(await Promise.all([first, second, newest].map((each) => each.profileStatus()))).toEqual([401, 200, 200]);
 });
 
 test("POST /auth/login: a hundred sessions that ended or expired displace no other", async () => {
@@ -102,7 +101,7 @@ test("POST /auth/login: a hundred sessions that ended or expired displace no oth
   const half = "case when n % 2 = 0 then";
   await addSessions(user.id, 240, `${half} expires_at else created_at end`, `${half} created_at end`);
   await app.signIn(user);
-  expect(await profileStatus(kept)).toBe(200);
+  expect(await kept.profileStatus()).toBe(200);
   const rows = await app.sql("select id from sessions where user_id = ?", [user.id]);
   expect(rows).toHaveLength(100);
 });

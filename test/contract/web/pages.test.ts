@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
-import { describeWeb, expectAccessible, goTo, screenshot, type Tab } from "../../support/web-fixture.ts";
+import { goTo, press } from "../../support/web-actions.ts";
+import { describeWeb, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
 
 /** Every page of the app. */
 const PATHS = [...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]*)": page/g)].map(
@@ -31,7 +32,7 @@ describeWeb(
       await screenshot(signedOut, "sign-in");
       const signIn = () => web.signIn({ email: "root@example.com", password: PASSWORD });
       const [wide, narrow] = [await signIn(), await signIn()];
-      await narrow.page.getByRole("button", { name: "Deutsch" }).click();
+      await press(narrow.page, "Deutsch");
       await narrow.page.setViewportSize({ width: 320, height: 640 });
       await narrow.page.emulateMedia({ colorScheme: "dark" });
       const loaded = await wide.page.evaluate(LOADED_BYTES);
@@ -48,7 +49,6 @@ describeWeb(
         if (!PICTURED.includes(path)) await screenshot(wide, path.slice(1).replace("/", "-"));
       }
       expect(titles.size).toBe(PATHS.length);
-      expect([...wide.problems, ...narrow.problems]).toEqual([]);
     });
   },
   ["Chromium"],

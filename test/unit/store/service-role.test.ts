@@ -3,7 +3,6 @@ import { afterAll, expect, test } from "vitest";
 import { addPartitions } from "../../../services/audit/worker.ts";
 import { ownsPartitions } from "../../../services/store/audit-events.ts";
 import { grantServiceRole } from "../../../services/store/schema.ts";
-import { signInAdmin } from "../../support/admin.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase, runSql } from "../../support/databases.ts";
 import { describeIf } from "../../support/skip-without.ts";
@@ -35,7 +34,7 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
   });
 
   test("serves requests, and records and seals audit events", async () => {
-    const admin = await signInAdmin(app);
+    const admin = await app.signInAdmin();
     const user = await app.addUser();
     expect((await admin.put(`/admin/users/${user.id}`, { name: "Bea" })).status).toBe(200);
     expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
