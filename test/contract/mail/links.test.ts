@@ -1,81 +1,105 @@
+import { createHash } from "node:crypto";
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { startApp, type TestApp } from "../../support/app.ts";
+import { expect, test } from "vitest";
+import { startSuiteApp } from "../../support/app.ts";
 import { describeChromium } from "../../support/web-fixture.ts";
 
+const app = await startSuiteApp({ mode: "embedded", env: { WEB: "off" } });
+const pages = ["/verify-email", "/reset-password"];
 /** The browser also requests an icon, which does not exist. */
 const isNoIcon = (text: string) => !text.includes("favicon");
 
-describeChromium("Mailed links in Chromium", (visit) => {
-  let app: TestApp;
-  beforeAll(async () => {
-    app = await startApp({ mode: "embedded", env: { WEB: "off" } });
-  });
-  afterAll(() => app.close());
+test.each(pages)("GET %s: loads nothing, is not stored, leaks no address and cannot be framed", async (path) => {
+  const { status, headers, text } = await app.httpClient().get(path);
+  expect(status).toBe(200);
+  expect(headers.get("content-type")).toBe("text/html; charset=utf-8");
+  expect(headers.get("cache-control")).toBe("no-store");
+  expect(headers.get("referrer-policy")).toBe("no-referrer");
+  const policy = headers.get("content-security-policy") ?? "";
+  for (const part of ["default-src", "frame-ancestors", "form-action", "base-uri"])
+    expect(policy).toContain(`${part} 'none'`);
+  expect(policy).not.toContain("unsafe");
+  const script = /<script>(.*)<\/script>/s.exec(text)?.[1] ?? "";
+  expect(policy).toContain(`'sha256-${createHash("sha256").update(script).digest("base64")}'`);
+  expect(text).not.toMatch(/\b(src|href)="?(https?:)?\/\/|\son\w+=/);
+});
 
-  /** Opens a mailed link at the gateway of this suite. */
+describeChromium("Mailed links in Chromium", (visit) => {
+  /** The address of a link at the gateway of this suite. */
+  const here = (link: string | undefined) => (link as string).replace("http://gatehouse.test", app.url);
   const open = (link: string | undefined) =>
-    visit((link as string).replace("http://gatehouse.test", app.url), {
-      extraHTTPHeaders: { "x-forwarded-for": app.httpClient().address },
-    });
+    visit(here(link), { extraHTTPHeaders: { "x-forwarded-for": app.httpClient().address } });
   const status = (page: Page, text: RegExp) => page.getByRole("status").filter({ hasText: text }).waitFor();
+
+  /** Opens a link that is not complete, and in its place another one. */
+  async function openAfterIncomplete(path: string, link: string | undefined) {
+    const visited = await open(`http://gatehouse.test${path}#token=`);
+    const { page, requests } = visited;
+    await status(page, /not complete/);
+    expect(await page.getByRole("button").isDisabled()).toBe(true);
+    await page.goto(here(link));
+    await page.getByText("not complete").waitFor({ state: "detached" });
+    expect(new Set(requests.filter(isNoIcon))).toEqual(new Set([`GET ${app.url}${path}`])); // without the fragment
+    expect(page.url()).toBe(`${app.url}${path}`); // the token is not in the address bar
+    return visited;
+  }
 
   test("GET /verify-email: opening consumes nothing, one click confirms and shows the result", async () => {
     const user = await app.addUser();
     const { link } = await app.mail.emailTo(user.email);
     const unconfirmed = "select id from users where id = ? and email_verified_at is null";
-    const { page, requests, errors } = await open(link);
-    expect(requests.filter(isNoIcon)).toEqual([`GET ${app.url}/verify-email`]); // without the fragment
+    const { page, errors } = await openAfterIncomplete("/verify-email", link);
     expect(await app.sql(unconfirmed, [user.id])).toHaveLength(1);
-    expect(page.url()).toBe(`${app.url}/verify-email`); // the token is not in the address bar
     await page.getByRole("button", { name: "Verify" }).click();
     await status(page, /is confirmed/);
     expect(await app.sql(unconfirmed, [user.id])).toHaveLength(0);
     expect(errors.filter(isNoIcon)).toEqual([]);
-
     const again = await open(link);
     await again.page.getByRole("button").click();
     await status(again.page, /invalid, expired or already used/);
-    const bare = await open("http://gatehouse.test/verify-email");
-    await status(bare.page, /not complete/);
-    expect(await bare.page.getByRole("button").isDisabled()).toBe(true);
   });
 
   test("GET /verify-email: accepts the link of a changed address", async () => {
-    const { user, browser: httpClient, accessToken } = await app.signIn();
+    const { user, get, post } = await app.signIn();
     const newEmail = `new-${user.email}`;
-    await httpClient.post("/user/change-email", { newEmail, password: user.password }, accessToken);
+    await post("/user/change-email", { newEmail, password: user.password });
     const { page } = await open((await app.mail.emailTo(newEmail)).link);
     await page.getByRole("button").click();
     await status(page, /is confirmed/);
-    expect((await httpClient.get("/user/profile", accessToken)).body.email).toBe(newEmail);
+    expect((await get("/user/profile")).body.email).toBe(newEmail);
   });
 
   test("GET /reset-password: a weak password is reported and keeps the link valid, a strong one is set", async () => {
-    const user = await app.addUser();
-    await app.httpClient().post("/auth/forgot-password", { email: user.email });
-    const { link } = await app.mail.emailTo(user.email, /Reset/);
-    const { page, requests, errors } = await open(link);
-    expect(requests.filter(isNoIcon)).toEqual([`GET ${app.url}/reset-password`]);
+    const { email } = await app.addUser();
+    await app.resetTokenFor(email);
+    const { link } = await app.mail.emailTo(email, /Reset/);
+    const { page, errors } = await openAfterIncomplete("/reset-password", link);
     await page.getByLabel("New password").fill("lowercase");
     await page.getByRole("button").click();
-    await page.getByRole("listitem").filter({ hasText: "uppercase" }).waitFor();
-    await page.getByRole("listitem").filter({ hasText: "digit" }).waitFor();
+    for (const hasText of ["uppercase", "digit"]) await page.getByRole("listitem").filter({ hasText }).waitFor();
     const password = "Brand-new-2 🦜";
     await page.getByLabel("New password").fill(password);
     await page.getByRole("button").click();
     await status(page, /password is changed/);
-    expect((await app.httpClient().post("/auth/login", { email: user.email, password })).status).toBe(200);
+    expect((await app.login(email, password)).status).toBe(200);
     expect(errors.filter((text) => isNoIcon(text) && !text.includes("400"))).toEqual([]);
-
     const again = await open(link);
     await again.page.getByLabel("New password").fill(password);
     await again.page.getByRole("button").click();
     await status(again.page, /invalid, expired or already used/);
   });
 
-  test.each(["/verify-email", "/reset-password"])("GET %s: inserts no HTML of the fragment", async (path) => {
+  test.each(pages)("GET %s: inserts no HTML, and is accessible, narrow and dark too", async (path) => {
     const { page } = await open(`http://gatehouse.test${path}#token=x"><img src=x onerror=alert(1)>`);
     expect(await page.locator("img").count()).toBe(0);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.setViewportSize({ width: 320, height: 640 });
+    await page.locator("main h1").waitFor();
+    const layout = await page.evaluate(`({
+      unlabelled: [...document.querySelectorAll("input, textarea")].filter(({ labels }) => labels.length !== 1).length,
+      width: document.documentElement.scrollWidth,
+      color: getComputedStyle(document.documentElement).color, // the background is of the same scheme
+    })`);
+    expect(layout).toEqual({ unlabelled: 0, width: 320, color: "rgb(255, 255, 255)" });
   });
 });
