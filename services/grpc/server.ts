@@ -16,7 +16,7 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
 import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SECRET } from "../platform/client.ts";
 import type { Config } from "../platform/config.ts";
-import { connectErrorOf, ServiceError } from "../platform/errors.ts";
+import { abortError, connectErrorOf, ServiceError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
 import { closeWithin, readTlsFiles } from "../platform/process.ts";
 import { addServerHooks, admittedKey, schemaController } from "../platform/server-hooks.ts";
@@ -172,7 +172,10 @@ function limitTime(request: FastifyRequest, method: DescMethod, { writeMs, refle
   }
 }
 
-/** Keeps open calls in a set, for the shutdown. Connect's `shutdownSignal` visits all of them whenever one starts or ends. */
+/**
+ * Keeps open calls in a set, for the shutdown. Connect's `shutdownSignal` visits all of them whenever one starts or ends.
+ * A unary call ends with its signal, such as at its deadline: Connect would wait for the handler.
+ */
 function keepIn(calls: Set<AbortController>): Interceptor {
   return (next) => (req) => {
     const call = new AbortController();
@@ -183,6 +186,11 @@ function keepIn(calls: Set<AbortController>): Interceptor {
     calls.add(call);
     req.signal.addEventListener("abort", onEnd);
     if (req.signal.aborted) onEnd();
-    return next({ ...req, signal: call.signal });
+    const answer = next({ ...req, signal: call.signal });
+    if (req.stream) return answer;
+    const aborted = new Promise<never>((_, reject) => {
+      call.signal.addEventListener("abort", () => reject(abortError(call.signal)));
+    });
+    return Promise.race([answer, aborted]);
   };
 }

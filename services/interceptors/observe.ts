@@ -15,9 +15,9 @@ import type { Metrics } from "../metrics.ts";
 import { readClient } from "../platform/client.ts";
 import {
   AWAY_MESSAGE,
+  abortError,
   internalError,
   ServiceError,
-  shuttingDown,
   toConnectError,
   unavailable,
 } from "../platform/errors.ts";
@@ -84,14 +84,6 @@ export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLo
     log.error({ err: redactDatabaseError(error), rpc, requestId: header.get("x-request-id") }, "unexpected failure");
     return internalError();
   };
-}
-
-/** The error of a call that its server, its deadline or its client has ended. */
-function abortError({ reason }: AbortSignal): ConnectError {
-  const code = reason instanceof ConnectError ? reason.code : Code.Canceled;
-  if (code === Code.Unavailable) return toConnectError(shuttingDown());
-  if (code === Code.DeadlineExceeded) return new ConnectError("The deadline has passed.", code);
-  return new ConnectError("The call was cancelled.", Code.Canceled);
 }
 
 /** Logs and measures calls that a port refuses before they reach the interceptors; an unexpected error is also logged as such. */

@@ -1,5 +1,5 @@
 import { create, getOption } from "@bufbuild/protobuf";
-import { type Code, ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 
 /** One offending field, by its JSON path, and what is wrong with it. Never contains the value. */
@@ -93,6 +93,14 @@ export function toConnectError({ reason, message, details, headers }: ServiceErr
   if (details.retryAfterSeconds !== undefined) error.metadata.set("retry-after", String(details.retryAfterSeconds));
   for (const [name, value] of headers) error.metadata.set(name, value);
   return error;
+}
+
+/** The error of a call that its server, its deadline or its client has ended. */
+export function abortError({ reason }: AbortSignal): ConnectError {
+  const code = reason instanceof ConnectError ? reason.code : Code.Canceled;
+  if (code === Code.Unavailable) return toConnectError(shuttingDown());
+  if (code === Code.DeadlineExceeded) return new ConnectError("The deadline has passed.", code);
+  return new ConnectError("The call was cancelled.", Code.Canceled);
 }
 
 /** HTTP status for logs and metrics of a request whose client disconnected first (nginx's; not registered). */
