@@ -166,7 +166,8 @@ function limitTime(request: FastifyRequest, method: DescMethod, { writeMs, refle
     const timer = setTimeout(cancel, reflectionMs);
     stream.once("close", () => clearTimeout(timer));
   } else if (request.admitted?.claims) {
-    // Only for calls with a token, since Node does not clear this timer when the connection closes.
+    // Only for calls with a token, since Node does not clear this timer when the connection closes. It also fires while the
+    // client waits for a provider. A callback of `setTimeout` would run that one time only.
     stream.setTimeout(writeMs);
     stream.on("timeout", () => stream.writableLength > 0 && cancel());
   }

@@ -90,11 +90,23 @@ describe("gRPC port", () => {
     });
   });
 
+  /** Asks a provider that is silent for longer than a client may be. */
+  const ask = (from: http2.ClientHttp2Session, argument: number) => {
+    const message = create(ChatRequestSchema, conversationOf(`case: retry-after ${argument}`));
+    const stream = from.request({ ...head, ":path": CHAT, "content-type": "application/grpc" });
+    return stream.end(framed(toBinary(ChatRequestSchema, message)));
+  };
+
   test("waits for a provider longer than for a client", async () => {
-    const message = create(ChatRequestSchema, conversationOf("case: retry-after 2500"));
-    const stream = session.request({ ...head, ":path": CHAT, "content-type": "application/grpc" });
-    stream.end(framed(toBinary(ChatRequestSchema, message)));
-    expect((await answerTo(stream)).trailers).toMatchObject({ "grpc-status": "0" });
+    expect((await answerTo(ask(session, 2_500))).trailers).toMatchObject({ "grpc-status": "0" });
+  });
+
+  test("ends a call that its client does not read once the provider has been silent", async () => {
+    const reader = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 0 } });
+    const stream = ask(reader, 1_500);
+    await once(stream, "close");
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
+    reader.destroy();
   });
 
   test("has no reflection if it is off", async () => {
