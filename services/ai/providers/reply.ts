@@ -1,4 +1,4 @@
-import { finished, type Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import type { Adapter } from "./adapter.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
@@ -72,33 +72,47 @@ export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoin
 function drain(body: Readable): void {
   if (body.readableEnded) return;
   setTimeout(() => body.destroy(), DRAIN_MS).unref();
-  body.removeAllListeners("readable").resume();
+  body.removeAllListeners("data").resume();
 }
 
 /**
- * Makes a function that resolves with the bytes that have arrived since its last call, or with undefined at the end. A slow
- * reader slows the provider.
+ * Makes a function that resolves with the bytes that have arrived since its last call, or with undefined at the end. A body
+ * whose bytes wait is paused at its high-water mark, so a slow reader slows the provider.
  *
  * `body.iterator({ destroyOnReturn: false })` does the same with one async generator more per piece. The body is left open,
  * so that its connection can be used again.
  */
 function readerOf(body: Readable): () => Promise<Buffer | undefined> {
+  let chunks: Buffer[] = [];
+  let size = 0;
   let end: { error?: unknown } | undefined;
   let wake = () => {};
-  body.on("readable", () => wake());
-  finished(body, { writable: false }, (error) => {
-    end = { error };
+  const onEnd = (error?: unknown) => {
+    end ??= { error };
     wake();
-  });
+  };
+  body
+    .on("data", (chunk: Buffer) => {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= body.readableHighWaterMark) body.pause();
+      wake();
+    })
+    .once("end", () => onEnd())
+    .once("error", onEnd)
+    .once("close", () => onEnd(new Error("The body was closed early.")));
   return async () => {
-    for (;;) {
-      const bytes: Buffer | null = body.read();
-      if (bytes) return bytes;
+    while (chunks.length === 0) {
       if (end?.error) throw end.error;
       if (end) return undefined;
       await new Promise<void>((resolve) => {
         wake = resolve;
       });
     }
+    const bytes = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
+    chunks = [];
+    size = 0;
+    if (body.isPaused()) body.resume();
+    return bytes;
   };
 }
