@@ -4,11 +4,15 @@ import { getPriority } from "node:os";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
+import { StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { conversationOf } from "./ai-calls.ts";
 import { framed } from "./raw-grpc.ts";
 import { times } from "./until.ts";
 
 export const CHAT = "/gatehouse.ai.v1.AIService/Chat";
+export const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
+export const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 export const LOGIN = "/gatehouse.account.v1.AuthService/Login";
 export const REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 export const GZIP = { "grpc-encoding": "gzip" };
@@ -21,6 +25,10 @@ const messageRequest = { case: "fileContainingSymbol", value: "gatehouse.ai.v1.A
 const question = toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest }));
 /** Requests about a service, for a reflection stream. */
 export const questions = (count: number) => Buffer.concat(times(count, () => framed(question)));
+
+/** The body of Chat or StreamChat: a conversation of one message. */
+export const chatFrame = (content: string) =>
+  framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, conversationOf(content))));
 
 /** The address of the gRPC port in the output of a process. */
 export const grpcUrlIn = (output: string) => `http://${/(?:gRPC|Connect) on (127\.0\.0\.1:\d+)/.exec(output)?.[1]}`;

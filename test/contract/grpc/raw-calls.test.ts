@@ -1,17 +1,14 @@
 import http2 from "node:http2";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, test, vi } from "vitest";
 import { AuthService, LoginRequestSchema } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
-import { CHAT, LOGIN } from "../../support/hostile.ts";
+import { CHAT, chatFrame, LOGIN, STREAM } from "../../support/hostile.ts";
 import { answerTo, failureOf, framed, send } from "../../support/raw-grpc.ts";
 
 const app = await testApp();
-const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
@@ -70,9 +67,8 @@ test("gRPC: ends a call at its deadline, and refuses a deadline beyond the range
   const warnings = vi.spyOn(process, "emitWarning");
   const caller = (await app.signIn()).headers;
   const ask = (content: string, type: string, deadline: Record<string, string>) => {
-    const message = create(StreamChatRequestSchema, conversationOf(content));
     const headers = { ":path": STREAM, "content-type": `application/${type}`, ...caller, ...deadline };
-    return send(session, headers, framed(toBinary(StreamChatRequestSchema, message)));
+    return send(session, headers, chatFrame(content));
   };
   const late = await ask("case: silent", "grpc", { "grpc-timeout": "200m" });
   expect(late.trailers["grpc-status"]).toBe(String(Code.DeadlineExceeded));

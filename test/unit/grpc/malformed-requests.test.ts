@@ -5,15 +5,13 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { LOGIN } from "../../support/hostile.ts";
+import { LOGIN, PROFILE, STREAM } from "../../support/hostile.ts";
 import { failureOf, framed, send } from "../../support/raw-grpc.ts";
 
 const app = await testApp();
 const session = http2.connect(app.grpcUrl);
 afterAll(() => session.close());
 const authorize = async () => ({ authorization: `Bearer ${(await app.signIn()).accessToken}` });
-const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
-const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
 const given = Buffer.from('\xff\xff{"password":"My-secret-1"', "latin1");
 const gzip = { "grpc-encoding": "gzip", "connect-content-encoding": "gzip" };
 const unknown = { "grpc-encoding": "My-secret-1", "connect-content-encoding": "My-secret-1" };

@@ -1,19 +1,13 @@
 import { once } from "node:events";
 import http2 from "node:http2";
-import { create, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { beforeEach, describe, expect, test } from "vitest";
-import { ChatRequestSchema, StreamChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createAdmission } from "../../../services/platform/admission.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { CHAT, REFLECTION } from "../../support/hostile.ts";
+import { CHAT, chatFrame, PROFILE, REFLECTION, STREAM } from "../../support/hostile.ts";
 import { answerTo, failureOf, framed } from "../../support/raw-grpc.ts";
 import { tally, times, until } from "../../support/until.ts";
-
-const STREAM = "/gatehouse.ai.v1.AIService/StreamChat";
-const PROFILE = "/gatehouse.account.v1.UserService/GetProfile";
 
 const env = { GRPC_REFLECTION: "off", RATE_LIMITS: "off" };
 const timeouts = { requestMs: 2_000, writeMs: 500, idleMs: 1_500, reflectionMs: 500 };
@@ -79,9 +73,8 @@ describe("gRPC port", () => {
   });
 
   test("ends a stream that its client does not read, and its request to the provider", async () => {
-    const message = create(StreamChatRequestSchema, conversationOf("case: endless"));
     const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
-    stream.end(framed(toBinary(StreamChatRequestSchema, message)));
+    stream.end(chatFrame("case: endless"));
     await once(stream, "close");
     expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
     await until("the usage of the end", async () => {
@@ -92,9 +85,8 @@ describe("gRPC port", () => {
 
   /** Asks a provider that is silent for longer than a client may be. */
   const ask = (from: http2.ClientHttp2Session, argument: number) => {
-    const message = create(ChatRequestSchema, conversationOf(`case: retry-after ${argument}`));
     const stream = from.request({ ...head, ":path": CHAT, "content-type": "application/grpc" });
-    return stream.end(framed(toBinary(ChatRequestSchema, message)));
+    return stream.end(chatFrame(`case: retry-after ${argument}`));
   };
 
   test("waits for a provider longer than for a client", async () => {
