@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { comments } from "../../gen/comments.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -43,49 +43,45 @@ const missingIn = (files: string[], pattern: RegExp, isMissing: (name: string, f
       .map(([mention]) => `${file}: ${mention}`),
   );
 
-describe("documentation", () => {
-  test("every relative link leads to a file, and its anchor to a heading", () => {
-    const dead = missingIn(documents, /\]\((?!https?:)([^)]*)\)/g, (link, file) => {
-      const [path, anchor] = link.split("#") as [string, string?];
-      const target = path === "" ? file : join(dirname(file), path);
-      return !existsSync(join(root, target)) || (anchor !== undefined && !anchorsIn(target).includes(anchor));
-    });
-    expect(documents.length).toBeGreaterThan(15);
-    expect(dead).toEqual([]);
+test("Documentation: every relative link leads to a file, and its anchor to a heading", () => {
+  const dead = missingIn(documents, /\]\((?!https?:)([^)]*)\)/g, (link, file) => {
+    const [path, anchor] = link.split("#") as [string, string?];
+    const target = path === "" ? file : join(dirname(file), path);
+    return !existsSync(join(root, target)) || (anchor !== undefined && !anchorsIn(target).includes(anchor));
   });
+  expect(documents.length).toBeGreaterThan(15);
+  expect(dead).toEqual([]);
+});
 
-  test("every file that a document names in code exists", () => {
-    const current = documents.filter((file) => file !== "CHANGELOG.md");
-    const named = /`((?:gateway|services|proto|test|bench|scripts)\/[\w./-]+)`/g;
-    expect(missingIn(current, named, (path) => !existsSync(join(root, path)))).toEqual([]);
-  });
+test("Documentation: every file that a document names in code exists", () => {
+  const current = documents.filter((file) => file !== "CHANGELOG.md");
+  const named = /`((?:gateway|services|proto|test|bench|scripts)\/[\w./-]+)`/g;
+  expect(missingIn(current, named, (path) => !existsSync(join(root, path)))).toEqual([]);
+});
 
-  test("every npm script that a document names exists", () => {
-    const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
-    expect(missingIn(documents, /npm run ([\w:-]+)/g, (name) => !(name in scripts))).toEqual([]);
-  });
+test("Documentation: every npm script that a document names exists", () => {
+  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+  expect(missingIn(documents, /npm run ([\w:-]+)/g, (name) => !(name in scripts))).toEqual([]);
+});
 
-  test("README has at most 110 lines, a decision record at most 40", () => {
-    const lines = (file: string) => read(file).split("\n").length - 1;
-    expect(lines("README.md")).toBeLessThanOrEqual(110);
-    const records = documents.filter((file) => file.startsWith("docs/decisions/"));
-    expect(records.filter((file) => lines(file) > 40)).toEqual([]);
-  });
+test("Documentation: README has at most 110 lines, a decision record at most 40", () => {
+  const lines = (file: string) => read(file).split("\n").length - 1;
+  expect(lines("README.md")).toBeLessThanOrEqual(110);
+  const records = documents.filter((file) => file.startsWith("docs/decisions/"));
+  expect(records.filter((file) => lines(file) > 40)).toEqual([]);
+});
 
-  test("documents are plain English, at most 25 words a sentence", () => {
-    const faults = documents.flatMap((file) =>
-      paragraphsOf(proseOf(read(file)))
-        .flatMap(sentencesOf)
-        .filter((sentence) => NOT_PLAIN.test(sentence) || isLong(sentence))
-        .map((sentence) => `${file}: ${sentence}`),
-    );
-    expect(faults).toEqual([]);
-  });
+test("Documentation: documents are plain English, at most 25 words a sentence", () => {
+  const faults = documents.flatMap((file) =>
+    paragraphsOf(proseOf(read(file)))
+      .flatMap(sentencesOf)
+      .filter((sentence) => NOT_PLAIN.test(sentence) || isLong(sentence))
+      .map((sentence) => `${file}: ${sentence}`),
+  );
+  expect(faults).toEqual([]);
+});
 
-  test("proto comments are plain English, at most 25 words a sentence", () => {
-    const faults = Object.entries(comments).filter(
-      ([, text]) => NOT_PLAIN.test(text) || sentencesOf(text).some(isLong),
-    );
-    expect(faults).toEqual([]);
-  });
+test("Documentation: proto comments are plain English, at most 25 words a sentence", () => {
+  const faults = Object.entries(comments).filter(([, text]) => NOT_PLAIN.test(text) || sentencesOf(text).some(isLong));
+  expect(faults).toEqual([]);
 });

@@ -1,9 +1,9 @@
 import { MikroORM } from "@mikro-orm/postgresql";
 import { expect, test } from "vitest";
-import { createLog } from "../../services/platform/log.ts";
-import { openStore } from "../../services/store/open-store.ts";
 import { entities } from "../../services/store/orm.ts";
+import { forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
+import { openQuietStore } from "../support/stores.ts";
 
 /** Details of migrations only: keys, indexes and triggers, lengths of texts, precision of times, and defaults. */
 const MIGRATIONS_OWN =
@@ -11,14 +11,10 @@ const MIGRATIONS_OWN =
 
 test.skipIf(!process.env.TEST_SERVERS)("Entities: have the columns and types of the migrations", async () => {
   const url = await createDatabase("entities");
-  const store = await openStore({ kind: "postgres", url }, createLog("silent"));
+  const store = await openQuietStore(url);
   await store.migrate();
   await store.close();
-  const orm = await MikroORM.init({ clientUrl: url, entities });
-  try {
-    const differences = (await orm.schema.getUpdateSchemaSQL({ wrap: false, dropTables: false })).split("\n");
-    expect(differences.filter((line) => line !== "" && !MIGRATIONS_OWN.test(line))).toEqual([]);
-  } finally {
-    await orm.close();
-  }
+  const orm = await forTest(MikroORM.init({ clientUrl: url, entities }));
+  const differences = (await orm.schema.getUpdateSchemaSQL({ wrap: false, dropTables: false })).split("\n");
+  expect(differences.filter((line) => line !== "" && !MIGRATIONS_OWN.test(line))).toEqual([]);
 });

@@ -22,6 +22,21 @@ function importsOf(file: string, { types, later = true }: { types: boolean; late
     .map(([, , ...paths]) => relative(root, normalize(join(root, dirname(file), paths.find(Boolean) as string))));
 }
 
+/** Some files, and all that they import in turn. */
+function reachedFrom(entries: string[], later = true): string[] {
+  const reached = new Set(entries);
+  for (const file of reached) for (const next of importsOf(file, { types: false, later })) reached.add(next);
+  return [...reached];
+}
+
+/** The imports that break a rule. */
+const importsThat = (isWrong: (file: string, to: string) => boolean, types: boolean) =>
+  files.flatMap((file) =>
+    importsOf(file, { types })
+      .filter((to) => isWrong(file, to))
+      .map((to) => `${file} -> ${to}`),
+  );
+
 const layer = (file: string) => file.split("/")[0] as string;
 const part = (file: string) => (file.startsWith("services/") ? (file.split("/")[1] as string) : "");
 
@@ -46,34 +61,23 @@ const ALLOWED: Record<string, string[]> = {
 };
 
 test("Imports: lead from generated code outwards; the gateway imports gen and services/platform only", () => {
-  const wrong = files.flatMap((file) =>
-    importsOf(file, { types: true })
-      .filter((to) => {
-        if (layer(file) === layer(to) || layer(to) === "gen") return false;
-        if (file.startsWith("gateway/") && to.startsWith("services/platform/")) return false;
-        return !(file === "gateway/main.ts" && layer(to) === "services");
-      })
-      .map((to) => `${file} -> ${to}`),
-  );
-  expect(wrong).toEqual([]);
+  const isWrong = (file: string, to: string) => {
+    if (layer(file) === layer(to) || layer(to) === "gen") return false;
+    if (file.startsWith("gateway/") && to.startsWith("services/platform/")) return false;
+    return !(file === "gateway/main.ts" && layer(to) === "services");
+  };
+  expect(importsThat(isWrong, true)).toEqual([]);
 });
 
 test("Imports: inside the services lead from handlers to operations to domains to store and platform", () => {
-  const wrong = files.flatMap((file) => {
-    const allowed = ALLOWED[part(file)];
-    if (!allowed) return [];
-    return importsOf(file, { types: false })
-      .filter((to) => layer(to) === "services" && part(to) !== part(file) && !allowed.includes(part(to)))
-      .map((to) => `${file} -> ${to}`);
-  });
-  expect(wrong).toEqual([]);
+  const isWrong = (file: string, to: string) =>
+    layer(to) === "services" && part(to) !== part(file) && ALLOWED[part(file)]?.includes(part(to)) === false;
+  expect(importsThat(isWrong, false)).toEqual([]);
 });
 
 test("Imports: a gateway that runs alone loads no service", () => {
-  const reached = new Set(["gateway/main.ts"]);
-  for (const file of reached) for (const next of importsOf(file, { types: false, later: false })) reached.add(next);
-  const loaded = [...reached].filter((file) => layer(file) === "services" && part(file) !== "platform");
-  expect(loaded).toEqual([]);
+  const reached = reachedFrom(["gateway/main.ts"], false);
+  expect(reached.filter((file) => layer(file) === "services" && part(file) !== "platform")).toEqual([]);
 });
 
 test("Imports: no SQL is outside services/store", () => {
@@ -92,10 +96,9 @@ test("Imports: no provider's SDK is loaded, only its types are used", () => {
 test("Imports: what operators run loads no development package (`npm ci --omit=dev`)", () => {
   const { dependencies, scripts } = JSON.parse(read("package.json"));
   const ofOperators = ["prepare", "start", "start:services", "demo", "migrate", "admin", "audit:verify"];
-  const reached = new Set(ofOperators.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string));
-  for (const file of reached) for (const next of importsOf(file, { types: false })) reached.add(next);
+  const reached = reachedFrom(ofOperators.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string));
   const packages = /^(?:import|export)\s+(?!type\b)[^;]*?\bfrom\s+"(?!node:|\.)((?:@[^/"]+\/)?[^/"]+)/gms;
-  const missing = [...reached].flatMap((file) =>
+  const missing = reached.flatMap((file) =>
     [...read(file).matchAll(packages)]
       .filter(([, name]) => !((name as string) in dependencies))
       .map(([, name]) => `${file} -> ${name}`),
