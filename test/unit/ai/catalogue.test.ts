@@ -1,11 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { type Catalogue, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { findTarget } from "../../../services/ai/chat.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { forTest } from "../../support/closing.ts";
 import { configOf } from "../../support/config.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { promptOf, readWhole } from "./support.ts";
@@ -67,12 +68,10 @@ describe("AI catalogue", () => {
   });
 
   test("a fifth provider of a known dialect needs no code", async () => {
-    const simulator = await startProviderSimulator({ dialect: "openai-compatible" });
-    onTestFinished(() => simulator.close());
+    const simulator = await forTest(startProviderSimulator({ dialect: "openai-compatible" }));
     const catalogue = readCatalogue(file({ providers: [fifth] }));
     const environment = { ELSEWHERE_TOKEN: "simulated-key", ELSEWHERE: `${simulator.url}/v1` };
-    const providers = openProviders(catalogue, variablesIn(environment));
-    onTestFinished(() => providers.close());
+    const providers = await forTest(openProviders(catalogue, variablesIn(environment)));
     const { entry, provider } = { entry: catalogue.providers[0], provider: providers.byId.get(fifth.id) };
     if (!entry || !provider) throw new Error("The fifth provider isn't open.");
     expect(await readWhole(provider, promptOf({ entry }, "case: plain"))).toMatchObject({ text: REPLY });

@@ -7,6 +7,7 @@ import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { createHttpClient, parseBaseUrl } from "../../../services/ai/providers/http-client.ts";
 import { startApp } from "../../support/app.ts";
+import { forTest } from "../../support/closing.ts";
 import { listen } from "../../support/sockets.ts";
 
 const CERT = readFileSync("test/support/tls/ours.pem", "utf8"); // for localhost
@@ -15,10 +16,7 @@ const authorities = tls.getCACertificates("default");
 beforeAll(() => tls.setDefaultCACertificates([CERT]));
 afterAll(() => tls.setDefaultCACertificates(authorities)); // other suites run in this thread
 
-function listenForTest(server: Server): Promise<number> {
-  onTestFinished(() => void server.close());
-  return listen(server);
-}
+const listenForTest = async (server: Server) => listen(await forTest(server));
 
 /** Starts a proxy that records the targets and credentials of CONNECT requests. */
 async function startConnectProxy(onConnect: (client: Socket) => unknown) {
@@ -31,8 +29,7 @@ async function startConnectProxy(onConnect: (client: Socket) => unknown) {
 }
 
 test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers but those of NO_PROXY, and verifies their certificates", async () => {
-  const simulator = await startProviderSimulator({ dialect: "openai" });
-  onTestFinished(() => simulator.close());
+  const simulator = await forTest(startProviderSimulator({ dialect: "openai" }));
   const provider = tls.createServer({ cert: CERT, key: KEY }, (near) => {
     const far = connect(Number(new URL(simulator.url).port), "127.0.0.1");
     for (const socket of [near, far]) socket.on("error", () => {});
@@ -46,17 +43,14 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers but t
       .pipe(client)
       .pipe(tunnel);
   });
-  const app = await startApp({
-    mode: "embedded",
-    env: {
-      HTTPS_PROXY,
-      NO_PROXY: "direct.invalid",
-      OPENAI_BASE_URL: "https://localhost:1/v1", // only the tunnel reaches this
-      MISTRAL_BASE_URL: "https://provider.invalid:1/v1", // the certificate does not name this
-      ANTHROPIC_BASE_URL: "https://direct.invalid:1",
-    },
-  });
-  onTestFinished(() => app.close());
+  const env = {
+    HTTPS_PROXY,
+    NO_PROXY: "direct.invalid",
+    OPENAI_BASE_URL: "https://localhost:1/v1", // only the tunnel reaches this
+    MISTRAL_BASE_URL: "https://provider.invalid:1/v1", // the certificate does not name this
+    ANTHROPIC_BASE_URL: "https://direct.invalid:1",
+  };
+  const app = await forTest(startApp({ mode: "embedded", env }));
   const { browser, accessToken } = await app.signIn();
   const ask = (path: string, provider: string) =>
     browser.post(path, { provider, messages: [{ role: "user", content: "case: plain" }] }, accessToken);

@@ -1,4 +1,3 @@
-import { afterAll, onTestFinished } from "vitest";
 import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
 import { googleEncoder } from "../../../scripts/simulators/google.ts";
 import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
@@ -22,6 +21,7 @@ import {
   type Usage,
 } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { forSuite, forTest } from "../../support/closing.ts";
 
 /** The encoder of the simulator and the adapter of the product, by dialect. */
 export const CODECS = [
@@ -79,18 +79,10 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
 }
 
 /** Starts a bench for one suite, and closes it after the suite. */
-export async function startSuiteBench(...options: Parameters<typeof startBench>): Promise<Bench> {
-  const bench = await startBench(...options);
-  afterAll(() => bench.close());
-  return bench;
-}
+export const startSuiteBench = (...options: Parameters<typeof startBench>) => forSuite(startBench(...options));
 
 /** Starts a bench for one test, which may not be concurrent, and closes it after the test. */
-export async function startTestBench(...options: Parameters<typeof startBench>): Promise<Bench> {
-  const bench = await startBench(...options);
-  onTestFinished(() => bench.close());
-  return bench;
-}
+export const startTestBench = (...options: Parameters<typeof startBench>) => forTest(startBench(...options));
 
 /** A prompt, whether or not its reply is streamed. */
 export type Prompt = Omit<SentPrompt, "isStream">;

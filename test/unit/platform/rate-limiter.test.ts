@@ -2,10 +2,12 @@ import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { createRateLimiter } from "../../../services/platform/rate-limiter.ts";
 import { openRedis } from "../../../services/platform/redis.ts";
+import { forTest } from "../../support/closing.ts";
 import { silent } from "../../support/log.ts";
 import { times } from "../../support/until.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
+const openCache = () => forTest(openRedis([process.env.TEST_REDIS_URL as string], silent));
 const clock = { now: () => new Date() };
 const windowMs = 60_000;
 
@@ -54,18 +56,17 @@ test("Rate limiter: no wait is longer than a window, also after a change of the 
 });
 
 onServers("Rate limiter: a shared Redis reports no wait longer than a window", async () => {
-  const cache = await openRedis([process.env.TEST_REDIS_URL as string], silent);
+  const cache = await openCache();
   const key = randomUUID();
   const takeAt = (time: number) =>
     createRateLimiter(cache, { now: () => new Date(time) }).consume([{ key, max: 1, windowMs }]);
   const now = Date.now();
   await takeAt(now + 3_600_000);
   expect(await takeAt(now)).toEqual({ limit: 1, remaining: -1, resetMs: windowMs });
-  cache.close();
 });
 
 onServers("Rate limiter: refused requests for new accounts leave no counter in Redis", async () => {
-  const cache = await openRedis([process.env.TEST_REDIS_URL as string], silent);
+  const cache = await openCache();
   const address = randomUUID();
   const limits = createRateLimiter(cache, clock);
   const standings = [];
@@ -75,5 +76,4 @@ onServers("Rate limiter: refused requests for new accounts leave no counter in R
   expect(left).toEqual(["1 of 2", "0 of 2", "-1 of 2", "0 of 3", "-1 of 3", "-1 of 3"]);
   const keys = await cache.client.keys(`*${address}*`);
   expect(keys.filter((key) => key.includes("account"))).toHaveLength(2); // of a and b
-  cache.close();
 });

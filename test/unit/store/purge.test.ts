@@ -1,25 +1,22 @@
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { purgeDeletedUsers } from "../../../services/accounts/erase-user.ts";
 import { systemClock } from "../../../services/platform/process.ts";
 import { purgeExpired } from "../../../services/store/purge.ts";
+import { forTest } from "../../support/closing.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { openQuietStore } from "../../support/stores.ts";
 import { insertUsers } from "../../support/users.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
-const config = {
-  lockout: { threshold: 5, resetMs: 1, durationMs: 1 },
-  ...{ emailRetentionMs: 0, sessionRetentionMs: 0, usageRetentionMs: 0 },
-};
+const lockout = { threshold: 5, resetMs: 1, durationMs: 1 };
+const config = { lockout, emailRetentionMs: 0, sessionRetentionMs: 0, usageRetentionMs: 0 };
 
 /** Opens an empty database with users. @param end when their deletions are due */
 async function openWithUsers(count: number, end: Date | null, url?: string) {
-  const store = await openQuietStore(url);
-  onTestFinished(() => store.close());
+  const store = await forTest(openQuietStore(url));
   await store.migrate();
   await insertUsers(store, count, { deletionAt: end });
-  const em = store.fork();
-  return { store, em };
+  return { store, em: store.fork() };
 }
 
 test("Erasure of deleted accounts: stops between two of them when the process ends", async () => {

@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { openStore } from "../../../services/store/open-store.ts";
 import { checkSchema, MIGRATIONS } from "../../../services/store/schema.ts";
 import { startApp } from "../../support/app.ts";
+import { forTest } from "../../support/closing.ts";
 import { createDatabase, runSql } from "../../support/databases.ts";
 import { captureLog } from "../../support/log.ts";
 import { openQuietStore } from "../../support/stores.ts";
@@ -21,11 +22,10 @@ onServers("Start without migrating: serves a newer database with a warning", asy
   const first = await startApp({ mode: "servers", env });
   await first.sql("insert into mikro_orm_migrations (name) values ('Migration30000101000000_later')");
   await first.close();
-  const again = await startApp({ mode: "servers", env: { ...env, MIGRATE: "off" } });
+  const again = await forTest(startApp({ mode: "servers", env: { ...env, MIGRATE: "off" } }));
   expect((await again.httpClient().get("/health/ready")).status).toBe(200);
   const warnings = [...first.logs, ...again.logs].filter((line) => line.includes("schema is newer"));
   expect(warnings).toEqual([expect.stringContaining("Migration30000101000000_later")]);
-  await again.close();
 });
 
 /**
@@ -138,8 +138,6 @@ onServers("Migrations: the error of a role without rights names them and the sch
   const missing =
     /^DATABASE_URL: the role lacks a privilege: permission denied for (schema|table) .*\. Make it the owner/;
   await expect(store.migrate()).rejects.toThrow(missing);
-  const owner = await openQuietStore(url);
-  await owner.migrate();
-  await owner.close();
+  await (await forTest(openQuietStore(url))).migrate();
   await expect(check()).rejects.toThrow(missing);
 });

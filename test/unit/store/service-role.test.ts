@@ -4,6 +4,7 @@ import { addPartitions } from "../../../services/audit/worker.ts";
 import { ownsPartitions } from "../../../services/store/audit-events.ts";
 import { grantServiceRole } from "../../../services/store/schema.ts";
 import { startApp } from "../../support/app.ts";
+import { forTest } from "../../support/closing.ts";
 import { createDatabase, runSql } from "../../support/databases.ts";
 import { describeIf } from "../../support/skip-without.ts";
 import { openQuietStore } from "../../support/stores.ts";
@@ -47,16 +48,12 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
 
   test("leaves old months to their owner, and reports missing new ones", async () => {
     expect(app.logs.filter((line) => line.includes("update audit partitions"))).toEqual([]);
-    const service = await openQuietStore(own);
-    try {
-      expect(await ownsPartitions({ em: service.fork() })).toBe(false);
-      expect(await ownsPartitions({ em: owner.fork() })).toBe(true);
-      await addPartitions({ em: service.fork() }, new Date());
-      const later = new Date(Date.now() + 35 * 86_400_000);
-      await expect(addPartitions({ em: service.fork() }, later)).rejects.toThrow("permission denied");
-    } finally {
-      await service.close();
-    }
+    const service = await forTest(openQuietStore(own));
+    expect(await ownsPartitions({ em: service.fork() })).toBe(false);
+    expect(await ownsPartitions({ em: owner.fork() })).toBe(true);
+    await addPartitions({ em: service.fork() }, new Date());
+    const later = new Date(Date.now() + 35 * 86_400_000);
+    await expect(addPartitions({ em: service.fork() }, later)).rejects.toThrow("permission denied");
   });
 
   test("cannot change, remove or truncate audit rows, nor drop their triggers", async () => {
