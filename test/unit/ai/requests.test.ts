@@ -30,16 +30,17 @@ const demanding = (bench: Bench, model?: string): Prompt => ({
   temperature: 2,
 });
 
+const SYSTEM = "Be brief.\n\nBe kind.";
+const USER = "One.\n\nTwo.\n\ncase: plain";
+const sent = (role: string, content: string) => ({ role, content });
+
 /** A model with a temperature, and the body that must be sent to it. */
 const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
   openai: {
     model: "model-a-3",
     body: {
       model: "gpt-4.1",
-      messages: [
-        { role: "developer", content: "Be brief.\n\nBe kind." },
-        { role: "user", content: "One.\n\nTwo.\n\ncase: plain" },
-      ],
+      messages: [sent("developer", SYSTEM), sent("user", USER)],
       max_completion_tokens: 32_768,
       temperature: 2,
     },
@@ -48,8 +49,8 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
     model: "model-b-4",
     body: {
       model: "claude-haiku-4-5",
-      system: "Be brief.\n\nBe kind.",
-      messages: [{ role: "user", content: "One.\n\nTwo.\n\ncase: plain" }],
+      system: SYSTEM,
+      messages: [sent("user", USER)],
       max_tokens: 64_000,
       temperature: 1,
       stream: false,
@@ -58,8 +59,8 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
   google: {
     model: "model-c-2",
     body: {
-      systemInstruction: { parts: [{ text: "Be brief.\n\nBe kind." }] },
-      contents: [{ role: "user", parts: [{ text: "One.\n\nTwo.\n\ncase: plain" }] }],
+      systemInstruction: { parts: [{ text: SYSTEM }] },
+      contents: [{ role: "user", parts: [{ text: USER }] }],
       generationConfig: { maxOutputTokens: 65_536, temperature: 2 },
     },
   },
@@ -67,10 +68,7 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
     model: "model-d-1",
     body: {
       model: "mistral-large-latest",
-      messages: [
-        { role: "system", content: "Be brief.\n\nBe kind." },
-        { role: "user", content: "One.\n\nTwo.\n\ncase: plain" },
-      ],
+      messages: [sent("system", SYSTEM), sent("user", USER)],
       max_tokens: 32_768,
       temperature: 1.5,
     },

@@ -7,6 +7,9 @@ import { until, untilStill } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";
 const PIECES = 400;
+const short = async function* () {
+  yield { chunk: "a" };
+};
 const CHUNK = "x".repeat(64 * 1024);
 
 describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
@@ -67,9 +70,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
   });
 
   test("closes the connection if the client sends Connection: close", async () => {
-    edge = await startChatServices(way, async function* () {
-      yield { chunk: "a" };
-    });
+    edge = await startChatServices(way, short);
     const headers = "Connection: close\r\n";
     const text = await sendRawHttp(edge.port, post("/ai/stream", CONVERSATION, { headers }));
     expect(text).toMatch(/^connection: close\r$/im);
@@ -77,9 +78,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
   });
 
   test("leaves no listeners on a connection that carries many streams", async () => {
-    edge = await startChatServices(way, async function* () {
-      yield { chunk: "a" };
-    });
+    edge = await startChatServices(way, short);
     const warnings: Error[] = [];
     const warned = (warning: Error) => void warnings.push(warning);
     process.on("warning", warned);

@@ -16,15 +16,11 @@ function openPort() {
   return { connect, share: Math.max(64, Math.floor(server.maxConnections / 20)) };
 }
 
-test("Connections: IPv4 clients of a port that also takes IPv6 have a share each", () => {
+test.each([
+  ["IPv4 clients of a port that also takes IPv6 have", "::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.2"],
+  ["the clients of a link-local network have", "fe80::1%br-lan", "fe80::2", "192.0.2.1"],
+])("Connections: %s a share each", (_who, address, same, other) => {
   const { connect, share } = openPort();
-  expect(times(share, () => connect("::ffff:192.0.2.1"))).not.toContain(false);
-  expect(connect("192.0.2.1")).toBe(false);
-  expect(connect("::ffff:192.0.2.2")).toBe(true);
-});
-
-test("Connections: a client with a link-local address is accepted, and counts by its network", () => {
-  const { connect, share } = openPort();
-  expect(times(share, () => connect("fe80::1%br-lan"))).not.toContain(false);
-  expect(connect("fe80::2")).toBe(false);
+  expect(times(share, () => connect(address))).not.toContain(false);
+  expect([connect(same), connect(other)]).toEqual([false, true]);
 });
