@@ -85,9 +85,8 @@ test.each([
   const bench = await startTestBench("openai", { ...lenient, [other]: 2 * 86_400_000 });
   for (const read of reads) {
     const start = performance.now();
-    expect(await read(bench.provider, promptOf(bench, "case: retry-tomorrow"))).toMatchObject({
-      failure: "rate limited",
-    });
+    const { failure } = await read(bench.provider, promptOf(bench, "case: retry-tomorrow"));
+    expect(failure).toBe("rate limited");
     expect(performance.now() - start).toBeLessThan(SOON_MS);
   }
 });

@@ -91,13 +91,9 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
 
   test("is complete, and grows from its head", async () => {
     await sealedLog();
-    const { findings, events, head, unsealed } = await verify();
-    expect({ findings, events, position: head.position, unsealed }).toEqual({
-      findings: [],
-      events: 12,
-      position: 3,
-      unsealed: 0,
-    });
+    const { head, ...found } = await verify();
+    expect(found).toMatchObject({ findings: [], events: 12, unsealed: 0 });
+    expect(head.position).toBe(3);
     await record(12);
     expect(await verify()).toMatchObject({ findings: [], events: 12, unsealed: 1 });
     expect(await seal()).toMatchObject({ position: 4, more: false });

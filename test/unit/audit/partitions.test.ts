@@ -8,11 +8,18 @@ import { until } from "../../support/until.ts";
 
 describe.each(engines)("Audit partitions on %s", async (engine) => {
   const { store, clock, tamper, record, sealedLog, verify, seal, sealDeps, cipher } = await openAuditFixture(engine);
+  const inDays = (days: number) => new Date(clock.now().getTime() + days * 86_400_000);
+  /** A sealed event of today, and one of a month that is over. */
+  async function sealTwoMonths(): Promise<void> {
+    await sealedLog([1]);
+    await record(0, { now: () => inDays(-80) });
+    await seal();
+  }
 
   // PGlite has one connection, so that no statement waits for another
   test.skipIf(engine === "PGlite")("a new month's partition blocks no writer during a long read", async () => {
     await sealedLog([1]);
-    const later = new Date(clock.now().getTime() + 200 * 86_400_000);
+    const later = inDays(200);
     const read = Promise.withResolvers<void>();
     const em = store.fork();
     const reader = em.transactional(async () => {
@@ -44,17 +51,13 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     ["drops old months in the background", 40 * 86_400_000, 1],
     ["keeps every month where retention is off", 0, 2],
   ])("%s", async (_, auditRetentionMs, kept) => {
-    await sealedLog([1]);
-    await record(0, { now: () => new Date(clock.now().getTime() - 80 * 86_400_000) });
-    await seal();
+    await sealTwoMonths();
     await startAuditWorker({ store, cipher, clock, config: { auditRetentionMs }, log: silent }).close();
     expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
   });
 
   test.skipIf(engine === "PGlite")("a month that is due for dropping during a verification is no finding", async () => {
-    await sealedLog([1]);
-    await record(0, { now: () => new Date(clock.now().getTime() - 80 * 86_400_000) });
-    await seal();
+    await sealTwoMonths();
     const em = store.fork();
     const execute = em.execute.bind(em) as (...given: unknown[]) => Promise<never>;
     const [begun, dropped] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -73,12 +76,12 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
 
   test("drops sealed old months as a whole, and the chain records it", async () => {
     await sealedLog([3]);
-    const now = new Date(clock.now().getTime() + 70 * 86_400_000); // a month that has a partition
+    const now = inDays(70); // a month that has a partition
     await record(0);
     await record(0, { now: () => now });
     expect(await dropPartitions(sealDeps(), now, now)).toEqual([]); // one is not sealed yet
     await seal(now);
-    const retention = new Date(now.getTime() - 40 * 86_400_000);
+    const retention = inDays(30);
     expect((await dropPartitions(sealDeps(), now, retention)).length).toBeGreaterThan(0);
     expect(await verify()).toMatchObject({ findings: [], events: 1, dropped: 4 });
     expect(await dropPartitions(sealDeps(), now, retention)).toEqual([]);
@@ -90,16 +93,16 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
 
   test("keeps events that are older than the partition of their month, and drops them later", async () => {
     await sealedLog([1]);
-    const late = new Date(clock.now().getTime() + 400 * 86_400_000);
+    const late = inDays(400);
     await record(0, { now: () => late });
     await addPartitions({ em: store.fork() }, late); // except the month of the late event, whose row prevents it
     await seal(late);
     expect(await verify()).toMatchObject({ findings: [], events: 2 });
-    const muchLater = new Date(late.getTime() + 70 * 86_400_000);
+    const muchLater = inDays(470);
     expect(await dropPartitions(sealDeps(), muchLater, muchLater)).toContain("audit_events_default");
     expect(await verify()).toMatchObject({ findings: [], events: 0, dropped: 2 });
     await expect(store.fork().execute("truncate audit_events_default")).rejects.toThrow("append-only");
-    await record(1, { now: () => new Date(muchLater.getTime() + 400 * 86_400_000) });
+    await record(1, { now: () => inDays(870) });
     expect(await verify()).toMatchObject({ findings: [], unsealed: 1 });
   });
 });

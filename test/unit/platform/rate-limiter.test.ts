@@ -37,9 +37,8 @@ test("Rate limiter: an address stays limited, whatever number of networks anothe
         { key: `{${site}}`, max: 10, windowMs },
       ]);
     }
-    expect(await limits.consume([{ key: "address", max: 1, windowMs }])).toMatchObject({
-      remaining: site === "one" ? 0 : -1,
-    });
+    const { remaining } = await limits.consume([{ key: "address", max: 1, windowMs }]);
+    expect(remaining).toBe(site === "one" ? 0 : -1);
   }
 });
 

@@ -31,19 +31,12 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
   test("has violations, Retry-After and RateLimit headers", async () => {
     const violations = [{ field: "messages[0].role", message: "must be known" }];
     const limits = { "ratelimit-limit": "5", "ratelimit-remaining": "0", "ratelimit-reset": "900" };
-    const [details, metadata] = [
-      { violations, retryAfterSeconds: 900 },
-      { ...limits, "x-inside": "stays" },
-    ];
+    const details = { violations, retryAfterSeconds: 900 };
+    const metadata = { ...limits, "x-inside": "stays" };
     await failing(() => failWith(Reason.RATE_LIMITED, Code.ResourceExhausted, "Slow.", details, metadata));
     const answer = await login();
-    expect(answer.body).toEqual({
-      statusCode: 429,
-      message: "Slow.",
-      error: "Too Many Requests",
-      code: "RATE_LIMITED",
-      violations,
-    });
+    const error = { statusCode: 429, message: "Slow.", error: "Too Many Requests", code: "RATE_LIMITED" };
+    expect(answer.body).toEqual({ ...error, violations });
     expect(Object.fromEntries(answer.headers)).toMatchObject({ "retry-after": "900", ...limits });
     expect(answer.headers.has("x-inside")).toBe(false);
   });

@@ -27,10 +27,8 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
     ["half a character", '{"email":"a@b.cd","password":"\xe2\x82"}'],
   ])("is malformed with %s", async (_what, body) => {
     const answer = await server.login(Buffer.from(body, "latin1"));
-    expect(answer).toMatchObject({
-      status: 400,
-      body: { statusCode: 400, error: "Bad Request", code: "MALFORMED_REQUEST" },
-    });
+    expect(answer.status).toBe(400);
+    expect(answer.body).toMatchObject({ statusCode: 400, error: "Bad Request", code: "MALFORMED_REQUEST" });
   });
 
   test.each([

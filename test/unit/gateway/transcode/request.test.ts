@@ -68,24 +68,15 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
 
   test("with many errors has a message that names the first ones", async () => {
     const many = await server.send("POST", "/ai/chat", { provider: 7, messages: Array(20).fill(null) });
-    expect(many.body).toMatchObject({
-      message: expect.stringMatching(
-        /^Invalid request: provider must be a string; messages\[0\] [^;]+;.*; and \d+ more\.$/,
-      ),
-    });
+    const first = /^Invalid request: provider must be a string; messages\[0\] [^;]+;.*; and \d+ more\.$/;
+    expect(many.body.message).toMatch(first);
   });
 
   test("has query values converted by the types of their fields", async () => {
     const query = "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
     expect((await server.send("GET", `/admin/users?${query}`)).status).toBe(200);
-    expect(server.last()).toMatchObject({
-      limit: 20,
-      page: 2,
-      search: "a b+c d",
-      role: "admin",
-      emailVerified: true,
-      locked: false,
-    });
+    const filter = { search: "a b+c d", role: "admin", emailVerified: true, locked: false };
+    expect(server.last()).toMatchObject({ limit: 20, page: 2, ...filter });
     await server.send("GET", "/admin/audit-logs?from=2026-01-31T12:00:00.5%2B01:00");
     expect(server.last()).toMatchObject({ from: { seconds: 1769857200n, nanos: 500_000_000 } });
     await server.send("GET", "/admin/users");
