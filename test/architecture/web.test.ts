@@ -13,6 +13,9 @@ const CLIENT_CODES = ["NETWORK_ERROR", "STREAM_ERROR", "UNEXPECTED_RESPONSE"];
 const NOT_TYPED = ["cursor", "id", "refreshToken", "role", "status", "tempToken"];
 const BAD = ["", " ", "x", "\0", "\u0001", "\u200b", "x".repeat(5_000)];
 const TERMS = "must be true: the terms have to be accepted";
+/** What the group of a pattern matches in a file. */
+const textsIn = (path: string, pattern: RegExp) =>
+  [...readFileSync(path, "utf8").matchAll(pattern)].map(([, text = ""]) => text);
 const placeholders = (text: string) => [...text.matchAll(/\{\w+\}/g)].flat().sort();
 
 test("Web app: every code of the API and of its client has a sentence, and no other", () => {
@@ -35,11 +38,7 @@ test("Web app: every violation of a field that people fill in has a sentence", (
   });
   const byOperation = ["accounts", "auth", "user"].flatMap((folder) =>
     readdirSync(`services/${folder}`).flatMap((name) =>
-      [
-        ...readFileSync(`services/${folder}/${name}`, "utf8").matchAll(
-          /(?:invalid\(.*|return |\? )"((?:must|is) [^"]+)"/g,
-        ),
-      ].map(([, message = ""]) => message),
+      textsIn(`services/${folder}/${name}`, /(?:invalid\(.*|return |\? )"((?:must|is) [^"]+)"/g),
     ),
   );
   const possible = [...byRule, ...byOperation, TERMS].filter((message) => !message.startsWith("value is empty")); // ids
@@ -51,7 +50,7 @@ test.each([
   ["event", "services/audit/record.ts", /"([a-z]+\.[a-z_]+)"/g],
   ["template", "services/mail/templates.ts", /"([a-z-]+)": \[\s*"[A-Z]/g],
 ])("Web app: every %s of %s has a sentence, and no other", (kind, path, pattern) => {
-  const names = [...readFileSync(path, "utf8").matchAll(pattern)].map(([, name]) => `${kind}.${name}`);
+  const names = textsIn(path, pattern).map((name) => `${kind}.${name}`);
   expect(names.length).toBeGreaterThan(10);
   expect(Object.keys(messages).filter((key) => key.startsWith(`${kind}.`))).toEqual(names);
 });
