@@ -53,16 +53,13 @@ test("Services transport: calls reach all services behind a load balancer, and s
 
 test("Services transport: a stream continues while thousands of other clients disconnect", async () => {
   let open = 0;
-  const stub = await startStubServices("over gRPC", (router) =>
-    router.service(AIService, {
-      async *streamChat(_request, { signal }) {
-        open += 1;
-        yield { chunk: "first" };
-        await new Promise((resolve) => signal.addEventListener("abort", resolve));
-        open -= 1;
-      },
-    }),
-  );
+  const streamChat = async function* (_request: unknown, { signal }: { signal: AbortSignal }) {
+    open += 1;
+    yield { chunk: "first" };
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    open -= 1;
+  };
+  const stub = await startStubServices("over gRPC", (router) => router.service(AIService, { streamChat }));
   const begin = async (signal?: AbortSignal) => {
     const pieces = (await chat(stub.transport, signal)).message[Symbol.asyncIterator]();
     expect((await pieces.next()).value?.chunk).toBe("first");
