@@ -59,3 +59,11 @@ test("OpenAI dialect: ignores the chunks of all choices but the first", () => {
   const frames = framesOf(chunk(0, "Hel", null), chunk(1, "Good", "stop"), chunk(0, "lo.", "stop"));
   expect(decode(openaiAdapter, frames)).toEqual({ text: "Hello.", usage: undefined, error: undefined });
 });
+
+test.each([
+  ["an event", 'data: {"choices":[{"index":0,"delta":{"content":"cut'],
+  ["a character", Buffer.from('data: {"choices":[{"index":0,"delta":{"content":"ü').subarray(0, -1)],
+])("OpenAI dialect: a stream that ends inside %s is reported as broken off", (_where, last) => {
+  const outcome = { text: "Hello", usage: undefined, error: "broke off" };
+  expect(decode(openaiAdapter, framesOf(chunk(0, "Hello", null)), last)).toEqual(outcome);
+});
