@@ -43,3 +43,7 @@ export function tally<T>(items: readonly T[], kind: (item: T) => string | number
   for (const item of items) counts[kind(item)] = (counts[kind(item)] ?? 0) + 1;
   return counts;
 }
+
+/** The number of responses of each status to parallel requests. */
+export const statusesOf = async (count: number, request: (index: number) => Promise<{ status: number }>) =>
+  tally(await Promise.all(times(count, request)), ({ status }) => status);

@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { testApp } from "../../support/app.ts";
+import { refusal } from "../../support/failures.ts";
+import { repetitions } from "../../support/repeat.ts";
+import { statusesOf } from "../../support/until.ts";
+
+const app = await testApp();
+
+test("POST /auth/verify-email: 50 parallel uses of a token have one success, which verifies the address", async () => {
+  for (let round = 0; round < repetitions(3); round++) {
+    const user = await app.addUser();
+    const { token } = await app.mail.emailTo(user.email);
+    expect(await statusesOf(50, () => app.verifyEmail(token))).toEqual({ 200: 1, 400: 49 });
+    const { get } = await app.signIn(user);
+    expect((await get("/user/profile")).body.emailVerified).toBe(true);
+  }
+});
+
+const update = (changes: string) => (id: string) => app.sql(`update users set ${changes} where id = ?`, [id]);
+const leave = update("email = 'new-' || email, canonical_email = 'new-' || canonical_email");
+
+test.each([
+  ["verify-email", "after 24 hours", () => app.clock.advance("24h")],
+  ["verify-email", "of an address that the account has left", leave],
+  ["reset-password", "after an hour", () => app.clock.advance("1h")],
+  ["reset-password", "of an address that the account has left", leave],
+  ["reset-password", "of an account whose deletion date has passed", update("deletion_at = '2000-01-01'")],
+])("POST /auth/%s: refuses a token %s", async (route, _, end: (id: string) => unknown) => {
+  const { id, email } = await app.addUser();
+  const [token, use] =
+    route === "verify-email"
+      ? [(await app.mail.emailTo(email)).token, app.verifyEmail]
+      : [await app.resetTokenFor(email), app.resetPassword];
+  await end(id);
+  expect(await use(token)).toMatchObject(refusal(400, "TOKEN_INVALID"));
+});
