@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { WRONG_CODE, WRONG_PASSWORD } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
-import { tally, times } from "../../support/until.ts";
+import { statusesOf } from "../../support/until.ts";
 
 const app = await testApp();
 type Account = Awaited<ReturnType<typeof app.setUpFactor>>;
@@ -52,8 +52,7 @@ test("POST /auth/backup-codes: needs password and code, and accepts a code once,
   expect(await renew(account, WRONG_CODE)).toMatchObject(refusal(401, "INVALID_CODE"));
   expect((await renew(account)).status).toBe(400);
   const code = await account.authenticator.code();
-  const answers = await Promise.all(times(4, () => renew(account, { code })));
-  expect(tally(answers, (a) => a.status)).toEqual({ 200: 1, 401: 3 });
+  expect(await statusesOf(4, () => renew(account, { code }))).toEqual({ 200: 1, 401: 3 });
   const { user, post } = await app.signIn();
   const plain = await post("/auth/backup-codes", { password: user.password, ...WRONG_CODE });
   expect(plain).toMatchObject(refusal(409, "MFA_NOT_ENABLED"));

@@ -3,7 +3,7 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { testApp } from "../../support/app.ts";
 import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
 import { freshEmail } from "../../support/credentials.ts";
-import { tally, times } from "../../support/until.ts";
+import { statusesOf, tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 const emailsOf = (userId: string) => app.sql("select id from emails where user_id = ?", [userId]);
@@ -81,7 +81,7 @@ test("POST /auth/resend-verification: voids the older token, and mails nothing o
 test("POST /auth/resend-verification: five e-mails an hour, from any number of addresses; the last link stays good", async () => {
   const user = await app.addUser();
   const ask = () => app.httpClient().post("/auth/resend-verification", { email: user.email });
-  expect(tally(await Promise.all(times(10, ask)), (a) => a.status)).toEqual({ 200: 10 });
+  expect(await statusesOf(10, ask)).toEqual({ 200: 10 });
   expect(await emailsOf(user.id)).toHaveLength(5);
   const queued = () => app.sql("select id from emails where user_id = ? and next_attempt_at is not null", [user.id]);
   await expect.poll(queued).toEqual([]); // sent, or given up because a newer link replaced theirs
@@ -102,8 +102,7 @@ test("POST /auth/forgot-password: mails the same token for five minutes, five e-
   await ask();
   const [first] = await tokens(1);
   app.clock.advance("290s");
-  const answers = await Promise.all(times(10, ask));
-  expect(tally(answers, (a) => a.status)).toEqual({ 200: 10 });
+  expect(await statusesOf(10, ask)).toEqual({ 200: 10 });
   expect(await tokens(5)).toEqual([first]);
   app.clock.advance("1h");
   await ask();

@@ -52,24 +52,21 @@ const NOT: [string, (id: string) => string][] = [
   ["a domain that punycode makes too long", (id) => `${id}@${`${"日本語".repeat(4)}.`.repeat(9)}example`],
 ];
 
-test.each(SAME)(
-  "E-mail identity: %s: is the same account, and mails go to the stored address",
-  async (_what, spelling) => {
-    const id = randomUUID();
-    const stored = `${id}.ann@bücher.example`;
-    expect((await register(stored)).status).toBe(201);
-    const variant = spelling(id);
-    expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
-    expect((await app.login(variant)).status).toBe(200);
-    for (const path of MAILING) await app.httpClient().post(path, { email: variant });
-    const to = await app.sql<{ to: string }>(
-      `select "to" from emails e join users u on u.id = e.user_id where u.email = ? order by e.id`,
-      [stored],
-    );
-    expect(to.map((row) => row.to)).toEqual([stored, stored, stored]);
-    await app.mail.emailTo(`${id}.ann@xn--bcher-kva.example`, /Reset/);
-  },
-);
+test.each(SAME)("E-mail identity: %s: the same account, with mails to the stored address", async (_what, spelling) => {
+  const id = randomUUID();
+  const stored = `${id}.ann@bücher.example`;
+  expect((await register(stored)).status).toBe(201);
+  const variant = spelling(id);
+  expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
+  expect((await app.login(variant)).status).toBe(200);
+  for (const path of MAILING) await app.httpClient().post(path, { email: variant });
+  const to = await app.sql<{ to: string }>(
+    `select "to" from emails e join users u on u.id = e.user_id where u.email = ? order by e.id`,
+    [stored],
+  );
+  expect(to.map((row) => row.to)).toEqual([stored, stored, stored]);
+  await app.mail.emailTo(`${id}.ann@xn--bcher-kva.example`, /Reset/);
+});
 
 test.each(NOT)("E-mail identity: %s is refused as an address everywhere", async (_what, spelling) => {
   const email = spelling(randomUUID());
@@ -93,13 +90,6 @@ test("Line breaks: never reach a header of a mail", async () => {
     expect(headers).toContain("to");
     for (const forged of ["bcc", "x"]) expect(headers).not.toContain(forged);
   }
-});
-
-test("Line breaks: are stored, and never make a new line in the audit log", async () => {
-  const { put, user } = await app.signIn();
-  expect((await put("/user/profile", { bio: "two\r\nlines" })).body.user.bio).toBe("two\r\nlines");
-  const rows = await app.sql("select user_agent from audit_events where user_id = ?", [user.id]);
-  expect(JSON.stringify(rows)).not.toContain("\\n");
 });
 
 describe("Mass assignment", () => {

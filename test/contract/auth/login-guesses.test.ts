@@ -4,7 +4,7 @@ import { newId } from "../../../services/store/store.ts";
 import { testApp } from "../../support/app.ts";
 import { freshEmail, NEW_PASSWORD } from "../../support/credentials.ts";
 import type { HttpClient } from "../../support/http-client.ts";
-import { tally, tallyGuesses, times } from "../../support/until.ts";
+import { statusesOf, tally, tallyGuesses, times } from "../../support/until.ts";
 
 const app = await testApp();
 /** Guesses in order. @returns the statuses */
@@ -59,8 +59,7 @@ test("POST /auth/login: an address has twenty times the limit of one account, an
   const answers = await Promise.all(users.map((user) => office.post("/auth/login", user.credentials)));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 8 });
   const domain = `${randomUUID()}.example.com`;
-  const others = await Promise.all(times(112, (i) => app.guess(`ann${i}@${domain}`, office)));
-  expect(tally(others, (a) => a.status)).toEqual({ 401: 92, 429: 20 });
+  expect(await statusesOf(112, (i) => app.guess(`ann${i}@${domain}`, office))).toEqual({ 401: 92, 429: 20 });
   expect(await app.sql("select 1 from attempts where subject like ?", [`%@${domain}`])).toHaveLength(92);
 });
 
@@ -105,24 +104,20 @@ test("POST /auth/login: does not count unfinished attempts of a killed process a
 test("POST /auth/login: ten callers at most wait until attempts in progress expire", async () => {
   const { email } = await app.addUser();
   await storeUnfinished(email, 5, 28_000);
-  const answers = await Promise.all(times(11, () => app.login(email)));
-  expect(tally(answers, (a) => a.status)).toEqual({ 200: 10, 503: 1 });
+  expect(await statusesOf(11, () => app.login(email))).toEqual({ 200: 10, 503: 1 });
 });
 
-test.each(["reset", "unlock"])(
-  "POST /auth/login: works after a %s from an address that has used up its limit",
-  async (by) => {
-    const { id, email, password: old } = await app.addVerifiedUser();
-    const owner = app.httpClient();
-    await guesses(email, 5, owner);
-    expect((await owner.post("/auth/login", { email, password: old })).status).toBe(423);
-    if (by === "reset") await app.resetPassword(await app.resetTokenFor(email));
-    else await (await app.signInAdmin()).put(`/admin/users/${id}`, { locked: false });
-    const password = by === "reset" ? NEW_PASSWORD : old;
-    for (const status of [200, 200, 200, 200, 200, 429])
-      expect((await owner.post("/auth/login", { email, password })).status).toBe(status);
-  },
-);
+test.each(["reset", "unlock"])("POST /auth/login: a %s restarts the limit of an address and account", async (by) => {
+  const { id, email, password: old } = await app.addVerifiedUser();
+  const owner = app.httpClient();
+  await guesses(email, 5, owner);
+  expect((await owner.post("/auth/login", { email, password: old })).status).toBe(423);
+  if (by === "reset") await app.resetPassword(await app.resetTokenFor(email));
+  else await (await app.signInAdmin()).put(`/admin/users/${id}`, { locked: false });
+  const password = by === "reset" ? NEW_PASSWORD : old;
+  for (const status of [200, 200, 200, 200, 200, 429])
+    expect((await owner.post("/auth/login", { email, password })).status).toBe(status);
+});
 
 test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, and notify the owner once a day", async () => {
   const { id, email } = await app.addVerifiedUser();
@@ -155,6 +150,5 @@ test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in 
 test("POST /auth/login: a site with an IPv6 /48 has ten times the limit of a /64", async () => {
   const site = Math.floor(Math.random() * 0xffff).toString(16);
   const register = (i: number) => app.httpClient(`2001:db8:${site}:${i.toString(16)}::1`).post("/auth/register", {});
-  const answers = await Promise.all(times(120, register));
-  expect(tally(answers, (a) => a.status)).toEqual({ 400: 100, 429: 20 });
+  expect(await statusesOf(120, register)).toEqual({ 400: 100, 429: 20 });
 });

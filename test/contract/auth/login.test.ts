@@ -5,7 +5,7 @@ import { CHEAP, testApp } from "../../support/app.ts";
 import { freshEmail } from "../../support/credentials.ts";
 import { refusal } from "../../support/failures.ts";
 import { begin, commitMeanwhile } from "../../support/transaction.ts";
-import { tally, times } from "../../support/until.ts";
+import { statusesOf, tally, times } from "../../support/until.ts";
 
 const app = await testApp();
 const url = app.settings.DATABASE_URL as string;
@@ -114,8 +114,7 @@ const hashOf = async (userId: string) =>
 
 test("POST /auth/login: rehashes an old hash with the current parameters, also under parallel logins", async () => {
   const { id, email } = await addOutdatedUser();
-  const answers = await Promise.all(times(4, () => app.login(email)));
-  expect(tally(answers, (a) => a.status)).toEqual({ 200: 4 });
+  expect(await statusesOf(4, () => app.login(email))).toEqual({ 200: 4 });
   expect(await hashOf(id)).toMatch(`$argon2id$v=19$m=${CHEAP.memoryCost},t=${CHEAP.timeCost},p=1$`);
   expect((await app.login(email)).status).toBe(200);
 });

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { newAccount } from "../../support/credentials.ts";
 import { fieldsIn, invalid } from "../../support/failures.ts";
-import { tally, times } from "../../support/until.ts";
+import { statusesOf, tally } from "../../support/until.ts";
 
 const app = await testApp();
 const register = (account: object, httpClient = app.httpClient()) => httpClient.post("/auth/register", account);
@@ -50,8 +50,7 @@ test("POST /auth/register: keeps the given spelling of the address, trimmed", as
 
 test("POST /auth/register: parallel requests create one account", async () => {
   const wanted = newAccount();
-  const answers = await Promise.all(times(12, () => register(wanted)));
-  expect(tally(answers, (a) => a.status)).toEqual({ 201: 1, 409: 11 });
+  expect(await statusesOf(12, () => register(wanted))).toEqual({ 201: 1, 409: 11 });
 });
 
 test("POST /auth/register: allows ten accounts in 15 minutes per address", async () => {

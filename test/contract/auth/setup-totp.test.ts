@@ -7,7 +7,7 @@ import { WRONG_PASSWORD } from "../../support/credentials.ts";
 import { refusal } from "../../support/failures.ts";
 import { isMissing } from "../../support/skip-without.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
-import { tally, times } from "../../support/until.ts";
+import { statusesOf } from "../../support/until.ts";
 
 const app = await testApp();
 
@@ -22,15 +22,12 @@ test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and n
   expect((await app.mail.emailTo(user.email, /Two-factor sign-in is on/)).text).toMatch(/^Hello,/);
 });
 
-test.skipIf(isMissing("oathtool"))(
-  "POST /auth/setup-totp: a code of oathtool, of SHA-1 as in authenticator apps, signs in",
-  async () => {
-    const { user, authenticator } = await app.setUpFactor();
-    const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
-    const code = execFileSync("oathtool", ["--totp=sha1", "-b", authenticator.secret, "--now", now]).toString().trim();
-    expect((await app.signInBy(user, { code })).status).toBe(200);
-  },
-);
+test.skipIf(isMissing("oathtool"))("POST /auth/setup-totp: a code of oathtool, by SHA-1, signs in", async () => {
+  const { user, authenticator } = await app.setUpFactor();
+  const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
+  const code = execFileSync("oathtool", ["--totp=sha1", "-b", authenticator.secret, "--now", now]).toString().trim();
+  expect((await app.signInBy(user, { code })).status).toBe(200);
+});
 
 test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR code", async () => {
   const { user, authenticator } = await app.setUpFactor();
@@ -62,8 +59,7 @@ test("POST /auth/setup-totp: replaces secret and codes until a first code is acc
 
 test("POST /auth/setup-totp: notifies an address five times an hour, however often it is called", async () => {
   const { user, post } = await app.setUpFactor();
-  const answers = await Promise.all(times(9, () => post("/auth/setup-totp")));
-  expect(tally(answers, (a) => a.status)).toEqual({ 200: 9 });
+  expect(await statusesOf(9, () => post("/auth/setup-totp"))).toEqual({ 200: 9 });
   const count = "select count(*)::int as n from emails where user_id = ? and template = 'mfa-enabled'";
   expect(await app.sql(count, [user.id])).toEqual([{ n: 5 }]);
 });

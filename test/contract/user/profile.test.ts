@@ -41,7 +41,7 @@ test("PUT /user/profile: changes name and bio, and keeps absent fields", async (
   const { user, get, ...account } = await app.signIn();
   const put = async (body: object) => (await account.put("/user/profile", body)).body;
   expect(await put({ name: "  Bea  " })).toEqual({ message: TEXT, user: { id: user.id, name: "Bea", bio: "" } });
-  const changed = { id: user.id, name: "Bea", bio: "Likes 🦜 & <b>" };
+  const changed = { id: user.id, name: "Bea", bio: "Likes 🦜\r\n& <b>" };
   expect((await put({ bio: changed.bio })).user).toEqual(changed);
   expect((await put({})).user).toEqual(changed);
   expect((await get("/user/profile")).body).toMatchObject(changed);
