@@ -4,6 +4,7 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
 import { startApp } from "../../support/app.ts";
+import { forTest } from "../../support/closing.ts";
 import { eventsIn } from "../../support/sse-events.ts";
 import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectations.ts";
 
@@ -22,77 +23,63 @@ afterAll(async () => {
   await app.close();
 });
 
+type Conversation = ReturnType<typeof conversationOf>;
 const kindIn = (message: string, provider: string) =>
   new RegExp(`^The AI provider ${provider} failed: (.*)\\.$`).exec(message)?.[1] ?? message;
 
-describe.concurrent.each(process.env.TEST_MODE === "embedded" ? ALL : IN_TURN)(
-  "AI provider %s, case %s",
-  (provider, name) => {
-    const expected = expectedOf(name);
-
-    test.concurrent("POST /ai/stream", async () => {
-      const body = conversationOf(`case: ${name} (REST stream)`, provider);
-      const answer = await post("/ai/stream", body);
-      expect(answer.status).toBe(200);
-      const { text, error } = eventsIn(answer.body);
-      const failure = error === undefined ? {} : { failure: kindIn(error, provider) };
-      expect(summary({ text, ...failure })).toEqual(summary(expected.stream));
-    });
-
-    test.concurrent("POST /ai/chat", async () => {
-      const request = conversationOf(`case: ${name} (REST chat)`, provider);
-      const { status, body } = await post("/ai/chat", request);
-      if (expected.chat.failure === undefined) {
-        expect(status).toBe(200);
-        expect(summary({ text: body.content })).toEqual(summary(expected.chat));
-      } else {
-        expect(body).toMatchObject({ statusCode: 500, code: "PROVIDER_ERROR", error: "Internal Server Error" });
-        expect(kindIn(body.message, provider)).toBe(expected.chat.failure);
-      }
-    });
+const rest = {
+  async "POST /ai/stream"(conversation: Conversation) {
+    const { status, body } = await post("/ai/stream", conversation);
+    expect(status).toBe(200);
+    const { text, error } = eventsIn(body);
+    return { text, ...(error !== undefined && { failure: kindIn(error, conversation.provider) }) };
   },
-);
+  async "POST /ai/chat"(conversation: Conversation) {
+    const { status, body } = await post("/ai/chat", conversation);
+    if (status === 200) return { text: body.content };
+    expect(body).toMatchObject({ statusCode: 500, code: "PROVIDER_ERROR", error: "Internal Server Error" });
+    return { text: "", failure: kindIn(body.message, conversation.provider) };
+  },
+};
 
-describe.concurrent.each(IN_TURN)("AI provider %s, case %s", (provider, name) => {
-  const expected = expectedOf(name);
-
-  /** What a call has received. Its failure is one of the provider. */
-  async function outcomeOf(call: (add: (text: string) => void) => Promise<unknown>) {
+/** A call over gRPC. Its failure is one of the provider. */
+const overGrpc =
+  (call: (conversation: Conversation, add: (text: string) => void) => Promise<unknown>) =>
+  async (conversation: Conversation) => {
     let text = "";
-    const failure = await call((piece) => (text += piece)).then(
-      () => ({}),
-      (thrown) => {
-        const error = ConnectError.from(thrown);
-        expect(error.findDetails(FailureSchema)[0]?.reason).toBe(Reason.PROVIDER_ERROR);
-        return { failure: kindIn(error.rawMessage, provider) };
-      },
-    );
-    return summary({ text, ...failure });
-  }
+    const failure = await call(conversation, (piece) => (text += piece)).then(() => undefined, ConnectError.from);
+    if (!failure) return { text };
+    expect(failure.findDetails(FailureSchema)[0]?.reason).toBe(Reason.PROVIDER_ERROR);
+    return { text, failure: kindIn(failure.rawMessage, conversation.provider) };
+  };
+const grpc = {
+  StreamChat: overGrpc(async (conversation, add) => {
+    for await (const { chunk } of app.grpc(AIService).streamChat(conversation, { headers })) add(chunk);
+  }),
+  Chat: overGrpc(async (conversation, add) => {
+    add((await app.grpc(AIService).chat(conversation, { headers })).content);
+  }),
+};
 
-  test.concurrent("StreamChat", async () => {
-    const request = conversationOf(`case: ${name} (gRPC stream)`, provider);
-    const outcome = await outcomeOf(async (add) => {
-      for await (const { chunk } of app.grpc(AIService).streamChat(request, { headers })) add(chunk);
+type Cases = readonly (readonly [provider: string, name: string])[];
+const testCases = (cases: Cases, calls: Record<string, (conversation: Conversation) => Promise<{ text: string }>>) =>
+  describe.concurrent.each(cases)("AI provider %s, case %s", (provider, name) => {
+    const expected = expectedOf(name);
+    test.concurrent.each(Object.entries(calls))("%s", async (call, ask) => {
+      const outcome = await ask(conversationOf(`case: ${name} (${call})`, provider));
+      expect(summary(outcome)).toEqual(summary(/stream/i.test(call) ? expected.stream : expected.chat));
     });
-    expect(outcome).toEqual(summary(expected.stream));
   });
-
-  test.concurrent("Chat", async () => {
-    const request = conversationOf(`case: ${name} (gRPC chat)`, provider);
-    const outcome = await outcomeOf(async (add) => add((await app.grpc(AIService).chat(request, { headers })).content));
-    expect(outcome).toEqual(summary(expected.chat));
-  });
-});
+testCases(process.env.TEST_MODE === "embedded" ? ALL : IN_TURN, rest);
+testCases(IN_TURN, grpc);
 
 test("AI: the provider simulators have at least 40 cases", () => expect(CASES.length).toBeGreaterThan(40));
 
 test("AI: a reply that takes longer than AI_TOTAL_TIMEOUT fails, whole or streamed", async () => {
-  const impatient = await startApp({ env: { AI_TOTAL_TIMEOUT: "1s" } });
+  const impatient = await forTest(startApp({ env: { AI_TOTAL_TIMEOUT: "1s" } }));
   const caller = await impatient.signIn();
   const ask = (path: string) => caller.post(path, conversationOf("case: pings-midway"));
   const [stream, whole] = await Promise.all(["/ai/stream", "/ai/chat"].map(ask));
   expect(kindIn(eventsIn(stream?.body).error ?? "", "provider-a")).toBe("timed out");
   expect(kindIn(whole?.body.message, "provider-a")).toBe("timed out");
-  await impatient.close();
 });
