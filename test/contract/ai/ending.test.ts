@@ -4,30 +4,27 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../../scripts/simulators/script.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { startApp, type TestApp, testApp } from "../../support/app.ts";
+import { forTest } from "../../support/closing.ts";
 import { postJson } from "../../support/http-client.ts";
 import { eventsIn } from "../../support/sse-events.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
+const onServers = test.runIf(app.mode !== "embedded");
 /** A stream must end within this time after its session, on whichever process the session ended. */
 const SOON_MS = 1_500;
 const question = () => conversationOf(`case: silent-midway ${crypto.randomUUID()}`);
 
-/** Starts a stream that sends some text and then stays silent. */
+/** Starts a stream that sends some text and then stays silent. @returns what it has received at its end */
 async function listen(to: TestApp, token: string) {
-  const response = await postJson(`${to.url}/ai/stream`, question(), token);
-  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  const { body } = await postJson(`${to.url}/ai/stream`, question(), token);
   let received = "";
-  const read = async (isEnough: (text: string) => boolean) => {
-    while (!isEnough(received)) {
-      const step = await reader?.read();
-      if (!step || step.done) break;
-      received += step.value;
-    }
+  const rest = (async () => {
+    for await (const part of (body as ReadableStream).pipeThrough(new TextDecoderStream())) received += part;
     return received;
-  };
-  await read((text) => text.includes("Grüße"));
-  return { rest: () => read(() => false) };
+  })();
+  await until("the first text", () => received.includes("Grüße"));
+  return { rest };
 }
 
 /** Waits until a number of calls of a user have ended. @returns their usage */
@@ -45,7 +42,7 @@ test("POST /ai/stream: the end of the session ends the stream by an error event 
   const stream = await listen(app, accessToken);
   expect((await post("/auth/logout")).status).toBe(200);
   const endedAt = performance.now();
-  expect(eventsIn(await stream.rest())).toEqual({ text: PREFIX, error: "The session has ended." });
+  expect(eventsIn(await stream.rest)).toEqual({ text: PREFIX, error: "The session has ended." });
   expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
   const [row] = await endedCalls(user.id, 1);
   expect(row).toMatchObject({ outcome: "cancelled" });
@@ -61,26 +58,21 @@ test("StreamChat: the end of the session ends the stream by UNAUTHENTICATED", as
   await expect(read()).rejects.toMatchObject({ code: Code.Unauthenticated });
 });
 
-test.runIf(app.mode !== "embedded")(
-  "POST /ai/stream: the end of a session at one replica ends its streams at the other, and no other streams",
-  async () => {
-    const { DATABASE_URL, DATA_DIR } = app.settings;
-    const replica = await startApp({ env: { DATABASE_URL, DATA_DIR } });
-    const { user, accessToken } = await app.signIn();
-    const other = await app.signIn(user);
-    const [ends, goesOn] = await Promise.all([listen(replica, accessToken), listen(replica, other.accessToken)]);
-    await app.httpClient().post("/auth/logout", undefined, accessToken);
-    const endedAt = performance.now();
-    expect(eventsIn(await ends.rest()).error).toBe("The session has ended.");
-    expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
-    const later = new Promise((resolve) => setTimeout(resolve, SOON_MS, "still open"));
-    const rest = goesOn.rest();
-    expect(await Promise.race([rest, later])).toBe("still open");
-    await other.post("/auth/logout");
-    await rest;
-    await replica.close();
-  },
-);
+onServers("POST /ai/stream: the end of a session at one replica ends its streams alone at the other", async () => {
+  const { DATABASE_URL, DATA_DIR } = app.settings;
+  const replica = await forTest(startApp({ env: { DATABASE_URL, DATA_DIR } }));
+  const { user, accessToken } = await app.signIn();
+  const other = await app.signIn(user);
+  const [ends, goesOn] = await Promise.all([listen(replica, accessToken), listen(replica, other.accessToken)]);
+  await app.httpClient().post("/auth/logout", undefined, accessToken);
+  const endedAt = performance.now();
+  expect(eventsIn(await ends.rest).error).toBe("The session has ended.");
+  expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
+  const later = new Promise((resolve) => setTimeout(resolve, SOON_MS, "still open"));
+  expect(await Promise.race([goesOn.rest, later])).toBe("still open");
+  await other.post("/auth/logout");
+  await goesOn.rest;
+});
 
 test("POST /ai/stream: a shutdown ends streams by an error event and [DONE], and records their usage", async () => {
   const isShared = app.mode !== "embedded";
@@ -89,7 +81,7 @@ test("POST /ai/stream: a shutdown ends streams by an error event and [DONE], and
   const { user, accessToken } = await ending.signIn();
   const stream = await listen(ending, accessToken);
   const closed = ending.close();
-  expect(eventsIn(await stream.rest())).toEqual({ text: PREFIX, error: expect.stringContaining("shutting down") });
+  expect(eventsIn(await stream.rest)).toEqual({ text: PREFIX, error: expect.stringContaining("shutting down") });
   await closed;
   if (isShared) expect(await endedCalls(user.id, 1)).toMatchObject([{ outcome: "cancelled" }]);
 });

@@ -8,18 +8,15 @@ import { errorOf } from "../../support/stub-transports.ts";
 
 const app = await testApp();
 
-test.each(PROVIDERS)(
-  "POST /ai/chat, Chat: %s reports a reply that ended at the maximum of tokens",
-  async (provider) => {
-    const account = await app.signIn();
-    for (const [name, content] of Object.entries({ "at-maximum": REPLY, "empty-at-maximum": "" })) {
-      const conversation = conversationOf(`case: ${name}`, provider);
-      const ended = { content, finishReason: "length" };
-      expect((await account.post("/ai/chat", conversation)).body).toMatchObject(ended);
-      expect(await app.grpc(AIService).chat(conversation, account)).toMatchObject(ended);
-    }
-  },
-);
+test.each(PROVIDERS)("POST /ai/chat, Chat: %s reports the end at the maximum of tokens", async (provider) => {
+  const account = await app.signIn();
+  for (const [name, content] of Object.entries({ "at-maximum": REPLY, "empty-at-maximum": "" })) {
+    const conversation = conversationOf(`case: ${name}`, provider);
+    const ended = { content, finishReason: "length" };
+    expect((await account.post("/ai/chat", conversation)).body).toMatchObject(ended);
+    expect(await app.grpc(AIService).chat(conversation, account)).toMatchObject(ended);
+  }
+});
 
 test("POST /ai/chat, /ai/stream, Chat, StreamChat: a temperature that the model ignores is named in a header", async () => {
   const { post, headers } = await app.signIn();

@@ -11,6 +11,8 @@ const limits = { MISTRAL_API_KEY: "", AI_STREAMS_PER_USER: "1" }; // of streams 
 const limited = await startSuiteApp({ mode: app.mode === "replicas" ? "servers" : app.mode, env: limits });
 /** The provider connection must close within this time after the client has disconnected. */
 const CLOSED_WITHIN_MS = 50;
+/** Cases in which the provider, or the wait for its next attempt, is silent. */
+const SILENT = ["silent", "silent-after-headers", "silent-midway", "retry-after 30000"];
 
 test("GET /ai/providers: lists all providers and their models", async () => {
   const { get } = await app.signIn();
@@ -23,17 +25,14 @@ test("GET /ai/providers: lists all providers and their models", async () => {
   expect(body[0].models).toEqual(Object.entries(ignored).map(([model, names]) => ({ model, ignored: names })));
 });
 
-test.each(PROVIDERS)(
-  "POST /ai/chat: returns the complete reply of %s, and omits usage that was not reported",
-  async (provider) => {
-    const { post } = await app.signIn();
-    const { status, body } = await post("/ai/chat", conversationOf("case: plain", provider));
-    expect(status).toBe(200);
-    const reply = { content: REPLY, model: `model-${provider.at(-1)}-1`, provider, finishReason: "stop" };
-    expect(body).toEqual({ ...reply, usage: { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) } });
-    expect((await post("/ai/chat", conversationOf("case: no-usage", provider))).body).toEqual(reply);
-  },
-);
+test.each(PROVIDERS)("POST /ai/chat: returns the reply of %s, and no usage that was not reported", async (provider) => {
+  const { post } = await app.signIn();
+  const { status, body } = await post("/ai/chat", conversationOf("case: plain", provider));
+  expect(status).toBe(200);
+  const reply = { content: REPLY, model: `model-${provider.at(-1)}-1`, provider, finishReason: "stop" };
+  expect(body).toEqual({ ...reply, usage: { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) } });
+  expect((await post("/ai/chat", conversationOf("case: no-usage", provider))).body).toEqual(reply);
+});
 
 test("POST /ai/chat: returns a reply of 10 MB complete", async () => {
   const { post } = await app.signIn();
@@ -105,28 +104,24 @@ test("POST /ai/stream: a stream beyond AI_STREAMS_PER_USER is 429, with Retry-Af
   client.abort();
 });
 
-describe.each(["silent", "silent-after-headers", "silent-midway", "retry-after 30000"])(
-  "AI: a client that disconnects while the provider is at %s frees the provider connection",
-  (name) => {
-    const [simulator] = app.providers;
-    if (!simulator) throw new Error("the simulator is missing");
+describe.each(SILENT)("AI: a client that disconnects during %s frees the provider connection", (name) => {
+  const [simulator] = app.providers;
 
-    test.each(Object.entries(aiCallsOf(app)))("%s", async (_name, call) => {
-      const { accessToken } = await app.signIn();
-      const content = `case: ${name} ${crypto.randomUUID()}`;
-      const client = new AbortController();
-      const calling = call(content, accessToken, client.signal).catch(() => {});
-      const request = await until("the request at the provider", () =>
-        simulator?.requests.find(({ body }) => JSON.stringify(body).includes(content)),
-      );
-      await new Promise((resolve) => setTimeout(resolve, 30));
-      const leftAt = performance.now();
-      const before = performance.eventLoopUtilization();
-      client.abort();
-      const closedAt = await until("the end of the request at the provider", () => request.closedAt);
-      const { active: busyMs } = performance.eventLoopUtilization(before);
-      await calling;
-      expect(closedAt - leftAt - busyMs).toBeLessThan(CLOSED_WITHIN_MS);
-    });
-  },
-);
+  test.each(Object.entries(aiCallsOf(app)))("%s", async (_name, call) => {
+    const { accessToken } = await app.signIn();
+    const content = `case: ${name} ${crypto.randomUUID()}`;
+    const client = new AbortController();
+    const calling = call(content, accessToken, client.signal).catch(() => {});
+    const request = await until("the request at the provider", () =>
+      simulator?.requests.find(({ body }) => JSON.stringify(body).includes(content)),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    const leftAt = performance.now();
+    const before = performance.eventLoopUtilization();
+    client.abort();
+    const closedAt = await until("the end of the request at the provider", () => request.closedAt);
+    const { active: busyMs } = performance.eventLoopUtilization(before);
+    await calling;
+    expect(closedAt - leftAt - busyMs).toBeLessThan(CLOSED_WITHIN_MS);
+  });
+});

@@ -8,6 +8,7 @@ import { testApp } from "../../support/app.ts";
 
 const app = await testApp();
 const DAY_MS = 86_400_000;
+const PATHS = ["/ai/chat", "/ai/stream"];
 
 /** A user with successful and failed calls of three models, over REST and gRPC. */
 async function callModels() {
@@ -38,35 +39,29 @@ test("GET /user/usage: shows the caller's usage by day, provider and model, as L
   expect((await app.httpClient().get("/user/usage")).status).toBe(401);
 });
 
-test.each(["/ai/chat", "/ai/stream"])(
-  "POST %s: usage of an impersonation belongs to the administrator",
-  async (path) => {
-    const [admin, { user, get }] = await Promise.all([app.signInAdmin(), app.signIn()]);
-    const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, {});
-    await app.httpClient().post(path, conversationOf("case: plain"), impersonated.accessToken);
-    const usage = async () => (await admin.get("/user/usage")).body;
-    await expect.poll(usage).toMatchObject([{ userId: admin.user.id, provider: "provider-a", calls: 1 }]);
-    expect((await get("/user/usage")).body).toEqual([]);
-  },
-);
+test.each(PATHS)("POST %s: usage of an impersonation belongs to the administrator", async (path) => {
+  const [admin, { user, get }] = await Promise.all([app.signInAdmin(), app.signIn()]);
+  const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, {});
+  await app.httpClient().post(path, conversationOf("case: plain"), impersonated.accessToken);
+  const usage = async () => (await admin.get("/user/usage")).body;
+  await expect.poll(usage).toMatchObject([{ userId: admin.user.id, provider: "provider-a", calls: 1 }]);
+  expect((await get("/user/usage")).body).toEqual([]);
+});
 
 test.each([
   ["blocked", "blocked the content"],
   ["tool-call", "unreadable reply"],
-])(
-  "POST /ai/chat, /ai/stream: a %s has the usage that the provider reports, though it fails",
-  async (name, outcome) => {
-    const { get, post } = await app.signIn();
-    const expected = [];
-    for (const path of ["/ai/chat", "/ai/stream"]) {
-      for (const provider of PROVIDERS) {
-        await post(path, conversationOf(`case: ${name}`, provider));
-        expected.unshift({ provider, outcome, estimated: false });
-      }
+])("POST /ai/chat, /ai/stream: a %s fails, with the usage that its provider reports", async (name, outcome) => {
+  const { get, post } = await app.signIn();
+  const expected = [];
+  for (const path of PATHS) {
+    for (const provider of PROVIDERS) {
+      await post(path, conversationOf(`case: ${name}`, provider));
+      expected.unshift({ provider, outcome, estimated: false });
     }
-    await expect.poll(async () => (await get("/user/export")).body.usage).toMatchObject(expected);
-  },
-);
+  }
+  await expect.poll(async () => (await get("/user/export")).body.usage).toMatchObject(expected);
+});
 
 // another replica sees it once the batch of the replica that answered is written, some 20 ms later
 test.skipIf(app.mode === "replicas")("GET /user/export: shows the outcome of a call once it is answered", async () => {

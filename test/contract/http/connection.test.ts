@@ -3,6 +3,7 @@ import net from "node:net";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { forTest } from "../../support/closing.ts";
 import { start, startSuiteGateway } from "../../support/gateway.ts";
 import { post, sendRawHttp, textOf } from "../../support/raw-http.ts";
 import { CONVERSATION } from "../../support/stub-services.ts";
@@ -90,7 +91,7 @@ test.each([
     open--;
     return {};
   };
-  const server = await start((router) => router.service(AIService, { chat }));
+  const server = await forTest(start((router) => router.service(AIService, { chat })));
   const { socket, text, closed } = openRaw(server.port);
   socket.write(post("/ai/chat", CONVERSATION));
   await until("the call", () => open === 1);
@@ -98,11 +99,10 @@ test.each([
   await closed;
   expect(text()).toBe("");
   await until("the end of the call", () => open === 0);
-  await server.close();
 });
 
 test("CONNECT: a client that disconnects at once disturbs no other", async () => {
-  const server = await start((router) => router.service(AuthService, {}));
+  const server = await forTest(start((router) => router.service(AuthService, {})));
   for (let i = 0; i < 20; i++) {
     const socket = net.connect(server.port, "127.0.0.1", () => {
       socket.write("CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", () => socket.resetAndDestroy());
@@ -110,5 +110,4 @@ test("CONNECT: a client that disconnects at once disturbs no other", async () =>
     await new Promise((resolve) => socket.on("close", resolve));
   }
   expect((await server.send("GET", "/health/live")).status).toBe(200);
-  await server.close();
 });

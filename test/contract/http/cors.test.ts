@@ -1,10 +1,12 @@
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { startApp } from "../../support/app.ts";
+import { forTest } from "../../support/closing.ts";
 import { start, startSuiteGateway } from "../../support/gateway.ts";
 import { stubAccounts } from "../../support/stub-services.ts";
 
 const { routes, metadata } = stubAccounts();
+const OTHERS = ["https://evil.example.com", "null", "https://app.example.com.evil.com", "http://app.example.com"];
 
 describe("CORS", async () => {
   const ours = "https://api.example.com";
@@ -28,14 +30,11 @@ describe("CORS", async () => {
     expect(unknown.headers.get("access-control-allow-origin")).toBe(allowed);
   });
 
-  test.each(["https://evil.example.com", "null", "https://app.example.com.evil.com", "http://app.example.com"])(
-    "other origins may not read responses: %s",
-    async (origin) => {
-      const answer = await get(origin);
-      expect(answer.headers.has("access-control-allow-origin")).toBe(false);
-      expect(answer.headers.get("vary")).toBe("origin");
-    },
-  );
+  test.each(OTHERS)("other origins may not read responses: %s", async (origin) => {
+    const answer = await get(origin);
+    expect(answer.headers.has("access-control-allow-origin")).toBe(false);
+    expect(answer.headers.get("vary")).toBe("origin");
+  });
 
   test("an allowed origin gets a preflight response", async () => {
     const ask = {
@@ -105,16 +104,14 @@ describe("Client address", () => {
     ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
     ["the header is empty", "127.0.0.1", "", "127.0.0.1"],
   ])("is taken from the right header if %s", async (_what, trusted, forwarded, expected) => {
-    const server = await start(routes, { env: { TRUST_PROXY: trusted } });
+    const server = await forTest(start(routes, { env: { TRUST_PROXY: trusted } }));
     await server.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
     expect(metadata()["x-gatehouse-client-address"]).toBe(expected);
-    await server.close();
   });
 });
 
 test("X-Forwarded-For from an address that TRUST_PROXY does not list: is ignored, with one warning per port and hour", async () => {
-  const app = await startApp({ mode: "embedded", env: { TRUST_PROXY: "10.0.0.1" } });
-  onTestFinished(() => app.close());
+  const app = await forTest(startApp({ mode: "embedded", env: { TRUST_PROXY: "10.0.0.1" } }));
   const warnings = () => app.logs.filter((line) => line.includes("TRUST_PROXY does not list"));
   const forwarded = { "x-forwarded-for": "203.0.113.7" };
   for (let i = 0; i < 3; i++) await app.httpClient().send("GET", "/health/live", undefined, forwarded);

@@ -1,12 +1,14 @@
 import net from "node:net";
 import { describe, expect, test } from "vitest";
 import type { StartSpan } from "../../../gateway/lifecycle.ts";
+import { forTest } from "../../support/closing.ts";
 import { commonHeaders, start, startSuiteGateway } from "../../support/gateway.ts";
 import { post } from "../../support/raw-http.ts";
 import { stubAccounts } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 const { routes, metadata } = stubAccounts();
+const PATHS = ["/user/profile", "/nowhere", "/user/%zz", "/health/live", "/openapi.json"];
 
 describe("Every request", async () => {
   const server = await startSuiteGateway(routes, { env: { INTERNAL_SECRET: "between-the-two-of-us" } });
@@ -20,15 +22,12 @@ describe("Every request", async () => {
       expect(await idFor(other)).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  test.each(["/user/profile", "/nowhere", "/user/%zz", "/health/live", "/openapi.json"])(
-    "gets id, security headers and no-store: %s",
-    async (path) => {
-      const { headers } = await server.send("GET", path);
-      expect(Object.fromEntries(headers)).toMatchObject(commonHeaders);
-      for (const name of ["strict-transport-security", "x-powered-by", "server"])
-        expect(headers.has(name), name).toBe(false);
-    },
-  );
+  test.each(PATHS)("gets id, security headers and no-store: %s", async (path) => {
+    const { headers } = await server.send("GET", path);
+    expect(Object.fromEntries(headers)).toMatchObject(commonHeaders);
+    for (const name of ["strict-transport-security", "x-powered-by", "server"])
+      expect(headers.has(name), name).toBe(false);
+  });
 
   test("to an unknown path is 404 in the error shape, whatever its method, body or type", async () => {
     const body = { statusCode: 404, error: "Not Found", code: "NOT_FOUND", message: expect.any(String) };
@@ -100,7 +99,7 @@ test("Tracing: the span of a request continues the span of the caller, has the s
     spans.push(span);
     return { traceparent: "its own", end: (...ended) => Object.assign(span, { ended }) };
   };
-  const server = await start(routes, { startSpan });
+  const server = await forTest(start(routes, { startSpan }));
   await server.send("GET", "/user/profile", undefined, { traceparent: "the caller's" });
   expect(metadata().traceparent).toBe("its own");
   await server.send("GET", "/user/export");
@@ -117,5 +116,4 @@ test("Tracing: the span of a request continues the span of the caller, has the s
     { name: "GET", attributes: { "http.request.method": "GET" }, ended: [status(404), undefined] },
     { name: "POST /auth/login", ended: [status(499), undefined] },
   ]);
-  await server.close();
 });
