@@ -2,8 +2,9 @@ import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
+import { forTest } from "../../support/closing.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { runScript } from "../../support/deployment.ts";
 import { POSTGRES_BIN, postgresFolder, startPostgresServer } from "../../support/postgres-server.ts";
@@ -13,6 +14,16 @@ import { until } from "../../support/until.ts";
 const commands = process.env.TEST_SERVERS && POSTGRES_BIN;
 const ENDED = expect.stringMatching(/^\d+ sessions have ended/);
 const keysOf = async (app: { url: string }) => (await fetch(`${app.url}/.well-known/jwks.json`)).text();
+
+/** Ends the sessions of a restored database, and starts the service: it has another key, and an intact audit log. */
+async function startRestored(env: Record<string, string>, keys: string, accessToken: string) {
+  expect(await runScript("admin", ["after-restore"], env)).toEqual({ code: 0, out: ENDED });
+  const app = await forTest(startApp({ mode: "servers", env }));
+  expect(await keysOf(app)).not.toBe(keys);
+  expect(await app.profileStatus(accessToken)).toBe(401);
+  expect(await runScript("audit-verify", [], env)).toMatchObject({ code: 0 });
+  return app;
+}
 
 test.skipIf(!commands)("after-restore: a restored dump has its accounts and no valid token", async () => {
   const [url, restored] = [await createDatabase(), await createDatabase()];
@@ -28,54 +39,41 @@ test.skipIf(!commands)("after-restore: a restored dump has its accounts and no v
   execFileSync(join(POSTGRES_BIN as string, "psql"), ["-q", "-v", "ON_ERROR_STOP=1", restored], { input: dump });
   const other = { ...env, SECRET_KEY: randomBytes(32).toString("base64") };
   expect(await runScript("admin", ["after-restore"], other)).toMatchObject({ code: 2 });
-  expect(await runScript("admin", ["after-restore"], env)).toEqual({ code: 0, out: ENDED });
-  const after = await startApp({ mode: "servers", env });
-  onTestFinished(after.close);
-  expect(await keysOf(after)).not.toBe(keys);
-  expect(await after.profileStatus(accessToken)).toBe(401);
+  const after = await startRestored(env, keys, accessToken);
   expect((await after.resetPassword(token)).status).toBe(400);
   expect(await (await after.signIn(user)).profileStatus()).toBe(200);
-  expect(await runScript("audit-verify", [], env)).toMatchObject({ code: 0 });
   const [event] = await after.sql("select details from audit_events where event = 'admin.sessions_revoked'");
   expect(event).toMatchObject({ details: { restored: true } });
 });
 
-test.skipIf(!commands)(
-  "after-restore: a restore to a point in time has all changes acknowledged before it",
-  async () => {
-    const [archive, backup] = [postgresFolder(), postgresFolder()];
-    const primary = await startPostgresServer({ archive_mode: "on", archive_command: `cp %p ${archive}/%f` });
-    onTestFinished(primary.close);
-    const before = await startApp({ mode: "servers", env: { DATABASE_URL: primary.url } });
-    const ask = async (what: string) =>
-      (await before.sql<{ answer: string }>(`select ${what} as answer`))[0]?.answer ?? "";
-    const keys = await keysOf(before);
-    const { user, put, post, accessToken } = await before.signIn(await before.addVerifiedUser());
-    primary.run("pg_basebackup", ["-d", primary.url, "-D", backup, "-c", "fast"]);
-    expect((await put("/user/profile", { name: "Early" })).status).toBe(200);
-    const moment = await ask("clock_timestamp()::text");
-    expect((await put("/user/profile", { name: "Late" })).status).toBe(200);
-    const late = await before.addUser();
-    expect((await post("/auth/logout", {})).status).toBe(200);
-    const segment = await ask("pg_walfile_name(pg_switch_wal())");
-    await until("the archive", async () => (await ask("(select last_archived_wal from pg_stat_archiver)")) >= segment);
-    await before.close();
+test.skipIf(!commands)("after-restore: a restore to a point in time has all changes before it", async () => {
+  const [archive, backup] = [postgresFolder(), postgresFolder()];
+  const archiving = { archive_mode: "on", archive_command: `cp %p ${archive}/%f` };
+  const primary = await forTest(startPostgresServer(archiving));
+  const before = await startApp({ mode: "servers", env: { DATABASE_URL: primary.url } });
+  const ask = async (what: string) =>
+    (await before.sql<{ answer: string }>(`select ${what} as answer`))[0]?.answer ?? "";
+  const keys = await keysOf(before);
+  const { user, put, post, accessToken } = await before.signIn(await before.addVerifiedUser());
+  primary.run("pg_basebackup", ["-d", primary.url, "-D", backup, "-c", "fast"]);
+  expect((await put("/user/profile", { name: "Early" })).status).toBe(200);
+  const moment = await ask("clock_timestamp()::text");
+  expect((await put("/user/profile", { name: "Late" })).status).toBe(200);
+  const late = await before.addUser();
+  expect((await post("/auth/logout", {})).status).toBe(200);
+  const segment = await ask("pg_walfile_name(pg_switch_wal())");
+  await until("the archive", async () => (await ask("(select last_archived_wal from pg_stat_archiver)")) >= segment);
+  await before.close();
 
-    writeFileSync(join(backup, "recovery.signal"), "");
-    const recovery = { recovery_target_time: moment, recovery_target_action: "promote" };
-    const restored = await startPostgresServer({ ...recovery, restore_command: `cp ${archive}/%f %p` }, backup);
-    onTestFinished(restored.close);
-    const env = { DATABASE_URL: restored.url, DATA_DIR: before.settings.DATA_DIR as string };
-    expect(await runScript("admin", ["after-restore"], env)).toEqual({ code: 0, out: ENDED });
-    const after = await startApp({ mode: "servers", env });
-    onTestFinished(after.close);
-    expect(await keysOf(after)).not.toBe(keys);
-    expect(await after.profileStatus(accessToken)).toBe(401);
-    expect((await after.login(late.email)).status).toBe(401);
-    expect((await (await after.signIn(user)).get("/user/profile")).body).toMatchObject({ name: "Early" });
-    expect(await runScript("audit-verify", [], env)).toMatchObject({ code: 0 });
-  },
-);
+  writeFileSync(join(backup, "recovery.signal"), "");
+  const target = { recovery_target_time: moment, recovery_target_action: "promote" };
+  const recovery = { ...target, restore_command: `cp ${archive}/%f %p` };
+  const restored = await forTest(startPostgresServer(recovery, backup));
+  const env = { DATABASE_URL: restored.url, DATA_DIR: before.settings.DATA_DIR as string };
+  const after = await startRestored(env, keys, accessToken);
+  expect((await after.login(late.email)).status).toBe(401);
+  expect((await (await after.signIn(user)).get("/user/profile")).body).toMatchObject({ name: "Early" });
+});
 
 test("after-restore: works on a copy of the embedded database's folder", async () => {
   const env = { DATA_DIR: temporaryFolder() };
