@@ -4,6 +4,7 @@ import type { MovableClock } from "./clock.ts";
 import { NEW_PASSWORD, WRONG_PASSWORD } from "./credentials.ts";
 import type { HttpClient } from "./http-client.ts";
 import type { Mailbox } from "./mailbox.ts";
+import { until } from "./until.ts";
 
 type App = ReturnType<typeof createAccounts> & {
   clock: MovableClock;
@@ -102,6 +103,12 @@ export function createActions(app: App) {
       }),
     /** The status of GET /user/profile: 200 while the session of the token is open. */
     profileStatus: async (token: string) => (await app.httpClient().get("/user/profile", token)).status,
+    /** Marks the only e-mail to a user as failed once it is sent. @returns its id */
+    async failEmailOf({ id }: Pick<TestUser, "id">): Promise<string> {
+      const fail = `update emails set status = 'failed', next_attempt_at = null, last_error = '550 no such mailbox'
+        where user_id = ? and status = 'sent' returning id`;
+      return until("the e-mail to be sent", async () => (await app.sql<{ id: string }>(fail, [id]))[0]?.id);
+    },
     /** Audit events about a user, newest first. */
     auditOf: (userId: string, event: string) =>
       app.sql<{ actor_id: string | null; outcome: string; details: Record<string, unknown>; ip: string }>(

@@ -2,7 +2,7 @@ import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import type { TestApp } from "./app.ts";
 import { forSuite } from "./closing.ts";
-import { postJson } from "./http-client.ts";
+import { bearer, postJson } from "./http-client.ts";
 
 /** The providers of the shipped catalogue. Each has a simulator in the test app. */
 export const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"] as const;
@@ -26,7 +26,7 @@ export function aiCallsOf(app: TestApp): Record<string, AiCall> {
     (path: string): AiCall =>
     async (content, token, signal) =>
       (await postJson(app.url + path, conversationOf(content), token, signal)).text();
-  const optionsOf = (token: string, signal: AbortSignal) => ({ signal, headers: { authorization: `Bearer ${token}` } });
+  const optionsOf = (token: string, signal: AbortSignal) => ({ signal, headers: bearer(token) });
   return {
     "POST /ai/stream": rest("/ai/stream"),
     "POST /ai/chat": rest("/ai/chat"),

@@ -95,5 +95,6 @@ export function randomAddress(): string {
   return `10.${randomInt(256)}.${randomInt(256)}.${randomInt(1, 255)}`;
 }
 
-const bearer = (token: string | undefined): Record<string, string> =>
+/** The header of an access token. */
+export const bearer = (token: string | undefined): Record<string, string> =>
   token ? { authorization: `Bearer ${token}` } : {};

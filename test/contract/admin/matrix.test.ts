@@ -1,25 +1,19 @@
-import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { Code, type ConnectError } from "@connectrpc/connect";
 import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
 import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { http } from "../../../gen/google/api/annotations_pb.ts";
-import { policyOf, services } from "../../../services/platform/policy.ts";
 import { testApp } from "../../support/app.ts";
+import { bearer } from "../../support/http-client.ts";
+import { routes } from "../../support/routes.ts";
 
 const app = await testApp();
-const methods = services
-  .flatMap((service): DescMethod[] => service.methods)
-  .filter((method) => policyOf(method)?.access === Access.ADMIN);
-const routes = methods.map((method) => {
-  const { pattern } = getOption(method, http);
-  const { localName: name, parent: service } = method;
-  return { service, name, verb: String(pattern.case).toUpperCase(), path: String(pattern.value) };
-});
+const adminRoutes = routes.filter(({ access }) => access === Access.ADMIN);
 
 /** The user of every request. No request may change the account. */
 const target = await app.addUser();
 const ids = { existing: target.id, absent: uuid() };
+
+type Route = (typeof routes)[number];
 
 async function impersonation() {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
@@ -64,19 +58,16 @@ const forbidden: Holders = {
 const refusedBy = (status: number, code: Code, holders: Holders) =>
   Object.entries(holders).map(([who, token]) => ({ who, token, status, code }));
 
-const headersOf = (token: string | undefined): Record<string, string> =>
-  token === undefined ? {} : { authorization: `Bearer ${token}` };
-
-async function askRest({ verb, path }: (typeof routes)[number], id: string, token: string | undefined) {
+async function askRest({ verb, path }: Route, id: string, token: string | undefined) {
   const body = verb === "PUT" ? { role: "admin" } : verb === "POST" ? {} : undefined;
-  const answer = await app.httpClient().send(verb, path.replace(/\{\w+\}/, id), body, headersOf(token));
+  const answer = await app.httpClient().send(verb, path.replace(/\{\w+\}/, id), body, bearer(token));
   return { status: answer.status, code: answer.body.code, message: answer.body.message };
 }
 
-async function askGrpc({ service, name }: (typeof routes)[number], id: string, token: string | undefined) {
+async function askGrpc({ service, localName }: Route, id: string, token: string | undefined) {
   const client = app.grpc(service) as unknown as Record<string, (req: unknown, options: unknown) => Promise<unknown>>;
-  const request = { id, userId: id, ...(name === "updateUser" && { role: "admin" }) };
-  const answer = client[name]?.(request, { headers: headersOf(token) });
+  const request = { id, userId: id, ...(localName === "updateUser" && { role: "admin" }) };
+  const answer = client[localName]?.(request, { headers: bearer(token) });
   return answer?.then(
     () => ({ code: undefined, message: "it succeeded" }),
     ({ code, rawMessage }: ConnectError) => ({ code, message: rawMessage }),
@@ -89,7 +80,7 @@ describe.each([
 ])("Administrator routes as $who", ({ token, status, code }) => {
   test("are refused over REST and gRPC, whether or not the object exists", async () => {
     const held = await token();
-    for (const route of routes) {
+    for (const route of adminRoutes) {
       const rest = [await askRest(route, ids.existing, held), await askRest(route, ids.absent, held)];
       const grpc = [await askGrpc(route, ids.existing, held), await askGrpc(route, ids.absent, held)];
       expect(rest[0]?.status, route.name).toBe(status);
@@ -105,7 +96,7 @@ describe.each([
 test("Administrator routes as an administrator: are open; unknown objects are 404 and malformed ids 400, over REST and gRPC", async () => {
   const { accessToken } = await app.signInAdmin();
   const [bystander, absent] = [await app.addUser(), uuid()];
-  for (const route of routes) {
+  for (const route of adminRoutes) {
     const named = route.path.includes("{");
     const [rest, grpc] = [await askRest(route, absent, accessToken), await askGrpc(route, absent, accessToken)];
     expect(rest.status, route.name).toBe(named ? 404 : 200);
@@ -113,18 +104,18 @@ test("Administrator routes as an administrator: are open; unknown objects are 40
     if (!named) continue;
     expect((await askRest(route, "not-an-id", accessToken)).status).toBe(400);
     expect((await askGrpc(route, "not-an-id", accessToken))?.code).toBe(Code.InvalidArgument);
-    if (route.name !== "deleteUser" && route.name !== "retryEmail")
-      expect((await askRest(route, bystander.id, accessToken)).status).toBe(route.name === "impersonate" ? 409 : 200);
+    if (route.name !== "DeleteUser" && route.name !== "RetryEmail")
+      expect((await askRest(route, bystander.id, accessToken)).status).toBe(route.name === "Impersonate" ? 409 : 200);
   }
 });
 
 test("Administrator routes as a user: the audit log has the caller, the user and the reason of each refusal", async () => {
   const { user, accessToken } = await app.signIn();
-  for (const route of routes) await askRest(route, ids.existing, accessToken);
+  for (const route of adminRoutes) await askRest(route, ids.existing, accessToken);
   const denied = await app.denialsOf(user.id);
   for (const each of denied) expect(each).toMatchObject({ outcome: "failure", reason: "FORBIDDEN" });
-  expect(denied.map(({ rpc }) => rpc).sort()).toEqual(methods.map(({ name }) => name).sort());
-  const aimed = routes.filter(({ path }) => path.includes("{") && !path.includes("email-logs"));
+  expect(denied.map(({ rpc }) => rpc).sort()).toEqual(adminRoutes.map(({ name }) => name).sort());
+  const aimed = adminRoutes.filter(({ path }) => path.includes("{") && !path.includes("email-logs"));
   expect(denied.filter(({ user_id }) => user_id === target.id)).toHaveLength(aimed.length);
   const [retry] = denied.filter(({ rpc }) => rpc === "RetryEmail");
   expect(retry).toMatchObject({ user_id: null, emailId: target.id });

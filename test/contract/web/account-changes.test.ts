@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
 import { NEW_PASSWORD } from "../../support/credentials.ts";
-import { until } from "../../support/until.ts";
 import { fillIn, goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
 import { describeWeb } from "../../support/web-fixture.ts";
 
@@ -65,9 +64,7 @@ describeWeb("Web app: changes of an account", (web) => {
 
   test("administrators send a failed e-mail again", async () => {
     const user = await web.app.addUser();
-    const failed = `update emails set status = 'failed', last_error = '550 no such mailbox'
-      where "to" = ? and status = 'sent' returning id`;
-    await until("a settled e-mail", async () => (await web.app.sql(failed, [user.email])).length > 0);
+    await web.app.failEmailOf(user);
     const { page } = await web.signIn({ email: "root@example.com", password: PASSWORD });
     await goTo(page, `/admin/emails?to=${user.email}`);
     await see(page, "550 no such mailbox");
