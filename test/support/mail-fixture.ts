@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, afterEach } from "vitest";
 import { type Mode, startApp } from "./app.ts";
-import { startSmtpServer } from "./smtp-server.ts";
+import { type SmtpResponse, startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
 /** The delay after the first failure, in ms. It doubles with each failure. */
@@ -41,6 +41,14 @@ export async function openMailFixture(mode: Mode) {
     /** Opens the server again after a test has closed it. */
     async reopen() {
       smtpServer = await startSmtpServer(port);
+    },
+    /** Lets the server refuse recipients whose address begins so, and accept all others. */
+    refuse(prefix: string, reply: SmtpResponse) {
+      smtpServer.responses.rcpt = (to) => (to.startsWith(prefix) ? reply : "accept");
+    },
+    /** Lets the server accept every recipient. */
+    accept() {
+      smtpServer.responses.rcpt = usual.rcpt;
     },
     /** Registers an account, which queues an e-mail. @returns its address */
     register: async (kind: string) => (await app.addUser({ email: `${kind}.${randomUUID()}@example.com` })).email,

@@ -7,10 +7,10 @@ import { times } from "../../support/until.ts";
 
 describe.each(modes)("E-mails of administrators, %s", async (mode) => {
   const mail = await openMailFixture(mode);
-  const { app, register, rowOf, receivedFor } = mail;
+  const { app, register, rowOf, receivedFor, refuse, accept } = mail;
 
   test("POST /admin/email-logs/:id/retry: requeues a mail that a 5xx reply has failed, and no other", async () => {
-    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 550, text: "No such user" } : "accept");
+    refuse("gone", { code: 550, text: "No such user" });
     const [gone, fine] = [await register("gone"), await register("fine")];
     const failed = await rowOf(gone, (row) => row.status === "failed");
     expect(failed).toMatchObject({ attempts: 1, next_attempt_at: null });
@@ -18,18 +18,18 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     const admin = await app.signInAdmin();
     expect((await admin.post(`/admin/email-logs/${sent.id}/retry`)).status).toBe(409);
     app.clock.advance("26h"); // delivery ends after a day
-    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("gone") ? { code: 451, text: "Greylisted" } : "accept");
+    refuse("gone", { code: 451, text: "Greylisted" });
     const later = await app.signInAdmin(admin.user);
     expect((await later.post(`/admin/email-logs/${failed.id}/retry`)).status).toBe(200);
     await rowOf(gone, (row) => row.status === "queued" && row.attempts === 2);
-    mail.smtpServer.responses.rcpt = () => "accept";
+    accept();
     app.clock.advance("25m");
     await rowOf(gone, (row) => row.status === "sent" && row.attempts === 3);
     expect(receivedFor(gone)).toHaveLength(1);
   });
 
   test("POST /admin/email-logs/:id/retry: refuses a mail whose link has expired", async () => {
-    mail.smtpServer.responses.rcpt = (to) => (to.startsWith("late") ? { code: 550, text: "No such user" } : "accept");
+    refuse("late", { code: 550, text: "No such user" });
     const failed = await rowOf(await register("late"), (row) => row.status === "failed");
     const admin = await app.signInAdmin();
     const ofMail = "id = (select token_id from emails where id = ?)";

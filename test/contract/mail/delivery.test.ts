@@ -8,14 +8,7 @@ const GREYLISTED = { code: 451, text: "Greylisted" };
 
 describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
   const mail = await openMailFixture(mode);
-  const { app, register, rowOf, receivedFor } = mail;
-  /** Lets the server refuse recipients whose address begins so, and accept all others. */
-  const refuse = (prefix: string, reply: { code: number; text: string } | "hang") => {
-    mail.smtpServer.responses.rcpt = (to) => (to.startsWith(prefix) ? reply : "accept");
-  };
-  const accept = () => {
-    mail.smtpServer.responses.rcpt = () => "accept";
-  };
+  const { app, register, rowOf, receivedFor, refuse, accept } = mail;
   /** Queues an e-mail that no account has requested. */
   const queue = (to: string, template: string, at: Date) =>
     app.sql(
