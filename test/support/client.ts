@@ -1,4 +1,5 @@
 import { type ClientOptions, createClient } from "../../client/src/index.ts";
+import type { TestApp } from "./app.ts";
 import { createHttpClient, randomAddress } from "./http-client.ts";
 
 /** A request that a client has sent. */
@@ -21,6 +22,14 @@ export function clientAt(url: string, options: ClientOptions = {}) {
   });
   const refreshes = () => sent.filter(({ path }) => path === "/auth/refresh").length;
   return Object.assign(client, { sent, refreshes });
+}
+
+/** A client with a session of a new user. */
+export async function signedInClient(app: TestApp, options: ClientOptions = {}) {
+  const user = await app.addUser();
+  const client = clientAt(app.url, options);
+  await client.auth.login(user.credentials);
+  return { user, client };
 }
 
 /** A browser whose tabs share cookies. Scripts cannot read the cookies. */

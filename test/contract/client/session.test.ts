@@ -1,8 +1,8 @@
 import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
-import type { ClientOptions, TokenStore } from "../../../client/src/index.ts";
+import type { TokenStore } from "../../../client/src/index.ts";
 import { testApp } from "../../support/app.ts";
-import { browserAt, clientAt } from "../../support/client.ts";
+import { browserAt, clientAt, signedInClient } from "../../support/client.ts";
 import { times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -14,17 +14,9 @@ function memory(token?: string): TokenStore & { token: string | undefined } {
   return store;
 }
 
-/** A client with a session of a new user. */
-async function signedIn(options: ClientOptions = {}) {
-  const user = await app.addUser();
-  const client = clientAt(app.url, options);
-  await client.auth.login(user.credentials);
-  return { user, client };
-}
-
 test("Client: 20 parallel calls with an expired access token refresh once and are repeated", async () => {
   const store = memory();
-  const { user, client } = await signedIn({ refreshToken: store });
+  const { user, client } = await signedInClient(app, { refreshToken: store });
   const [access, refresh] = [client.accessToken, store.token];
   app.clock.advance("16m");
   const profiles = await Promise.all(times(20, () => client.user.getProfile()));
@@ -55,7 +47,7 @@ test("Client: a 401 other than UNAUTHENTICATED is not repeated", async () => {
 
 test("Client: reports a revoked session once, after one refresh", async () => {
   let ended = 0;
-  const { user, client } = await signedIn({ onSignedOut: () => ended++ });
+  const { user, client } = await signedInClient(app, { onSignedOut: () => ended++ });
   await (await app.signIn(user)).delete("/user/sessions");
   const calls = await Promise.allSettled(times(3, () => client.user.getProfile()));
   for (const call of calls) expect(call).toMatchObject({ status: "rejected", reason: { code: "UNAUTHENTICATED" } });
@@ -64,7 +56,7 @@ test("Client: reports a revoked session once, after one refresh", async () => {
 
 test("Client: keeps the session when the refresh fails for another reason", async () => {
   let answer: (() => Promise<Response>) | undefined;
-  const { client } = await signedIn({
+  const { client } = await signedInClient(app, {
     fetch: (target, init) => (answer && String(target).endsWith("/auth/refresh") ? answer() : fetch(target, init)),
   });
   app.clock.advance("16m");
@@ -79,7 +71,7 @@ test("Client: keeps the session when the refresh fails for another reason", asyn
 test("Client: a sign-out while a refresh is in progress wins", async () => {
   const refreshed = Promise.withResolvers<void>();
   const store = memory();
-  const { client } = await signedIn({
+  const { client } = await signedInClient(app, {
     refreshToken: store,
     fetch: async (target, init) => {
       const response = await fetch(target, init);
@@ -112,7 +104,7 @@ test("Client: two tabs of a browser refresh one after the other, and both stay s
 
 test("Client: repeats no request in the name of somebody who has signed in meanwhile", async () => {
   const [store, bob] = [memory(), await app.signIn()];
-  const { client } = await signedIn({ refreshToken: store });
+  const { client } = await signedInClient(app, { refreshToken: store });
   store.token = bob.refreshToken;
   app.clock.advance("16m");
   await expect(client.user.updateProfile({ name: "Ann" })).rejects.toMatchObject({ code: "UNAUTHENTICATED" });

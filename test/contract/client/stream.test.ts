@@ -1,19 +1,13 @@
 import { expect, test } from "vitest";
-import { type Client, GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
+import { GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
-import { clientAt } from "../../support/client.ts";
+import { clientAt, signedInClient } from "../../support/client.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
 const requestOf = (content: string) => conversationOf(content) as StreamChatRequest;
-
-async function signedIn(options = {}): Promise<Client> {
-  const client = clientAt(app.url, options);
-  await client.auth.login((await app.addUser()).credentials);
-  return client;
-}
 
 async function textOf(stream: AsyncIterable<string>): Promise<string> {
   let text = "";
@@ -22,13 +16,13 @@ async function textOf(stream: AsyncIterable<string>): Promise<string> {
 }
 
 test("Client: streams a reply in pieces, also with an access token that has expired", async () => {
-  const client = await signedIn();
+  const { client } = await signedInClient(app);
   app.clock.advance("16m");
   expect(await textOf(client.ai.stream(requestOf("case: bytes")))).toBe(REPLY);
 });
 
 test("Client: an error event throws STREAM_ERROR after the pieces before it", async () => {
-  const client = await signedIn();
+  const { client } = await signedInClient(app);
   let text = "";
   const reading = async () => {
     for await (const piece of client.ai.stream(requestOf("case: reset-midway"))) text += piece;
@@ -39,14 +33,14 @@ test("Client: an error event throws STREAM_ERROR after the pieces before it", as
 });
 
 test("Client: a request that is refused before the stream throws its code and violations", async () => {
-  const client = await signedIn();
+  const { client } = await signedInClient(app);
   const reading = textOf(client.ai.stream({ ...requestOf("Hello."), temperature: 3 }));
   const refused = { code: "VALIDATION_FAILED", violations: [{ field: "temperature" }] };
   await expect(reading).rejects.toMatchObject(refused);
 });
 
 test("Client: ends the request to the provider when the loop is left, or the signal aborts, whose reason is thrown", async () => {
-  const client = await signedIn();
+  const { client } = await signedInClient(app);
   const [simulator] = app.providers;
   for (const leave of ["break", "abort"]) {
     const content = `case: silent-midway ${crypto.randomUUID()}`;
@@ -78,7 +72,7 @@ test("Client: reads the reply as a whole where fetch has no streams", async () =
     const response = await fetch(target, init);
     return Object.defineProperty(response, "body", { value: undefined });
   };
-  const client = await signedIn({ fetch: withoutStreams });
+  const { client } = await signedInClient(app, { fetch: withoutStreams });
   expect(await textOf(client.ai.stream(requestOf("case: plain")))).toBe(REPLY);
 });
 
