@@ -1,67 +1,59 @@
-import { Code, ConnectError } from "@connectrpc/connect";
-import { afterEach, describe, expect, test } from "vitest";
+import type { ServiceImpl } from "@connectrpc/connect";
+import { describe, expect, test } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../../../gen/health/v1/health_pb.ts";
-import { type Settings, type Started, start, transportKinds } from "../../support/gateway.ts";
+import { forTest } from "../../support/closing.ts";
+import { start, transportKinds } from "../../support/gateway.ts";
 
-describe.each(transportKinds)("GET /health %s", (transportKind) => {
-  let server: Started;
-  afterEach(() => server.close());
-  /** Starts services. @param away the unavailable parts */
-  const open = async (away: string[], settings: Settings = {}) => {
-    server = await start(
-      (router) =>
-        router
-          .service(Health, {
-            check: ({ service }, context) => {
-              if (service === "hanging") throw new ConnectError("no such part", Code.NotFound);
-              context.responseHeader.set("x-gatehouse-latency-ms", "1.25");
-              return { status: away.includes(service) ? ServingStatus.NOT_SERVING : ServingStatus.SERVING };
-            },
-          })
-          .service(UserService, { getProfile: () => ({ user: {} }) }),
-      { transportKind, ...settings },
-    );
-  };
-  const ok = { status: "ok", latencyMs: expect.closeTo(1.3, 5) };
-  const down = { ...ok, status: "down" };
+const ok = { status: "ok", latencyMs: expect.closeTo(1.3, 5) };
+const down = { ...ok, status: "down" };
+const healthy = { version: "0.1.0", uptime: expect.any(Number), checks: { database: ok, cache: ok, mail: ok } };
+const degraded = { status: "degraded", checks: { database: ok, cache: down, mail: down } };
 
-  const expectEach = async (answers: [path: string, status: number, body?: object][]) => {
-    for (const [path, status, body = {}] of answers)
-      expect(await server.send("GET", path), path).toMatchObject({ status, body });
-  };
-
-  test("is ok if every part is ok", async () => {
-    await open([]);
-    const state = { version: "0.1.0", uptime: expect.any(Number), checks: { database: ok, cache: ok, mail: ok } };
-    await expectEach([
-      ["/health", 200, { status: "ok", ...state }],
+/** The parts that are away, and answers by path. */
+const cases: [what: string, away: string[], answers: [path: string, status: number, body?: object][]][] = [
+  [
+    "is ok if every part is ok",
+    [],
+    [
+      ["/health", 200, { status: "ok", ...healthy }],
       ["/health/live", 200, { status: "ok" }],
       ["/health/ready", 200, { status: "ok" }],
       ["/health/database", 200, ok],
       ["/health/cache", 200, ok],
-    ]);
-  });
-
-  test("is degraded, and ready, without cache and mail", async () => {
-    await open(["cache", "mail"]);
-    const degraded = { status: "degraded", checks: { database: ok, cache: down, mail: down } };
-    await expectEach([
+    ],
+  ],
+  [
+    "is degraded, and ready, without cache and mail",
+    ["cache", "mail"],
+    [
       ["/health", 200, degraded],
       ["/health/ready", 200, degraded],
       ["/health/cache", 503, down],
       ["/health/database", 200],
-    ]);
-  });
-
-  test("is down, and not ready, without a database", async () => {
-    await open(["database"]);
-    await expectEach([
+    ],
+  ],
+  [
+    "is down, and not ready, without a database",
+    ["database"],
+    [
       ["/health", 503, { status: "down" }],
       ["/health/ready", 503, { status: "down" }],
       ["/health/database", 503, down],
       ["/health/live", 200],
-    ]);
+    ],
+  ],
+];
+
+describe.each(transportKinds)("GET /health %s", (transportKind) => {
+  test.each(cases)("%s", async (_what, away, answers) => {
+    const check: ServiceImpl<typeof Health>["check"] = ({ service }, { responseHeader }) => {
+      responseHeader.set("x-gatehouse-latency-ms", "1.25");
+      return { status: away.includes(service) ? ServingStatus.NOT_SERVING : ServingStatus.SERVING };
+    };
+    const server = await forTest(start((router) => router.service(Health, { check }), { transportKind }));
+    for (const [path, status, body = {}] of answers)
+      expect(await server.send("GET", path), path).toMatchObject({ status, body });
   });
 });
 
