@@ -26,16 +26,21 @@ export async function begin(url: string, statement: string, values: unknown[]) {
   };
 }
 
-/** Sends a request that waits for a transaction, and commits the transaction then. @returns the response */
+/**
+ * Sends a request that waits for a transaction. The transaction runs further statements then, and commits.
+ * @returns the response
+ */
 export async function commitMeanwhile<T>(
   url: string,
   statement: string,
   values: unknown[],
   request: () => Promise<T>,
+  further: [statement: string, values: unknown[]][] = [],
 ): Promise<T> {
   const transaction = await begin(url, statement, values);
   const response = request();
   await transaction.toBeWaitedFor();
+  for (const [next, nextValues] of further) await transaction.run(next, nextValues);
   await transaction.commit();
   return response;
 }

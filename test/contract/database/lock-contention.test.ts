@@ -27,13 +27,12 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
   test("the wrong password that locks an account does not deadlock with its erasure", async () => {
     const { id, email } = await app.addUser();
     for (let i = 0; i < 4; i++) await app.guess(email);
-    const erasure = await begin(url, "select 1 from users where id = $1 for update", [id]);
-    const fifth = app.guess(email);
-    await erasure.toBeWaitedFor();
-    await erasure.run("delete from attempts where subject = $1", [email]);
-    await erasure.run("delete from users where id = $1", [id]);
-    await erasure.commit();
-    expect((await fifth).status).toBe(401);
+    const lock = "select 1 from users where id = $1 for update";
+    const fifth = await commitMeanwhile(url, lock, [id], () => app.guess(email), [
+      ["delete from attempts where subject = $1", [email]],
+      ["delete from users where id = $1", [id]],
+    ]);
+    expect(fifth.status).toBe(401);
   });
 
   test("a notice to an account that is being erased fails no request", async () => {
@@ -49,13 +48,11 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     const ids: string[] = [];
     for (const i of [1, 2, 3]) ids.unshift((await app.addUser({ email: `n${i}.${word}@example.com` })).id);
     const list = (cursor = "") => admin.get(`/admin/users?search=${word}&limit=1${cursor}`);
-    const erasure = await begin(url, "lock table attempts in access exclusive mode", []);
-    const first = list(); // has found the ids, and waits to read what it shows
-    await erasure.toBeWaitedFor();
-    await erasure.run("delete from users where id = $1", [ids[0]]);
-    await erasure.commit();
+    const lock = "lock table attempts in access exclusive mode";
+    const erasure: [string, unknown[]] = ["delete from users where id = $1", [ids[0]]];
+    const first = await commitMeanwhile(url, lock, [], list, [erasure]); // waits between the ids and what it shows
     const seen: { id: string }[] = [];
-    for (let { body } = await first; ; { body } = await list(`&cursor=${body.nextCursor}`)) {
+    for (let { body } = first; ; { body } = await list(`&cursor=${body.nextCursor}`)) {
       seen.push(...body.items);
       if (!body.nextCursor) break;
     }

@@ -6,8 +6,7 @@ import { testApp } from "../../support/app.ts";
 import { freshEmail, NEW_PASSWORD } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
 import { errorOf } from "../../support/stub-transports.ts";
-import { begin } from "../../support/transaction.ts";
-import { tally } from "../../support/until.ts";
+import { commitMeanwhile } from "../../support/transaction.ts";
 
 const app = await testApp();
 
@@ -62,7 +61,7 @@ test("DELETE /user/sessions: ends every session but the caller's", async () => {
   expect(again).toMatchObject({ status: 200, body: { message: "0 other sessions have ended." } });
 });
 
-test("DELETE /user/sessions: does not count expired sessions, nor ended impersonations", async () => {
+test("/user/sessions: expired sessions and ended impersonations are neither listed nor counted", async () => {
   const mine = await app.signIn();
   await endedImpersonation(mine);
   await expiredSession(mine);
@@ -71,19 +70,6 @@ test("DELETE /user/sessions: does not count expired sessions, nor ended imperson
   const admin = await app.signInAdmin();
   const answer = await admin.delete(`/admin/users/${mine.user.id}/sessions`);
   expect(answer.body.message).toBe("1 session has ended.");
-});
-
-test("ListSessions and RevokeSession: follow the same rules as REST", async () => {
-  const user = await app.addUser();
-  const [mine, theirs] = [await app.signIn(user), await app.signIn()];
-  await app.signIn(user);
-  const client = app.grpc(UserService);
-  const { sessions } = await client.listSessions({}, mine);
-  expect(tally(sessions, (s) => String(s.current))).toEqual({ true: 1, false: 1 });
-  const [{ id: foreign }] = await theirs.sessions();
-  await expect(client.revokeSession({ id: foreign }, mine)).rejects.toMatchObject({ code: Code.NotFound });
-  await client.revokeOtherSessions({}, mine);
-  expect((await client.listSessions({}, mine)).sessions).toHaveLength(1);
 });
 
 test("Ended sessions: requests with their tokens do not use up the rate limit of their user, on either port", async () => {
@@ -111,12 +97,11 @@ test.runIf(app.mode !== "embedded").each<[string, string, object?]>([
   const row = "select u.*, (select count(*) from one_time_tokens where user_id = u.id) from users u where id = ?";
   const before = await app.sql(row, [user.id]);
   const lock = "select 1 from users where id = $1 for no key update";
-  const end = await begin(app.settings.DATABASE_URL as string, lock, [user.id]);
-  const response = mine.browser.send(method, path.replace(":id", id), body, mine.headers);
-  await end.toBeWaitedFor();
-  await end.run("update sessions set revoked_at = now() where user_id = $1 and id <> $2", [user.id, id]);
-  await end.commit();
-  expect(await response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
+  const end = "update sessions set revoked_at = now() where user_id = $1 and id <> $2";
+  const ask = () => mine.browser.send(method, path.replace(":id", id), body, mine.headers);
+  const url = app.settings.DATABASE_URL as string;
+  const response = await commitMeanwhile(url, lock, [user.id], ask, [[end, [user.id, id]]]);
+  expect(response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
   expect(await other.profileStatus()).toBe(200);
   expect(await app.sql(row, [user.id])).toEqual(before);
 });

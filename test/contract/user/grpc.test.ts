@@ -6,6 +6,7 @@ import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.t
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { NEW_PASSWORD as NEW, WRONG_PASSWORD } from "../../support/credentials.ts";
+import { bearer } from "../../support/http-client.ts";
 import { errorOf } from "../../support/stub-transports.ts";
 
 const app = await testApp();
@@ -23,9 +24,9 @@ test("gRPC: every operation of an account follows the rules of REST", async () =
   const account = await app.addUser();
   const { email, password } = account;
   const login = (changes = {}) => auth.login({ email, password, ...changes });
-  const bearer = (token: string | undefined) => ({ headers: { authorization: `Bearer ${token}` } });
+  const as = (token: string | undefined) => ({ headers: bearer(token) });
 
-  const mine = bearer((await login()).accessToken);
+  const mine = as((await login()).accessToken);
   const authenticator = app.authenticatorOf(await auth.setupTotp({}, mine));
   const { tempToken = "", requiresMfa, accessToken } = await login();
   expect([requiresMfa, accessToken]).toEqual([true, undefined]);
@@ -58,7 +59,14 @@ test("gRPC: every operation of an account follows the rules of REST", async () =
   await auth.resetPassword({ token: reset, password: NEW });
   await expectRefusal(user.getProfile({}, mine), Unauthenticated, "UNAUTHENTICATED");
 
-  const again = bearer((await login({ email: newEmail, password: NEW })).accessToken);
+  const again = as((await login({ email: newEmail, password: NEW })).accessToken);
+  await login({ email: newEmail, password: NEW });
+  const { sessions } = await user.listSessions({}, again);
+  expect(sessions.map(({ current }) => current)).toEqual([false, true]);
+  const [{ id: foreign }] = await (await app.signIn()).sessions();
+  await expectRefusal(user.revokeSession({ id: foreign }, again), Code.NotFound, "NOT_FOUND");
+  await user.revokeOtherSessions({}, again);
+  expect((await user.listSessions({}, again)).sessions).toHaveLength(1);
   const { data } = await user.exportData({}, again);
   expect(data).toMatchObject({ profile: { id: account.id, email: newEmail, emailVerifiedAt: expect.any(String) } });
   const { deletionDate } = await user.deleteAccount({}, again);
