@@ -70,12 +70,4 @@ describeChromium("GET /docs in Chromium", (visit) => {
     await page.getByText(user.email).first().waitFor();
     expect([errors, foreign()]).toEqual([[], []]);
   });
-
-  test("fits a narrow screen in dark mode", async () => {
-    const { page } = await visitDocs("");
-    await page.emulateMedia({ colorScheme: "dark" });
-    await page.setViewportSize({ width: 320, height: 640 });
-    await page.getByRole("heading", { name: "Gatehouse" }).first().waitFor();
-    expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(320);
-  });
 });

@@ -24,6 +24,10 @@ test.each(pages)("GET %s: loads nothing, is not stored, leaks no address and can
   expect(text).not.toMatch(/\b(src|href)="?(https?:)?\/\/|\son\w+=/);
 });
 
+test("GET /: WEB=off removes the web app, and not these pages", async () => {
+  expect((await app.httpClient().get("/")).status).toBe(404);
+});
+
 describeChromium("Mailed links in Chromium", (visit) => {
   /** The address of a link at the gateway of this suite. */
   const here = (link: string | undefined) => (link as string).replace("http://gatehouse.test", app.url);
@@ -57,16 +61,6 @@ describeChromium("Mailed links in Chromium", (visit) => {
     const again = await open(link);
     await again.page.getByRole("button").click();
     await status(again.page, /invalid, expired or already used/);
-  });
-
-  test("GET /verify-email: accepts the link of a changed address", async () => {
-    const { user, get, post } = await app.signIn();
-    const newEmail = `new-${user.email}`;
-    await post("/user/change-email", { newEmail, password: user.password });
-    const { page } = await open((await app.mail.emailTo(newEmail)).link);
-    await page.getByRole("button").click();
-    await status(page, /is confirmed/);
-    expect((await get("/user/profile")).body.email).toBe(newEmail);
   });
 
   test("GET /reset-password: a weak password is reported and keeps the link valid, a strong one is set", async () => {
