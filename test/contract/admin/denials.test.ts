@@ -1,10 +1,10 @@
-import http2 from "node:http2";
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { refusal } from "../../support/failures.ts";
+import { withSession } from "../../support/hostile.ts";
 import { failureOf, framed, send } from "../../support/raw-grpc.ts";
 
 const app = await testApp();
@@ -73,20 +73,17 @@ test.each(["application/grpc", "application/grpc-web+json", "application/proto",
   "UpdateUser as %s: an unreadable message is denied to a user and recorded",
   async (type) => {
     const [mine, admin] = await Promise.all([app.signIn(), app.signInAdmin()]);
-    const session = http2.connect(app.grpcUrl);
     const given = Buffer.from("\xff\xff{", "latin1");
     const isFramed = type.includes("grpc");
     const path = "/gatehouse.account.v1.AdminService/UpdateUser";
-    const call = async (caller: SignedIn) => {
-      const headers = { ":path": path, "content-type": type, ...caller.headers };
-      return failureOf(await send(session, headers, isFramed ? framed(given) : given)).reason;
-    };
-    try {
+    await withSession(app.grpcUrl, async (session) => {
+      const call = async (caller: SignedIn) => {
+        const headers = { ":path": path, "content-type": type, ...caller.headers };
+        return failureOf(await send(session, headers, isFramed ? framed(given) : given)).reason;
+      };
       expect(await call(mine)).toBe(Reason.FORBIDDEN);
       expect(await call(admin)).toBe(Reason.MALFORMED_REQUEST);
-    } finally {
-      session.close();
-    }
+    });
     const denial = { user_id: null, outcome: "failure", reason: "FORBIDDEN", rpc: "UpdateUser" };
     expect(await app.denialsOf(mine.user.id)).toEqual([denial]);
   },
