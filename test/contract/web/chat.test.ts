@@ -15,7 +15,7 @@ describeInBrowsers("Web app: chat", (web) => {
     const { page } = tab;
     await say(page, HOSTILE);
     const reply = page.locator(".markdown");
-    await reply.getByText("couldn't agree more").waitFor();
+    await see(reply, "couldn't agree more");
     expect(await reply.locator("strong").textContent()).toBe("bold");
     expect(await reply.locator("img, script, [onerror], [href^=javascript]").count()).toBe(0);
     expect(await reply.locator("[target=_blank][rel='noopener noreferrer'][href]").innerText()).toBe("out");
@@ -23,11 +23,11 @@ describeInBrowsers("Web app: chat", (web) => {
     await page.evaluate(`for (const [key, value] of Object.entries(localStorage))
       localStorage[key] = value.replaceAll("**bold**", "\\\\n\\\\n" + ">".repeat(20_000))`); // more than Markdown can nest
     await page.reload();
-    await page.locator(".markdown").getByText("couldn't agree more").waitFor();
+    await see(page.locator(".markdown"), "couldn't agree more");
     await press(page, "New conversation", "What would you like to know?");
     await fillIn(page, { Message: "Why is the sky blue?" });
     await page.keyboard.press("Enter");
-    await page.locator(".markdown").getByText("sky blue").waitFor();
+    await see(page.locator(".markdown"), "sky blue");
     await screenshot(tab, "chat");
     await page.getByRole("button", { name: "Delete this conversation" }).first().click();
     await page.getByText("Why is the sky blue?").waitFor({ state: "detached" });
@@ -80,9 +80,8 @@ describeInBrowsers("Web app: chat", (web) => {
     await page.getByText("Settings").click();
     await page.getByLabel("Provider").selectOption("provider-b");
     await say(page, "Hello");
-    await page.locator(".markdown").getByText("couldn't agree more").waitFor();
-    await fillIn(page, { Message: "case: silent-midway" });
-    await page.keyboard.press("Enter");
+    await see(page.locator(".markdown"), "couldn't agree more");
+    await say(page, "case: silent-midway");
     await page.getByRole("button", { name: "Delete this conversation" }).last().click(); // another one
     await press(page, "Stop");
   });
@@ -91,8 +90,7 @@ describeInBrowsers("Web app: chat", (web) => {
     const { page } = await web.signIn(await web.app.addUser());
     await say(page, Array.from({ length: 40 }, (_, i) => `Line ${i}`).join("\n\n"));
     await see(page, "couldn't agree more");
-    await fillIn(page, { Message: "case: silent-midway" });
-    await page.keyboard.press("Enter");
+    await say(page, "case: silent-midway");
     const replies = page.locator(".markdown");
     await expect.poll(() => replies.count()).toBe(2);
     const wraps = await page.evaluate("getComputedStyle(document.querySelector('.markdown')).whiteSpace");
@@ -117,7 +115,7 @@ describeInBrowsers("Web app: chat", (web) => {
     await fillIn(page, { "E-Mail-Adresse": user.email, Passwort: user.password });
     await page.keyboard.press("Enter");
     await submit(page, { Nachricht: "Hello" }, "Senden");
-    await page.locator(".markdown").getByText("couldn't agree more").waitFor();
+    await see(page.locator(".markdown"), "couldn't agree more");
     await goTo(page, "/usage");
     const chart = page.getByRole("img", { name: "Tokens pro Tag" });
     const { width = 0, height = 0 } = (await chart.locator(".u-over").boundingBox()) ?? {};
