@@ -57,8 +57,6 @@ test("DELETE /user/sessions: ends every session but the caller's", async () => {
   expect((await mine.delete("/user/sessions")).status).toBe(200);
   expect(await Promise.all([mine, ...others, other].map((each) => each.profileStatus()))).toEqual([200, 401, 401, 200]);
   expect(await mine.sessions()).toHaveLength(1);
-  const again = await mine.delete("/user/sessions");
-  expect(again).toMatchObject({ status: 200, body: { message: "0 other sessions have ended." } });
 });
 
 test("/user/sessions: expired sessions and ended impersonations are neither listed nor counted", async () => {
@@ -66,7 +64,8 @@ test("/user/sessions: expired sessions and ended impersonations are neither list
   await endedImpersonation(mine);
   await expiredSession(mine);
   expect(await mine.sessions()).toHaveLength(1);
-  expect((await mine.delete("/user/sessions")).body.message).toBe("0 other sessions have ended.");
+  const none = { status: 200, body: { message: "0 other sessions have ended." } };
+  expect(await mine.delete("/user/sessions")).toMatchObject(none);
   const admin = await app.signInAdmin();
   const answer = await admin.delete(`/admin/users/${mine.user.id}/sessions`);
   expect(answer.body.message).toBe("1 session has ended.");
