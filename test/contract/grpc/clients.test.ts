@@ -22,25 +22,22 @@ async function bufCurl(rpc: string, message: unknown, ...options: string[]) {
   return stdout.split(/\n(?=\{)/).map((text: string) => JSON.parse(text));
 }
 
+const SCHEMAS = [["by reflection"], ["by the schema", "--schema", "."]];
 describe.each(["grpc", "grpcweb", "connect"])("buf curl by %s", (protocol) => {
-  test.each([["by reflection"], ["by the schema", "--schema", "."]])(
-    "registers, signs in and reads the profile %s",
-    async (_how, ...schema) => {
-      const options = ["--protocol", protocol, ...schema];
-      const user = await app.addVerifiedUser();
-      const [login] = await bufCurl("gatehouse.account.v1.AuthService/Login", user.credentials, ...options);
-      expect(login).toMatchObject({ user: { email: user.email } });
-      const bearer = ["-H", `Authorization: Bearer ${login.accessToken}`];
-      const [profile] = await bufCurl("gatehouse.account.v1.UserService/GetProfile", {}, ...options, ...bearer);
-      expect(profile.user).toMatchObject({ id: user.id, emailVerified: true });
-      const question = conversationOf("case: plain");
-      const [reply] = await bufCurl("gatehouse.ai.v1.AIService/Chat", question, ...options, ...bearer);
-      const pieces = await bufCurl("gatehouse.ai.v1.AIService/StreamChat", question, ...options, ...bearer);
-      expect(pieces.map((piece: { chunk: string }) => piece.chunk).join("")).toBe(reply.content);
-      expect(reply.content.length).toBeGreaterThan(10);
-    },
-    60_000,
-  );
+  test.each(SCHEMAS)("signs in, reads the profile and chats %s", async (_how, ...schema) => {
+    const options = ["--protocol", protocol, ...schema];
+    const user = await app.addVerifiedUser();
+    const [login] = await bufCurl("gatehouse.account.v1.AuthService/Login", user.credentials, ...options);
+    expect(login).toMatchObject({ user: { email: user.email } });
+    const bearer = ["-H", `Authorization: Bearer ${login.accessToken}`];
+    const [profile] = await bufCurl("gatehouse.account.v1.UserService/GetProfile", {}, ...options, ...bearer);
+    expect(profile.user).toMatchObject({ id: user.id, emailVerified: true });
+    const question = conversationOf("case: plain");
+    const [reply] = await bufCurl("gatehouse.ai.v1.AIService/Chat", question, ...options, ...bearer);
+    const pieces = await bufCurl("gatehouse.ai.v1.AIService/StreamChat", question, ...options, ...bearer);
+    expect(pieces.map((piece: { chunk: string }) => piece.chunk).join("")).toBe(reply.content);
+    expect(reply.content.length).toBeGreaterThan(10);
+  });
 });
 
 test("gRPC: applies the same validation and access as REST", async () => {

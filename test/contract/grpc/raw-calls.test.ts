@@ -2,7 +2,6 @@ import http2 from "node:http2";
 import { create } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, test, vi } from "vitest";
-import { AuthService, LoginRequestSchema } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { CHAT, chatFrame, LOGIN, STREAM } from "../../support/hostile.ts";
@@ -17,14 +16,11 @@ afterAll(() => session.close());
 
 const asJson = { ":path": LOGIN, "content-type": "application/json" };
 
-test.each(["[", "a:99999", "%"])(
-  "gRPC: answers 400 to the authority %s, and keeps the connection",
-  async (authority) => {
-    const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
-    expect(status).toBe(400);
-    expect((await send(session, asJson, json({}))).status).toBe(400);
-  },
-);
+test.each(["[", "a:99999", "%"])("gRPC: the authority %s is 400, and keeps the connection", async (authority) => {
+  const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
+  expect(status).toBe(400);
+  expect((await send(session, asJson, json({}))).status).toBe(400);
+});
 
 test("gRPC: refuses an unreadable message with a reason, and does not quote it", async () => {
   const given = { email: "ann@example.com", password: 12_345_678 };
@@ -45,11 +41,8 @@ test("gRPC: JSON that is no UTF-8 is refused, unknown fields and the case of its
 });
 
 test("gRPC: refuses bodies over the method's limit", async () => {
-  const password = "y".repeat(40_000);
-  const answer = await send(session, asJson, json({ email: "ann@example.com", password }));
-  expect(failureOf(answer).reason).toBe(Reason.PAYLOAD_TOO_LARGE);
-  const login = app.grpc(AuthService).login(create(LoginRequestSchema, { email: "ann@example.com", password }));
-  await expect(login).rejects.toMatchObject({ code: Code.OutOfRange });
+  const answer = await send(session, asJson, json({ email: "ann@example.com", password: "y".repeat(40_000) }));
+  expect(failureOf(answer)).toEqual({ code: Code.OutOfRange, reason: Reason.PAYLOAD_TOO_LARGE });
 });
 
 test("gRPC: a body in 20,000 parts is read within ten seconds", async () => {

@@ -1,5 +1,5 @@
 import { createServer } from "node:http";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { openTracing } from "../../../services/platform/tracing.ts";
 import { signInAt } from "../../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
@@ -8,12 +8,15 @@ import { type Process, startApart, startProcess } from "../../support/deployment
 import { createHttpClient } from "../../support/http-client.ts";
 import { listen } from "../../support/sockets.ts";
 
-type Attributes = Record<string, unknown>;
-type Head = { traceId: string; spanId: string; parentSpanId?: string; name: string; kind: number };
 /** A span at a collector. */
-type Span = Head & { attributes: Attributes };
-type Sent = Head & { attributes: { key: string; value: Attributes }[] };
-type Export = { resourceSpans: { scopeSpans: { spans: Sent[] }[] }[] };
+type Span = {
+  traceId: string;
+  spanId: string;
+  parentSpanId?: string;
+  name: string;
+  kind: number;
+  attributes: Record<string, unknown>;
+};
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const CALLER = "b7ad6b7169203331";
@@ -27,10 +30,10 @@ const collector = createServer(async (request, response) => {
   for await (const part of request) body += part;
   received += body;
   expect(request.url).toBe("/v1/traces");
-  for (const { scopeSpans } of (JSON.parse(body) as Export).resourceSpans) {
-    for (const span of scopeSpans.flatMap((scope) => scope.spans)) {
-      const attributes = Object.fromEntries(span.attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
-      spans.push({ ...span, attributes });
+  for (const { scopeSpans } of JSON.parse(body).resourceSpans) {
+    for (const { attributes, ...span } of scopeSpans[0].spans) {
+      const named = attributes.map(({ key, value }: { key: string; value: object }) => [key, Object.values(value)[0]]);
+      spans.push({ ...span, attributes: Object.fromEntries(named) });
     }
   }
   response.writeHead(200, { "content-type": "application/json" }).end("{}");
@@ -45,58 +48,49 @@ afterAll(async () => {
 const settings = async () => ({
   ...(await freshStorage()),
   ...simulator.env,
-  INTERNAL_SECRET: "shared-by-gateway-and-services",
   OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=trial",
   OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
 });
 
-const starts = {
-  "in one process": async () => [await startProcess(await settings())],
-  "over two processes": async () => {
-    const { gateway, services } = await startApart(await settings());
-    return [gateway, services];
-  },
-};
+test.each(["in one process", "apart"])("Tracing, %s: a trace has the span of each step", async (deployment) => {
+  spans.length = 0;
+  const env = await settings();
+  const apart = deployment === "apart" ? await startApart(env) : undefined;
+  running.push(...(apart ? [apart.gateway, apart.services] : [await startProcess(env)]));
+  const { browser, ...caller } = await signInAt(running[0]?.url ?? "");
+  const headers = { ...caller.headers, traceparent: `00-${TRACE}-${CALLER}-01` };
+  await browser.send("POST", "/ai/chat", conversationOf("case: plain"), headers);
+  await browser.send("POST", "/ai/stream", conversationOf("case: reset-midway"), headers);
+  for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
 
-describe.each(Object.entries(starts))("Tracing, %s", (_, start) => {
-  test("a trace has the spans of caller, request, RPC, statements and provider call", async () => {
-    spans.length = 0;
-    running.push(...(await start()));
-    const { browser, ...caller } = await signInAt(running[0]?.url ?? "");
-    const headers = { ...caller.headers, traceparent: `00-${TRACE}-${CALLER}-01` };
-    await browser.send("POST", "/ai/chat", conversationOf("case: plain"), headers);
-    await browser.send("POST", "/ai/stream", conversationOf("case: reset-midway"), headers);
-    for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
-
-    const all = spans.filter(({ traceId }) => traceId === TRACE);
-    const statements = all.filter(({ attributes }) => "db.query.text" in attributes);
-    const mine = all.filter((span) => !statements.includes(span));
-    expect(mine).toHaveLength(6);
-    for (const [route, rpc, status] of [
-      ["/ai/chat", "Chat", "OK"],
-      ["/ai/stream", "StreamChat", "INTERNAL"],
-    ]) {
-      const request = mine.find(({ name }) => name === `POST ${route}`);
-      expect(request).toMatchObject({ parentSpanId: CALLER, kind: SERVER });
-      expect(request?.attributes).toMatchObject({ "http.route": route, "http.response.status_code": 200 });
-      const call = mine.find(({ parentSpanId }) => parentSpanId === request?.spanId);
-      expect(call).toMatchObject({ name: `gatehouse.ai.v1.AIService/${rpc}`, kind: SERVER });
-      const failed = status === "OK" ? {} : { "error.type": status };
-      expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status, ...failed });
-      expect(statements.filter(({ parentSpanId }) => parentSpanId === call?.spanId).length).toBeGreaterThan(0);
-      const chat = mine.find(({ parentSpanId }) => parentSpanId === call?.spanId);
-      expect(chat).toMatchObject({ name: expect.stringMatching(/^chat /), kind: CLIENT });
-      expect(chat?.attributes).toMatchObject({ "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai" });
-      if (status === "OK") expect(chat?.attributes).toHaveProperty(["gen_ai.usage.output_tokens"]);
-      else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
-    }
-    const login = spans.find(({ name }) => name === "POST /auth/login");
-    expect(login?.parentSpanId).toBeFalsy();
-    const ofLogin = spans.filter(({ traceId, kind }) => traceId === login?.traceId && kind === CLIENT);
-    expect(ofLogin.map(({ attributes }) => attributes["db.query.text"]).join()).toMatch(/insert into sessions/i); // of the ORM's connection, or of a prepared statement
-    expect(received).toMatch(/"deployment.environment.name","value":\{"stringValue":"trial"/);
-    expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
-  });
+  const all = spans.filter(({ traceId }) => traceId === TRACE);
+  const statements = all.filter(({ attributes }) => "db.query.text" in attributes);
+  const mine = all.filter((span) => !statements.includes(span));
+  expect(mine).toHaveLength(6);
+  for (const [route, rpc, status] of [
+    ["/ai/chat", "Chat", "OK"],
+    ["/ai/stream", "StreamChat", "INTERNAL"],
+  ]) {
+    const request = mine.find(({ name }) => name === `POST ${route}`);
+    expect(request).toMatchObject({ parentSpanId: CALLER, kind: SERVER });
+    expect(request?.attributes).toMatchObject({ "http.route": route, "http.response.status_code": 200 });
+    const call = mine.find(({ parentSpanId }) => parentSpanId === request?.spanId);
+    expect(call).toMatchObject({ name: `gatehouse.ai.v1.AIService/${rpc}`, kind: SERVER });
+    const failed = status === "OK" ? {} : { "error.type": status };
+    expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status, ...failed });
+    expect(statements.filter(({ parentSpanId }) => parentSpanId === call?.spanId).length).toBeGreaterThan(0);
+    const chat = mine.find(({ parentSpanId }) => parentSpanId === call?.spanId);
+    expect(chat).toMatchObject({ name: expect.stringMatching(/^chat /), kind: CLIENT });
+    expect(chat?.attributes).toMatchObject({ "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai" });
+    if (status === "OK") expect(chat?.attributes).toHaveProperty(["gen_ai.usage.output_tokens"]);
+    else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
+  }
+  const login = spans.find(({ name }) => name === "POST /auth/login");
+  expect(login?.parentSpanId).toBeFalsy();
+  const ofLogin = spans.filter(({ traceId, kind }) => traceId === login?.traceId && kind === CLIENT);
+  expect(ofLogin.map(({ attributes }) => attributes["db.query.text"]).join()).toMatch(/insert into sessions/i); // of the ORM's connection, or of a prepared statement
+  expect(received).toMatch(/"deployment.environment.name","value":\{"stringValue":"trial"/);
+  expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
 });
 
 test("Tracing: the trace of an unsampled caller stays unsampled, an invalid header is ignored", async () => {
