@@ -10,53 +10,38 @@ const register = (email: string, changes = {}) =>
   app.httpClient().post("/auth/register", newAccount({ email, ...changes }));
 const MAILING = ["/auth/forgot-password", "/auth/resend-verification"];
 
-/** Other spellings of ann@bücher.example: the same account. */
-const SAME: [string, (id: string) => string][] = [
-  ["capitals", (id) => `${id}.ANN@BÜCHER.EXAMPLE`],
-  ["punycode", (id) => `${id}.ann@xn--bcher-kva.example`],
-  ["capital punycode", (id) => `${id}.ann@XN--BCHER-KVA.example`],
-  ["decomposed letters", (id) => `${id}.ann@bu\u0308cher.example`],
-  ["full-width domain", (id) => `${id}.ann@ｂücher.ｅxample`],
-  ["an ideographic dot", (id) => `${id}.ann@bücher。example`],
-  ["a full-width dot", (id) => `${id}.ann@bücher．example`],
-  ["spaces around", (id) => `  ${id}.ann@bücher.example\t`],
-  ["a no-break space", (id) => `\u00a0${id}.ann@bücher.example\u3000`],
+/** Other spellings of ID.ann@bücher.example: the same account. */
+const SAME = [
+  ["capitals", "ID.ANN@BÜCHER.EXAMPLE"],
+  ["punycode", "ID.ann@xn--bcher-kva.example"],
+  ["capital punycode", "ID.ann@XN--BCHER-KVA.example"],
+  ["decomposed letters", "ID.ann@bu\u0308cher.example"],
+  ["full-width domain", "ID.ann@ｂücher.ｅxample"],
+  ["an ideographic dot", "ID.ann@bücher。example"],
+  ["a full-width dot", "ID.ann@bücher．example"],
+  ["spaces around", "  ID.ann@bücher.example\t"],
+  ["a no-break space", "\u00a0ID.ann@bücher.example\u3000"],
 ];
 
 /** Texts that look like an address and are none. */
-const NOT: [string, (id: string) => string][] = [
-  ["a Kelvin sign", (id) => `${id}.\u212Aate@example.com`],
-  ["a full-width letter", (id) => `${id}.ａnn@example.com`],
-  ["a dotless i", (id) => `${id}.\u0131da@example.com`],
-  ["a space inside", (id) => `${id} ann@example.com`],
-  ["a space before the domain", (id) => `${id}@ example.com`],
-  ["two dots", (id) => `${id}..ann@example.com`],
-  ["a dot at the end of the name", (id) => `${id}.@example.com`],
-  ["a dot at the end of the domain", (id) => `${id}@example.com.`],
-  ["a zero-width space", (id) => `${id}\u200b@example.com`],
-  ["a line break and a header", (id) => `${id}@example.com\r\nBcc: evil@example.com`],
-  ["a lone line feed", (id) => `${id}@exam\nple.com`],
-  ["a list", (id) => `${id}@example.com,evil@example.com`],
-  ["a name beside it", (id) => `"Ann" <${id}@example.com>`],
-  ["a quoted name", (id) => `"${id} ann"@example.com`],
-  ["an address as domain", (id) => `${id}@[127.0.0.1]`],
-  ["a percent sign", (id) => `${id}@ex%61mple.org`],
-  ["a percent sign for a dot", (id) => `${id}@%2e.com`],
-  ["a zero-width space as a label", (id) => `${id}@\u200b.com`],
-  ["a hyphen before a label", (id) => `${id}@-x.com`],
-  ["a hyphen after a label", (id) => `${id}@x-.com`],
-  ["punycode of nothing", (id) => `${id}@xn--.com`],
-  ["an empty label", (id) => `${id}@b..com`],
-  ["one label", (id) => `${id}@localhost`],
-  ["a number as the last label", (id) => `${id}@10.20`],
-  ["a domain that punycode makes too long", (id) => `${id}@${`${"日本語".repeat(4)}.`.repeat(9)}example`],
+const NOT = [
+  ["letters of other scripts", "ID.\u212Aate@example.com", "ID.ａnn@example.com", "ID.\u0131da@example.com"],
+  ["spaces", "ID ann@example.com", "ID@ example.com"],
+  ["spaces without width", "ID\u200b@example.com", "ID@\u200b.com"],
+  ["dots at an edge", "ID..ann@example.com", "ID.@example.com", "ID@example.com.", "ID@b..com"],
+  ["line breaks", "ID@example.com\r\nBcc: evil@example.com", "ID@exam\nple.com"],
+  ["further syntax of mails", "ID@example.com,evil@example.com", '"Ann" <ID@example.com>', '"ID ann"@example.com'],
+  ["a number as domain", "ID@[127.0.0.1]", "ID@10.20"],
+  ["percent signs", "ID@ex%61mple.org", "ID@%2e.com"],
+  ["hyphens at an edge", "ID@-x.com", "ID@x-.com"],
+  ["impossible domains", "ID@localhost", "ID@xn--.com", `ID@${`${"日本語".repeat(4)}.`.repeat(9)}example`], // the last is too long in punycode
 ];
 
 test.each(SAME)("E-mail identity: %s: the same account, with mails to the stored address", async (_what, spelling) => {
   const id = randomUUID();
   const stored = `${id}.ann@bücher.example`;
   expect((await register(stored)).status).toBe(201);
-  const variant = spelling(id);
+  const variant = spelling.replace("ID", id);
   expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
   expect((await app.login(variant)).status).toBe(200);
   for (const path of MAILING) await app.httpClient().post(path, { email: variant });
@@ -68,11 +53,14 @@ test.each(SAME)("E-mail identity: %s: the same account, with mails to the stored
   await app.mail.emailTo(`${id}.ann@xn--bcher-kva.example`, /Reset/);
 });
 
-test.each(NOT)("E-mail identity: %s is refused as an address everywhere", async (_what, spelling) => {
-  const email = spelling(randomUUID());
-  expect(await register(email)).toMatchObject(invalid("email"));
-  for (const path of MAILING) expect(await app.httpClient().post(path, { email })).toMatchObject(invalid("email"));
-  expect((await app.login(email)).status).toBe(400);
+test.each(NOT)("E-mail identity: addresses with %s are refused everywhere", async (_what, ...spellings) => {
+  for (const spelling of spellings) {
+    const email = spelling.replace("ID", randomUUID());
+    expect(await register(email), email).toMatchObject(invalid("email"));
+    for (const path of MAILING)
+      expect(await app.httpClient().post(path, { email }), email).toMatchObject(invalid("email"));
+    expect((await app.login(email)).status, email).toBe(400);
+  }
 });
 
 test("E-mail identity: plus signs and dots of the local part make different accounts", async () => {
