@@ -8,12 +8,12 @@ import { openApp } from "../../services/app.ts";
 import { listenGrpc, TIMEOUTS } from "../../services/grpc/server.ts";
 import { listenInternal } from "../../services/internal-server.ts";
 import type { Admission } from "../../services/platform/admission.ts";
+import { requireConfig } from "../../services/platform/config.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
 import { createActions } from "./account-actions.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
 import { forSuite } from "./closing.ts";
-import { configOf } from "./config.ts";
 import { createDatabase } from "./databases.ts";
 import { createHttpClient } from "./http-client.ts";
 import { startInfrastructure } from "./infrastructure.ts";
@@ -74,7 +74,7 @@ export async function startApp({
   const infrastructure = mode === "replicas" ? await startInfrastructure(settings.DATABASE_URL as string) : undefined;
   const hashCost = realHashes ? undefined : CHEAP;
   const startReplica = async (ports: object = {}) => {
-    const config = configOf({ ...settings, ...infrastructure?.env, ...ports });
+    const config = requireConfig({ ...settings, ...infrastructure?.env, ...ports });
     const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
     const grpc = await listenGrpc(app, config, timeouts);
     const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null };

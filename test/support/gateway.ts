@@ -12,9 +12,9 @@ import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { listenInternal } from "../../services/internal-server.ts";
+import { requireConfig } from "../../services/platform/config.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
 import { forSuite } from "./closing.ts";
-import { configOf } from "./config.ts";
 import { sendHttp } from "./http-client.ts";
 import { listen } from "./sockets.ts";
 
@@ -120,7 +120,7 @@ export const commonHeaders = {
 };
 
 /** The configuration of a gateway that shuts down at once. */
-export const gatewayConfig = (env: Record<string, string> = {}) => configOf({ SHUTDOWN_TIMEOUT: "0ms", ...env });
+export const gatewayConfig = (env: Record<string, string> = {}) => requireConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
 
 /** A failure as the services report it. */
 export function failWith(

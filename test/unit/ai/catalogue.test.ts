@@ -6,8 +6,8 @@ import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts
 import { type Catalogue, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { findTarget } from "../../../services/ai/chat.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { requireConfig } from "../../../services/platform/config.ts";
 import { forTest } from "../../support/closing.ts";
-import { configOf } from "../../support/config.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { promptOf, readWhole } from "./support.ts";
 
@@ -18,7 +18,7 @@ function file(content: unknown): string {
   return path;
 }
 
-const variablesIn = (environment: Record<string, string>) => configOf(environment).ai.variables;
+const variablesIn = (environment: Record<string, string>) => requireConfig(environment).ai.variables;
 
 const names = (catalogue: Catalogue) =>
   Object.fromEntries(catalogue.providers.map(({ id, models }) => [id, models.map(({ name }) => name)]));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { problemsOf } from "../../support/config.ts";
+import { readConfig } from "../../../services/platform/config.ts";
 
 const subject = (problem: string) => problem.split(" ")[0];
 
@@ -19,7 +19,7 @@ test("Configuration: reports every bad variable at once, and no value", () => {
     ADMIN_EMAIL: "hidden-address",
     ADMIN_PASSWORD: "hidden-word",
   };
-  const problems = problemsOf(wrong);
+  const { problems } = readConfig(wrong);
   expect(problems.map(subject).sort()).toEqual(Object.keys(wrong).sort());
   expect(problems.join()).not.toContain("hidden");
 });
@@ -41,13 +41,13 @@ test.each(
     .concat("NODE_ENV=Production "),
 )("Configuration: refuses %s", (setting) => {
   const [name = "", value] = setting.split(/=(.*)/);
-  expect(problemsOf({ [name]: value })).toEqual([expect.stringMatching(`^(?!.*secret@).*${name}`)]);
+  expect(readConfig({ [name]: value }).problems).toEqual([expect.stringMatching(`^(?!.*secret@).*${name}`)]);
 });
 
 test.each(["se#cret", "se/cret", "se%cret", "p@se#cret", "p@se/cret", "12#cret", "12/cret", "12?cret"])(
   "Configuration: refuses URLs with the ambiguous password %s, and does not show it",
   (password) => {
-    const problems = problemsOf({
+    const { problems } = readConfig({
       DATABASE_URL: `postgres://gatehouse:${password}@127.0.0.1/gatehouse`,
       REDIS_URL: `redis://127.0.0.1, redis://:${password}@127.0.0.1`,
       SMTP_URL: `smtp://gatehouse:${password}@127.0.0.1`,
@@ -83,5 +83,5 @@ test.each<Refusal>([
   ["all", { GRPC_TLS_KEY: "own.key" }, [/^GRPC_TLS_CERT and GRPC_TLS_KEY must be set together$/]],
   ["all", { MAIL_FROM: "Acme" }, [/^MAIL_FROM must be an address such as/]],
 ])("Configuration of %s: names the problems of %j", (role, env, problems) => {
-  expect(problemsOf(env, role)).toEqual(problems.map((problem) => expect.stringMatching(problem)));
+  expect(readConfig(env, role).problems).toEqual(problems.map((problem) => expect.stringMatching(problem)));
 });

@@ -1,11 +1,11 @@
 import { expect, test, vi } from "vitest";
-import { configOf } from "../../support/config.ts";
+import { requireConfig } from "../../../services/platform/config.ts";
 
 const SECRET = { INTERNAL_SECRET: "between-the-two-of-us" };
 
 /** `docs/configuration.md` lists the others. It is generated from the tables that give the defaults. */
 test("Configuration: has defaults that follow from other variables, and is frozen", () => {
-  const config = configOf({});
+  const config = requireConfig({});
   expect(config).toMatchObject({
     servicesUrl: undefined,
     servicesTls: {},
@@ -22,7 +22,7 @@ test("Configuration: has defaults that follow from other variables, and is froze
     ai: { firstByteMs: 60_000, idleMs: 60_000, totalMs: 600_000, retries: 2 },
     otlpEndpoint: undefined,
   });
-  expect([config, configOf({ TRUST_PROXY: "::1" }).trustProxy].map(Object.isFrozen)).toEqual([true, true]);
+  expect([config, requireConfig({ TRUST_PROXY: "::1" }).trustProxy].map(Object.isFrozen)).toEqual([true, true]);
 });
 
 const internalUrls = ["unix:/run/gatehouse/services.sock", "tcp://services:50052", "tcp://[::1]:50052"];
@@ -73,7 +73,7 @@ test.each<[env: Record<string, string>, config: object, role?: "gateway" | "serv
     [{ ...SECRET, SERVICES_URL: url }, { servicesUrl: url, internalSecret: SECRET.INTERNAL_SECRET }, "gateway"],
     [{ ...SECRET, INTERNAL_URL: url }, { internalUrl: url }, "services"],
   ]),
-])("Configuration: reads %j", (env, config, role) => expect(configOf(env, role)).toMatchObject(config));
+])("Configuration: reads %j", (env, config, role) => expect(requireConfig(env, role)).toMatchObject(config));
 
 const address = "no-reply@example.com";
 const names = ["Größe & Söhne, GmbH", "Acme: Accounts", "Acme (Europe)", "acme@work, again", ""];
@@ -84,7 +84,7 @@ test.each([
   [address, { name: "", address }] as const,
   ["a@bücher.example", { name: "", address: "a@xn--bcher-kva.example" }] as const,
 ])("Configuration: keeps the name of the sender %s", (MAIL_FROM, from) => {
-  expect(configOf({ MAIL_FROM }).mail.from).toEqual(from);
+  expect(requireConfig({ MAIL_FROM }).mail.from).toEqual(from);
 });
 
 const production = { NODE_ENV: "production", SECRET_KEY: Buffer.alloc(32).toString("base64"), SMTP_URL: "smtp://a" };
@@ -101,7 +101,7 @@ test.each<[env: Record<string, string>, warnings: string[], nodeFlags?: Readonly
   [{ HTTPS_PROXY: "http://proxy:1" }, ["HTTPS_PROXY"], new Set()], // of an older Node
 ])("Configuration: warns of %j by %j", (env, warnings, nodeFlags = process.allowedNodeEnvironmentFlags) => {
   const flags = vi.spyOn(process, "allowedNodeEnvironmentFlags", "get").mockReturnValue(nodeFlags);
-  const config = configOf(env);
+  const config = requireConfig(env);
   flags.mockRestore();
   expect(config.warnings.map((warning) => warning.split(" ")[0])).toEqual(warnings);
   expect(config.grpc.reflection).toBe(env.NODE_ENV !== "production" || env.GRPC_REFLECTION === "on");
