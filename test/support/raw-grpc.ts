@@ -1,5 +1,6 @@
 import type http2 from "node:http2";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { type Code, ConnectError } from "@connectrpc/connect";
+import { errorFromJson } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { FailureSchema, type Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 
@@ -54,11 +55,7 @@ export function failureOf({ head, text, trailers }: RawAnswer): { code: Code; re
 function errorIn(text: string): ConnectError | undefined {
   if (!/^[^{]*\{.*\}$/s.test(text)) return undefined;
   const read = JSON.parse(text.slice(text.indexOf("{")));
-  const { code, details = [] }: { code: string; details?: { type: string; value: string }[] } = read.error ?? read;
-  const name = code.replace(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase());
-  const error = new ConnectError("", Code[name as keyof typeof Code]);
-  for (const { type, value } of details) error.details.push({ type, value: Buffer.from(value, "base64") });
-  return error;
+  return errorFromJson(read.error ?? read, undefined, new ConnectError("the error is malformed"));
 }
 
 /** The status of gRPC: in headers or trailers, or in the last frame of gRPC-Web's body. */
