@@ -29,25 +29,13 @@ export async function startRecordingServices(transportKind: TransportKind, setti
     last = message;
     return {};
   };
-  const server = await startSuiteGateway(
-    (router) =>
-      router
-        .service(AuthService, { login: record, register: record, logout: record, refresh: record, verifyMfa: record })
-        .service(UserService, {
-          updateProfile: record,
-          deleteAccount: record,
-          revokeSession: record,
-          getProfile: record,
-        })
-        .service(AdminService, {
-          listUsers: record,
-          updateUser: record,
-          listAuditLogs: record,
-          revokeUserSessions: record,
-        })
-        .service(AIService, { chat: record }),
-    { transportKind, interceptors, ...settings },
-  );
+  const routes: Routes = (router) => {
+    for (const service of [AuthService, UserService, AdminService, AIService]) {
+      const unary = service.methods.filter(({ methodKind }) => methodKind === "unary");
+      router.service(service, Object.fromEntries(unary.map(({ localName }) => [localName, record])));
+    }
+  };
+  const server = await startSuiteGateway(routes, { transportKind, interceptors, ...settings });
   const login = (body: unknown, headers: Record<string, string> = JSON_TYPE) =>
     server.send("POST", "/auth/login", body, headers);
   /** `last` is the last request message that reached the services. */
