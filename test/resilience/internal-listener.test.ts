@@ -10,9 +10,9 @@ import { signInAt } from "../support/accounts.ts";
 import { forTest } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
 import { startProcess, startServices } from "../support/deployment.ts";
-import { type Routes, startStubServices } from "../support/gateway.ts";
+import type { Routes } from "../support/gateway.ts";
 import { listen } from "../support/sockets.ts";
-import { chat, errorOf } from "../support/stub-transports.ts";
+import { chat, errorOf, openTransport } from "../support/stub-transports.ts";
 import { times } from "../support/until.ts";
 
 const SECRET = "shared-by-gateway-and-services";
@@ -44,8 +44,8 @@ test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after t
 });
 
 /** A transport to services that `routes` implements. */
-const connectTo = async (routes: Routes, silenceMs: number) =>
-  (await forTest(startStubServices("over the internal listener", routes, [], { silenceMs }))).transport;
+const connectTo = (routes: Routes, silenceMs: number) =>
+  openTransport("over the internal listener", routes, [], { silenceMs });
 
 test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole stream", async () => {
   const pieces = times(200, (i) => `${i} ${"x".repeat(20_000)}`);

@@ -1,18 +1,13 @@
 import { create } from "@bufbuild/protobuf";
-import type { ConnectError, Interceptor, Transport } from "@connectrpc/connect";
-import { afterEach, expect } from "vitest";
+import type { ConnectError, Transport } from "@connectrpc/connect";
+import { expect } from "vitest";
 import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type Routes, startStubServices, type TransportKind } from "./gateway.ts";
+import { forTest } from "./closing.ts";
+import { startStubServices } from "./gateway.ts";
 
-/** A function for a suite whose tests each open a transport to stub services. It is closed after the test. */
-export function openTransports(transportKind: TransportKind) {
-  let stub: Awaited<ReturnType<typeof startStubServices>> | undefined;
-  afterEach(() => stub?.close());
-  return async (routes: Routes, interceptors?: Interceptor[]): Promise<Transport> => {
-    stub = await startStubServices(transportKind, routes, interceptors);
-    return stub.transport;
-  };
-}
+/** Opens a transport to stub services for one test. */
+export const openTransport = async (...stub: Parameters<typeof startStubServices>): Promise<Transport> =>
+  (await forTest(startStubServices(...stub))).transport;
 
 async function* one<T>(value: T) {
   yield value;

@@ -4,16 +4,14 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { onComplete } from "../../../services/interceptors/observe.ts";
 import { transportKinds } from "../../support/gateway.ts";
-import { chat, errorOf, openTransports } from "../../support/stub-transports.ts";
+import { chat, errorOf, openTransport } from "../../support/stub-transports.ts";
 import { until } from "../../support/until.ts";
 
 const { login } = AuthService.method;
 
 describe.each(transportKinds)("Call %s", (way) => {
-  const open = openTransports(way);
-
   test("is unimplemented for a method without a handler", async () => {
-    const transport = await open((router) => router.service(AuthService, {}));
+    const transport = await openTransport(way, (router) => router.service(AuthService, {}));
     const error = await errorOf(transport.unary(login, undefined, undefined, undefined, {}));
     expect(error.code).toBe(Code.Unimplemented);
     expect((await errorOf(chat(transport))).code).toBe(Code.Unimplemented);
@@ -24,7 +22,7 @@ describe.each(transportKinds)("Call %s", (way) => {
     ["at its deadline", 1_000],
   ])("that ends %s fires the handler's signal, so that unfinished work stops", async (_, timeoutMs) => {
     let context: HandlerContext | undefined;
-    const transport = await open((router) =>
+    const transport = await openTransport(way, (router) =>
       router.service(AuthService, {
         login: (_request, given) => {
           context = given;
@@ -55,7 +53,7 @@ describe.each(transportKinds)("Call %s", (way) => {
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
       signal.throwIfAborted();
     };
-    const transport = await open((router) => router.service(AIService, { streamChat }), [observe, hold]);
+    const transport = await openTransport(way, (router) => router.service(AIService, { streamChat }), [observe, hold]);
     const client = new AbortController();
     const call = chat(transport, client.signal);
     const signal = await held.promise;
