@@ -1,21 +1,18 @@
 import { execFileSync } from "node:child_process";
-import { chownSync, existsSync, readdirSync } from "node:fs";
+import { chownSync, existsSync, globSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type Daemon, startDaemon } from "./daemon.ts";
 import { runSql } from "./databases.ts";
 import { freePort } from "./metrics.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 import { until } from "./until.ts";
 
-const ROOT = "/usr/lib/postgresql";
 /** Where Debian keeps the programs of the newest PostgreSQL; undefined elsewhere. */
-export const POSTGRES_BIN = existsSync(ROOT)
-  ? readdirSync(ROOT)
-      .sort((a, b) => Number(a) - Number(b))
-      .map((version) => join(ROOT, version, "bin"))
-      .findLast((bin) => existsSync(join(bin, "initdb")))
-  : undefined;
+export const POSTGRES_BIN = globSync("/usr/lib/postgresql/*/bin/initdb")
+  .map((initdb) => dirname(initdb))
+  .sort(new Intl.Collator("en", { numeric: true }).compare)
+  .at(-1);
 
 /** The command that runs a program as PostgreSQL's user: some refuse to run as root. */
 export const asPostgres = (program: string, args: string[]): [string, string[]] =>
