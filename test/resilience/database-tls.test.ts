@@ -1,16 +1,21 @@
 import { readFileSync } from "node:fs";
+import { connect, createServer, type Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import { expect, test } from "vitest";
 import { forSuite, forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
 import { describeIf } from "../support/skip-without.ts";
+import { addressOf, listen, throughPort } from "../support/sockets.ts";
 import { openQuietStore } from "../support/stores.ts";
-import { startEncrypting } from "../support/tls-proxy.ts";
 
 const certificate = (name: string) => `test/support/tls/${name}.pem`;
 const key = "test/support/tls/ours.key";
+/** The request of a PostgreSQL client for TLS (SSLRequest), and the positive reply. */
+const TLS_REQUEST = Buffer.from("0000000804d2162f", "hex");
+const YES = "S";
 
 describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () => {
-  const encrypting = await forSuite(startEncrypting(await createDatabase(), { cert: certificate("ours"), key }));
+  const encrypting = await forSuite(startEncrypting(await createDatabase()));
 
   const ask = async (query: Record<string, string>) => {
     const store = await forTest(openQuietStore(`${encrypting.url}?${new URLSearchParams(query)}`));
@@ -49,3 +54,33 @@ describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () 
     expect(new Set(encrypting.clients)).toEqual(new Set([received]));
   });
 });
+
+/** A proxy before a PostgreSQL server that accepts TLS only, with a certificate for localhost and 127.0.0.1. */
+async function startEncrypting(databaseUrl: string) {
+  const { host, port } = addressOf(databaseUrl);
+  const sockets = new Set<Socket>();
+  const pair = { cert: readFileSync(certificate("ours")), key: readFileSync(key) };
+  const clients: (string | undefined)[] = [];
+  const keep = (socket: Socket) => sockets.add(socket.on("error", () => {}));
+  const server = createServer((client) => {
+    keep(client);
+    client.once("data", (request: Buffer) => {
+      if (!request.equals(TLS_REQUEST)) return client.destroy();
+      client.write(YES);
+      const near = new TLSSocket(client, { isServer: true, requestCert: true, ...pair });
+      near.once("secure", () => clients.push(near.getPeerX509Certificate()?.toString()));
+      const far = connect(port, host);
+      for (const socket of [near, far]) keep(socket);
+      near.pipe(far).pipe(near);
+    });
+  });
+  return {
+    /** The certificate of each client. */
+    clients,
+    url: throughPort(databaseUrl, await listen(server)),
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}

@@ -1,4 +1,7 @@
+import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { existsSync, symlinkSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { decodeProtectedHeader } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREFIX } from "../../scripts/simulators/script.ts";
@@ -6,8 +9,8 @@ import { startSuiteProvider } from "../support/ai-calls.ts";
 import { runScript } from "../support/deployment.ts";
 import { hasInfrastructure } from "../support/infrastructure.ts";
 import { openStreams, startLoad } from "../support/load.ts";
-import { unpackPreviousRelease } from "../support/previous-release.ts";
 import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 import { tally, until } from "../support/until.ts";
 
 const USERS = Number(process.env.ROLLING_USERS ?? 4);
@@ -89,3 +92,24 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
     expect(decodeProtectedHeader((await all.signIn()).accessToken).kid).toBe(added?.kid);
   });
 });
+
+/**
+ * Unpacks the commit before the newest migration, with the installed packages.
+ * @returns its folder; the current folder in a clone without history
+ */
+function unpackPreviousRelease(): string {
+  const git = (...args: string[]) =>
+    execFileSync("git", args, { maxBuffer: 2 ** 28, stdio: ["ignore", "pipe", "ignore"] });
+  try {
+    const newest = git("log", "-1", "--diff-filter=A", "--format=%H", "--", "services/store/migrations")
+      .toString()
+      .trim();
+    const archive = git("archive", `${newest}^`);
+    const folder = temporaryFolder();
+    execFileSync("tar", ["-x", "-C", folder], { input: archive });
+    if (!existsSync(join(folder, "node_modules"))) symlinkSync(resolve("node_modules"), join(folder, "node_modules"));
+    return folder;
+  } catch {
+    return CURRENT;
+  }
+}
