@@ -1,6 +1,7 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { execFile } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { startProgram } from "./daemon.ts";
 
 /** A process of Gatehouse. */
 export type Process = Awaited<ReturnType<typeof startProcess>>;
@@ -23,40 +24,15 @@ export async function startProcess(
   main: string | string[] = MAIN,
   ready = /events on (https?:\/\/127\.0\.0\.1:\d+)/,
 ) {
-  const child = spawn(process.execPath, [SHORT_LIVED, ...[main].flat()], {
-    env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let output = "";
-  const isReady = new Promise<string>((resolve) => {
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on("data", (part: Buffer) => {
-        output += part;
-        const url = ready.exec(output)?.[1];
-        if (url) resolve(url);
-      });
-    }
-  });
-  const ended = endOf(child);
-  const url = await Promise.race([
-    isReady,
-    ended.then((code) => {
-      throw new Error(`the process ended with ${code}: ${output}`);
-    }),
-  ]);
+  const variables = { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env };
+  const look = (output: string) => ready.exec(output)?.[1];
+  const started = await startProgram(process.execPath, [SHORT_LIVED, ...[main].flat()], variables, look);
   /** Ends it by a signal. @returns its exit code, or the signal that ended it */
   const end = (signal: NodeJS.Signals) => {
-    child.kill(signal);
-    return ended;
+    started.kill(signal);
+    return started.ended;
   };
-  return {
-    url,
-    pid: child.pid as number,
-    /** Its standard output and standard error so far. */
-    output: () => output,
-    end,
-    close: () => end("SIGKILL"),
-  };
+  return { ...started, url: started.found, end, close: () => end("SIGKILL") };
 }
 
 /** Starts the services, and a gateway that calls them. @param gatewayEnv further variables of the gateway */
@@ -78,10 +54,6 @@ export const startServices = (env: Record<string, string>, root = process.cwd())
     join(root, "services/main.ts"),
     /gRPC-Web and Connect on (127\.0\.0\.1:\d+)/,
   );
-
-function endOf(child: ChildProcess): Promise<number | NodeJS.Signals> {
-  return new Promise((resolve) => child.once("close", (code, signal) => resolve(code ?? (signal as NodeJS.Signals))));
-}
 
 /** Runs a script as npm does. */
 export function runScript(script: string, args: string[], env: Record<string, string>, cwd = process.cwd()) {
