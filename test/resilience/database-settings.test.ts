@@ -24,13 +24,12 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
     const name = new URL(DATABASE_URL).pathname.slice(1);
     await runSql(DATABASE_URL, SETTINGS.map((setting) => `alter database ${name} set ${setting}`).join(";"));
     const app = await forTest(startApp({ mode: "servers", env: { DATABASE_URL } }));
-    const { user, browser, accessToken } = await app.signIn();
-    const { body } = await browser.get("/user/profile", accessToken);
+    const { user, get } = await app.signIn();
+    const { body } = await get("/user/profile");
     expect(Math.abs(Date.parse(body.createdAt) - Date.now())).toBeLessThan(60_000);
-    const guess = () => app.httpClient().post("/auth/login", { email: user.email, password: "Wrong-1-guess" });
-    const answers = await Promise.all(times(20, guess));
+    const answers = await Promise.all(times(20, () => app.guess(user.email)));
     expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 15 });
-    expect((await guess()).body.message).toMatch(/again in 15 minutes/);
+    expect((await app.guess(user.email)).body.message).toMatch(/again in 15 minutes/);
     expect(await app.sql(String.raw`select '\d' = E'\\d' as plain`)).toEqual([{ plain: true }]);
   });
 

@@ -1,8 +1,8 @@
 import { randomBytes, randomInt, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { startSuiteApp } from "../support/app.ts";
-import { forSuite } from "../support/closing.ts";
+import { forSuite, forTest } from "../support/closing.ts";
 import { createDatabase, runSql } from "../support/databases.ts";
 import { type Process, startProcess } from "../support/deployment.ts";
 import { postJson } from "../support/http-client.ts";
@@ -23,13 +23,7 @@ describeIf(process.env.TEST_SERVERS, "POST /auth/login", async () => {
   const DATABASE_URL = await createDatabase();
   const proxy = await forSuite(startProxy(DATABASE_URL));
   const app = await startSuiteApp({ mode: "servers", env: { ...secrets, DATABASE_URL: proxy.url } });
-  const processes: Process[] = [];
-  const start = async () => {
-    const started = await startProcess({ ...secrets, DATABASE_URL, PUBLIC_URL: "http://gatehouse.test" });
-    processes.push(started);
-    return started;
-  };
-  afterAll(() => Promise.all(processes.map(({ end }) => end("SIGKILL"))));
+  const start = () => forTest(startProcess({ ...secrets, DATABASE_URL, PUBLIC_URL: "http://gatehouse.test" }));
 
   /** Signs in. @returns the status; 0 without a response */
   const login = (url: string, body: object) =>
