@@ -3,9 +3,8 @@ import type { Code, ConnectRouter, Interceptor, Transport } from "@connectrpc/co
 import { ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { pino } from "pino";
-import { afterEach, expect } from "vitest";
-import type { StartSpan } from "../../gateway/lifecycle.ts";
-import { createGateway } from "../../gateway/server.ts";
+import { expect } from "vitest";
+import { createGateway, type GatewayOptions } from "../../gateway/server.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../gateway/transport/services.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
@@ -14,7 +13,7 @@ import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { listenInternal } from "../../services/internal-server.ts";
 import { requireConfig } from "../../services/platform/config.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
-import { forSuite } from "./closing.ts";
+import { forSuite, forTest } from "./closing.ts";
 import { sendHttp } from "./http-client.ts";
 import { listen } from "./sockets.ts";
 
@@ -62,15 +61,10 @@ export async function startStubServices(
 /** A running gateway and its log. */
 export type Started = Awaited<ReturnType<typeof start>>;
 
-export type Settings = {
+export type Settings = Partial<Omit<GatewayOptions, "config" | "transport" | "checks" | "log">> & {
   transportKind?: TransportKind;
   interceptors?: Interceptor[];
   env?: Record<string, string>;
-  keepAliveMs?: number;
-  requestTimeoutMs?: number;
-  writeTimeoutMs?: number;
-  clock?: { now: () => Date };
-  startSpan?: StartSpan;
 };
 
 /** Starts a gateway with stub services. @param routes the handlers of the services */
@@ -80,11 +74,6 @@ export async function start(routes: Routes, settings: Settings = {}) {
   const logs: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
   const gateway = createGateway({ config: gatewayConfig(env), transport: stub.transport, log, ...options });
-  let stopped: Promise<void> | undefined;
-  const stopServices = () => {
-    stopped ??= stub.close();
-    return stopped;
-  };
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   return {
     gateway,
@@ -96,10 +85,10 @@ export async function start(routes: Routes, settings: Settings = {}) {
     send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) =>
       sendHttp(url, method, path, body, headers),
     /** Stops the services, and not the gateway. */
-    stopServices,
+    stopServices: stub.close,
     close: async () => {
       await gateway.drain();
-      await stopServices();
+      await stub.close();
     },
   };
 }
@@ -139,9 +128,8 @@ export const NOW = new Date("2026-11-21T12:00:00Z");
 /** Functions for a suite whose tests each open a gateway. It is closed after the test. */
 export function openGateways(transportKind: TransportKind) {
   let server: Started;
-  afterEach(() => server.close());
   const open = async (routes: Routes, settings: Settings = {}) => {
-    server = await start(routes, { transportKind, clock: { now: () => NOW }, ...settings });
+    server = await forTest(start(routes, { transportKind, clock: { now: () => NOW }, ...settings }));
   };
   return {
     open,
