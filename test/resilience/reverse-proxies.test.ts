@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { request } from "node:https";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
@@ -9,12 +8,11 @@ import { PREFIX } from "../../scripts/simulators/script.ts";
 import { PASSWORD } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
 import { createDatabase } from "../support/databases.ts";
-import { type Process, startProcess } from "../support/deployment.ts";
+import { type Process, sharedVariables, startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
 import { CA, startReverseProxy } from "../support/reverse-proxy.ts";
 import { isMissing } from "../support/skip-without.ts";
 import { eventsIn } from "../support/sse-events.ts";
-import { temporaryFolder } from "../support/temporary-folder.ts";
 import { tally, times, until } from "../support/until.ts";
 
 const GRACE_MS = 1_000;
@@ -36,10 +34,8 @@ describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
     for (const list of [ports.rest, ports.grpc]) for (const i of [0, 1]) list[i] = await freePort();
     env = {
       DATABASE_URL: await createDatabase(),
-      DATA_DIR: temporaryFolder(),
-      SECRET_KEY: randomBytes(32).toString("base64"),
+      ...sharedVariables(),
       PUBLIC_URL: "https://api.example.com",
-      TRUST_PROXY: "127.0.0.1",
       SHUTDOWN_TIMEOUT: `${GRACE_MS}ms`,
       ...simulator.env,
     };

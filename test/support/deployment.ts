@@ -1,7 +1,9 @@
 import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startProgram } from "./daemon.ts";
+import { temporaryFolder } from "./temporary-folder.ts";
 
 /** A process of Gatehouse. */
 export type Process = Awaited<ReturnType<typeof startProcess>>;
@@ -34,6 +36,14 @@ export async function startProcess(
   };
   return { ...started, url: started.found, end, close: () => end("SIGKILL") };
 }
+
+/** Variables that the replicas of one deployment share. */
+export const sharedVariables = () => ({
+  SECRET_KEY: randomBytes(32).toString("base64"),
+  DATA_DIR: temporaryFolder(),
+  PUBLIC_URL: "http://gatehouse.test",
+  TRUST_PROXY: "127.0.0.1",
+});
 
 /** Starts the services, and a gateway that calls them. @param gatewayEnv further variables of the gateway */
 export async function startApart(

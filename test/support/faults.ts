@@ -1,16 +1,15 @@
-import { randomBytes, randomInt } from "node:crypto";
+import { randomInt } from "node:crypto";
 import { readFileSync, rmSync } from "node:fs";
 import { resolve } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
-import { type Process, startProcess } from "./deployment.ts";
+import { type Process, sharedVariables, startProcess } from "./deployment.ts";
 import { fillDisk, mountDisk, unmountDisk } from "./disk.ts";
 import { freePort } from "./metrics.ts";
 import { postgresFolder, startPostgresServer } from "./postgres-server.ts";
 import { startProxy } from "./proxy.ts";
 import { startRedis } from "./redis-cluster.ts";
 import { type SmtpResponse, startSmtpServer } from "./smtp-server.ts";
-import { temporaryFolder } from "./temporary-folder.ts";
 import { until } from "./until.ts";
 
 const TLS = resolve("test/support/tls/ours");
@@ -49,10 +48,7 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     SMTP_URL: links.SMTP.url,
     NODE_EXTRA_CA_CERTS: `${TLS}.pem`,
     MAIL_RETRY_BASE: "100ms",
-    SECRET_KEY: randomBytes(32).toString("base64"),
-    DATA_DIR: temporaryFolder(),
-    PUBLIC_URL: "http://gatehouse.test",
-    TRUST_PROXY: "127.0.0.1",
+    ...sharedVariables(),
     LOCKOUT_THRESHOLD: "1000",
     NODE_OPTIONS: `--import=${resolve("test/support/moved-clock.ts")}`,
   };

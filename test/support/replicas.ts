@@ -1,12 +1,10 @@
-import { randomBytes } from "node:crypto";
 import pg from "pg";
 import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
 import { createDatabase } from "./databases.ts";
-import { startApart } from "./deployment.ts";
+import { sharedVariables, startApart } from "./deployment.ts";
 import { createHttpClient } from "./http-client.ts";
 import { startInfrastructure } from "./infrastructure.ts";
 import { smtpMailbox } from "./mailbox.ts";
-import { temporaryFolder } from "./temporary-folder.ts";
 
 /** Two gateways and two service processes behind nginx, on PgBouncer and a Redis cluster. */
 export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
@@ -25,10 +23,7 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
   const database = new pg.Pool({ connectionString: databaseUrl, max: 2 });
   const env = {
     SMTP_URL: mail.url,
-    SECRET_KEY: randomBytes(32).toString("base64"),
-    DATA_DIR: temporaryFolder(),
-    PUBLIC_URL: "http://gatehouse.test",
-    TRUST_PROXY: "127.0.0.1",
+    ...sharedVariables(),
     RATE_LIMITS: "off",
     LOG_LEVEL: "debug",
     ...infrastructure.env,
