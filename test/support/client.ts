@@ -32,7 +32,7 @@ export async function signedInClient(app: TestApp, options: ClientOptions = {}) 
   return { user, client };
 }
 
-/** A browser whose tabs share cookies. Scripts cannot read the cookies. */
+/** A browser whose tabs share cookies and Web Locks. Scripts cannot read the cookies. */
 export function browserAt(url: string) {
   const browser = createHttpClient(url);
   /** @param departure delays the request after its cookies are chosen */
@@ -48,14 +48,7 @@ export function browserAt(url: string) {
     for (const line of response.headers.getSetCookie()) browser.keep(line);
     return response;
   }
-  let last: Promise<unknown> = Promise.resolve();
-  /** Replaces Web Locks, which older versions of Node lack. */
-  const lock = <T>(work: () => Promise<T>): Promise<T> => {
-    const result = last.then(work);
-    last = result.catch(() => {});
-    return result;
-  };
   const tab = (options: ClientOptions = {}) =>
-    clientAt(url, { refreshToken: "cookie", fetch: withCookies, lock, ...options });
+    clientAt(url, { refreshToken: "cookie", fetch: withCookies, ...options });
   return { tab, fetch: withCookies };
 }
