@@ -7,8 +7,8 @@ const SHARED_NAMES = ["errors", "handler", "health", "main", "server", "usage", 
 /** Exceptions and bounds, which only shrink. */
 const INTERVALS = ["sse.ts", "worker.ts"]; // heartbeats of streams; leases of mails
 const MAX_CASTS = 5;
-const MAX_PRODUCT = { files: 148, lines: 14_089 };
-const MAX_TEST_LINES = 21_932;
+const MAX_PRODUCT = { files: 144, lines: 13_200 };
+const MAX_TEST_LINES = 19_176;
 const MAX_LINES = 200;
 /** Words that hide the subject of a sentence, by folder. Those of services are in e-mails, those of tests list them. */
 const MAX_UNCLEAR = { gateway: 0, proto: 0, scripts: 0, services: 3, test: 2 };
