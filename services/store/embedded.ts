@@ -13,6 +13,7 @@ import type { OnStatement } from "../platform/tracing.ts";
 import { checkDiskSpace, makeDataFolder } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { assertWritable, ormOptions, PING } from "./orm.ts";
+import { completeSchema } from "./schema.ts";
 import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
 
 /** Opens PostgreSQL inside the process. @throws Error for operators, if another process uses the folder */
@@ -39,7 +40,10 @@ export async function openEmbedded(
       if (folder) await checkDiskSpace(folder);
       assertWritable(await pglite.query(PING));
     },
-    migrate: async () => void (await orm.migrator.up()),
+    async migrate() {
+      await orm.migrator.up();
+      await completeSchema(orm.em.fork() as SqlEntityManager);
+    },
     connections: () => ({ used: 0, idle: 1, waiting: 0 }), // in the process itself
     async close() {
       await orm.close(true);

@@ -1,25 +1,30 @@
+import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import type { MikroORM, Transaction } from "@mikro-orm/core";
+import { Migration } from "@mikro-orm/migrations";
 import type { PostgreSqlDriver, SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { asDatabaseUrlError, isLockTimeout } from "./errors.ts";
-import { Migration20261121000500_audit } from "./migrations/Migration20261121000500_audit.ts";
-import { Migration20261121000800_proof, USERS_SEARCH } from "./migrations/Migration20261121000800_proof.ts";
-import { Migration20261123000100_macs } from "./migrations/Migration20261123000100_macs.ts";
-import { Migration20261123000200_failures } from "./migrations/Migration20261123000200_failures.ts";
-import { Migration20261123000300_usage_days } from "./migrations/Migration20261123000300_usage_days.ts";
-import { Migration20261123000400_reservations } from "./migrations/Migration20261123000400_reservations.ts";
 import { LOCKS, oneRow } from "./store.ts";
 
-/** All migrations, oldest first. A database records those it has by class name, and earlier ones that are merged into them. */
-export const MIGRATIONS = [
-  Migration20261121000500_audit,
-  Migration20261121000800_proof,
-  Migration20261123000100_macs,
-  Migration20261123000200_failures,
-  Migration20261123000300_usage_days,
-  Migration20261123000400_reservations,
-];
+const readSql = (file: string) => readFileSync(new URL(file, import.meta.url), "utf8");
+const migrationFiles = readdirSync(new URL("migrations/", import.meta.url)).sort();
+
+/**
+ * All migrations, oldest first: files of SQL, whose statements have a blank line between them. A database records the names
+ * of those it has, and of earlier ones that are merged into them.
+ */
+export const MIGRATIONS = migrationFiles.map((file) => {
+  const migration = class extends Migration {
+    override up(): void {
+      for (const statement of readSql(`migrations/${file}`).split("\n\n")) this.addSql(statement);
+    }
+  };
+  return { name: file.replace(".sql", ""), class: migration };
+});
+
+/** Makes what may be missing although all migrations are done. */
+export const completeSchema = (em: SqlEntityManager) => em.execute(readSql("users-search.sql"));
 
 /** Finds the name of the migrations table, with its schema: the migrator would expect it in `public`. */
 const MIGRATION_TABLE = `
@@ -47,7 +52,7 @@ export async function migrateUnderLock(orm: MikroORM<PostgreSqlDriver>, log: Log
     const { name } = await oneRow<{ name: string | null }>({ em }, MIGRATION_TABLE);
     if (name) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: name });
     await orm.migrator.up({ transaction: em.getTransactionContext() as Transaction });
-    await em.execute(USERS_SEARCH); // the extension may have been installed since
+    await completeSchema(em);
     return true;
   };
   const retry = async (error: unknown) => {

@@ -1,0 +1,14 @@
+-- Old usage is kept as sums by day. Sums of erased users may repeat a key: nothing has to be merged at an erasure.
+create table ai_usage_days (
+  user_id uuid references users (id) on delete set null,
+  day date not null,
+  provider varchar(64) not null,
+  model varchar(128) not null,
+  calls bigint not null,
+  input_tokens bigint not null,
+  output_tokens bigint not null,
+  estimated_calls bigint not null,
+  constraint ai_usage_days_key unique (user_id, day, provider, model)
+);
+
+create index ai_usage_days_day on ai_usage_days (day);
