@@ -48,7 +48,7 @@ test("Web app: every violation of a field that people fill in has a sentence", (
 
 test.each([
   ["event", "services/audit/record.ts", /"([a-z]+\.[a-z_]+)"/g],
-  ["template", "services/mail/templates.ts", /"([a-z-]+)": \[\s*"[A-Z]/g],
+  ["template", "services/mail/templates.json", /^ {2}"([a-z-]+)": \{/gm],
 ])("Web app: every %s of %s has a sentence, and no other", (kind, path, pattern) => {
   const names = textsIn(path, pattern).map((name) => `${kind}.${name}`);
   expect(names.length).toBeGreaterThan(10);
