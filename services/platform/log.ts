@@ -1,12 +1,9 @@
-import { write, writeSync } from "node:fs";
 import { type DestinationStream, type Logger, pino } from "pino";
+import sonic from "sonic-boom";
 
 const STDOUT = 1;
-/** Most characters that are buffered while standard output is blocked. Further lines are dropped, and counted. */
+/** Most bytes that are buffered while standard output is blocked. Further lines are dropped, and counted. */
 const MAX_BUFFERED = 4 * 1024 * 1024;
-/** Pause before a failed write is retried, in ms. */
-const RETRY_MS = 10;
-const EMPTY = Buffer.alloc(0);
 
 /** JSON lines on standard output, readable ones on a terminal. */
 export function createLog(level: string): Logger {
@@ -21,42 +18,31 @@ export function createLog(level: string): Logger {
  * the end of the process wait for it. `pino.destination` would retry for ever at exit (docs/decisions/0014).
  */
 function standardOutput(): DestinationStream {
-  let state: "idle" | "writing" | "backing-off" = "idle";
-  let pending = EMPTY;
-  let buffered = "";
+  let isExiting = false;
+  let isFailing = false;
   let dropped = 0;
-
-  const flush = () => {
-    if (pending.length === 0) [pending, buffered] = [Buffer.from(buffered), ""];
-    state = pending.length > 0 ? "writing" : "idle";
-    if (state === "idle") return;
-    write(STDOUT, pending, (error, written) => {
-      pending = pending.subarray(written);
-      if (!error) return flush();
-      state = "backing-off";
-      setTimeout(flush, RETRY_MS).unref();
-    });
-  };
-  const append = (line: string) => {
-    buffered += line;
-    if (state === "idle") flush();
-  };
-
-  process.once("exit", () => {
-    try {
-      let rest = Buffer.concat([state === "backing-off" ? pending : EMPTY, Buffer.from(buffered)]);
-      while (rest.length > 0) rest = rest.subarray(writeSync(STDOUT, rest));
-    } catch {
-      // the reader has left
-    }
+  const output = new sonic.SonicBoom({ fd: STDOUT, maxLength: MAX_BUFFERED, retryEAGAIN: () => !isExiting });
+  output.on("error", () => {
+    isFailing = true; // the next line tries again
   });
-
+  output.on("write", () => {
+    isFailing = false;
+  });
+  output.on("drop", () => {
+    dropped++;
+  });
+  process.once("exit", () => {
+    isExiting = true;
+    try {
+      if (!isFailing) output.flushSync();
+    } catch {} // the reader has stopped
+  });
   return {
     write(line) {
-      if (buffered.length + line.length > MAX_BUFFERED) return void dropped++;
-      if (dropped > 0) append(droppedLine(dropped));
-      dropped = 0;
-      append(line);
+      const lines = dropped;
+      if (lines > 0) output.write(droppedLine(lines));
+      dropped = dropped === lines ? 0 : lines; // that line may be dropped itself
+      output.write(line);
     },
   };
 }
