@@ -3,10 +3,12 @@ import { afterAll } from "vitest";
 import { verifyAudit } from "../../scripts/audit/verify.ts";
 import { recordAudit } from "../../services/audit/record.ts";
 import { sealEvents } from "../../services/audit/seal.ts";
+import { startAuditWorker } from "../../services/audit/worker.ts";
 import { createCipher } from "../../services/crypto/cipher.ts";
-import type { Head } from "../../services/store/audit-seals.ts";
+import { type Head, headOf } from "../../services/store/audit-seals.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
+import { silent } from "./log.ts";
 import { openQuietStore } from "./stores.ts";
 import { times } from "./until.ts";
 
@@ -22,8 +24,10 @@ export async function openAuditFixture(engine: string) {
   await store.migrate();
   const clock = createClock();
   const cipher = createCipher(randomBytes(32));
+  const sql = <T>(text: string, values?: unknown[]) => store.fork().execute<T[]>(text, values);
   const sealDeps = () => ({ em: store.fork(), cipher });
   const seal = (now = clock.now()) => sealEvents(sealDeps(), now);
+  const inDays = (days: number) => new Date(clock.now().getTime() + days * 86_400_000);
   afterAll(() => store.close());
 
   /** Changes rows without triggers, as only the owner of the tables can. */
@@ -44,7 +48,7 @@ export async function openAuditFixture(engine: string) {
 
   /** Adds unsealed events by one statement. */
   async function recordMany(count: number): Promise<void> {
-    await store.fork().execute(
+    await sql(
       `with recorded as (
          insert into audit_events
          select overlay(audit_id_at(current_date)::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, 'auth.login', 'success',
@@ -61,14 +65,18 @@ export async function openAuditFixture(engine: string) {
       for (const i of times(count, (i) => i)) await record(i);
       await seal();
     }
-    const rows = await store
-      .fork()
-      .execute<{ id: string }[]>("select unnest(ids) as id from audit_seals order by position");
+    const rows = await sql<{ id: string }>("select unnest(ids) as id from audit_seals order by position");
     return rows.map(({ id }) => id);
   }
 
   /** @param retentionMs by default the shortest: a month may be dropped as soon as it is over */
-  const verify = (known?: Head, { retentionMs = 1, keys = cipher, now = LATER } = {}) =>
-    verifyAudit({ em: store.fork(), cipher: keys, now, retentionMs }, known);
-  return { store, cipher, clock, tamper, record, recordMany, seal, sealDeps, sealedLog, verify };
+  const verify = (known?: Head, { retentionMs = 1, now = LATER, em = store.fork() } = {}) =>
+    verifyAudit({ em, cipher, now, retentionMs }, known);
+
+  /** @param auditRetentionMs by default retention is off */
+  const startWorker = (log = silent, auditRetentionMs = 0) =>
+    startAuditWorker({ store, cipher, clock, config: { auditRetentionMs }, log });
+  const head = () => headOf(sealDeps());
+  const time = { clock, inDays };
+  return { store, sql, ...time, tamper, record, recordMany, seal, sealDeps, head, sealedLog, verify, startWorker };
 }

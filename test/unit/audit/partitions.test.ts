@@ -1,14 +1,12 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { verifyAudit } from "../../../scripts/audit/verify.ts";
-import { addPartitions, dropPartitions, startAuditWorker } from "../../../services/audit/worker.ts";
+import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
-import { silent } from "../../support/log.ts";
 import { until } from "../../support/until.ts";
 
 describe.each(engines)("Audit partitions on %s", async (engine) => {
-  const { store, clock, tamper, record, sealedLog, verify, seal, sealDeps, cipher } = await openAuditFixture(engine);
-  const inDays = (days: number) => new Date(clock.now().getTime() + days * 86_400_000);
+  const { store, sql, clock, inDays, tamper, record, sealedLog, verify, seal, sealDeps, startWorker } =
+    await openAuditFixture(engine);
   /** A sealed event of today, and one of a month that is over. */
   async function sealTwoMonths(): Promise<void> {
     await sealedLog([1]);
@@ -40,7 +38,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
   });
 
   async function locks(which: "granted" | "not granted"): Promise<number> {
-    const [row] = await store.fork().execute<{ count: number }[]>(
+    const [row] = await sql<{ count: number }>(
       `select count(*)::int from pg_locks l join pg_database d on d.oid = l.database
          where d.datname = current_database() and relation = 'audit_events'::regclass and ${which}`,
     );
@@ -52,7 +50,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     ["keeps every month where retention is off", 0, 2],
   ])("%s", async (_, auditRetentionMs, kept) => {
     await sealTwoMonths();
-    await startAuditWorker({ store, cipher, clock, config: { auditRetentionMs }, log: silent }).close();
+    await startWorker(undefined, auditRetentionMs).close();
     expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
   });
 
@@ -67,7 +65,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
       await dropped.promise;
       return rows;
     };
-    const verification = verifyAudit({ em, cipher, now: clock.now(), retentionMs: 1 });
+    const verification = verify(undefined, { em, now: clock.now() });
     await begun.promise;
     await dropPartitions(sealDeps(), clock.now(), clock.now()).catch(() => {}); // it waits for the verification, in vain
     dropped.resolve();
@@ -101,7 +99,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     const muchLater = inDays(470);
     expect(await dropPartitions(sealDeps(), muchLater, muchLater)).toContain("audit_events_default");
     expect(await verify()).toMatchObject({ findings: [], events: 0, dropped: 2 });
-    await expect(store.fork().execute("truncate audit_events_default")).rejects.toThrow("append-only");
+    await expect(sql("truncate audit_events_default")).rejects.toThrow("append-only");
     await record(1, { now: () => inDays(870) });
     expect(await verify()).toMatchObject({ findings: [], unsealed: 1 });
   });
