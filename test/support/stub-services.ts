@@ -5,6 +5,7 @@ import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { createErrorMapper, onComplete } from "../../services/interceptors/observe.ts";
 import { validate } from "../../services/platform/validation.ts";
+import { forTest } from "./closing.ts";
 import { type Routes, type Settings, start, startSuiteGateway, type TransportKind } from "./gateway.ts";
 import { silent } from "./log.ts";
 
@@ -46,21 +47,16 @@ export async function startRecordingServices(transportKind: TransportKind, setti
 export const blamed = (answer: { body: { violations?: { field: string }[] } }) =>
   answer.body.violations?.map((violation) => violation.field);
 
-/** A gateway with a stub of the AI service. */
-export type ChatServices = Awaited<ReturnType<typeof startChatServices>>;
-
 export const CONVERSATION = { provider: "p", messages: [{ role: "user", content: "Hi" }] };
 
-/** Starts a gateway with a stub of the AI service. @param chat yields the chunks of a stream */
+/** Starts a gateway with a stub of the AI service for one test. @param chat yields the chunks of a stream */
 export async function startChatServices(
   transportKind: TransportKind,
   chat: (context: HandlerContext) => AsyncIterable<{ chunk: string }>,
   settings: Settings = {},
 ) {
-  const server = await start(
-    (router) => router.service(AIService, { streamChat: (_request, context) => chat(context) }),
-    { transportKind, ...settings },
-  );
+  const routes: Routes = (router) => router.service(AIService, { streamChat: (_request, context) => chat(context) });
+  const server = await forTest(start(routes, { transportKind, ...settings }));
   const ask = (signal?: AbortSignal) =>
     fetch(`${server.url}/ai/stream`, {
       method: "POST",

@@ -1,25 +1,19 @@
 import net from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { transportKinds } from "../../support/gateway.ts";
-import { post, sendRawHttp, textOf } from "../../support/raw-http.ts";
-import { type ChatServices, CONVERSATION, startChatServices } from "../../support/stub-services.ts";
+import { post, sendRawHttp } from "../../support/raw-http.ts";
+import { CONVERSATION, startChatServices } from "../../support/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";
 const PIECES = 400;
-const short = async function* () {
-  yield { chunk: "a" };
-};
 const CHUNK = "x".repeat(64 * 1024);
 
 describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
-  let edge: ChatServices;
-  afterEach(() => edge.close());
-
   /** A client that requests the stream and reads nothing until it is resumed. */
   async function askAndPause() {
     let made = 0;
-    edge = await startChatServices(way, async function* () {
+    const edge = await startChatServices(way, async function* () {
       for (; made < PIECES; made++) yield { chunk: CHUNK };
     });
     const socket = net.connect(edge.port, "127.0.0.1").pause();
@@ -30,7 +24,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
       seen.bytes += data.length;
       seen.tail = (seen.tail + data.toString("latin1")).slice(-200);
     });
-    return { socket, seen, made: () => made };
+    return { edge, socket, seen, made: () => made };
   }
 
   test("pauses for a slow client with bounded memory, and resumes when the client reads", async () => {
@@ -44,7 +38,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
   });
 
   test.runIf(way === "in process")("reports a shutdown to a slow client too", async () => {
-    const { socket, seen, made } = await askAndPause();
+    const { edge, socket, seen, made } = await askAndPause();
     const drained = edge.gateway.drain();
     socket.resume();
     await drained;
@@ -56,29 +50,20 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
   test.each([
     ["1.1", (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`, "0\r\n\r\n"],
     ["1.0", (event: string) => event, ""],
-  ])("has the framing of HTTP/%s", async (version, cut, end) => {
-    edge = await startChatServices(way, async function* () {
+  ])("has the framing of HTTP/%s, and closes the connection if the client wants it", async (version, cut, end) => {
+    const edge = await startChatServices(way, async function* () {
       yield { chunk: "zwölf €" };
     });
-    const socket = net.connect(edge.port, "127.0.0.1", () =>
-      socket.write(post("/ai/stream", CONVERSATION, { version })),
-    );
-    const text = textOf(socket);
-    const body = `${cut('data: {"chunk":"zwölf €"}\n\n')}${cut(DONE)}${end}`;
-    await until("the end", () => text().endsWith(`\r\n\r\n${body}`));
-    socket.destroy();
-  });
-
-  test("closes the connection if the client sends Connection: close", async () => {
-    edge = await startChatServices(way, short);
-    const headers = "Connection: close\r\n";
-    const text = await sendRawHttp(edge.port, post("/ai/stream", CONVERSATION, { headers }));
+    const request = post("/ai/stream", CONVERSATION, { version, headers: "Connection: close\r\n" });
+    const text = await sendRawHttp(edge.port, request);
     expect(text).toMatch(/^connection: close\r$/im);
-    expect(text).toContain("[DONE]");
+    expect(text.endsWith(`\r\n\r\n${cut('data: {"chunk":"zwölf €"}\n\n')}${cut(DONE)}${end}`)).toBe(true);
   });
 
   test("leaves no listeners on a connection that carries many streams", async () => {
-    edge = await startChatServices(way, short);
+    const edge = await startChatServices(way, async function* () {
+      yield { chunk: "a" };
+    });
     const warnings: Error[] = [];
     const warned = (warning: Error) => void warnings.push(warning);
     process.on("warning", warned);

@@ -1,8 +1,8 @@
 import { Code, type HandlerContext } from "@connectrpc/connect";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { failWith, transportKinds } from "../../support/gateway.ts";
-import { type ChatServices, startChatServices } from "../../support/stub-services.ts";
+import { startChatServices } from "../../support/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";
@@ -17,11 +17,8 @@ async function restOf(pieces: AsyncIterable<string>): Promise<string> {
 }
 
 describe.each(transportKinds)("POST /ai/stream %s", (way) => {
-  let edge: ChatServices;
-  afterEach(() => edge.close());
-
   test("sends each message as one data line, then [DONE], with the specified headers", async () => {
-    edge = await startChatServices(way, async function* (context) {
+    const edge = await startChatServices(way, async function* (context) {
       context.responseHeader.set("ratelimit-remaining", "99");
       yield { chunk: 'line\nbreak "quoted" 🗝️\u2028' };
       yield { chunk: "two" };
@@ -42,7 +39,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
   });
 
   test("sends a later bug as a masked error event, and logs it", async () => {
-    edge = await startChatServices(way, async function* () {
+    const edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
       throw new Error("password=hunter2");
     });
@@ -55,7 +52,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
 
   test("sends no header before the first message, then each message at once", async () => {
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
-    edge = await startChatServices(way, async function* () {
+    const edge = await startChatServices(way, async function* () {
       await gates[0].promise;
       yield { chunk: "first" };
       await gates[1].promise;
@@ -73,7 +70,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
 
   test("sends heartbeat comments during silence, before the first message too", async () => {
     const gate = Promise.withResolvers<void>();
-    edge = await startChatServices(
+    const edge = await startChatServices(
       way,
       async function* (context) {
         context.responseHeader.set("x-ai-ignored", "temperature");
@@ -97,7 +94,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
   test("ends the call at once if its client reads nothing and disconnects", async () => {
     let context: HandlerContext | undefined;
     let isClosed = false;
-    edge = await startChatServices(way, async function* (given) {
+    const edge = await startChatServices(way, async function* (given) {
       context = given;
       try {
         for (;;) yield { chunk: "a".repeat(1_000_000) };
