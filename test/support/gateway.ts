@@ -67,13 +67,15 @@ export type Settings = Partial<Omit<GatewayOptions, "config" | "transport" | "ch
   env?: Record<string, string>;
 };
 
-/** Starts a gateway with stub services. @param routes the handlers of the services */
-export async function start(routes: Routes, settings: Settings = {}) {
-  const { transportKind = "in process", interceptors, env, ...options } = settings;
-  const stub = await startStubServices(transportKind, routes, interceptors);
+/** Starts a gateway that shuts down at once. @param transport to its services */
+export async function startGateway(
+  transport: Transport,
+  { env, ...options }: Omit<Settings, "transportKind" | "interceptors"> = {},
+) {
   const logs: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
-  const gateway = createGateway({ config: gatewayConfig(env), transport: stub.transport, log, ...options });
+  const config = requireConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
+  const gateway = createGateway({ config, transport, log, ...options });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
   return {
     gateway,
@@ -84,13 +86,20 @@ export async function start(routes: Routes, settings: Settings = {}) {
     /** Sends a request; `body` as JSON unless it is text or bytes. */
     send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) =>
       sendHttp(url, method, path, body, headers),
-    /** Stops the services, and not the gateway. */
-    stopServices: stub.close,
-    close: async () => {
-      await gateway.drain();
-      await stub.close();
-    },
+    close: () => gateway.drain(),
   };
+}
+
+/** Starts a gateway with stub services. @param routes the handlers of the services */
+export async function start(routes: Routes, { transportKind = "in process", interceptors, ...options }: Settings = {}) {
+  const stub = await startStubServices(transportKind, routes, interceptors);
+  const gateway = await startGateway(stub.transport, options);
+  const close = async () => {
+    await gateway.close();
+    await stub.close();
+  };
+  /** `stopServices` stops the services, and not the gateway. */
+  return { ...gateway, stopServices: stub.close, close };
 }
 
 /** Starts a gateway for one suite, and closes it after the suite. */
@@ -107,9 +116,6 @@ export const commonHeaders = {
   "x-frame-options": "DENY",
   "x-request-id": expect.stringMatching(/^[0-9a-f-]{36}$/) as string,
 };
-
-/** The configuration of a gateway that shuts down at once. */
-export const gatewayConfig = (env: Record<string, string> = {}) => requireConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
 
 /** A failure as the services report it. */
 export function failWith(

@@ -3,12 +3,11 @@ import net from "node:net";
 import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
-import { createGateway } from "../../../../gateway/server.ts";
 import { createServicesTransport } from "../../../../gateway/transport/services.ts";
 import { outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { failWith, gatewayConfig, openGateways, transportKinds } from "../../../support/gateway.ts";
-import { silent } from "../../../support/log.ts";
+import { failWith, openGateways, startGateway, transportKinds } from "../../../support/gateway.ts";
 import { listen } from "../../../support/sockets.ts";
+import { CONVERSATION } from "../../../support/stub-services.ts";
 import { times } from "../../../support/until.ts";
 
 describe.each(transportKinds)("Error response %s", (transportKind) => {
@@ -87,19 +86,14 @@ test.each<[string, string | net.Server | http2.Http2Server]>([
 ])("Error response: services that %s are 503 with a time to retry, and no host name", async (_what, services) => {
   const isUrl = typeof services === "string";
   const transport = createServicesTransport(isUrl ? services : `http://127.0.0.1:${await listen(services)}`);
-  const gateway = createGateway({ config: gatewayConfig(), transport, log: silent });
-  const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
-  const body = JSON.stringify({ provider: "provider-a", messages: [{ role: "user", content: "Hello!" }] });
-  const headers = { "content-type": "application/json" };
-  for (const pending of [fetch(`${url}/user/profile`), fetch(`${url}/ai/stream`, { method: "POST", headers, body })]) {
-    const answer = await pending;
-    expect(answer.status).toBe(503);
+  const { send, close } = await startGateway(transport);
+  const requests = [send("GET", "/user/profile"), send("POST", "/ai/stream", CONVERSATION)];
+  for (const answer of await Promise.all(requests)) {
+    expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
     expect(answer.headers.get("retry-after")).toBe("1");
-    const text = await answer.text();
-    expect(JSON.parse(text)).toMatchObject({ code: "UNAVAILABLE" });
-    expect(text).not.toContain("127.");
+    expect(answer.text).not.toContain("127.");
   }
-  await gateway.drain();
+  await close();
   transport.close();
   if (!isUrl) await new Promise((resolve) => services.close(resolve));
 });
