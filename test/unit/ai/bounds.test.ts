@@ -4,7 +4,7 @@ import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
-import { type Bench, promptOf, readStream, readWhole, startBench, startTestBench } from "./support.ts";
+import { type Bench, startBench, startTestBench } from "./support.ts";
 
 /** The limits that must not end a call, and far less than them: what ends sooner was ended by the limit under test. */
 const LONG_MS = 60_000;
@@ -25,9 +25,9 @@ const TIMEOUTS: [keyof ProviderBounds, string][] = [
 ];
 
 /** Expects that a call ends after `SETTING_MS`, by a timeout. */
-async function expectTimeout(bench: Bench, read: typeof readStream, name: string, text: unknown = expect.any(String)) {
+async function expectTimeout(bench: Bench, kind: "stream" | "whole", name: string, text: unknown = expect.any(String)) {
   const start = performance.now();
-  expect(await read(bench.provider, promptOf(bench, `case: ${name}`))).toEqual({ text, failure: "timed out" });
+  expect(await bench[kind](name)).toEqual({ text, failure: "timed out" });
   expect(performance.now() - start).toBeGreaterThanOrEqual(SETTING_MS - 5);
   expect(performance.now() - start).toBeLessThan(SOON_MS);
   expect(bench.simulator.requests).toHaveLength(1);
@@ -37,7 +37,7 @@ async function expectTimeout(bench: Bench, read: typeof readStream, name: string
 describe.each(SIMULATED_DIALECTS)("Provider client, timeouts of %s", (dialect) => {
   test.concurrent.each(TIMEOUTS)("%s ends %s", async (timeout, name) => {
     const bench = await startBench(dialect, { ...lenient, [timeout]: SETTING_MS });
-    await expectTimeout(bench, readStream, name, timeout === "totalMs" ? undefined : expectedOf(name).stream.text);
+    await expectTimeout(bench, "stream", name, timeout === "totalMs" ? undefined : expectedOf(name).stream.text);
   });
 });
 
@@ -45,14 +45,14 @@ test.each(["silent", "silent-after-headers", "silent-midway", "silent-json-inste
   "Provider client: only the total limit ends a complete reply that is %s",
   async (name) => {
     const bounds = { ...lenient, firstByteMs: SETTING_MS / 3, idleMs: SETTING_MS / 3, totalMs: SETTING_MS };
-    await expectTimeout(await startBench("openai", bounds), readWhole, name);
+    await expectTimeout(await startBench("openai", bounds), "whole", name);
   },
 );
 
 test.each(SIMULATED_DIALECTS)("Provider client: a reply of %s ends at its finish marker", async (dialect) => {
   const bench = await startTestBench(dialect, { ...lenient, afterOutcomeMs: 100 });
   const start = performance.now();
-  expect(await readStream(bench.provider, promptOf(bench, "case: kept-open"))).toMatchObject({ text: REPLY });
+  expect(await bench.stream("kept-open")).toMatchObject({ text: REPLY });
   await until("the end of the stream at the provider", () => bench.simulator.requests[0]?.closedAt !== undefined);
   expect(performance.now() - start).toBeLessThan(SOON_MS);
 });
@@ -64,7 +64,7 @@ test.each(SIMULATED_DIALECTS)(
     const bench = await startTestBench(dialect, lenient);
     const { requests } = bench.simulator;
     for (let i = 0; i < 5; i++) {
-      expect(await readStream(bench.provider, promptOf(bench, "case: ended-later"))).toMatchObject({ text: REPLY });
+      expect(await bench.stream("ended-later")).toMatchObject({ text: REPLY });
       await until("the end of the stream at the provider", () => requests[i]?.closedAt !== undefined);
     }
     expect(new Set(requests.map(({ port }) => port)).size).toBeLessThan(requests.length); // the end of the last stream may arrive later
@@ -74,19 +74,18 @@ test.each(SIMULATED_DIALECTS)(
 test.each(SIMULATED_DIALECTS)("Provider client: reasoning of a %s model counts as activity", async (dialect) => {
   const bench = await startTestBench(dialect, { ...lenient, idleMs: 2 * SETTING_MS });
   const start = performance.now();
-  expect(await readStream(bench.provider, promptOf(bench, "case: thinking-long 40"))).toMatchObject({ text: REPLY });
+  expect(await bench.stream("thinking-long 40")).toMatchObject({ text: REPLY });
   expect(performance.now() - start).toBeGreaterThan(2 * SETTING_MS);
 });
 
 test.each([
-  ["firstByteMs", "totalMs", [readStream]],
-  ["totalMs", "firstByteMs", [readStream, readWhole]],
-] as const)("Provider client: a requested wait beyond %s fails at once", async (_, other, reads) => {
+  ["firstByteMs", "totalMs", ["stream"]],
+  ["totalMs", "firstByteMs", ["stream", "whole"]],
+] as const)("Provider client: a requested wait beyond %s fails at once", async (_, other, kinds) => {
   const bench = await startTestBench("openai", { ...lenient, [other]: 2 * 86_400_000 });
-  for (const read of reads) {
+  for (const kind of kinds) {
     const start = performance.now();
-    const { failure } = await read(bench.provider, promptOf(bench, "case: retry-tomorrow"));
-    expect(failure).toBe("rate limited");
+    expect(await bench[kind]("retry-tomorrow")).toMatchObject({ failure: "rate limited" });
     expect(performance.now() - start).toBeLessThan(SOON_MS);
   }
 });
@@ -95,12 +94,12 @@ const FRAMES = 500_000;
 
 test("Provider client: an endless stream is cut off", async () => {
   const bench = await startTestBench("openai", { streamBytes: 8_000_000 });
-  const outcome = await readStream(bench.provider, promptOf(bench, "case: endless"));
+  const outcome = await bench.stream("endless");
   expect(outcome).toMatchObject({ failure: "reply too large" });
 });
 
 test(`Provider client: reads ${FRAMES} frames of one character at once`, { timeout: 30_000 }, async () => {
   const bench = await startTestBench("openai");
-  const outcome = await readStream(bench.provider, promptOf(bench, `case: tiny-frames ${FRAMES}`));
+  const outcome = await bench.stream(`tiny-frames ${FRAMES}`);
   expect([outcome.failure, outcome.text === "x".repeat(FRAMES)]).toEqual([undefined, true]);
 });

@@ -9,7 +9,7 @@ import { openProviders } from "../../../services/ai/providers/providers.ts";
 import { requireConfig } from "../../../services/platform/config.ts";
 import { forTest } from "../../support/closing.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
-import { promptOf, readWhole } from "./support.ts";
+import { promptFor, readReply } from "./support.ts";
 
 /** Writes a catalogue file. @returns its path */
 function file(content: unknown): string {
@@ -72,9 +72,11 @@ describe("AI catalogue", () => {
     const catalogue = readCatalogue(file({ providers: [fifth] }));
     const environment = { ELSEWHERE_TOKEN: "simulated-key", ELSEWHERE: `${simulator.url}/v1` };
     const providers = await forTest(openProviders(catalogue, variablesIn(environment)));
-    const { entry, provider } = { entry: catalogue.providers[0], provider: providers.byId.get(fifth.id) };
+    const [entry] = catalogue.providers;
+    const provider = providers.byId.get(fifth.id);
     if (!entry || !provider) throw new Error("The fifth provider isn't open.");
-    expect(await readWhole(provider, promptOf({ entry }, "case: plain"))).toMatchObject({ text: REPLY });
+    const prompt = { ...promptFor(entry, "case: plain"), isStream: false };
+    expect(await readReply(provider, prompt)).toMatchObject({ text: REPLY });
   });
 
   test("a key variable cannot be a secret of the product", () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { encode, PIECES, REPLY } from "../../../scripts/simulators/script.ts";
 import type { Provider } from "../../../services/ai/providers/provider.ts";
-import { CODECS, decode, decodeDocument, promptOf, REQUEST, readStream, startTestBench, TOKENS } from "./support.ts";
+import { CODECS, decode, decodeDocument, REQUEST, readReply, startTestBench, TOKENS } from "./support.ts";
 
 /** Values that replace each value of a reply. The only text among them differs from texts made of the others. */
 const SCALARS = [null, 7, -1.5, true, "odd", ""];
@@ -64,6 +64,7 @@ test("Provider client: an unexpected error in one reply does not end others", as
         throw new Error("The report broke.");
       },
     });
-  expect(await readStream(observed, promptOf(bench, "case: silent-midway"))).toMatchObject({ failure: "broke off" });
-  expect(await readStream(bench.provider, promptOf(bench, "case: plain"))).toMatchObject({ text: REPLY });
+  const prompt = { ...bench.promptOf("silent-midway"), isStream: true };
+  expect(await readReply(observed, prompt)).toMatchObject({ failure: "broke off" });
+  expect(await bench.stream("plain")).toMatchObject({ text: REPLY });
 });

@@ -1,15 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS, type SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
-import {
-  type Bench,
-  type Prompt,
-  promptOf,
-  readStream,
-  readWhole,
-  startSuiteBench,
-  startTestBench,
-} from "./support.ts";
+import { type Bench, type Prompt, startSuiteBench, startTestBench } from "./support.ts";
 
 const modelOf = ({ entry }: Bench, name?: string) =>
   entry.models.find((model) => model.name === name) ?? entry.models[0];
@@ -81,19 +73,19 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
 
   test("are accepted by the provider for every kind of prompt", async () => {
     const { model, body: expected } = SENT[dialect];
-    expect(await readWhole(bench.provider, demanding(bench, model))).toMatchObject({ text: REPLY });
+    expect(await bench.whole(demanding(bench, model))).toMatchObject({ text: REPLY });
     expect(body()).toEqual(expected);
     const cold = { ...demanding(bench, model), temperature: 0 };
-    expect(await readWhole(bench.provider, cold)).toMatchObject({ text: REPLY });
+    expect(await bench.whole(cold)).toMatchObject({ text: REPLY });
     expect(JSON.stringify(body())).toMatch(/"temperature":0/);
-    await readWhole(bench.provider, promptOf(bench, "case: plain"));
+    await bench.whole("plain");
     expect(JSON.stringify(body())).not.toMatch(/temperature|system|developer/); // of what the prompt does not set
   });
 
   test("are accepted for every model of the catalogue, streamed or not", async () => {
     for (const model of bench.entry.models) {
-      expect(await readWhole(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
-      expect(await readStream(bench.provider, demanding(bench, model.name))).toMatchObject({ text: REPLY });
+      expect(await bench.whole(demanding(bench, model.name))).toMatchObject({ text: REPLY });
+      expect(await bench.stream(demanding(bench, model.name))).toMatchObject({ text: REPLY });
     }
   });
 
@@ -107,8 +99,8 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
     ["ends with system messages", "user: Tell me a story. | assistant: Hello, long ago | user:  | system: Be kind."],
   ])("are accepted if the conversation %s", async (_what, text) => {
     const prompt = { model: bench.entry.models[0], system: "Be brief.", messages: messagesOf(text) };
-    expect((await readWhole(bench.provider, prompt)).failure).toBeUndefined();
-    expect((await readStream(bench.provider, prompt)).failure).toBeUndefined();
+    expect((await bench.whole(prompt)).failure).toBeUndefined();
+    expect((await bench.stream(prompt)).failure).toBeUndefined();
     expect(JSON.stringify(body())).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first
   });
 });
@@ -119,7 +111,7 @@ test("Provider requests: a stream requests usage where the model allows it, and 
     ["openai-compatible", undefined],
   ] as const) {
     const bench = await startTestBench(dialect);
-    await readStream(bench.provider, promptOf(bench, "case: plain"));
+    await bench.stream("plain");
     const [request] = bench.simulator.requests;
     expect({ stream_options: undefined, ...(request?.body as object) }).toMatchObject({ stream: true, stream_options });
     expect(request?.headers).toMatchObject({ "accept-encoding": "identity" });

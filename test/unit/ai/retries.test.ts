@@ -3,7 +3,7 @@ import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import { expectedOf } from "./expectations.ts";
-import { promptOf, readStream, readWhole, startSuiteBench, startTestBench } from "./support.ts";
+import { startSuiteBench, startTestBench } from "./support.ts";
 
 const casesWith = (attempts: number, names: string) => names.split(" ").map((name) => [name, attempts] as const);
 const ATTEMPTS = [
@@ -23,9 +23,9 @@ describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (
     const { requests } = bench.simulator;
     const { stream, chat } = expectedOf(name);
     const before = requests.length;
-    expect(await readStream(bench.provider, promptOf(bench, `case: ${name} (stream)`))).toMatchObject(stream);
+    expect(await bench.stream(`${name} (stream)`)).toMatchObject(stream);
     const between = requests.length;
-    expect(await readWhole(bench.provider, promptOf(bench, `case: ${name} (chat)`))).toMatchObject(chat);
+    expect(await bench.whole(`${name} (chat)`)).toMatchObject(chat);
     return [between - before, requests.length - between];
   }
 
@@ -35,15 +35,14 @@ describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (
 
   test("waits as long as Retry-After says", async () => {
     const start = performance.now();
-    expect(await readWhole(bench.provider, promptOf(bench, "case: retry-after 150"))).toMatchObject({ text: REPLY });
+    expect(await bench.whole("retry-after 150")).toMatchObject({ text: REPLY });
     expect(performance.now() - start).toBeGreaterThanOrEqual(148);
   });
 
   test.each(["Infinity", "-1", "1e9", "0x7fffffff", "9".repeat(400), "soon"])(
     "ignores Retry-After: %s",
     async (wait) => {
-      const prompt = promptOf(bench, `case: retry-after ${wait}`);
-      expect(await readWhole(bench.provider, prompt)).toMatchObject({ text: REPLY });
+      expect(await bench.whole(`retry-after ${wait}`)).toMatchObject({ text: REPLY });
     },
   );
 });
@@ -52,7 +51,7 @@ test("Provider client: waits between attempts grow and have jitter", async () =>
   const bench = await startTestBench("openai", { backoffMs: 100 });
   const chance = vi.spyOn(Math, "random").mockReturnValue(0.99);
   const start = performance.now();
-  const outcome = await readWhole(bench.provider, promptOf(bench, "case: overloaded"));
+  const outcome = await bench.whole("overloaded");
   const tookMs = performance.now() - start;
   chance.mockRestore();
   expect(outcome).toMatchObject({ failure: "overloaded" });
@@ -63,13 +62,12 @@ test("Provider client: obeys the retryDelay in an error of Google", async () => 
   const bench = await startTestBench("google");
   const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "86400s" }];
   const body = { error: { code: 429, status: "RESOURCE_EXHAUSTED", details } };
-  const prompt = promptOf(bench, `case: ${verbatim({ status: 429, body })}`);
-  expect(await readWhole(bench.provider, prompt)).toMatchObject({ failure: "rate limited" });
+  expect(await bench.whole(verbatim({ status: 429, body }))).toMatchObject({ failure: "rate limited" });
   expect(bench.simulator.requests).toHaveLength(1);
 });
 
 test("Provider client: the first-byte limit does not count waits between attempts, nor bound those of a chat", async () => {
   const bench = await startTestBench("openai", { backoffMs: 1_200, firstByteMs: 500 });
-  expect(await readStream(bench.provider, promptOf(bench, "case: overloaded-once"))).toMatchObject({ text: REPLY });
-  expect(await readWhole(bench.provider, promptOf(bench, "case: retry-after 600"))).toMatchObject({ text: REPLY });
+  expect(await bench.stream("overloaded-once")).toMatchObject({ text: REPLY });
+  expect(await bench.whole("retry-after 600")).toMatchObject({ text: REPLY });
 });

@@ -10,7 +10,7 @@ import {
   type SimulatedDialect,
   type SimulatedRequest,
 } from "../../../scripts/simulators/simulator.ts";
-import { promptOf, readStream, readWhole, startSuiteBench } from "./support.ts";
+import { startSuiteBench } from "./support.ts";
 
 type Body = Record<string, unknown>;
 /** Sends a request with this body by the official SDK of a dialect. @returns the text of the reply */
@@ -18,14 +18,10 @@ type AskBySdk = (origin: string, body: Body, model: string) => Promise<string | 
 
 const askOpenai: AskBySdk = async (origin, body) => {
   const { completions } = new OpenAI({ apiKey: KEY, baseURL: `${origin}/v1`, maxRetries: 0 }).chat;
-  if (!body.stream) {
-    const request = body as unknown as OpenAI.ChatCompletionCreateParamsNonStreaming;
-    return (await completions.create(request)).choices[0]?.message.content;
-  }
-  let text = "";
-  const request = body as unknown as OpenAI.ChatCompletionCreateParamsStreaming;
-  for await (const { choices } of await completions.create(request)) text += choices[0]?.delta.content ?? "";
-  return text;
+  type Streamed = Parameters<typeof completions.stream>[0];
+  if (body.stream) return completions.stream(body as unknown as Streamed).finalContent();
+  const request = body as unknown as OpenAI.ChatCompletionCreateParamsNonStreaming;
+  return (await completions.create(request)).choices[0]?.message.content;
 };
 const SDKS: Record<SimulatedDialect, AskBySdk> = {
   openai: askOpenai,
@@ -59,18 +55,15 @@ const target = ({ path, body }: SimulatedRequest) => ({ path, body });
 
 describe.each(SIMULATED_DIALECTS)("Official SDK of %s", async (dialect) => {
   const bench = await startSuiteBench(dialect);
-  const { simulator, provider } = bench;
-  const prompt = { ...promptOf(bench, "case: plain"), system: "Be brief.", maxTokens: 100 };
+  const { simulator } = bench;
+  const prompt = { ...bench.promptOf("plain"), system: "Be brief.", maxTokens: 100 };
   const { upstream } = prompt.model;
   const lastRequest = () => simulator.requests.at(-1) as SimulatedRequest;
 
-  test.each([
-    ["whole", readWhole],
-    ["streamed", readStream],
-  ] as const)("sends the same request, and reads the simulator's reply (%s)", async (kind, read) => {
-    await read(provider, prompt);
+  test.each(["whole", "stream"] as const)("sends the same request, and reads the reply (%s)", async (kind) => {
+    await bench[kind](prompt);
     const ours = lastRequest();
-    const body = { ...(ours.body as Body), ...(kind === "streamed" && { stream: true }) };
+    const body = { ...(ours.body as Body), ...(kind === "stream" && { stream: true }) };
     expect(await SDKS[dialect](simulator.url, body, upstream)).toBe(REPLY);
     const theirs = lastRequest();
     expect(target(ours)).toEqual(target(theirs));

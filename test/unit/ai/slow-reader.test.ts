@@ -1,14 +1,14 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { times, until } from "../../support/until.ts";
-import { promptOf, startTestBench } from "./support.ts";
+import { startTestBench } from "./support.ts";
 
 const IDLE_MS = 300;
 
 /** Starts a stream with the provider simulator, and reads its first piece. */
 async function begin(name: string, client = new AbortController()) {
   const bench = await startTestBench("openai", { idleMs: IDLE_MS });
-  const prompt = { ...promptOf(bench, `case: ${name}`), isStream: true };
+  const prompt = { ...bench.promptOf(name), isStream: true };
   const pieces = bench.provider(prompt, client.signal, { decodingMs: 0 });
   const read = [(await pieces.next()).value as string];
   const readOn = async () => {
@@ -47,10 +47,10 @@ test("Provider stream: the idle timer pauses while the reader is busy", async ()
 });
 
 test("Provider stream, complete reply: a signal that has fired already sends no request", async () => {
-  const { provider, simulator, ...bench } = await startTestBench("openai");
+  const { provider, simulator, promptOf } = await startTestBench("openai");
   const reason = new Error("The client has gone.");
   for (const isStream of [true, false]) {
-    const prompt = { ...promptOf(bench, "case: plain"), isStream };
+    const prompt = { ...promptOf("plain"), isStream };
     await expect(provider(prompt, AbortSignal.abort(reason), { decodingMs: 0 }).next()).rejects.toBe(reason);
   }
   await wait(20);

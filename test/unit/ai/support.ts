@@ -1,11 +1,7 @@
 import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
 import { googleEncoder } from "../../../scripts/simulators/google.ts";
 import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
-import {
-  type SimulatedDialect,
-  type Simulator,
-  startProviderSimulator,
-} from "../../../scripts/simulators/simulator.ts";
+import { type SimulatedDialect, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
 import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
@@ -54,16 +50,14 @@ export function decodeDocument(dialect: Dialect, document: unknown) {
   return { text, usage: decoder.usage };
 }
 
+/** A prompt, whether or not its reply is streamed. */
+export type Prompt = Omit<SentPrompt, "isStream">;
+
 /** A simulated provider and the adapter that calls it. */
-export type Bench = {
-  entry: CatalogueProvider;
-  provider: Provider;
-  simulator: Simulator;
-  close(): Promise<void>;
-};
+export type Bench = Awaited<ReturnType<typeof startBench>>;
 
 /** Starts the simulator of a dialect, and opens its provider of the shipped catalogue. */
-export async function startBench(dialect: SimulatedDialect, limits: Partial<ProviderBounds> = {}): Promise<Bench> {
+export async function startBench(dialect: SimulatedDialect, limits: Partial<ProviderBounds> = {}) {
   const catalogue = readCatalogue();
   const entry = catalogue.providers.find((provider) => provider.dialect === dialect);
   if (!entry) throw new Error(`No provider speaks ${dialect}.`);
@@ -75,7 +69,20 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
     providers.close();
     await simulator.close();
   };
-  return { entry, provider, simulator, close };
+  const promptOf = (name: string) => promptFor(entry, `case: ${name}`);
+  const toPrompt = (asked: string | Prompt) => (typeof asked === "string" ? promptOf(asked) : asked);
+  return {
+    entry,
+    provider,
+    simulator,
+    close,
+    /** A prompt for a case of the simulator. */
+    promptOf,
+    /** Reads a streamed reply to its end or failure. @param asked a prompt, or the name of a case */
+    stream: (asked: string | Prompt) => readReply(provider, { ...toPrompt(asked), isStream: true }),
+    /** Reads a reply that is not streamed. */
+    whole: (asked: string | Prompt) => readReply(provider, { ...toPrompt(asked), isStream: false }),
+  };
 }
 
 /** Starts a bench for one suite, and closes it after the suite. */
@@ -84,30 +91,20 @@ export const startSuiteBench = (...options: Parameters<typeof startBench>) => fo
 /** Starts a bench for one test, which may not be concurrent, and closes it after the test. */
 export const startTestBench = (...options: Parameters<typeof startBench>) => forTest(startBench(...options));
 
-/** A prompt, whether or not its reply is streamed. */
-export type Prompt = Omit<SentPrompt, "isStream">;
-
 /** A prompt of one message, for the default model. */
-export function promptOf({ entry }: Pick<Bench, "entry">, content: string): Prompt {
-  return { model: entry.models[0], messages: [{ role: "user", content }] };
-}
-
-const never = () => new AbortController().signal;
+export const promptFor = ({ models }: CatalogueProvider, content: string): Prompt => ({
+  model: models[0],
+  messages: [{ role: "user", content }],
+});
 
 /** The outcome of a call. */
-export type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
+type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
 
-/** Reads a streamed reply to its end or failure. */
-export const readStream = (provider: Provider, prompt: Prompt) => read(provider, { ...prompt, isStream: true });
-
-/** Reads a reply that is not streamed. */
-export const readWhole = (provider: Provider, prompt: Prompt) => read(provider, { ...prompt, isStream: false });
-
-async function read(provider: Provider, prompt: SentPrompt): Promise<Outcome> {
+export async function readReply(provider: Provider, prompt: SentPrompt): Promise<Outcome> {
   const report: CallReport = { decodingMs: 0 };
   let text = "";
   try {
-    for await (const piece of provider(prompt, never(), report)) text += piece;
+    for await (const piece of provider(prompt, new AbortController().signal, report)) text += piece;
     return { text, usage: report.usage };
   } catch (thrown) {
     if (!(thrown instanceof ProviderError)) throw thrown;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
-import { promptOf, readStream, readWhole, startSuiteBench } from "./support.ts";
+import { startSuiteBench } from "./support.ts";
 
 const bench = await startSuiteBench("openai-compatible");
 
@@ -10,8 +10,7 @@ const done = { data: "[DONE]" };
 
 /** The outcomes of a stream and of a complete reply. */
 async function outcomesOf(answer: Parameters<typeof verbatim>[0]) {
-  const prompt = promptOf(bench, `case: ${verbatim(answer)}`);
-  return [await readStream(bench.provider, prompt), await readWhole(bench.provider, prompt)];
+  return [await bench.stream(verbatim(answer)), await bench.whole(verbatim(answer))];
 }
 
 describe("Errors of OpenAI-compatible servers", () => {
