@@ -63,6 +63,23 @@ test.each([
   await expect.poll(async () => (await get("/user/export")).body.usage).toMatchObject(expected);
 });
 
+test("POST /ai/chat: a failed call has its kind, and its cause in the log only; an estimate counts the system prompt", async () => {
+  const logged = app.logs.length;
+  const { get, post } = await app.signIn();
+  for (const [name, more] of [["bad-key"], ["reset"], ["no-usage", { systemPrompt: "Be brief." }]] as const)
+    await post("/ai/chat", { ...conversationOf(`case: ${name}`), ...more });
+  expect((await get("/user/export")).body.usage).toMatchObject([
+    { outcome: "completed", inputTokens: tokensIn("case: no-usageBe brief."), estimated: true },
+    { outcome: "unreachable", inputTokens: 0, outputTokens: 0, estimated: true },
+    { outcome: "refused the key", inputTokens: 0, outputTokens: 0, estimated: true },
+  ]);
+  const causes = app.logs.slice(logged).map((line) => JSON.parse(line));
+  expect(causes.filter(({ detail }) => detail)).toMatchObject([
+    { requestId: expect.any(String), detail: "HTTP 401", msg: "The AI provider provider-a failed: refused the key." },
+    { requestId: expect.any(String), detail: "ECONNRESET" },
+  ]);
+});
+
 // another replica sees it once the batch of the replica that answered is written, some 20 ms later
 test.skipIf(app.mode === "replicas")("GET /user/export: shows the outcome of a call once it is answered", async () => {
   const { get, post } = await app.signIn();

@@ -1,39 +1,49 @@
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { afterAll, expect, onTestFinished, test, vi } from "vitest";
-import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
+import { v7 as uuid } from "uuid";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { eraseUser } from "../../../services/accounts/erase-user.ts";
 import { listUsage } from "../../../services/ai/list-usage.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
 import type { Config } from "../../../services/platform/config.ts";
 import type { Store } from "../../../services/store/store.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
-import { testApp } from "../../support/app.ts";
+import { rollUpUsage, type UsageRow, upsertUsage } from "../../../services/store/usage.ts";
+import { forSuite, forTest } from "../../support/closing.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { silent } from "../../support/log.ts";
+import { openQuietStore } from "../../support/stores.ts";
 import { begin } from "../../support/transaction.ts";
-import { clock, openUsage } from "./usage-fixture.ts";
+import { times } from "../../support/until.ts";
+import { insertUsers } from "../../support/users.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
 const { signal } = new AbortController();
-const { store, sql, usage, newCall, rowsOf, erase } = await openUsage();
-afterAll(() => store.close());
+const clock = { now: () => new Date("2026-11-21T12:00:00Z") };
 
-test("POST /ai/chat: a failed call has its kind, and its cause in the log only; an estimate counts the system prompt", async () => {
-  const app = await testApp();
-  const logged = app.logs.length;
-  const { browser, accessToken } = await app.signIn();
-  for (const [name, more] of [["bad-key"], ["reset"], ["no-usage", { systemPrompt: "Be brief." }]] as const)
-    await browser.post("/ai/chat", { ...conversationOf(`case: ${name}`), ...more }, accessToken);
-  expect((await browser.get("/user/export", accessToken)).body.usage).toMatchObject([
-    { outcome: "completed", inputTokens: tokensIn("case: no-usageBe brief."), estimated: true },
-    { outcome: "unreachable", inputTokens: 0, outputTokens: 0, estimated: true },
-    { outcome: "refused the key", inputTokens: 0, outputTokens: 0, estimated: true },
-  ]);
-  const causes = app.logs.slice(logged).map((line) => JSON.parse(line));
-  expect(causes.filter(({ detail }) => detail)).toMatchObject([
-    { requestId: expect.any(String), detail: "HTTP 401", msg: "The AI provider provider-a failed: refused the key." },
-    { requestId: expect.any(String), detail: "ECONNRESET" },
-  ]);
-});
+/** Opens an empty database and a ledger on it. */
+async function openUsage(url?: string) {
+  const store = await openQuietStore(url);
+  await store.migrate();
+  const sql = <T>(text: string, values: unknown[] = []) => store.fork().execute<T[]>(text, values);
+  const usage = openUsageLedger(store, clock, silent);
+  /** Adds a user. @returns the start of its calls */
+  const newCall = async () => {
+    const email = uuid();
+    const [userId = ""] = await insertUsers(store, 1, { email, canonicalEmail: email });
+    return { userId, provider: "p", model: "m", inputCharacters: 8 };
+  };
+  const rowsOf = async ({ userId }: { userId: string }) => {
+    await usage.flush();
+    return sql("select outcome, input_tokens, output_tokens from ai_usage where user_id = ?", [userId]);
+  };
+  const erase = (userId: string) => {
+    const client = { address: "127.0.0.1", agent: "" };
+    const call = { em: store.fork(), clock, client, requestId: "request", caller: undefined };
+    return call.em.transactional(() => eraseUser(call, userId));
+  };
+  return { store, sql, usage, newCall, rowsOf, erase, close: () => store.close() };
+}
+
+const { store, sql, usage, newCall, rowsOf, erase } = await forSuite(openUsage());
 
 test("Usage: a page of the usage of all users reads only the days that it shows", async () => {
   onTestFinished(async () => void (await sql("delete from ai_usage where provider = 'p'")));
@@ -59,7 +69,7 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
 
 onServers("Usage: writing waits for the erasure of the account, which does not wait", async () => {
   const url = await createDatabase();
-  const onServer = await openUsage(url);
+  const onServer = await forTest(openUsage(url));
   const call = await onServer.newCall();
   const open = onServer.usage.start(call, signal);
   await onServer.usage.flush();
@@ -73,7 +83,42 @@ onServers("Usage: writing waits for the erasure of the account, which does not w
   await written;
   const rows = await onServer.sql("select user_id, outcome from ai_usage order by outcome");
   expect(rows).toEqual(["completed", "running"].map((outcome) => ({ user_id: null, outcome })));
-  await onServer.store.close();
+});
+
+onServers("Usage: roll-ups beside erasures and late records lose no call and count none twice", async () => {
+  const url = await createDatabase();
+  const { store, sql, newCall, erase } = await forTest(openUsage(url));
+  const users = await Promise.all(times(30, async () => (await newCall()).userId));
+  await sql(
+    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, estimated, created_at)
+       select gen_random_uuid(), id, 'p', 'model ' || n % 3, 'completed', n, n % 2 = 0, '2026-01-01Z'::timestamptz + n * interval '3 minutes'
+       from users, generate_series(1, 1000) as n`,
+  );
+  const [late] = await sql<UsageRow>("select * from ai_usage where created_at >= '2026-01-03Z' limit 1");
+  const before = new Date("2026-01-03T00:00:00Z"); // 959 calls of each are older
+  const total = () =>
+    sql(
+      `select sum(calls)::int as calls, sum(input)::int as input, sum(estimated)::int as estimated from (
+           select calls, input_tokens, estimated_calls from ai_usage_days
+           union all select 1, input_tokens, estimated::int from ai_usage) as usage (calls, input, estimated)`,
+    );
+  const expected = await total();
+  const rollUp = async () => {
+    while ((await rollUpUsage({ em: store.fork() }, before, 50)) > 0);
+  };
+  const detailed = () => sql("select count(*)::int as detailed from ai_usage");
+  const erasure = await begin(url, "select 1 from users where id = $1 for update", [users[29]]); // waits for the roll-up of the calls
+  const erased = users.slice(0, 10).map(erase);
+  await Promise.all([...erased, ...times(20, rollUp), ...times(20, () => upsertUsage(store, [late as UsageRow]))]);
+  await rollUp(); // an erasure may have ended last
+  expect(await detailed()).toEqual([{ detailed: 29 * 41 + 1_000 }]);
+  await erasure.commit();
+  await rollUp();
+  expect(await total()).toEqual(expected);
+  expect(await detailed()).toEqual([{ detailed: 30 * 41 }]);
+  const sums =
+    "select count(*)::int as sums, count(distinct user_id)::int as owners from ai_usage_days where user_id is not null";
+  expect(await sql(sums)).toEqual([{ sums: 20 * 2 * 3, owners: 20 }]);
 });
 
 test("Usage: an erasure updates the rows of years in short statements", async () => {
