@@ -3,30 +3,9 @@ import { readConfig } from "../../../services/platform/config.ts";
 
 const subject = (problem: string) => problem.split(" ")[0];
 
-test("Configuration: reports every bad variable at once, and no value", () => {
-  const wrong = {
-    HOST: "hidden host",
-    SERVICES_URL: "ftp://hidden",
-    INTERNAL_SECRET: "hidden with spaces",
-    PUBLIC_URL: "hidden",
-    CORS_ORIGINS: "https://hidden.example.com/path",
-    APP_NAME: "hidden-name\nBcc: hidden-address",
-    DATABASE_URL: "mysql://hidden-user:hidden-pass@host/db",
-    SECRET_KEY: "hidden-too-short",
-    SMTP_URL: "hidden-nonsense",
-    MAIL_FROM: "hidden nonsense",
-    REDIS_URL: "http://hidden-host",
-    ADMIN_EMAIL: "hidden-address",
-    ADMIN_PASSWORD: "hidden-word",
-  };
-  const { problems } = readConfig(wrong);
-  expect(problems.map(subject).sort()).toEqual(Object.keys(wrong).sort());
-  expect(problems.join()).not.toContain("hidden");
-});
-
 test.each(
   `TRUST_PROXY=10.1.2 TRUST_PROXY=10/8 TRUST_PROXY=::ffff:10.0.0.0/104 TRUST_PROXY=10.0.0.0/33 TRUST_PROXY=10.0.0.0/
-  PUBLIC_URL=https://a:secret@app.example.com APP_URL=https://a@app.example.com
+  PUBLIC_URL=https://a:hidden@app.example.com APP_URL=https://a@app.example.com
   PUBLIC_URL=https://app.example.com/?x=1 PUBLIC_URL=https:app.example.com SMTP_URL=smtp:mail.example.com:25
   DATABASE_URL=postgres:host/base DATABASE_URL=postgres://127.0.0.1 REDIS_URL=, SECRET_KEY=, SERVICES_URL=tcp://services:99999
   SHUTDOWN_TIMEOUT=25 SHUTDOWN_TIMEOUT=25d AI_TOTAL_TIMEOUT=25d DELETION_GRACE=36501d REFRESH_TOKEN_TTL=31d
@@ -34,14 +13,22 @@ test.each(
   INTERNAL_SECRET=short CORS_ORIGINS=* CORS_ORIGINS=https://*.example.com CORS_ORIGINS=null CORS_ORIGINS=app.example.com
   MAIL_FROM=Acme MAIL_FROM=grüße@example.com MAIL_FROM=a@b@c MAIL_FROM=a@%40
   GRPC_TLS_CERT=own.pem GRPC_TLS_KEY=own.key GRPC_TLS_CA=ca.pem ADMIN_EMAIL=a@b.de PORT=70000 METRICS_PORT=-1 GRPC_PORT=99999
+  PUBLIC_URL=hidden CORS_ORIGINS=https://hidden.example.com/path DATABASE_URL=mysql://hidden:hidden@host/db
+  SECRET_KEY=hidden-too-short SERVICES_URL=ftp://hidden SMTP_URL=hidden-nonsense REDIS_URL=http://hidden-host
   LOG_LEVEL=loud TRUST_PROXY=true SHUTDOWN_TIMEOUT=soon ACCESS_TOKEN_TTL=soon PASSWORD_EXPIRY=maybe`
     .split(/\s+/)
     .concat("MAIL_FROM=a@b, c@d", "MAIL_FROM=a@b <c@d", "MAIL_FROM=<a@b> c", "MAIL_FROM=A <a b@c.de>")
     .concat("PUBLIC_URL=https://a.example ", "APP_URL= https://b.example", "DATABASE_URL=postgres://a/b ")
-    .concat("NODE_ENV=Production "),
-)("Configuration: refuses %s", (setting) => {
-  const [name = "", value] = setting.split(/=(.*)/);
-  expect(readConfig({ [name]: value }).problems).toEqual([expect.stringMatching(`^(?!.*secret@).*${name}`)]);
+    .concat(
+      "NODE_ENV=Production ",
+      "HOST=hidden host",
+      "INTERNAL_SECRET=hidden with spaces",
+      "MAIL_FROM=hidden nonsense",
+    )
+    .concat("APP_NAME=hidden\nBcc: hidden"),
+)("Configuration: refuses %s, and does not show it", (setting) => {
+  const [name = "", value] = setting.split(/=(.*)/s);
+  expect(readConfig({ [name]: value }).problems).toEqual([expect.stringMatching(`^(?!.*hidden).*${name}`)]);
 });
 
 test.each(["se#cret", "se/cret", "se%cret", "p@se#cret", "p@se/cret", "12#cret", "12/cret", "12?cret"])(
@@ -81,6 +68,7 @@ test.each<Refusal>([
   ["all", { DATABASE_URL: "postgres://127.0.0.1" }, [/\/database/]],
   ["all", { REFRESH_TOKEN_TTL: "31d" }, [/SESSION_MAX_AGE/]],
   ["all", { GRPC_TLS_KEY: "own.key" }, [/^GRPC_TLS_CERT and GRPC_TLS_KEY must be set together$/]],
+  ["all", { ADMIN_EMAIL: "hidden", ADMIN_PASSWORD: "short" }, [/^ADMIN_EMAIL (?!.*hidden)/, /^ADMIN_PASSWORD /]],
   ["all", { MAIL_FROM: "Acme" }, [/^MAIL_FROM must be an address such as/]],
 ])("Configuration of %s: names the problems of %j", (role, env, problems) => {
   expect(readConfig(env, role).problems).toEqual(problems.map((problem) => expect.stringMatching(problem)));
