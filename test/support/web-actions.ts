@@ -31,6 +31,10 @@ export async function submit(
   await press(on, button, then);
 }
 
+/** Fills in the form of the sign-in, and signs in. */
+export const enter = (page: Page, user: { email: string; password: string }) =>
+  submit(page, { "E-mail address": user.email, Password: user.password }, "Sign in");
+
 /** Sends a message of the chat. */
 export const say = (page: Page, message: string) => submit(page, { Message: message }, "Send");
 

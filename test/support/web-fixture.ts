@@ -2,9 +2,9 @@ import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type Browser, type BrowserContext, chromium, firefox, type Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect } from "vitest";
-import type { TestUser } from "./accounts.ts";
+import { PASSWORD, type TestUser } from "./accounts.ts";
 import { startApp, type TestApp } from "./app.ts";
-import { submit } from "./web-actions.ts";
+import { enter } from "./web-actions.ts";
 
 /** A host without https. Browsers trust 127.0.0.1 as if it had https. */
 const PLAIN_HTTP = ["--host-resolver-rules=MAP plain-http.test 127.0.0.1"];
@@ -145,10 +145,15 @@ export class WebFixture {
   /** Opens the app and signs in. */
   async signIn(user: Pick<TestUser, "email" | "password">, context?: BrowserContext): Promise<Tab> {
     const tab = await this.open("/sign-in", context);
-    await submit(tab.page, { "E-mail address": user.email, Password: user.password }, "Sign in");
+    await enter(tab.page, user);
     await tab.page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
     return tab;
   }
+  /** Opens the app and signs in a new user. */
+  readonly signInUser = async () => this.signIn(await this.app.addUser());
+  /** Opens the app and signs in the first administrator. */
+  readonly signInAdmin = (context?: BrowserContext) =>
+    this.signIn({ email: "root@example.com", password: PASSWORD }, context);
 }
 
 /** Expects no serious or critical violation of the accessibility rules of axe, and no page wider than the window. */

@@ -1,6 +1,4 @@
-import type { BrowserContext } from "playwright-core";
 import { expect, test } from "vitest";
-import { PASSWORD } from "../../support/accounts.ts";
 import { fillIn, goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
 import { describeWeb, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
 
@@ -15,7 +13,6 @@ const LATE_OBSERVERS = `window.IntersectionObserver = class extends Intersection
 }`;
 
 describeWeb("Web app: administration", (web) => {
-  const signIn = (context?: BrowserContext) => web.signIn({ email: "root@example.com", password: PASSWORD }, context);
   const open = async ({ page }: Tab, path: string, heading: string) => {
     await goTo(page, path);
     await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
@@ -23,7 +20,7 @@ describeWeb("Web app: administration", (web) => {
 
   test("shows today's numbers, users, events, e-mails and usage", async () => {
     await web.app.addUser();
-    const tab = await signIn();
+    const tab = await web.signInAdmin();
     const { page } = tab;
     await open(tab, "/admin", "Dashboard");
     await page.getByText("Sign-ins today", { exact: true }).waitFor();
@@ -49,7 +46,7 @@ describeWeb("Web app: administration", (web) => {
   test("finds a user, edits, unlocks and impersonates with a banner, and comes back", async () => {
     const user = await web.app.addVerifiedUser({ name: "Berta", email: "berta@example.com" });
     await web.app.lock(user.email);
-    const tab = await signIn();
+    const tab = await web.signInAdmin();
     const { page } = tab;
     const refused: string[] = [];
     page.on("response", (response) => response.status() === 400 && refused.push(response.url()));
@@ -86,7 +83,7 @@ describeWeb("Web app: administration", (web) => {
       i || '@list.test', i || '@list.test', 'Listed', 'x', now(), now(), now(), now() from generate_series(1, 20100) i`);
     const browser = await web.newBrowser();
     await browser.addInitScript(LATE_OBSERVERS);
-    const tab = await signIn(browser);
+    const tab = await web.signInAdmin(browser);
     const { page } = tab;
     await web.app.sql(`insert into ai_usage (id, user_id, provider, model, outcome, created_at)
       select id, id, 'provider-a', 'model-a-1', 'success', now() from users where name = 'Listed' limit 5100`);
@@ -103,5 +100,14 @@ describeWeb("Web app: administration", (web) => {
     await press(page, "Search further");
     await page.getByRole("button", { name: "Search further" }).waitFor({ state: "detached" });
     await see(page, "Nothing to show.");
+  });
+
+  test("sends a failed e-mail again", async () => {
+    const user = await web.app.addUser();
+    await web.app.failEmailOf(user);
+    const { page } = await web.signInAdmin();
+    await goTo(page, `/admin/emails?to=${user.email}`);
+    await see(page, "550 no such mailbox");
+    await press(page, "Send again", "The e-mail is queued again.");
   });
 });

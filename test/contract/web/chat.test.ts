@@ -11,7 +11,7 @@ const HOSTILE =
 
 describeInBrowsers("Web app: chat", (web) => {
   test("streams a reply, shows hostile Markdown harmlessly, and keeps the conversation", async () => {
-    const tab = await web.signIn(await web.app.addUser());
+    const tab = await web.signInUser();
     const { page } = tab;
     await say(page, HOSTILE);
     const reply = page.locator(".markdown");
@@ -63,7 +63,7 @@ describeInBrowsers("Web app: chat", (web) => {
   });
 
   test("stops a stream, and repeats a reply that failed", async () => {
-    const { page } = await web.signIn(await web.app.addUser());
+    const { page } = await web.signInUser();
     await say(page, "case: silent");
     await see(page, "Thinking");
     await press(page, "Stop", "Stopped.");
@@ -87,7 +87,7 @@ describeInBrowsers("Web app: chat", (web) => {
   });
 
   test("follows a long reply with Stop in view, and keeps its text after leaving the page", async () => {
-    const { page } = await web.signIn(await web.app.addUser());
+    const { page } = await web.signInUser();
     await say(page, Array.from({ length: 40 }, (_, i) => `Line ${i}`).join("\n\n"));
     await see(page, "couldn't agree more");
     await say(page, "case: silent-midway");

@@ -1,6 +1,6 @@
 import type { Route } from "playwright-core";
 import { expect, test } from "vitest";
-import { goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
+import { enter, goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
 import { describeWeb } from "../../support/web-fixture.ts";
 
 describeWeb("Web app: failures", (web) => {
@@ -11,7 +11,7 @@ describeWeb("Web app: failures", (web) => {
     const [button, timer] = [page.getByRole("button", { name: "Sign in" }), page.getByRole("timer")];
     const limited = { status: 429, headers: { "retry-after": "2" }, json: { code: "RATE_LIMITED", message: "" } };
     await page.route("**/auth/login", (route) => route.fulfill(limited), { times: 1 });
-    await submit(page, { "E-mail address": user.email, Password: user.password }, "Sign in");
+    await enter(page, user);
     await seeAlert(page, "Too many requests.");
     expect(await button.isDisabled()).toBe(true);
     await button.click(); // waits until it is enabled
@@ -50,7 +50,7 @@ describeWeb("Web app: failures", (web) => {
   });
 
   test("a page that can't be loaded says so, and is loaded again; a slow one shows progress", async () => {
-    const { page, problems } = await web.signIn(await web.app.addUser());
+    const { page, problems } = await web.signInUser();
     await page.route("**/assets/Profile-*", (route) => route.abort("connectionfailed"), { times: 1 });
     await goTo(page, "/profile");
     await seeAlert(page, "could not be loaded");

@@ -1,6 +1,5 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { PASSWORD } from "../../support/accounts.ts";
 import { goTo, press, see, seeHeading } from "../../support/web-actions.ts";
 import { describeWeb } from "../../support/web-fixture.ts";
 
@@ -51,7 +50,7 @@ describeWeb("Web app: keyboard, motion, history", (web) => {
   });
 
   test("a dialog closes with Escape and returns the focus", async () => {
-    const { page } = await web.signIn(await web.app.addUser());
+    const { page } = await web.signInUser();
     await goTo(page, "/data");
     await focusIsOn(page, 'heading "Your data"');
     await tabTo(page, "Delete the account");
@@ -65,7 +64,7 @@ describeWeb("Web app: keyboard, motion, history", (web) => {
 
   test("back and forward, a reload, a sign-out: the place and the filters of a list are kept, data are not", async () => {
     const user = await web.app.addUser();
-    const { page } = await web.signIn({ email: "root@example.com", password: PASSWORD });
+    const { page } = await web.signInAdmin();
     await page.getByRole("link", { name: "Users" }).click();
     await page.getByRole("searchbox").fill(user.email);
     await page.getByLabel("Role").selectOption("user");

@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { PASSWORD } from "../../support/accounts.ts";
 import { goTo, press } from "../../support/web-actions.ts";
 import { describeWeb, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
 
@@ -30,8 +29,7 @@ describeWeb(
       await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
       await expectAccessible(signedOut);
       await screenshot(signedOut, "sign-in");
-      const signIn = () => web.signIn({ email: "root@example.com", password: PASSWORD });
-      const [wide, narrow] = [await signIn(), await signIn()];
+      const [wide, narrow] = [await web.signInAdmin(), await web.signInAdmin()];
       await press(narrow.page, "Deutsch");
       await narrow.page.setViewportSize({ width: 320, height: 640 });
       await narrow.page.emulateMedia({ colorScheme: "dark" });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fillIn, goTo, press, seeHeading, submit } from "../../support/web-actions.ts";
+import { enter, fillIn, goTo, press, seeHeading, submit } from "../../support/web-actions.ts";
 import { describeWeb, expectAccessible, screenshot } from "../../support/web-fixture.ts";
 
 describeWeb("Web app: security and sessions", (web) => {
@@ -34,7 +34,7 @@ describeWeb("Web app: security and sessions", (web) => {
     const authenticator = web.app.authenticatorOf({ secret, backupCodes: [], qrCode: "" } as never);
     await page.getByRole("dialog").getByRole("button").last().click();
     const again = await web.open("/sign-in");
-    await submit(again.page, { "E-mail address": user.email, Password: user.password }, "Sign in");
+    await enter(again.page, user);
     await submit(again.page, { Code: "000000" }, "Verify");
     await again.page.getByRole("alert").waitFor();
     await submit(again.page, { Code: await authenticator.code() }, "Verify");
