@@ -5,7 +5,7 @@ import { startSuiteBench } from "./support.ts";
 const bench = await startSuiteBench("openai-compatible");
 
 const errorOf = (type: string | null, code: string | number | null) => ({ error: { message: "prose", type, code } });
-const delta = (content: string) => ({ data: JSON.stringify({ choices: [{ index: 0, delta: { content } }] }) });
+const piece = (delta: object) => ({ data: JSON.stringify({ choices: [{ index: 0, delta }] }) });
 const done = { data: "[DONE]" };
 
 /** The outcomes of a stream and of a complete reply. */
@@ -45,42 +45,29 @@ describe("Errors of OpenAI-compatible servers", () => {
     ["vLLM", errorOf("InternalServerError", 500), "internal error"],
     ["Mistral", errorOf(null, "3505"), "broke off"],
   ])("are classified in the middle of a stream: %s %j", async (_, error, failure) => {
-    const events = [delta("Some text"), { data: JSON.stringify(error) }, done];
+    const events = [piece({ content: "Some text" }), { data: JSON.stringify(error) }, done];
     const expected = ["Some text", ""].map((text) => ({ text, failure }));
     expect(await outcomesOf({ events, whole: error })).toEqual(expected);
   });
 });
 
 describe("Replies of OpenAI-compatible servers", () => {
-  const finish = (usage?: object) => ({
-    data: JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }], usage }),
-  });
-  const whole = (message: object, usage?: object) => ({ choices: [{ message, finish_reason: "stop" }], usage });
+  const tool_calls = [{ index: 0, id: "call_1", function: { name: "look_up", arguments: "{}" } }];
+  const hi = { content: "Hi" };
 
-  test.each([
-    ["xAI and Gemini count reasoning in the total", { completion_tokens: 9, total_tokens: 135 }, 103],
-    ["others count it as written", { completion_tokens: 103, total_tokens: 135 }, 103],
-    ["no total", { completion_tokens: 9 }, 9],
-    ["a total of zero", { completion_tokens: 9, total_tokens: 0 }, 9],
-  ])("count all output tokens: %s", async (_, counts, outputTokens) => {
+  test.each<[what: string, message: object, counts: Record<string, number>, text: string, output: number | string]>([
+    ["count the reasoning of xAI and Gemini, in the total", hi, { completion_tokens: 9, total_tokens: 135 }, "Hi", 103],
+    ["count the reasoning of others, as written", hi, { completion_tokens: 103, total_tokens: 135 }, "Hi", 103],
+    ["count output tokens without a total", hi, { completion_tokens: 9 }, "Hi", 9],
+    ["count output tokens with a total of zero", hi, { completion_tokens: 9, total_tokens: 0 }, "Hi", 9],
+    ["with reasoning alone are empty and report usage", { reasoning: "Hm." }, { completion_tokens: 50 }, "", 50],
+    ["with a tool call alone are unreadable, whatever their finish reason", { tool_calls }, {}, "", "unreadable reply"],
+  ])("%s", async (_, message, counts, text, output) => {
     const usage = { prompt_tokens: 32, ...counts };
-    const answer = { events: [delta("Hi"), finish(usage), done], whole: whole({ content: "Hi" }, usage) };
-    const outcome = { text: "Hi", usage: { inputTokens: 32, outputTokens } };
-    expect(await outcomesOf(answer)).toEqual([outcome, outcome]);
-  });
-
-  test("with a tool call alone are unreadable, whatever their finish reason", async () => {
-    const calls = { tool_calls: [{ index: 0, id: "call_1", function: { name: "look_up", arguments: "{}" } }] };
-    const called = { data: JSON.stringify({ choices: [{ index: 0, delta: calls }] }) };
-    const outcome = { text: "", failure: "unreadable reply" };
-    expect(await outcomesOf({ events: [called, finish(), done], whole: whole(calls) })).toEqual([outcome, outcome]);
-  });
-
-  test("with reasoning alone are empty and report usage", async () => {
-    const usage = { prompt_tokens: 32, completion_tokens: 50 };
-    const thought = { data: JSON.stringify({ choices: [{ index: 0, delta: { reasoning_content: "Hm." } }] }) };
-    const answer = { events: [thought, finish(usage), done], whole: whole({ content: null, reasoning: "Hm." }, usage) };
-    const outcome = { text: "", usage: { inputTokens: 32, outputTokens: 50 } };
-    expect(await outcomesOf(answer)).toEqual([outcome, outcome]);
+    const finish = { data: JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }], usage }) };
+    const whole = { choices: [{ message, finish_reason: "stop" }], usage };
+    const isReply = typeof output === "number";
+    const outcome = { text, ...(isReply ? { usage: { inputTokens: 32, outputTokens: output } } : { failure: output }) };
+    expect(await outcomesOf({ events: [piece(message), finish, done], whole })).toEqual([outcome, outcome]);
   });
 });
