@@ -1,7 +1,6 @@
 import { v7 as uuid } from "uuid";
 import { afterAll, expect, test } from "vitest";
-import type { UserFilter } from "../../../services/store/admin-users.ts";
-import { listUsers } from "../../../services/store/admin-users.ts";
+import { listUsers, type UserFilter } from "../../../services/store/admin-users.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { openQuietStore } from "../../support/stores.ts";

@@ -1,8 +1,11 @@
+import { generateKeyPairSync } from "node:crypto";
 import { expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
+import { createRemoteKeys } from "../../../services/platform/access-token.ts";
 import { openKeyRing } from "../../../services/sessions/key-ring.ts";
 import { createTokenPair, readRefreshToken } from "../../../services/sessions/tokens.ts";
 import { createClock } from "../../support/clock.ts";
+import { forTest } from "../../support/closing.ts";
 import { openQuietStore } from "../../support/stores.ts";
 import { times } from "../../support/until.ts";
 
@@ -10,7 +13,7 @@ const ID = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 /** The key rings of two processes. One has made a key that the other has not read yet. */
 async function twoRings() {
-  const store = await openQuietStore();
+  const store = await forTest(openQuietStore());
   await store.migrate();
   const clock = createClock();
   const open = () => openKeyRing(store, createCipher(Buffer.alloc(32, 1)), clock, 0);
@@ -22,17 +25,15 @@ async function twoRings() {
 }
 
 test("Signing keys: parallel callers get the same new key", async () => {
-  const { store, one, other } = await twoRings();
+  const { one, other } = await twoRings();
   const kid = (await other.jwks()).at(-1)?.kid as string;
   expect(await Promise.all(times(5, () => one.verificationKey(kid)))).not.toContain(undefined);
   expect(await one.verificationKey("unknown")).toBeUndefined();
-  await store.close();
 });
 
 test("Signing keys: a process that was suspended publishes a key that another one signs with", async () => {
-  const { store, one, other } = await twoRings();
+  const { one, other } = await twoRings();
   expect(await one.jwks()).toEqual(await other.jwks());
-  await store.close();
 });
 
 test("Signing keys: a token whose key cannot be read is not refused as invalid", async () => {
@@ -42,8 +43,28 @@ test("Signing keys: a token whose key cannot be read is not refused as invalid",
   const session = { id: ID, generation: 0, rotatedAt: now, expiresAt: new Date(now.getTime() + 60_000), actorId: null };
   const user = { id: ID, email: "ann@example.com", role: "user" } as const;
   const { refreshToken } = createTokenPair({ config: { ...config, accessTokenMs: 1_000 }, keys: other }, session, user);
-  await store.close();
+  await store.fork().execute("drop table signing_keys");
   await expect(readRefreshToken({ config, keys: one, clock }, refreshToken)).rejects.toThrow();
   expect(await readRefreshToken({ config, keys: one, clock }, "not.a.token")).toBeUndefined();
   expect(await readRefreshToken({ config, keys: other, clock }, refreshToken)).toMatchObject({ userId: ID });
+});
+
+const published = (kid: string) => ({
+  kid,
+  x: generateKeyPairSync("ed25519").publicKey.export({ format: "jwk" }).x as string,
+});
+
+test("Signing keys of a gateway: a new key is found by one fetch, also with a hundred unknown key ids", async () => {
+  const keys = [published("first")];
+  let fetches = 0;
+  const remote = createRemoteKeys(async () => {
+    fetches += 1;
+    return [...keys];
+  });
+  expect(await remote.verificationKey("first")).toBeDefined();
+  keys.push(published("second"));
+  const unknown = times(100, (i) => remote.verificationKey(`made-up-${i}`));
+  expect(await remote.verificationKey("second")).toBeDefined();
+  expect(new Set(await Promise.all(unknown))).toEqual(new Set([undefined]));
+  expect(fetches).toBe(2);
 });

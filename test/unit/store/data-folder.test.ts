@@ -1,6 +1,9 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { readSecretKeys } from "../../../services/crypto/cipher.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 /** Runs a command as the first process of a container does: it sees no process of others. */
@@ -27,3 +30,9 @@ test.skipIf(spawnSync("unshare", [...CONTAINER, "true"]).status !== 0)(
     expect((await lock()).said).toBe("locked");
   },
 );
+
+test("Data folder: a folder in the place of the secret key is refused by name", () => {
+  const dataDir = temporaryFolder();
+  mkdirSync(join(dataDir, "secret-key"));
+  expect(() => readSecretKeys({ secretKey: undefined, dataDir })).toThrow(`${dataDir}/secret-key can't be used`);
+});
