@@ -1,3 +1,4 @@
+import { text } from "node:stream/consumers";
 import { Code, type HandlerContext } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -9,12 +10,6 @@ const DONE = "data: [DONE]\n\n";
 /** The text of a response as it arrives. */
 const piecesOf = ({ body }: Response) =>
   (body as ReadableStream).pipeThrough(new TextDecoderStream())[Symbol.asyncIterator]();
-
-async function restOf(pieces: AsyncIterable<string>): Promise<string> {
-  let text = "";
-  for await (const piece of pieces) text += piece;
-  return text;
-}
 
 describe.each(transportKinds)("POST /ai/stream %s", (way) => {
   test("sends each message as one data line, then [DONE], with the specified headers", async () => {
@@ -65,7 +60,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     const pieces = piecesOf(await response);
     expect((await pieces.next()).value).toBe('data: {"chunk":"first"}\n\n');
     gates[1].resolve();
-    expect(await restOf(pieces)).toBe(`data: {"chunk":"second"}\n\n${DONE}`);
+    expect(await text(pieces)).toBe(`data: {"chunk":"second"}\n\n${DONE}`);
   });
 
   test("sends heartbeat comments during silence, before the first message too", async () => {
@@ -86,7 +81,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     const pieces = piecesOf(answer);
     expect((await pieces.next()).value).toMatch(/^(: keep-alive\n\n)+$/);
     gate.resolve();
-    expect((await restOf(pieces)).replaceAll(": keep-alive\n\n", "")).toBe(
+    expect((await text(pieces)).replaceAll(": keep-alive\n\n", "")).toBe(
       `data: {"chunk":"late"}\n\ndata: {"error":"The session has ended."}\n\n${DONE}`,
     );
   });

@@ -32,10 +32,7 @@ const servicesTls = { cert: "own.pem", key: "own.key", ca: "ca.pem" };
 const spelled = "gatehouse:p%40se%23%2Fcret@127.0.0.1";
 
 test.each<[env: Record<string, string>, config: object, role?: "gateway" | "services"]>([
-  [
-    { DATABASE_URL: "", REDIS_URL: "" },
-    { database: { kind: "folder", path: "./data" }, redisUrls: [] },
-  ],
+  [{ DATABASE_URL: "" }, { database: { kind: "folder", path: "./data" } }],
   [{ DATABASE_URL: "postgresql://a/b" }, { database: { kind: "postgres", url: "postgresql://a/b" } }],
   [{ DATABASE_URL: `postgres://${spelled}/a?b=c` }, { database: { url: `postgres://${spelled}/a?b=c` } }],
   [{ REDIS_URL: "rediss://a" }, { redisUrls: ["rediss://a"] }],
@@ -45,7 +42,6 @@ test.each<[env: Record<string, string>, config: object, role?: "gateway" | "serv
   [{ SMTP_URL: `smtp://${spelled}` }, { mail: { smtpUrl: `smtp://${spelled}` } }],
   [{ METRICS_HOST: "10.0.0.1" }, { metrics: { host: "10.0.0.1" } }],
   [{ LOG_LEVEL: "debug" }, { logLevel: "debug" }],
-  [{ OTEL_EXPORTER_OTLP_ENDPOINT: "" }, { otlpEndpoint: undefined }],
   [{ TRUST_PROXY: "10.0.0.0/8, ::1 ,192.168.0.1" }, { trustProxy: ["10.0.0.0/8", "::1", "192.168.0.1"] }],
   [{ CORS_ORIGINS: `${origins}` }, { corsOrigins: origins }],
   [

@@ -20,25 +20,25 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
   });
 
   const chat = (changes: object) => ({ provider: "p", messages: [{ role: "user", content: "x" }], ...changes });
-  test.each<[what: string, path: string, body: unknown, fields: string[]]>([
-    ["a number for a string", "/auth/login", { email: 5, password: "x" }, ["email"]],
-    ["a boolean for a string", "/auth/login", { email: "a@b.cd", password: true }, ["password"]],
-    ["objects for strings", "/auth/login", { email: { $gt: "" }, password: [""] }, ["email", "password"]],
-    ["a number as text", "/ai/chat", chat({ temperature: "1" }), ["temperature"]],
-    ["NaN as text", "/ai/chat", chat({ temperature: "NaN" }), ["temperature"]],
-    ["Infinity as text", "/ai/chat", chat({ temperature: "Infinity" }), ["temperature"]],
-    ["an integer as text", "/ai/chat", chat({ maxTokens: "10" }), ["maxTokens"]],
-    ["a fraction for an integer", "/ai/chat", chat({ maxTokens: 1.5 }), ["maxTokens"]],
+  test.each<[what: string, path: string, body: unknown, fields: string]>([
+    ["a number for a string", "/auth/login", { email: 5, password: "x" }, "email"],
+    ["a boolean for a string", "/auth/login", { email: "a@b.cd", password: true }, "password"],
+    ["objects for strings", "/auth/login", { email: { $gt: "" }, password: [""] }, "email password"],
+    ["a number as text", "/ai/chat", chat({ temperature: "1" }), "temperature"],
+    ["NaN as text", "/ai/chat", chat({ temperature: "NaN" }), "temperature"],
+    ["Infinity as text", "/ai/chat", chat({ temperature: "Infinity" }), "temperature"],
+    ["an integer as text", "/ai/chat", chat({ maxTokens: "10" }), "maxTokens"],
+    ["a fraction for an integer", "/ai/chat", chat({ maxTokens: 1.5 }), "maxTokens"],
     [
       "a number beyond a double",
       "/ai/chat",
       '{"provider":"p","messages":[],"temperature":1e999}',
-      ["messages", "temperature"],
+      "messages temperature",
     ],
-    ["an object for a list", "/ai/chat", chat({ messages: {} }), ["messages"]],
-    ["a string for a list", "/ai/chat", chat({ messages: "x" }), ["messages"]],
-    ["too many items of a wrong type", "/ai/chat", chat({ messages: Array(513).fill(0) }), ["messages"]],
-    ["zero for a string", "/ai/chat", chat({ systemPrompt: 0 }), ["systemPrompt"]],
+    ["an object for a list", "/ai/chat", chat({ messages: {} }), "messages"],
+    ["a string for a list", "/ai/chat", chat({ messages: "x" }), "messages"],
+    ["too many items of a wrong type", "/ai/chat", chat({ messages: Array(513).fill(0) }), "messages"],
+    ["zero for a string", "/ai/chat", chat({ systemPrompt: 0 }), "systemPrompt"],
     [
       "wrong types at several paths",
       "/ai/chat",
@@ -49,20 +49,20 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
         maxTokens: 1.5,
         model: "",
       },
-      "maxTokens messages[1].content messages[1].role messages[2] messages[3] model provider temperature".split(" "),
+      "maxTokens messages[1].content messages[1].role messages[2] messages[3] model provider temperature",
     ],
     [
       "wrong types beside wrong values",
       "/auth/register",
       { email: "nope", password: "x", name: 1, acceptTerms: "true" },
-      ["acceptTerms", "email", "name", "password"],
+      "acceptTerms email name password",
     ],
-    ["a wrong type, which counts as present", "/auth/verify-mfa", { tempToken: "t", backupCode: 5 }, ["backupCode"]],
+    ["a wrong type, which counts as present", "/auth/verify-mfa", { tempToken: "t", backupCode: 5 }, "backupCode"],
   ])("is refused with %s: every invalid field is listed, and no value", async (_what, path, body, fields) => {
     const answer = await server.send("POST", path, body, JSON_TYPE);
     const error = { code: "VALIDATION_FAILED", error: "Bad Request", statusCode: 400 };
     expect(answer).toMatchObject({ status: 400, body: error });
-    expect([...new Set(blamed(answer))].sort()).toEqual(fields);
+    expect([...new Set(blamed(answer))].sort()).toEqual(fields.split(" "));
     expect(answer.text).not.toContain("hidden");
   });
 
