@@ -2,21 +2,23 @@ import { once } from "node:events";
 import http2 from "node:http2";
 import { Code } from "@connectrpc/connect";
 import { beforeEach, describe, expect, test } from "vitest";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { listenGrpc } from "../../../services/grpc/server.ts";
 import { createAdmission } from "../../../services/platform/admission.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { CHAT, chatFrame, PROFILE, REFLECTION, STREAM } from "../../support/hostile.ts";
-import { answerTo, failureOf, framed } from "../../support/raw-grpc.ts";
+import { CHAT, chatFrame, head, PROFILE, REFLECTION, STREAM } from "../../support/hostile.ts";
+import { answerTo, failureOf, framed, send } from "../../support/raw-grpc.ts";
 import { tally, times, until } from "../../support/until.ts";
 
 const env = { GRPC_REFLECTION: "off", RATE_LIMITS: "off" };
 const timeouts = { requestMs: 2_000, writeMs: 500, idleMs: 1_500, reflectionMs: 500 };
 const app = await startSuiteApp({ env, timeouts, admission: createAdmission({ budgetBytes: 30_000_000 }) });
 
-/** Opens a connection of a new user. @returns it with the headers of its requests */
+/** Opens a connection of a new user. @returns it with the header of its token */
 async function connect() {
-  const { accessToken } = await app.signIn();
-  return { session: http2.connect(app.grpcUrl), head: { ":method": "POST", authorization: `Bearer ${accessToken}` } };
+  const { headers } = await app.signIn();
+  return { session: http2.connect(app.grpcUrl), caller: headers };
 }
 
 describe.concurrent.each([
@@ -30,8 +32,8 @@ describe.concurrent.each([
     ["has not begun", new Uint8Array()],
     ["has not ended", new Uint8Array(1)],
   ])("ends the call if its body %s", async (_what, part) => {
-    const { session, head } = await connect();
-    const stream = session.request({ ...head, ":path": path, "content-type": type });
+    const { session, caller } = await connect();
+    const stream = session.request(head(path, { ...caller, "content-type": type }));
     if (part.length > 0) stream.write(part);
     const closed = once(stream, "close"); // by the server, while the client still sends
     const [answer] = await Promise.all([answerTo(stream), closed]);
@@ -43,14 +45,15 @@ describe.concurrent.each([
 
 describe("gRPC port", () => {
   let session: http2.ClientHttp2Session;
-  let head: http2.OutgoingHttpHeaders;
+  let caller: Record<string, string>;
   beforeEach(async () => {
-    ({ session, head } = await connect());
+    ({ session, caller } = await connect());
     return () => session.destroy();
   });
+  const open = (path: string, from = session) => from.request(head(path, caller));
 
   test("ends a call whose body never ends", async () => {
-    const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
+    const stream = open(STREAM);
     stream.on("error", () => {}); // of writes to the closed stream
     const drops = setInterval(() => stream.write(new Uint8Array(1)), 1);
     stream.on("close", () => clearInterval(drops));
@@ -59,7 +62,7 @@ describe("gRPC port", () => {
 
   test("limits the large requests of a caller to its share of the memory, and accepts small ones", async () => {
     const send = (path: string, size: number) => {
-      const stream = session.request({ ...head, ":path": path, "content-type": "application/grpc" });
+      const stream = open(path);
       stream.write(framed(Buffer.alloc(size), { length: size + 1 }));
       return answerTo(stream).then((answer) => failureOf(answer).reason);
     };
@@ -73,7 +76,7 @@ describe("gRPC port", () => {
   });
 
   test("ends a stream that its client does not read, and its request to the provider", async () => {
-    const stream = session.request({ ...head, ":path": STREAM, "content-type": "application/grpc" });
+    const stream = open(STREAM);
     stream.end(chatFrame("case: endless"));
     await once(stream, "close");
     expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
@@ -84,10 +87,8 @@ describe("gRPC port", () => {
   });
 
   /** Asks a provider that is silent for longer than a client may be. */
-  const ask = (from: http2.ClientHttp2Session, argument: number) => {
-    const stream = from.request({ ...head, ":path": CHAT, "content-type": "application/grpc" });
-    return stream.end(chatFrame(`case: retry-after ${argument}`));
-  };
+  const ask = (from: http2.ClientHttp2Session, argument: number) =>
+    open(CHAT, from).end(chatFrame(`case: retry-after ${argument}`));
 
   test("waits for a provider longer than for a client", async () => {
     expect((await answerTo(ask(session, 2_500))).trailers).toMatchObject({ "grpc-status": "0" });
@@ -102,13 +103,28 @@ describe("gRPC port", () => {
   });
 
   test("has no reflection if it is off", async () => {
-    const stream = session.request({ ":method": "POST", ":path": REFLECTION, "content-type": "application/grpc" });
-    stream.end();
-    expect(await answerTo(stream)).toMatchObject({ status: 404, text: "" });
+    const stream = session.request(head(REFLECTION));
+    expect(await answerTo(stream.end())).toMatchObject({ status: 404, text: "" });
   });
 
   test("closes a connection after the idle timeout", async () => {
     await once(session, "close");
     expect(session.destroyed).toBe(true);
   });
+});
+
+test("gRPC port: a unary call ends at its deadline and at the end of a shutdown, whatever its handler waits for", async () => {
+  const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: null };
+  const chat = () => new Promise<never>(() => {});
+  const server = await listenGrpc(
+    { routes: (router) => router.service(AIService, { chat }), interceptors: [] },
+    { grpc },
+  );
+  const client = http2.connect(`http://127.0.0.1:${server.port}`);
+  const call = (headers = {}) => send(client, head(CHAT, headers), framed(new Uint8Array())).then(failureOf);
+  const open = call();
+  expect(await call({ "grpc-timeout": "100m" })).toMatchObject({ code: Code.DeadlineExceeded });
+  await server.close(0);
+  expect(await open).toEqual({ code: Code.Unavailable, reason: Reason.UNAVAILABLE });
+  client.destroy();
 });
