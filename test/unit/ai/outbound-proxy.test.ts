@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { createHttpClient, parseBaseUrl } from "../../../services/ai/providers/http-client.ts";
+import { conversationOf } from "../../support/ai-calls.ts";
 import { startApp } from "../../support/app.ts";
 import { forTest } from "../../support/closing.ts";
 import { listen } from "../../support/sockets.ts";
@@ -38,10 +39,8 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers but t
   const port = await listenForTest(provider);
   const { requests, HTTPS_PROXY } = await startConnectProxy((client) => {
     const tunnel = connect(port, "127.0.0.1", () => client.write("HTTP/1.1 200 OK\r\n\r\n"));
-    tunnel
-      .on("error", () => {})
-      .pipe(client)
-      .pipe(tunnel);
+    tunnel.on("error", () => {});
+    tunnel.pipe(client).pipe(tunnel);
   });
   const env = {
     HTTPS_PROXY,
@@ -51,9 +50,8 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers but t
     ANTHROPIC_BASE_URL: "https://direct.invalid:1",
   };
   const app = await forTest(startApp({ mode: "embedded", env }));
-  const { browser, accessToken } = await app.signIn();
-  const ask = (path: string, provider: string) =>
-    browser.post(path, { provider, messages: [{ role: "user", content: "case: plain" }] }, accessToken);
+  const { post } = await app.signIn();
+  const ask = (path: string, provider: string) => post(path, conversationOf("case: plain", provider));
   expect((await ask("/ai/chat", "provider-a")).body).toMatchObject({ content: REPLY });
   expect((await ask("/ai/stream", "provider-a")).text).toContain("data: [DONE]");
   const unreachable = { status: 500, body: { message: expect.stringContaining("unreachable") } };

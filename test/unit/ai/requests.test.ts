@@ -1,10 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS, type SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
-import { type Bench, type Prompt, startSuiteBench, startTestBench } from "./support.ts";
+import { type Prompt, startSuiteBench, startTestBench } from "./support.ts";
 
-const modelOf = ({ entry }: Bench, name?: string) =>
-  entry.models.find((model) => model.name === name) ?? entry.models[0];
+type Model = Prompt["model"];
 
 /** Messages by their text, such as `user: Hello. | assistant: Hello!`. */
 const messagesOf = (text: string) =>
@@ -14,8 +13,8 @@ const messagesOf = (text: string) =>
   }) as Prompt["messages"];
 
 /** A conversation with everything that some provider refuses. */
-const demanding = (bench: Bench, model?: string): Prompt => ({
-  model: modelOf(bench, model),
+const demanding = (model: Model): Prompt => ({
+  model,
   system: "Be brief.",
   messages: messagesOf("user: One. | user: Two. | assistant:  | system: Be kind. | user: case: plain"),
   maxTokens: 1_000_000,
@@ -72,11 +71,11 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
   const body = () => bench.simulator.requests.at(-1)?.body;
 
   test("are accepted by the provider for every kind of prompt", async () => {
-    const { model, body: expected } = SENT[dialect];
-    expect(await bench.whole(demanding(bench, model))).toMatchObject({ text: REPLY });
+    const { model: name, body: expected } = SENT[dialect];
+    const model = bench.entry.models.find((each) => each.name === name) as Model;
+    expect(await bench.whole(demanding(model))).toMatchObject({ text: REPLY });
     expect(body()).toEqual(expected);
-    const cold = { ...demanding(bench, model), temperature: 0 };
-    expect(await bench.whole(cold)).toMatchObject({ text: REPLY });
+    expect(await bench.whole({ ...demanding(model), temperature: 0 })).toMatchObject({ text: REPLY });
     expect(JSON.stringify(body())).toMatch(/"temperature":0/);
     await bench.whole("plain");
     expect(JSON.stringify(body())).not.toMatch(/temperature|system|developer/); // of what the prompt does not set
@@ -84,8 +83,8 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
 
   test("are accepted for every model of the catalogue, streamed or not", async () => {
     for (const model of bench.entry.models) {
-      expect(await bench.whole(demanding(bench, model.name))).toMatchObject({ text: REPLY });
-      expect(await bench.stream(demanding(bench, model.name))).toMatchObject({ text: REPLY });
+      expect(await bench.whole(demanding(model))).toMatchObject({ text: REPLY });
+      expect(await bench.stream(demanding(model))).toMatchObject({ text: REPLY });
     }
   });
 

@@ -37,8 +37,7 @@ test.each([
       const failure = fate === "refused" ? { code: Code.Unauthenticated } : {};
       await Promise.all(times(20, (i) => expect(read(large, optionsOf(i))).rejects.toMatchObject(failure)));
     }
-    const { accessToken } = await app.signIn();
-    const headers = { authorization: `Bearer ${accessToken}` };
+    const { headers } = await app.signIn();
     for (let i = 0; i < 8; i++) expect(await read(conversationOf("case: plain"), { headers })).toBeTruthy();
   },
 );
@@ -83,8 +82,8 @@ test("gRPC port: a thousand calls that wait for a provider do not delay others, 
   const transport = createServicesTransport(app.grpcUrl);
   const leaving = new AbortController();
   const { chat } = createClient(AIService, transport);
-  for (const { accessToken } of await Promise.all(times(12, () => app.signIn()))) {
-    const options = { signal: leaving.signal, headers: { authorization: `Bearer ${accessToken}` } };
+  for (const { headers } of await Promise.all(times(12, () => app.signIn()))) {
+    const options = { signal: leaving.signal, headers };
     for (let i = 0; i < 90; i++) chat(conversationOf("case: silent"), options).catch(() => {});
   }
   const waiting = () => app.providers[0]?.requests.filter(({ closedAt }) => closedAt === undefined).length ?? 0;
@@ -101,14 +100,13 @@ test("gRPC port: a thousand calls that wait for a provider do not delay others, 
 test("gRPC port: clients that read nothing and disconnect end their calls, and nothing is printed", async () => {
   const printed = vi.spyOn(console, "error").mockImplementation(() => {});
   onTestFinished(() => printed.mockRestore());
-  const { accessToken } = await app.signIn();
+  const { headers } = await app.signIn();
   const upstream = app.providers[0]?.requests ?? [];
   for (const leave of ["cancel", "cancel once the provider is paused", "destroy"]) {
     const session = http2.connect(app.grpcUrl);
     const [logged, first] = [app.logs.length, upstream.length];
     const open = async (rpc: string, content: string) => {
-      const caller = { authorization: `Bearer ${accessToken}` };
-      const stream = session.request(head(`/${AIService.typeName}/${rpc}`, caller)).on("error", () => {});
+      const stream = session.request(head(`/${AIService.typeName}/${rpc}`, headers)).on("error", () => {});
       stream.end(chatFrame(content));
       await once(stream, "response");
       return stream;
