@@ -29,6 +29,9 @@ const BROWSERS = {
   },
 };
 type BrowserName = keyof typeof BROWSERS;
+export const CHROMIUM: BrowserName[] = ["Chromium"];
+/** For suites of what browsers do each in their own way. */
+export const BOTH: BrowserName[] = ["Chromium", "Firefox"];
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** Browsers log the statuses of refused requests as errors. */
 const EXPECTED = /Failed to load resource: the server responded with a status of (4\d\d|503)/;
@@ -66,13 +69,12 @@ export function describeChromium(name: string, tests: (visit: Visitor) => void):
   });
 }
 
-/** A suite that drives the web app in Chromium, and with TEST_FULL in Firefox. It is skipped if a browser is missing, except in CI. */
-export function describeWeb(
-  name: string,
-  tests: (web: WebFixture) => void,
-  browsers: BrowserName[] = process.env.TEST_FULL ? ["Chromium", "Firefox"] : ["Chromium"],
-  env: Record<string, string> = {},
-): void {
+/** The settings of a suite: its browsers, by default Chromium, and with TEST_FULL Firefox, and variables of the product. */
+type WebSettings = { browsers?: BrowserName[]; env?: Record<string, string> };
+
+/** A suite that drives the web app. It is skipped if a browser is missing, except in CI. */
+export function describeWeb(name: string, settings: WebSettings, tests: (web: WebFixture) => void): void {
+  const { browsers = process.env.TEST_FULL ? BOTH : CHROMIUM, env = {} } = settings;
   for (const browser of browsers) {
     describe.skipIf(isAbsent(browser))(`${name}, in ${browser}`, () => {
       const web = new WebFixture(browser, env);
@@ -84,12 +86,8 @@ export function describeWeb(
   }
 }
 
-/** A suite of what browsers do each in their own way. */
-export const describeInBrowsers = (name: string, tests: (web: WebFixture) => void): void =>
-  describeWeb(name, tests, ["Chromium", "Firefox"]);
-
 /** The product and a browser. */
-export class WebFixture {
+class WebFixture {
   readonly name: BrowserName;
   app!: TestApp;
   #browser!: Browser;

@@ -5,7 +5,7 @@ import { NEW_PASSWORD } from "../../support/credentials.ts";
 import { enter, fillIn, goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
 import { describeWeb, expectAccessible } from "../../support/web-fixture.ts";
 
-describeWeb("Web app: accounts", (web) => {
+describeWeb("Web app: accounts", {}, (web) => {
   test("register, verify by mail, sign in, edit the profile, sign out", async () => {
     const context = await web.newBrowser();
     const tab = await web.open("/register", context);

@@ -12,7 +12,7 @@ const LATE_OBSERVERS = `window.IntersectionObserver = class extends Intersection
   }
 }`;
 
-describeWeb("Web app: administration", (web) => {
+describeWeb("Web app: administration", {}, (web) => {
   const open = async ({ page }: Tab, path: string, heading: string) => {
     await goTo(page, path);
     await page.getByRole("heading", { name: heading, level: 1 }).waitFor();

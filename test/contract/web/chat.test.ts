@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { fillIn, goTo, press, say, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
-import { describeInBrowsers, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
+import { BOTH, describeWeb, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
 
 const FILL_STORAGE = `for (let size = 1e6; size >= 10; size /= 10) {
   try { for (let i = 0; ; i++) localStorage.setItem(size + "-" + i, "x".repeat(size)); } catch {}
@@ -9,7 +9,7 @@ const FILL_STORAGE = `for (let size = 1e6; size >= 10; size /= 10) {
 const HOSTILE =
   "**bold** <img src=x onerror=alert(1)> [link](javascript:alert(1)) [out](//example.com) <script>alert(1)</script>";
 
-describeInBrowsers("Web app: chat", (web) => {
+describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
   test("streams a reply, shows hostile Markdown harmlessly, and keeps the conversation", async () => {
     const tab = await web.signInUser();
     const { page } = tab;

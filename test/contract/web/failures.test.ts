@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { enter, goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
 import { describeWeb } from "../../support/web-fixture.ts";
 
-describeWeb("Web app: failures", (web) => {
+describeWeb("Web app: failures", {}, (web) => {
   test("429 and 423: show the reason, count down, and the form can be sent again after that, not before", async () => {
     const user = await web.app.addUser();
     await web.app.lock(user.email);

@@ -21,7 +21,7 @@ const MOVING = `[...document.querySelectorAll("*")].filter((element) => {
 const focusIsOn = (page: Page, name: string) =>
   expect.poll(() => page.locator(":focus").ariaSnapshot()).toContain(name);
 
-describeWeb("Web app: keyboard, motion, history", (web) => {
+describeWeb("Web app: keyboard, motion, history", {}, (web) => {
   test("signs in, skips the menu, chats and stops a reply by the keyboard alone", async () => {
     const user = await web.app.addUser();
     const { page } = await web.open("/sign-in");

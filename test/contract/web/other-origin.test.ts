@@ -5,7 +5,7 @@ import { forTest } from "../../support/closing.ts";
 import { startDaemon } from "../../support/daemon.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { enter, press, say, see, seeHeading } from "../../support/web-actions.ts";
-import { describeWeb, type WebFixture } from "../../support/web-fixture.ts";
+import { CHROMIUM, describeWeb } from "../../support/web-fixture.ts";
 
 /** Another origin of the same site, as app.example.com is to api.example.com. */
 const PORT = 65_001;
@@ -28,7 +28,7 @@ async function serveBuild(apiUrl: string) {
   return startDaemon("node", preview, async () => (await fetch(ORIGIN)).ok);
 }
 
-const tests = (web: WebFixture) =>
+describeWeb("Web app: on another origin", { browsers: CHROMIUM, env: { CORS_ORIGINS: ORIGIN } }, (web) => {
   test("is built for an API elsewhere, streams from it and keeps its session", async () => {
     await forTest(serveBuild(web.app.url));
     const context = await web.newBrowser({ extraHTTPHeaders: {} }); // others need a preflight
@@ -43,5 +43,4 @@ const tests = (web: WebFixture) =>
     await seeHeading(page, "Sign in");
     await context.close();
   });
-
-describeWeb("Web app: on another origin", tests, ["Chromium"], { CORS_ORIGINS: ORIGIN });
+});

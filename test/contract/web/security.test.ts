@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { enter, fillIn, goTo, press, seeHeading, submit } from "../../support/web-actions.ts";
 import { describeWeb, expectAccessible, screenshot } from "../../support/web-fixture.ts";
 
-describeWeb("Web app: security and sessions", (web) => {
+describeWeb("Web app: security and sessions", {}, (web) => {
   test("the content security policy refuses inline scripts and foreign images, and tests detect it", async () => {
     const { page, problems } = await web.open("/sign-in");
     await seeHeading(page, "Sign in");
