@@ -52,7 +52,7 @@ const unreadable: [string, Record<string, string>, string | null, object][] = [
 ];
 
 test.each(unreadable)(
-  "%s: an unreadable request (%j %s) is 403 and recorded for a user, %j for an administrator",
+  "%s: an unreadable request (%j %s) is 401 without a token, 403 and recorded for a user, %j for an administrator",
   async (route, headers, body, answer) => {
     const [mine, admin, target] = await Promise.all([app.signIn(), app.signInAdmin(), app.addUser()]);
     const [method = "", path = ""] = route.replace(":id", target.id).split(" ");
@@ -60,6 +60,7 @@ test.each(unreadable)(
       const response = await fetch(app.url + path, { method, headers: { ...headers, ...caller.headers }, body });
       return { status: response.status, ...((await response.json()) as { code: string }) };
     };
+    expect((await fetch(app.url + path, { method, headers, body })).status).toBe(401);
     expect(await request(mine)).toMatchObject({ status: 403, code: "FORBIDDEN" });
     const rpc = { PUT: "UpdateUser", POST: "Impersonate" }[method] ?? "ListUsers";
     const user_id = route.includes(":id") ? target.id : null;

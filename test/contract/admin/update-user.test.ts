@@ -37,8 +37,6 @@ test("PUT /admin/users/:id: moves an account to another address, unverified, and
   expect([(await app.login(user.email)).status, (await app.login(email)).status]).toEqual([401, 200]);
   const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
   expect(taken).toMatchObject(refusal(409, "EMAIL_TAKEN"));
-  const [denied] = await app.auditOf(user.id, "admin.denied");
-  expect(denied).toMatchObject({ actor_id: admin.user.id, details: { reason: "EMAIL_TAKEN", rpc: "UpdateUser" } });
 });
 
 test("PUT /admin/users/:id: mailed links stay good when only the spelling of the address changes", async () => {

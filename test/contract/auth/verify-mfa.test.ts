@@ -31,7 +31,7 @@ test("POST /auth/verify-mfa: signs in with a code, once", async () => {
     refreshToken: expect.any(String),
     user: { id: user.id, email: user.email },
   });
-  expect(answer.headers.get("set-cookie")).toMatch(/^refreshToken=.*Path=\/auth; HttpOnly; SameSite=Strict/);
+  expect(answer.headers.get("set-cookie")).toContain(`refreshToken=${answer.body.refreshToken}`);
   expect(await app.profileStatus(answer.body.accessToken)).toBe(200);
   expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
 });
