@@ -1,12 +1,12 @@
 import { v7 as uuid } from "uuid";
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { TEXT, TIME } from "../../support/shapes.ts";
 
 const app = await testApp();
+const test = base.extend("admin", () => app.signInAdmin());
 
-test("GET /admin/audit-logs: answers the documented fields, newest first", async () => {
-  const admin = await app.signInAdmin();
+test("GET /admin/audit-logs: answers the documented fields, newest first", async ({ admin }) => {
   const { user, browser } = await app.signIn();
   const { status, body } = await admin.get(`/admin/audit-logs?userId=${user.id}`);
   expect(status).toBe(200);
@@ -17,8 +17,7 @@ test("GET /admin/audit-logs: answers the documented fields, newest first", async
   expect(body.items[1].event).toBe("auth.register");
 });
 
-test("GET /admin/audit-logs: has the newest seal and the number of unsealed events", async () => {
-  const admin = await app.signInAdmin();
+test("GET /admin/audit-logs: has the newest seal and the number of unsealed events", async ({ admin }) => {
   const chain = async () => (await admin.get("/admin/audit-logs?limit=1")).body.chain;
   await expect.poll(chain).toMatchObject({ head: expect.stringMatching(/^\d+:[0-9a-f]{64}$/), unsealed: 0 });
   const before = await chain();
@@ -29,8 +28,7 @@ test("GET /admin/audit-logs: has the newest seal and the number of unsealed even
   expect(await chain()).toEqual({ ...seal, sealedAt: TEXT, unsealed: 0 });
 });
 
-test("GET /admin/audit-logs: filters by user, actor, event and time, alone and combined, and pages by cursor", async () => {
-  const admin = await app.signInAdmin();
+test("GET /admin/audit-logs: filters by user, actor, event and time, and pages by cursor", async ({ admin }) => {
   const user = await app.addUser();
   const find = async (query: string) => {
     const { body } = await admin.get(`/admin/audit-logs?${query}`);

@@ -1,19 +1,18 @@
 import { randomUUID } from "node:crypto";
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { WRONG_CODE } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
 import { userShape } from "../../support/shapes.ts";
 
 const app = await testApp();
+const test = base.extend("admin", () => app.signInAdmin());
 
-test("PUT /admin/users/:id: changes the given fields and returns the user", async () => {
-  const admin = await app.signInAdmin();
+test("PUT /admin/users/:id: changes the given fields and returns the user", async ({ admin }) => {
   const user = await app.addUser();
   const { status, body } = await admin.put(`/admin/users/${user.id}`, { name: " Bea ", emailVerified: true });
-  expect(status).toBe(200);
   const shape = { ...userShape({ ...user, name: "Bea" }), emailVerified: true };
-  expect(body).toEqual({ message: expect.any(String), user: shape });
+  expect({ status, body }).toEqual({ status: 200, body: { message: expect.any(String), user: shape } });
   const changed = await admin.put(`/admin/users/${user.id}`, { emailVerified: false });
   expect(changed.body.user.emailVerified).toBe(false);
   app.clock.advance("1m");
@@ -21,8 +20,7 @@ test("PUT /admin/users/:id: changes the given fields and returns the user", asyn
   expect(await app.auditOf(user.id, "admin.user_updated")).toHaveLength(2);
 });
 
-test("PUT /admin/users/:id: moves an account to another address, unverified, and notifies the old one", async () => {
-  const admin = await app.signInAdmin();
+test("PUT /admin/users/:id: moves an account to an unverified address, and notifies the old one", async ({ admin }) => {
   const account = await app.signIn(await app.addVerifiedUser());
   const { user } = account;
   const elsewhere = `elsewhere-${user.email}`;
@@ -39,8 +37,8 @@ test("PUT /admin/users/:id: moves an account to another address, unverified, and
   expect(taken).toMatchObject(refusal(409, "EMAIL_TAKEN"));
 });
 
-test("PUT /admin/users/:id: mailed links stay good when only the spelling of the address changes", async () => {
-  const [admin, user] = [await app.signInAdmin(), await app.addUser()];
+test("PUT /admin/users/:id: mailed links stay good if only the spelling of an address changes", async ({ admin }) => {
+  const user = await app.addUser();
   const { token } = await app.mail.emailTo(user.email);
   const reset = await app.resetTokenFor(user.email);
   expect((await admin.put(`/admin/users/${user.id}`, { email: user.email.toUpperCase() })).status).toBe(200);
@@ -48,8 +46,7 @@ test("PUT /admin/users/:id: mailed links stay good when only the spelling of the
   expect((await app.resetPassword(reset)).status).toBe(200);
 });
 
-test("PUT /admin/users/:id: shows and clears the lock of the second factor", async () => {
-  const admin = await app.signInAdmin();
+test("PUT /admin/users/:id: shows and clears the lock of the second factor", async ({ admin }) => {
   const { user, authenticator } = await app.setUpFactor();
   const search = `search=${encodeURIComponent(user.email)}`;
   const found = async (query = "") => (await admin.get(`/admin/users?${search}${query}`)).body.items;
@@ -65,8 +62,7 @@ test("PUT /admin/users/:id: shows and clears the lock of the second factor", asy
   expect(await verify()).toBe(200);
 });
 
-test("PUT /admin/users/:id: unlocks the new address and leaves the old address locked", async () => {
-  const admin = await app.signInAdmin();
+test("PUT /admin/users/:id: unlocks the new address and leaves the old address locked", async ({ admin }) => {
   const user = await app.addUser();
   const email = `moved-${user.email}`;
   await Promise.all([app.lock(user.email), app.lock(email)]);
@@ -76,8 +72,7 @@ test("PUT /admin/users/:id: unlocks the new address and leaves the old address l
   expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
 });
 
-test("PUT /admin/users/:id: removes a second factor, ends the sessions and notifies by mail", async () => {
-  const admin = await app.signInAdmin();
+test("PUT /admin/users/:id: removes a second factor, ends the sessions and notifies by mail", async ({ admin }) => {
   const account = await app.signIn();
   const { id, email } = account.user;
   expect((await admin.put(`/admin/users/${id}`, { mfaEnabled: false })).status).toBe(200);
@@ -88,8 +83,7 @@ test("PUT /admin/users/:id: removes a second factor, ends the sessions and notif
   expect(await account.profileStatus()).toBe(401);
 });
 
-test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock the next one", async () => {
-  const admin = await app.signInAdmin();
+test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock the next one", async ({ admin }) => {
   const { user } = await app.setUpFactor();
   for (let i = 0; i < 5; i++) await app.signInBy(user, WRONG_CODE);
   expect((await app.signInBy(user, WRONG_CODE)).status).toBe(423);
@@ -97,8 +91,7 @@ test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock 
   await app.setUpConfirmedFactor(user);
 });
 
-test("PUT /admin/users/:id: a promotion counts at once, and a demotion ends the sessions", async () => {
-  const admin = await app.signInAdmin();
+test("PUT /admin/users/:id: a promotion counts at once, and a demotion ends the sessions", async ({ admin }) => {
   const account = await app.signIn();
   const path = `/admin/users/${account.user.id}`;
   await admin.put(path, { role: "admin" });
@@ -119,8 +112,7 @@ test.each([
   expect(await admin.put(`/admin/users/${admin.user.id}`, body)).toMatchObject(invalid(field));
 });
 
-test("/admin: refuses to demote, delete or impersonate the caller, however the id is spelled, and records the attempt", async () => {
-  const admin = await app.signInAdmin();
+test("/admin: refuses to demote, delete or impersonate the caller, and records each attempt", async ({ admin }) => {
   const refused = refusal(409, "SELF_TARGETED");
   for (const id of [admin.user.id.toUpperCase(), admin.user.id]) {
     expect(await admin.put(`/admin/users/${id}`, { role: "user" })).toMatchObject(refused);

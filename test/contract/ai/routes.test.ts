@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { test as base, describe, expect } from "vitest";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { aiCallsOf, conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
@@ -7,6 +7,7 @@ import { postJson } from "../../support/http-client.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
+const test = base.extend("account", () => app.signIn());
 const limits = { MISTRAL_API_KEY: "", AI_STREAMS_PER_USER: "1" }; // of streams in one process
 const limited = await startSuiteApp({ mode: app.mode === "replicas" ? "servers" : app.mode, env: limits });
 /** The provider connection must close within this time after the client has disconnected. */
@@ -14,8 +15,7 @@ const CLOSED_WITHIN_MS = 50;
 /** Cases in which the provider, or the wait for its next attempt, is silent. */
 const SILENT = ["silent", "silent-after-headers", "silent-midway", "retry-after 30000"];
 
-test("GET /ai/providers: lists all providers and their models", async () => {
-  const { get } = await app.signIn();
+test("GET /ai/providers: lists all providers and their models", async ({ account: { get } }) => {
   const { status, body } = await get("/ai/providers");
   expect(status).toBe(200);
   expect(body).toMatchObject(
@@ -34,8 +34,7 @@ test.each(PROVIDERS)("POST /ai/chat: returns the reply of %s, and no usage that 
   expect((await post("/ai/chat", conversationOf("case: no-usage", provider))).body).toEqual(reply);
 });
 
-test("POST /ai/chat: returns a reply of 10 MB complete", async () => {
-  const { post } = await app.signIn();
+test("POST /ai/chat: returns a reply of 10 MB complete", async ({ account: { post } }) => {
   const { status, body } = await post("/ai/chat", conversationOf("case: large-reply 10000000"));
   expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
 });
@@ -72,8 +71,7 @@ test.each(["/ai/chat", "/ai/stream"])("POST %s: lists all violations before any 
   expect((await browser.post(path, good)).status).toBe(401);
 });
 
-test("POST /ai/chat: limits count characters, not bytes", async () => {
-  const { post } = await app.signIn();
+test("POST /ai/chat: limits count characters, not bytes", async ({ account: { post } }) => {
   for (const [size, expected] of [[262_144, 200] as const, [262_145, 400] as const]) {
     const content = `case: plain ${"👍".repeat(size - "case: plain ".length)}`;
     expect((await post("/ai/chat", conversationOf(content))).status).toBe(expected);

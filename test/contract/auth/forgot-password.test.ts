@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { test as base, describe, expect } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { testApp } from "../../support/app.ts";
 import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
@@ -6,6 +6,7 @@ import { freshEmail } from "../../support/credentials.ts";
 import { statusesOf, tally, times } from "../../support/until.ts";
 
 const app = await testApp();
+const test = base.extend("user", () => app.addUser());
 const emailsOf = (userId: string) => app.sql("select id from emails where user_id = ?", [userId]);
 
 describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s", (path) => {
@@ -34,15 +35,13 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     expect(await compareTimes(12, known, () => ask(freshEmail())(), isAlike)).toSatisfy(isAlike);
   });
 
-  test("mails nothing once the account's deletion date has passed", async () => {
-    const user = await app.addUser();
+  test("mails nothing once the account's deletion date has passed", async ({ user }) => {
     await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
     await app.httpClient().post(path, { email: user.email });
     expect((await emailsOf(user.id)).length).toBeLessThan(2);
   });
 
-  test("accepts three requests an hour per address and account", async () => {
-    const user = await app.addUser();
+  test("accepts three requests an hour per address and account", async ({ user }) => {
     const httpClient = app.httpClient();
     await httpClient.post("/auth/login", user.credentials); // login has another limit
     const answers = [];
@@ -51,8 +50,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     expect((await httpClient.post(path, { email: freshEmail() })).status).toBe(200);
   });
 
-  test("ignores Host and forwarded headers for the link", async () => {
-    const user = await app.addUser();
+  test("ignores Host and forwarded headers for the link", async ({ user }) => {
     await app.mail.emailTo(user.email, /Confirm/);
     const proxied = { "x-forwarded-host": "evil.example", "x-forwarded-proto": "gopher" };
     const forged = { ...proxied, forwarded: "host=evil.example", origin: "http://evil.example" };
@@ -65,8 +63,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
   });
 });
 
-test("POST /auth/resend-verification: voids the older token, and mails nothing once the address is verified", async () => {
-  const user = await app.addUser();
+test("POST /auth/resend-verification: voids the older token; a verified address gets no mail", async ({ user }) => {
   const first = await app.mail.emailTo(user.email);
   await app.httpClient().post("/auth/resend-verification", { email: user.email });
   await expect.poll(async () => (await app.mail.emailsTo(user.email)).length).toBe(2);
@@ -78,8 +75,7 @@ test("POST /auth/resend-verification: voids the older token, and mails nothing o
   expect(await emailsOf(user.id)).toHaveLength(2);
 });
 
-test("POST /auth/resend-verification: five e-mails an hour, from any number of addresses; the last link stays good", async () => {
-  const user = await app.addUser();
+test("POST /auth/resend-verification: five e-mails an hour from anywhere; the last link is good", async ({ user }) => {
   const ask = () => app.httpClient().post("/auth/resend-verification", { email: user.email });
   expect(await statusesOf(10, ask)).toEqual({ 200: 10 });
   expect(await emailsOf(user.id)).toHaveLength(5);
@@ -90,8 +86,7 @@ test("POST /auth/resend-verification: five e-mails an hour, from any number of a
   expect(tally(verified, (a) => a.status)).toEqual({ 200: 1, 400: tokens.length - 1 });
 });
 
-test("POST /auth/forgot-password: mails the same token for five minutes, five e-mails an hour", async () => {
-  const user = await app.addUser();
+test("POST /auth/forgot-password: mails the same token for five minutes, five e-mails an hour", async ({ user }) => {
   const ask = () => app.httpClient().post("/auth/forgot-password", { email: user.email });
   const tokens = async (n: number) => {
     const resets = async () =>

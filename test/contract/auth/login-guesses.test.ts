@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import { newId } from "../../../services/store/store.ts";
 import { testApp } from "../../support/app.ts";
 import { freshEmail, NEW_PASSWORD } from "../../support/credentials.ts";
@@ -7,6 +7,7 @@ import type { HttpClient } from "../../support/http-client.ts";
 import { statusesOf, tally, tallyGuesses, times } from "../../support/until.ts";
 
 const app = await testApp();
+const test = base.extend("user", () => app.addUser()).extend("email", ({ user }) => user.email);
 /** Guesses in order. @returns the statuses */
 async function guesses(email: string, count: number, from?: HttpClient): Promise<number[]> {
   const statuses = [];
@@ -24,8 +25,7 @@ const storeUnfinished = (email: string, guesses: number, agoMs: number) => {
   );
 };
 
-test("POST /auth/login: evaluates at most five guesses of 40 at once", async () => {
-  const { id, email } = await app.addUser();
+test("POST /auth/login: evaluates at most five guesses of 40 at once", async ({ user: { id, email } }) => {
   const httpClient = app.httpClient();
   const answers = await Promise.all(times(40, () => app.guess(email, httpClient)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
@@ -63,8 +63,7 @@ test("POST /auth/login: an address has twenty times the limit of one account, an
   expect(await app.sql("select 1 from attempts where subject like ?", [`%@${domain}`])).toHaveLength(92);
 });
 
-test("POST /auth/login: a success, or an hour after the last failure, restarts the count", async () => {
-  const { email } = await app.addUser();
+test("POST /auth/login: a success, or an hour after the last failure, restarts the count", async ({ email }) => {
   expect(await guesses(email, 4)).toEqual([401, 401, 401, 401]);
   expect((await app.login(email)).status).toBe(200);
   expect(await guesses(email, 4)).toEqual([401, 401, 401, 401]);
@@ -73,8 +72,7 @@ test("POST /auth/login: a success, or an hour after the last failure, restarts t
   expect((await app.login(email)).status).toBe(200);
 });
 
-test("POST /auth/login: attempts during a lock do not extend it", async () => {
-  const { email } = await app.addUser();
+test("POST /auth/login: attempts during a lock do not extend it", async ({ email }) => {
   await app.lock(email);
   app.clock.advance("14m");
   const locked = await app.guess(email);
@@ -84,16 +82,14 @@ test("POST /auth/login: attempts during a lock do not extend it", async () => {
   expect((await app.login(email)).status).toBe(200);
 });
 
-test("POST /auth/login: the correct password clears unfinished attempts of a killed process", async () => {
-  const { email } = await app.addUser();
+test("POST /auth/login: the correct password clears unfinished attempts of a killed process", async ({ email }) => {
   await storeUnfinished(email, 4, 60_000);
   expect((await app.login(email)).status).toBe(200);
   expect(await guesses(email, 2)).toEqual([401, 401]);
   expect((await app.login(email)).status).toBe(200);
 });
 
-test("POST /auth/login: does not count unfinished attempts of a killed process as wrong", async () => {
-  const { email } = await app.addUser();
+test("POST /auth/login: does not count unfinished attempts of a killed process as wrong", async ({ email }) => {
   await storeUnfinished(email, 5, 31_000);
   expect((await app.login(email)).status).toBe(200);
   await storeUnfinished(email, 5, 31_000);
@@ -101,8 +97,7 @@ test("POST /auth/login: does not count unfinished attempts of a killed process a
   expect((await app.login(email)).status).toBe(423);
 });
 
-test("POST /auth/login: ten callers at most wait until attempts in progress expire", async () => {
-  const { email } = await app.addUser();
+test("POST /auth/login: ten callers at most wait until attempts in progress expire", async ({ email }) => {
   await storeUnfinished(email, 5, 28_000);
   expect(await statusesOf(11, () => app.login(email))).toEqual({ 200: 10, 503: 1 });
 });
@@ -137,8 +132,7 @@ test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, 
   expect((await app.login(email, NEW_PASSWORD)).status).toBe(200);
 });
 
-test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in parallel", async () => {
-  const { email } = await app.addUser();
+test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in parallel", async ({ email }) => {
   await app.guess(email);
   await app.sql("update attempts set consecutive = 98, failed = 0 where subject = ?", [email]);
   const answers = await Promise.all(times(5, () => app.guess(email)));

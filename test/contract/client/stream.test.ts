@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import { GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
@@ -7,6 +7,7 @@ import { clientAt, signedInClient } from "../../support/client.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
+const test = base.extend("client", async () => (await signedInClient(app)).client);
 const requestOf = (content: string) => conversationOf(content) as StreamChatRequest;
 
 async function textOf(stream: AsyncIterable<string>): Promise<string> {
@@ -15,14 +16,12 @@ async function textOf(stream: AsyncIterable<string>): Promise<string> {
   return text;
 }
 
-test("Client: streams a reply in pieces, also with an access token that has expired", async () => {
-  const { client } = await signedInClient(app);
+test("Client: streams a reply in pieces, also with an access token that has expired", async ({ client }) => {
   app.clock.advance("16m");
   expect(await textOf(client.ai.stream(requestOf("case: bytes")))).toBe(REPLY);
 });
 
-test("Client: an error event throws STREAM_ERROR after the pieces before it", async () => {
-  const { client } = await signedInClient(app);
+test("Client: an error event throws STREAM_ERROR after the pieces before it", async ({ client }) => {
   let text = "";
   const reading = async () => {
     for await (const piece of client.ai.stream(requestOf("case: reset-midway"))) text += piece;
@@ -32,15 +31,13 @@ test("Client: an error event throws STREAM_ERROR after the pieces before it", as
   expect(text).toBe(PREFIX);
 });
 
-test("Client: a request that is refused before the stream throws its code and violations", async () => {
-  const { client } = await signedInClient(app);
+test("Client: a request that is refused before the stream throws its code and violations", async ({ client }) => {
   const reading = textOf(client.ai.stream({ ...requestOf("Hello."), temperature: 3 }));
   const refused = { code: "VALIDATION_FAILED", violations: [{ field: "temperature" }] };
   await expect(reading).rejects.toMatchObject(refused);
 });
 
-test("Client: ends the request to the provider when the loop is left, or the signal aborts, whose reason is thrown", async () => {
-  const { client } = await signedInClient(app);
+test("Client: ends the request to the provider when the loop is left or the signal aborts", async ({ client }) => {
   const [simulator] = app.providers;
   for (const leave of ["break", "abort"]) {
     const content = `case: silent-midway ${crypto.randomUUID()}`;

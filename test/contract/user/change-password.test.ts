@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { NEW_PASSWORD as NEW, WRONG_PASSWORD } from "../../support/credentials.ts";
@@ -6,6 +6,7 @@ import { fieldsIn, refusal } from "../../support/failures.ts";
 import { tallyGuesses, times } from "../../support/until.ts";
 
 const app = await testApp();
+const test = base.extend("account", () => app.signIn());
 const change = ({ post, user }: SignedIn, newPassword = NEW, currentPassword = user.password) =>
   post("/user/change-password", { currentPassword, newPassword });
 const guess = (account: SignedIn) => change(account, NEW, WRONG_PASSWORD);
@@ -22,8 +23,7 @@ test("POST /user/change-password: sets the password, keeps this session, ends th
   expect((await app.mail.emailTo(email, /password was changed/)).html).toContain("Hello Ann Example,");
 });
 
-test("POST /user/change-password: five wrong current passwords lock confirmations, not the login", async () => {
-  const account = await app.signIn();
+test("POST /user/change-password: five wrong passwords lock confirmations, not the login", async ({ account }) => {
   for (let i = 0; i < 4; i++) await guess(account);
   expect((await change(account, account.user.password)).status).toBe(400); // a correct one restarts the count
   const answers = [];
@@ -46,8 +46,7 @@ test.each([
   expect((await ask(user.password)).status).toBe(423);
 });
 
-test("POST /user/change-password: works while guesses of others have locked the login", async () => {
-  const account = await app.signIn();
+test("POST /user/change-password: works while guesses of others have locked the login", async ({ account }) => {
   const { email } = account.user;
   await app.lock(email);
   expect((await app.login(email)).status).toBe(423);
@@ -56,14 +55,12 @@ test("POST /user/change-password: works while guesses of others have locked the 
     expect((await account.post(path, { password: NEW })).status).toBe(200);
 });
 
-test("POST /user/change-password: evaluates at most five guesses of 30 at once", async () => {
-  const account = await app.signIn();
+test("POST /user/change-password: evaluates at most five guesses of 30 at once", async ({ account }) => {
   const answers = await Promise.all(times(30, () => guess(account)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 25 });
 });
 
-test("POST /user/change-password: refuses the same password, weak ones and over-long ones", async () => {
-  const account = await app.signIn();
+test("POST /user/change-password: refuses the same password, weak ones and over-long ones", async ({ account }) => {
   for (const newPassword of [account.user.password, "weak", `Aa1!${"x".repeat(125)}`]) {
     const answer = await change(account, newPassword);
     expect(answer).toMatchObject(refusal(400, "VALIDATION_FAILED"));
@@ -71,8 +68,7 @@ test("POST /user/change-password: refuses the same password, weak ones and over-
   }
 });
 
-test("POST /user/change-password: one of six parallel changes succeeds", async () => {
-  const account = await app.signIn();
+test("POST /user/change-password: one of six parallel changes succeeds", async ({ account }) => {
   const answers = await Promise.all(times(6, (i) => change(account, `${NEW}-${i}`)));
   expect(answers.filter((a) => a.status === 200)).toHaveLength(1);
   expect(answers.filter((a) => a.body.code === "INVALID_CURRENT_PASSWORD")).toHaveLength(5);

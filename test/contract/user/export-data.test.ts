@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
 import { withToken } from "../../support/http-client.ts";
@@ -6,6 +6,7 @@ import { TEXT, TIME } from "../../support/shapes.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
+const test = base.extend("account", () => app.signIn());
 
 test("GET /user/export: returns everything stored about the user, and no secret", async () => {
   const { user, browser, get, put, ...account } = await app.setUpFactor(await app.addVerifiedUser({ name: "Ann Öx" }));
@@ -44,8 +45,7 @@ test("GET /user/export: returns everything stored about the user, and no secret"
     expect(JSON.stringify(body)).not.toContain(secret);
 });
 
-test("GET /user/export: includes ended sessions while they are stored", async () => {
-  const { user, browser, get } = await app.signIn();
+test("GET /user/export: includes ended sessions while they are stored", async ({ account: { user, browser, get } }) => {
   await (await app.signIn(user)).post("/auth/logout");
   const [ended, open] = (await get("/user/export")).body.sessions;
   expect(open.ip).toBe(browser.address);
@@ -56,8 +56,7 @@ test("GET /user/export: includes ended sessions while they are stored", async ()
   expect(new Date(open.endsAt) > app.clock.now()).toBe(true);
 });
 
-test("GET /user/export: includes AI usage", async () => {
-  const { get, post } = await app.signIn();
+test("GET /user/export: includes AI usage", async ({ account: { get, post } }) => {
   const chat = await post("/ai/chat", conversationOf("Hello"));
   expect(chat.status).toBe(200);
   const call = { id: TEXT, provider: "provider-a", model: "model-a-1", outcome: "completed", createdAt: TIME };
@@ -66,8 +65,7 @@ test("GET /user/export: includes AI usage", async () => {
   await expect.poll(usage).toEqual([{ ...call, ...times, ...chat.body.usage, estimated: false }]);
 });
 
-test("GET /user/export: pages until everything is returned", async () => {
-  const { user, get } = await app.signIn();
+test("GET /user/export: pages until everything is returned", async ({ account: { user, get } }) => {
   await app.sql(
     `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, created_at)
        select gen_random_uuid(), ?, 'provider-a', 'model-a-1', 'completed', n, 1, ? from generate_series(1, 9001) as n`,

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { withToken } from "../../support/http-client.ts";
@@ -6,6 +6,7 @@ import { sessionShape } from "../../support/shapes.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
+const test = base.extend("user", () => app.addUser());
 const CHROME =
   "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36";
 const IPHONE =
@@ -27,8 +28,7 @@ const addSessions = (userId: string, count: number, expiresAt = "expires_at", re
     [count, userId, userId],
   );
 
-test("GET /user/sessions: names every device, whatever its User-Agent", async () => {
-  const user = await app.addUser();
+test("GET /user/sessions: names every device, whatever its User-Agent", async ({ user }) => {
   const long = "x".repeat(1_000);
   for (const agent of ["/", "/1.0 (no name)", "Bob's/1.0", long]) await signInWith(user, agent);
   const sessions = await (await signInWith(user, CHROME)).sessions();
@@ -36,8 +36,7 @@ test("GET /user/sessions: names every device, whatever its User-Agent", async ()
   expect(devices).toEqual(["Chrome on Windows", "x".repeat(200), "Bob's", "1.0", "Unknown device"]);
 });
 
-test("GET /user/sessions: returns a bare array with the documented fields, newest first", async () => {
-  const user = await app.addUser();
+test("GET /user/sessions: returns a bare array with the documented fields, newest first", async ({ user }) => {
   const first = await signInWith(user, CHROME);
   const second = await signInWith(user, IPHONE);
   const third = await signInWith(user, "curl/8.1");
@@ -68,8 +67,7 @@ test("GET /user/sessions: shows the last use within a minute, that of the caller
   expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere);
 });
 
-test("GET /user/sessions: keeps a hundred sessions per user, and deletes the oldest", async () => {
-  const user = await app.addUser();
+test("GET /user/sessions: keeps a hundred sessions per user, and deletes the oldest", async ({ user }) => {
   const [first, second] = [await app.signIn(user), await app.signIn(user)];
   await addSessions(user.id, 98);
   app.clock.advance("1s");
@@ -78,8 +76,7 @@ test("GET /user/sessions: keeps a hundred sessions per user, and deletes the old
   expect(await Promise.all([first, second, newest].map((each) => each.profileStatus()))).toEqual([401, 200, 200]);
 });
 
-test("POST /auth/login: a hundred sessions that ended or expired displace no other", async () => {
-  const user = await app.addUser();
+test("POST /auth/login: a hundred sessions that ended or expired displace no other", async ({ user }) => {
   const kept = await app.signIn(user);
   const half = "case when n % 2 = 0 then";
   await addSessions(user.id, 240, `${half} expires_at else created_at end`, `${half} created_at end`);
