@@ -1,6 +1,6 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { basename } from "node:path";
 import { expect, test } from "vitest";
+import { sourcesIn, UNCLEAR } from "../support/sources.ts";
 
 /** Names that several folders have. */
 const SHARED_NAMES = ["errors", "handler", "health", "main", "server", "usage", "worker"];
@@ -10,16 +10,11 @@ const MAX_CASTS = 5;
 const MAX_PRODUCT = { files: 144, lines: 13_200 };
 const MAX_TEST_LINES = 19_176;
 const MAX_LINES = 200;
-/** Words that hide the subject of a sentence, by folder. Those of services are in e-mails, those of tests list them. */
+/** Unclear words by folder. Those of services are in e-mails, those of tests list them. */
 const MAX_UNCLEAR = { gateway: 0, proto: 0, scripts: 0, services: 3, test: 2 };
-const UNCLEAR = /\b(?:whoever|nobody|told|asked|takes nothing|for want of|patience)\b/i;
 
-const sources = (folder: string, end = ".ts") =>
-  readdirSync(folder, { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(end))
-    .map((name) => ({ path: join(folder, name), text: readFileSync(join(folder, name), "utf8") }));
-const product = [...sources("gateway"), ...sources("services")];
-const tests = sources("test");
+const product = [...sourcesIn("gateway"), ...sourcesIn("services")];
+const tests = sourcesIn("test");
 const linesIn = (files: { text: string }[]) => files.reduce((sum, { text }) => sum + text.split("\n").length - 1, 0);
 const matching = (pattern: RegExp) =>
   product.filter(({ text }) => pattern.test(text)).map(({ path }) => basename(path));
@@ -38,7 +33,7 @@ test("Conventions: files, product and tests are no larger than their bounds", ()
   expect(long.map(({ path }) => path)).toEqual([]);
   expect(product.length).toBeLessThanOrEqual(MAX_PRODUCT.files);
   expect(linesIn(product)).toBeLessThanOrEqual(MAX_PRODUCT.lines);
-  expect(linesIn([...tests, ...sources("scripts/simulators")])).toBeLessThanOrEqual(MAX_TEST_LINES);
+  expect(linesIn([...tests, ...sourcesIn("scripts/simulators")])).toBeLessThanOrEqual(MAX_TEST_LINES);
 });
 
 test("Conventions: no file patches prototypes, imports internals of Connect, or has its own interval", () => {
@@ -52,10 +47,15 @@ test("Conventions: no file patches prototypes, imports internals of Connect, or 
   expect(casts.length).toBeLessThanOrEqual(MAX_CASTS);
 });
 
+test("Conventions: environment variables are read where processes start only", () => {
+  const readers = product.filter(({ text }) => /process\.env/.test(text)).map(({ path }) => path);
+  expect(readers.sort()).toEqual(["gateway/main.ts", "services/main.ts", "services/platform/process.ts"]);
+});
+
 test.each(Object.entries(MAX_UNCLEAR))(
   "Conventions: %s is written in plain English (unclear words left: %i)",
   (folder, most) => {
-    const files = folder === "proto" ? sources(folder, ".proto") : sources(folder);
+    const files = folder === "proto" ? sourcesIn(folder, ".proto") : sourcesIn(folder);
     const found = files.flatMap(({ path, text }) =>
       text.split("\n").flatMap((line, i) => (UNCLEAR.test(line) ? [`${path}:${i + 1} ${line.trim()}`] : [])),
     );

@@ -1,15 +1,10 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { dirname, join, normalize, relative } from "node:path";
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
+import { sourcesIn } from "../support/sources.ts";
 
-const root = join(import.meta.dirname, "../..");
-const filesIn = (folder: string) =>
-  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".ts"))
-    .map((name) => join(folder, name));
-const files = ["gen", "services", "gateway"].flatMap(filesIn);
-
-const read = (file: string) => readFileSync(join(root, file), "utf8");
+const files = ["gen", "services", "gateway"].flatMap((folder) => sourcesIn(folder)).map(({ path }) => path);
+const read = (file: string) => readFileSync(file, "utf8");
 
 /** The own files that a file imports, also dynamically. Type imports do not exist at run time. */
 function importsOf(file: string, { types, later = true }: { types: boolean; later?: boolean }): string[] {
@@ -19,7 +14,7 @@ function importsOf(file: string, { types, later = true }: { types: boolean; late
   );
   return [...lines]
     .filter(([, type, , , dynamic]) => (types || !type) && (later || !dynamic))
-    .map(([, , ...paths]) => relative(root, normalize(join(root, dirname(file), paths.find(Boolean) as string))));
+    .map(([, , ...paths]) => join(dirname(file), paths.find(Boolean) as string));
 }
 
 /** Some files, and all that they import in turn. */
@@ -76,7 +71,7 @@ test("Imports: inside the services lead from handlers to operations to domains t
 });
 
 test("Imports: a gateway that runs alone loads no service", () => {
-  const reached = reachedFrom(["gateway/main.ts"], false);
+  const reached = reachedFrom(["gateway/main.ts", "gateway/server.ts"], false);
   expect(reached.filter((file) => layer(file) === "services" && part(file) !== "platform")).toEqual([]);
 });
 
@@ -84,8 +79,7 @@ test("Imports: no SQL is outside services/store", () => {
   const sql =
     /\bem\.execute\(|\bprepared\(|[`"](?:select [^`"]* from|insert into|delete from|update \w+ (?:as \w+ )?set)\s/;
   const others = files.filter((file) => file.startsWith("services/") && !file.startsWith("services/store/"));
-  const wrong = others.filter((file) => sql.test(read(file)));
-  expect(wrong).toEqual([]);
+  expect(others.filter((file) => sql.test(read(file)))).toEqual([]);
 });
 
 test("Imports: no provider's SDK is loaded, only its types are used", () => {
@@ -109,8 +103,8 @@ test("Imports: what operators run loads no development package (`npm ci --omit=d
 test("Imports: the client has no runtime dependency, and imports nothing but its own files", () => {
   const { dependencies, peerDependencies } = JSON.parse(read("client/package.json"));
   expect([dependencies, peerDependencies]).toEqual([undefined, undefined]);
-  const imports = filesIn("client/src").flatMap((file) =>
-    [...read(file).matchAll(/\bfrom "([^"]+)"/g)].map(([, from]) => from),
+  const imports = sourcesIn("client/src").flatMap(({ text }) =>
+    [...text.matchAll(/\bfrom "([^"]+)"/g)].map(([, from]) => from),
   );
   expect(imports.filter((from) => !from?.startsWith("./"))).toEqual([]);
 });
