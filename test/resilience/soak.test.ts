@@ -1,12 +1,13 @@
 import { connect, type Socket } from "node:net";
+import { resolve } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { signInAt } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
+import { forSuite } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
-import { type Process, startProcess } from "../support/deployment.ts";
+import { startProcess } from "../support/deployment.ts";
 import { postJson } from "../support/http-client.ts";
-import { countListeners } from "../support/inspector.ts";
 import { freePort, readMetrics } from "../support/metrics.ts";
 import { post } from "../support/raw-http.ts";
 import { times, until } from "../support/until.ts";
@@ -27,27 +28,24 @@ const PAUSED_BYTES = 64 * 1024;
 const KERNEL_BYTES = 12 * MIB;
 
 const simulator = await startSuiteProvider();
-let running: Process;
-let token: string;
-let metricsPort: string;
-beforeAll(async () => {
-  metricsPort = await freePort();
-  running = await startProcess({
+const metricsPort = await freePort();
+const running = await forSuite(
+  startProcess({
     RATE_LIMITS: "off",
     AI_STREAMS_PER_USER: "9999",
     LOG_LEVEL: "warn",
-    NODE_OPTIONS: "--inspect=127.0.0.1:0",
+    NODE_OPTIONS: `--import=${resolve("test/support/counted-listeners.ts")}`,
     METRICS_PORT: metricsPort,
     ...simulator.env,
     ...(await freshStorage()),
-  });
-  token = (await signInAt(running.url)).accessToken;
-  await runStreams(200); // loads and compiles modules
-});
-afterAll(() => running.end("SIGTERM"));
+  }),
+);
+const { accessToken: token } = await signInAt(running.url);
+await runStreams(200); // loads and compiles modules
 
-const send = (path: string, content: string, signal?: AbortSignal) =>
-  postJson(running.url + path, conversationOf(content), token, signal);
+function send(path: string, content: string, signal?: AbortSignal) {
+  return postJson(running.url + path, conversationOf(content), token, signal);
+}
 
 /** Runs streams in parallel. Every third is aborted. */
 async function runStreams(count: number): Promise<void> {
@@ -69,11 +67,19 @@ async function runStreams(count: number): Promise<void> {
   await Promise.all(times(AT_ONCE, work));
 }
 
+/** Counts the listeners of all objects that are left after a garbage collection. */
+async function countListeners(): Promise<number> {
+  const counts = () => [...running.output().matchAll(/^listeners: (\d+)$/gm)];
+  const { length } = counts();
+  running.kill("SIGUSR2");
+  return Number((await until("the count", () => counts()[length]))[1]);
+}
+
 const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
 
 /** The bytes in heap and buffers, the resident bytes and other resources after a garbage collection. */
 async function measure() {
-  const listeners = await countListeners(running);
+  const listeners = await countListeners();
   const seen = await readMetrics(metricsPort);
   const of = (name: string, otherwise = Number.NaN) => seen.get(name) ?? otherwise;
   const heap = of("nodejs_heap_size_used_bytes");
