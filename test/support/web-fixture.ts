@@ -1,9 +1,11 @@
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type Browser, type BrowserContext, chromium, firefox, type Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, describe, expect } from "vitest";
+import { afterEach, expect } from "vitest";
 import { PASSWORD, type TestUser } from "./accounts.ts";
-import { startApp, type TestApp } from "./app.ts";
+import { startSuiteApp } from "./app.ts";
+import { forSuite } from "./closing.ts";
+import { describeIf } from "./skip-without.ts";
 import { enter } from "./web-actions.ts";
 
 /** A host without https. Browsers trust 127.0.0.1 as if it had https. */
@@ -51,12 +53,8 @@ type Visitor = (url: string, options?: Parameters<Browser["newContext"]>[0]) => 
 
 /** A suite that visits pages in Chromium. It is skipped where Chromium is not installed, except in CI. */
 export function describeChromium(name: string, tests: (visit: Visitor) => void): void {
-  describe.skipIf(isAbsent("Chromium"))(name, () => {
-    let browser: Browser;
-    beforeAll(async () => {
-      browser = await chromium.launch(BROWSERS.Chromium.launch);
-    });
-    afterAll(() => browser.close());
+  describeIf(!isAbsent("Chromium"), name, async () => {
+    const browser = await forSuite(chromium.launch(BROWSERS.Chromium.launch));
     tests(async (url, options) => {
       const page = await browser.newPage(options);
       const [errors, requests]: [string[], string[]] = [[], []];
@@ -76,43 +74,25 @@ type WebSettings = { browsers?: BrowserName[]; env?: Record<string, string> };
 export function describeWeb(name: string, settings: WebSettings, tests: (web: WebFixture) => void): void {
   const { browsers = process.env.TEST_FULL ? BOTH : CHROMIUM, env = {} } = settings;
   for (const browser of browsers) {
-    describe.skipIf(isAbsent(browser))(`${name}, in ${browser}`, () => {
-      const web = new WebFixture(browser, env);
-      beforeAll(() => web.start());
-      afterEach(() => web.expectNoProblems());
-      afterAll(() => web.close());
-      tests(web);
-    });
+    describeIf(!isAbsent(browser), `${name}, in ${browser}`, async () => tests(await openWeb(browser, env)));
   }
 }
 
 /** The product and a browser. */
-class WebFixture {
-  readonly name: BrowserName;
-  app!: TestApp;
-  #browser!: Browser;
-  #tabs: Tab[] = [];
-  readonly #env: Record<string, string>;
+export type WebFixture = Awaited<ReturnType<typeof openWeb>>;
 
-  constructor(name: BrowserName, env: Record<string, string>) {
-    this.name = name;
-    this.#env = env;
-  }
+async function openWeb(name: BrowserName, env: Record<string, string>) {
+  const mode = process.env.TEST_SERVERS ? "servers" : "embedded"; // starts in a tenth of the time of an embedded database
+  const app = await startSuiteApp({ mode, env });
+  const { kind, launch } = BROWSERS[name];
+  const browser = await forSuite(kind.launch(launch));
+  const tabs: Tab[] = [];
+  afterEach(() => expect(tabs.splice(0).flatMap(({ problems }) => problems)).toEqual([]));
 
-  async start(): Promise<void> {
-    const mode = process.env.TEST_SERVERS ? "servers" : "embedded"; // starts in a tenth of the time of an embedded database
-    this.app = await startApp({ mode, env: this.#env });
-    const { kind, launch } = BROWSERS[this.name];
-    this.#browser = await kind.launch(launch);
-  }
-  async close(): Promise<void> {
-    await this.#browser.close();
-    await this.app.close();
-  }
   /** A browser with its own storage, cookies and address. */
-  async newBrowser(options: Parameters<Browser["newContext"]>[0] = {}): Promise<BrowserContext> {
-    const { address } = this.app.httpClient();
-    const context = await this.#browser.newContext({
+  async function newBrowser(options: Parameters<Browser["newContext"]>[0] = {}): Promise<BrowserContext> {
+    const { address } = app.httpClient();
+    const context = await browser.newContext({
       extraHTTPHeaders: { "x-forwarded-for": address },
       locale: "en-GB",
       ...options,
@@ -121,37 +101,33 @@ class WebFixture {
     await context.addInitScript(REPORT_VIOLATIONS);
     return context;
   }
+  const urlOf = (path: string) =>
+    path.startsWith("http") ? path.replace("http://gatehouse.test", app.url) : `${app.url}/#${path}`;
+
   /** Opens a page of the app, or a link of an e-mail. */
-  async open(path: string, context?: BrowserContext): Promise<Tab> {
-    const page = await (context ?? (await this.newBrowser())).newPage();
+  async function open(path: string, context?: BrowserContext): Promise<Tab> {
+    const page = await (context ?? (await newBrowser())).newPage();
     const problems: string[] = [];
     page.on("console", (message) => {
       if (message.type() === "error" && !EXPECTED.test(message.text())) problems.push(message.text());
     });
     page.on("pageerror", (error) => problems.push(error.message));
-    this.#tabs.push({ page, problems });
-    await page.goto(this.urlOf(path));
+    tabs.push({ page, problems });
+    await page.goto(urlOf(path));
     return { page, problems };
   }
-  /** Expects that no tab of a test has logged an error. */
-  expectNoProblems(): void {
-    expect(this.#tabs.splice(0).flatMap(({ problems }) => problems)).toEqual([]);
-  }
-  urlOf(path: string): string {
-    return path.startsWith("http") ? path.replace("http://gatehouse.test", this.app.url) : `${this.app.url}/#${path}`;
-  }
   /** Opens the app and signs in. */
-  async signIn(user: Pick<TestUser, "email" | "password">, context?: BrowserContext): Promise<Tab> {
-    const tab = await this.open("/sign-in", context);
+  async function signIn(user: Pick<TestUser, "email" | "password">, context?: BrowserContext): Promise<Tab> {
+    const tab = await open("/sign-in", context);
     await enter(tab.page, user);
     await tab.page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
     return tab;
   }
   /** Opens the app and signs in a new user. */
-  readonly signInUser = async () => this.signIn(await this.app.addUser());
+  const signInUser = async () => signIn(await app.addUser());
   /** Opens the app and signs in the first administrator. */
-  readonly signInAdmin = (context?: BrowserContext) =>
-    this.signIn({ email: "root@example.com", password: PASSWORD }, context);
+  const signInAdmin = (context?: BrowserContext) => signIn({ email: "root@example.com", password: PASSWORD }, context);
+  return { name, app, newBrowser, open, signIn, signInUser, signInAdmin };
 }
 
 /** Expects no serious or critical violation of the accessibility rules of axe, and no page wider than the window. */
