@@ -58,17 +58,15 @@ describe.each(transportKinds)("GET /health %s", (transportKind) => {
 });
 
 test("GET /health/ready: is 503 without services, within the time limit of a check", async () => {
-  const server = await start((router) => router.service(UserService, {}), { transportKind: "over gRPC" });
+  const server = await forTest(start((router) => router.service(UserService, {}), { transportKind: "over gRPC" }));
   await server.stopServices();
   expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
   expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
-  await server.close();
 });
 
 test("GET /health/ready: is 503 while services do not respond", async () => {
-  const server = await start((router) => router.service(Health, { check: () => new Promise(() => {}) }));
+  const server = await forTest(start((router) => router.service(Health, { check: () => new Promise(() => {}) })));
   const started = performance.now();
   expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503 });
   expect(performance.now() - started).toBeLessThan(3_000);
-  await server.close();
 });

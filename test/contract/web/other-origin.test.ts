@@ -10,22 +10,14 @@ import { CHROMIUM, describeWeb } from "../../support/web-fixture.ts";
 /** Another origin of the same site, as app.example.com is to api.example.com. */
 const PORT = 65_001;
 const ORIGIN = `http://127.0.0.1:${PORT}`;
+const VITE = "node_modules/.bin/vite";
 
 /** Builds the app for an API elsewhere, and serves it. */
 async function serveBuild(apiUrl: string) {
-  const vite = (command: string, ...options: string[]) => [
-    "node_modules/.bin/vite",
-    command,
-    "--config",
-    "web/vite.config.ts",
-    "--outDir",
-    folder,
-    ...options,
-  ];
-  const folder = temporaryFolder();
-  await promisify(execFile)("node", vite("build"), { env: { ...process.env, VITE_API_URL: apiUrl } });
-  const preview = vite("preview", "--host", "127.0.0.1", "--port", `${PORT}`, "--strictPort");
-  return startDaemon("node", preview, async () => (await fetch(ORIGIN)).ok);
+  const options = ["--config", "web/vite.config.ts", "--outDir", temporaryFolder()];
+  await promisify(execFile)(VITE, ["build", ...options], { env: { ...process.env, VITE_API_URL: apiUrl } });
+  const address = ["--host", "127.0.0.1", "--port", `${PORT}`, "--strictPort"];
+  return startDaemon(VITE, ["preview", ...options, ...address], async () => (await fetch(ORIGIN)).ok);
 }
 
 describeWeb("Web app: on another origin", { browsers: CHROMIUM, env: { CORS_ORIGINS: ORIGIN } }, (web) => {
