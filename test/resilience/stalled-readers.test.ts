@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { startSuiteGateway } from "../support/gateway.ts";
 import { post } from "../support/raw-http.ts";
-import { CONVERSATION, JSON_TYPE } from "../support/stub-services.ts";
+import { CONVERSATION } from "../support/stub-services.ts";
 
 const STALLED_MS = 400;
 /** More than the buffers of two sockets. */
@@ -51,7 +51,7 @@ test("Stalled client: is disconnected if it does not read a stream, and the call
 });
 
 test("Stalled client: is not disconnected while it waits for a response", async () => {
-  const answer = server.send("POST", "/ai/chat", CONVERSATION, JSON_TYPE);
+  const answer = server.send("POST", "/ai/chat", CONVERSATION);
   await readNothing("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500)); // some time passes
   ended.resolve("");
   expect(await answer).toMatchObject({ status: 200, body: { content: "the reply" } });

@@ -8,7 +8,7 @@ export type HttpResponse = { status: number; headers: Headers; text: string; bod
 /** A client with its own address and cookies. It rejects a response that /openapi.json does not describe. */
 export type HttpClient = ReturnType<typeof createHttpClient>;
 
-/** Sends a request. A `body` is sent as JSON unless it is text or bytes. */
+/** Sends a request. A `body` is JSON, or text or bytes as they are; its type is JSON unless `headers` have another. */
 export async function sendHttp(
   url: string,
   method: string,

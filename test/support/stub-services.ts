@@ -12,8 +12,6 @@ import { silent } from "./log.ts";
 /** Metadata in which a gateway reports unreadable parts of a request. */
 const CHECKED = ["x-gatehouse-type-errors", "x-gatehouse-fault"];
 
-export const JSON_TYPE = { "content-type": "application/json" };
-
 /** The interceptors that refuse a request with wrong types. */
 const mapError = createErrorMapper(silent, () => {});
 const mapErrors: Interceptor = (next) => (req) => onComplete(next, req, (error) => error && mapError(error, req));
@@ -37,8 +35,7 @@ export async function startRecordingServices(transportKind: TransportKind, setti
     }
   };
   const server = await startSuiteGateway(routes, { transportKind, interceptors, ...settings });
-  const login = (body: unknown, headers: Record<string, string> = JSON_TYPE) =>
-    server.send("POST", "/auth/login", body, headers);
+  const login = (body: unknown, headers?: Record<string, string>) => server.send("POST", "/auth/login", body, headers);
   /** `last` is the last request message that reached the services. */
   return { ...server, last: () => last, login };
 }
@@ -60,7 +57,7 @@ export async function startChatServices(
   const ask = (signal?: AbortSignal) =>
     fetch(`${server.url}/ai/stream`, {
       method: "POST",
-      headers: { ...JSON_TYPE, "x-request-id": "id-1" },
+      headers: { "content-type": "application/json", "x-request-id": "id-1" },
       body: JSON.stringify(CONVERSATION),
       signal: signal ?? null,
     });

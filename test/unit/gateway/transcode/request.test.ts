@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { transportKinds } from "../../../support/gateway.ts";
-import { blamed, JSON_TYPE, startRecordingServices } from "../../../support/stub-services.ts";
+import { blamed, startRecordingServices } from "../../../support/stub-services.ts";
 
 describe.each(transportKinds)("Request %s", async (transportKind) => {
   const server = await startRecordingServices(transportKind);
@@ -59,7 +59,7 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     ],
     ["a wrong type, which counts as present", "/auth/verify-mfa", { tempToken: "t", backupCode: 5 }, "backupCode"],
   ])("is refused with %s: every invalid field is listed, and no value", async (_what, path, body, fields) => {
-    const answer = await server.send("POST", path, body, JSON_TYPE);
+    const answer = await server.send("POST", path, body);
     const error = { code: "VALIDATION_FAILED", error: "Bad Request", statusCode: 400 };
     expect(answer).toMatchObject({ status: 400, body: error });
     expect([...new Set(blamed(answer))].sort()).toEqual(fields.split(" "));
