@@ -50,7 +50,6 @@ test.each<[env: Record<string, string>, config: object, role?: "gateway" | "serv
     "gateway",
   ],
   [{ SHUTDOWN_TIMEOUT: "500ms" }, { shutdownMs: 500 }],
-  [{ REFRESH_GRACE: "0" }, { refreshGraceMs: 0 }],
   [{ APP_URL: "https://b.example//" }, { appUrl: "https://b.example" }],
   [{ AI_TOTAL_TIMEOUT: "24d" }, { ai: { totalMs: 24 * 86_400_000 } }],
   ...internalUrls.flatMap((url): [Record<string, string>, object, "gateway" | "services"][] => [
