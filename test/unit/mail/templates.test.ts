@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import texts from "../../../services/mail/templates.json" with { type: "json" };
 import { formatDuration, renderEmail, type TemplateName } from "../../../services/mail/templates.ts";
 
 const TOKEN = "abc-DEF_123";
@@ -12,27 +13,18 @@ const facts = {
   date: "2026-12-24 18:00 UTC",
 };
 
-const emails: [TemplateName, RegExp, string | undefined][] = [
-  ["verify-email", /Confirm your e-mail address/, "/verify-email"],
-  ["change-email", /Confirm your new e-mail address/, "/verify-email"],
-  ["reset-password", /Reset your password/, "/reset-password"],
-  ["password-changed", /password was changed/, undefined],
-  ["password-reset", /password was reset/, undefined],
-  ["email-change-requested", /new e-mail address was requested/, undefined],
-  ["email-changed", /e-mail address was changed/, undefined],
-  ["mfa-enabled", /is on/, undefined],
-  ["mfa-disabled", /is off/, undefined],
-  ["backup-codes-created", /New backup codes/, undefined],
-  ["backup-code-used", /backup code was used/, undefined],
-  ["session-reused", /session was ended/, undefined],
-  ["deletion-requested", /will be deleted/, undefined],
-];
+/** The pages that receive a token. */
+const PATHS: Partial<Record<TemplateName, string>> = {
+  "verify-email": "/verify-email",
+  "change-email": "/verify-email",
+  "reset-password": "/reset-password",
+};
 
-describe.each(emails)("Mail template %s", (name, subject, path) => {
+describe.each(Object.keys(texts) as TemplateName[])("Mail template %s", (name) => {
+  const path = PATHS[name];
   const email = renderEmail(name, facts, app, path && TOKEN);
 
   test("greets by name in text and HTML, escaped, and without a name if there is none; names the app", () => {
-    expect(email.subject).toMatch(subject);
     expect(email.text).toContain(`Hello ${facts.name},`);
     expect(email.html).toContain("Hello Ann &lt;b&gt;&quot;O&#39;Neil&quot;&lt;/b&gt; &amp; Co,");
     expect(email.html).not.toMatch(/<[biu]>/);
