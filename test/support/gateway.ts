@@ -7,13 +7,12 @@ import { expect } from "vitest";
 import { createGateway, type GatewayOptions } from "../../gateway/server.ts";
 import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../gateway/transport/services.ts";
-import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { listenInternal } from "../../services/internal-server.ts";
 import { requireConfig } from "../../services/platform/config.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
-import { forSuite, forTest } from "./closing.ts";
+import { forSuite } from "./closing.ts";
 import { sendHttp } from "./http-client.ts";
 import { listen } from "./sockets.ts";
 
@@ -126,30 +125,4 @@ export function failWith(
   metadata?: Record<string, string>,
 ): ConnectError {
   return new ConnectError(message, code, metadata, [{ desc: FailureSchema, value: { reason, ...facts } }]);
-}
-
-/** The time of every gateway of these suites. */
-export const NOW = new Date("2026-11-21T12:00:00Z");
-
-/** Functions for a suite whose tests each open a gateway. It is closed after the test. */
-export function openGateways(transportKind: TransportKind) {
-  let server: Started;
-  const open = async (routes: Routes, settings: Settings = {}) => {
-    server = await forTest(start(routes, { transportKind, clock: { now: () => NOW }, ...settings }));
-  };
-  return {
-    open,
-    /** Opens a gateway whose services fail at login and refresh. */
-    failing(error: () => unknown, settings?: Settings) {
-      const fail = () => {
-        throw error();
-      };
-      return open((router) => router.service(AuthService, { login: fail, refresh: fail }), settings);
-    },
-    send: (...request: Parameters<Started["send"]>) => server.send(...request),
-    login: () => server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" }),
-    get logs() {
-      return server.logs;
-    },
-  };
 }

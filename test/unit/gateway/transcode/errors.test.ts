@@ -4,15 +4,23 @@ import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { createServicesTransport } from "../../../../gateway/transport/services.ts";
+import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { failWith, openGateways, startGateway, transportKinds } from "../../../support/gateway.ts";
+import { forTest } from "../../../support/closing.ts";
+import { failWith, start, startGateway, transportKinds } from "../../../support/gateway.ts";
 import { listen } from "../../../support/sockets.ts";
 import { CONVERSATION } from "../../../support/stub-services.ts";
 import { times } from "../../../support/until.ts";
 
 describe.each(transportKinds)("Error response %s", (transportKind) => {
-  const server = openGateways(transportKind);
-  const { failing, login } = server;
+  /** Signs in while the services fail. @returns the response and the log */
+  async function failBy(error: Error) {
+    const login = () => {
+      throw error;
+    };
+    const server = await forTest(start((router) => router.service(AuthService, { login }), { transportKind }));
+    return { answer: await server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" }), logs: server.logs };
+  }
 
   test.each(
     ReasonSchema.values
@@ -20,8 +28,7 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
       .map((v) => [v.name.slice("REASON_".length), v] as const),
   )("has the code and HTTP status of the reason %s", async (word, value) => {
     const { code, status } = getOption(value, outcome);
-    await failing(() => failWith(value.number as Reason, code as Code, "Read me."));
-    const answer = await login();
+    const { answer } = await failBy(failWith(value.number as Reason, code as Code, "Read me."));
     expect(answer).toMatchObject({ status, body: { statusCode: status, message: "Read me.", code: word } });
     expect(Object.keys(answer.body)).toEqual(["statusCode", "message", "error", "code"]);
     expect(answer.headers.get("www-authenticate")).toBe(status === 401 ? "Bearer" : null);
@@ -32,8 +39,7 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     const limits = { "ratelimit-limit": "5", "ratelimit-remaining": "0", "ratelimit-reset": "900" };
     const details = { violations, retryAfterSeconds: 900 };
     const metadata = { ...limits, "x-inside": "stays" };
-    await failing(() => failWith(Reason.RATE_LIMITED, Code.ResourceExhausted, "Slow.", details, metadata));
-    const answer = await login();
+    const { answer } = await failBy(failWith(Reason.RATE_LIMITED, Code.ResourceExhausted, "Slow.", details, metadata));
     const error = { statusCode: 429, message: "Slow.", error: "Too Many Requests", code: "RATE_LIMITED" };
     expect(answer.body).toEqual({ ...error, violations });
     expect(Object.fromEntries(answer.headers)).toMatchObject({ "retry-after": "900", ...limits });
@@ -52,8 +58,7 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     [Code.Internal, 500, "INTERNAL"],
     [Code.DataLoss, 500, "INTERNAL"],
   ])("for code %s without details has Connect's status and a fixed message", async (code, status, word) => {
-    await failing(() => new ConnectError("connect ECONNREFUSED 10.1.2.3:5432", code));
-    const answer = await login();
+    const { answer } = await failBy(new ConnectError("connect ECONNREFUSED 10.1.2.3:5432", code));
     expect(answer).toMatchObject({ status, body: { statusCode: status, code: word } });
     expect(answer.text).not.toContain("10.1.2.3");
     if (status === 503) expect(answer.headers.get("retry-after")).toBe("1");
@@ -64,11 +69,10 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     ["a bug that the services have logged", failWith(Reason.UNSPECIFIED, Code.Internal, "hunter2"), 0],
     ["a reason newer than the gateway", failWith(999 as Reason, Code.Aborted, "hunter2"), 1],
   ])("for %s is a masked 500, with the request id in %i lines of the log", async (_what, error, logged) => {
-    await failing(() => error);
-    const answer = await login();
+    const { answer, logs } = await failBy(error);
     expect(answer).toMatchObject({ status: 500, body: { code: "INTERNAL", error: "Internal Server Error" } });
     expect(answer.text).not.toContain("hunter2");
-    const lines = server.logs.filter((line) => (line.level as number) >= 50);
+    const lines = logs.filter((line) => (line.level as number) >= 50);
     expect(lines.map(({ requestId }) => requestId)).toEqual(times(logged, () => answer.headers.get("x-request-id")));
   });
 });

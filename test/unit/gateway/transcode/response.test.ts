@@ -4,15 +4,17 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { failWith, NOW, openGateways, transportKinds } from "../../../support/gateway.ts";
+import { forTest } from "../../../support/closing.ts";
+import { failWith, type Routes, type Settings, start, transportKinds } from "../../../support/gateway.ts";
+
+const NOW = new Date("2026-11-21T12:00:00Z");
 
 describe.each(transportKinds)("Response %s", (transportKind) => {
-  const server = openGateways(transportKind);
-  const { open, login } = server;
+  const open = (routes: Routes, settings: Settings = {}) => forTest(start(routes, { transportKind, ...settings }));
 
   test("is cacheable if the policy says so, and never if it is an error", async () => {
     let calls = 0;
-    await open((router) =>
+    const server = await open((router) =>
       router.service(AuthService, {
         listKeys: () => {
           if (calls++ > 0) throw failWith(Reason.UNAVAILABLE, Code.Unavailable);
@@ -25,7 +27,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
   });
 
   test("to HEAD equals the response to GET without its body", async () => {
-    await open((router) => router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }));
+    const server = await open((router) => router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }));
     const head = await server.send("HEAD", "/user/profile");
     const get = await server.send("GET", "/user/profile");
     expect(head).toMatchObject({ status: 200, text: "" });
@@ -42,11 +44,12 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
       .setProtectedHeader({ alg: "HS256" })
       .setExpirationTime(NOW.getTime() / 1000 + week)
       .sign(new Uint8Array(32));
-    await open((router) => router.service(AuthService, { login: () => ({ accessToken: "a", refreshToken }) }), {
+    const login = () => ({ accessToken: "a", refreshToken });
+    const server = await open((router) => router.service(AuthService, { login }), {
       env: { PUBLIC_URL: publicUrl },
       clock: { now: () => new Date(NOW.getTime() + 600) }, // tokens have whole seconds
     });
-    const answer = await login();
+    const answer = await server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" });
     expect(answer.body).toEqual({ accessToken: "a", refreshToken, requiresMfa: false });
     expect(answer.headers.getSetCookie()).toEqual([
       `refreshToken=${refreshToken}; Max-Age=${week}; Path=/auth; HttpOnly${secure}; SameSite=Strict`,
@@ -67,7 +70,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
       if (error) throw error;
       return {};
     };
-    await open((router) => router.service(AuthService, { logout: answer, refresh: answer }));
+    const server = await open((router) => router.service(AuthService, { logout: answer, refresh: answer }));
     expect((await server.send("POST", path)).headers.getSetCookie()).toEqual(cookies);
   });
 });
