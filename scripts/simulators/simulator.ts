@@ -38,8 +38,6 @@ export type SimulatedRequest = {
   readonly sentBytes: number;
 };
 
-export type Simulator = Awaited<ReturnType<typeof startProviderSimulator>>;
-
 /**
  * Starts a provider on the loopback interface that speaks one dialect and is as strict as the real one.
  * @param paceMs the pause between the pieces of a reply, for demonstrations

@@ -70,7 +70,7 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
     await simulator.close();
   };
   const promptOf = (name: string) => promptFor(entry, `case: ${name}`);
-  const toPrompt = (asked: string | Prompt) => (typeof asked === "string" ? promptOf(asked) : asked);
+  const toPrompt = (given: string | Prompt) => (typeof given === "string" ? promptOf(given) : given);
   return {
     entry,
     provider,
@@ -78,10 +78,10 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
     close,
     /** A prompt for a case of the simulator. */
     promptOf,
-    /** Reads a streamed reply to its end or failure. @param asked a prompt, or the name of a case */
-    stream: (asked: string | Prompt) => readReply(provider, { ...toPrompt(asked), isStream: true }),
+    /** Reads a streamed reply to its end or failure. @param given a prompt, or the name of a case */
+    stream: (given: string | Prompt) => readReply(provider, { ...toPrompt(given), isStream: true }),
     /** Reads a reply that is not streamed. */
-    whole: (asked: string | Prompt) => readReply(provider, { ...toPrompt(asked), isStream: false }),
+    whole: (given: string | Prompt) => readReply(provider, { ...toPrompt(given), isStream: false }),
   };
 }
 
